@@ -26,9 +26,9 @@ from rich.table import Table
 from qconv import generator
 from qconv.device.binary import resources
 from qconv.device.compile import build
-from qconv.generator.occupancy import blocks_per_sm
-from qconv.keys import parse
-from qconv.target import Target, target
+from qconv.generator.families.mma.amd import blocks_per_sm
+from qconv.ops.registry import parse
+from qconv.targets.target import Target, target
 
 # Three layers of ResNet-50 at N=32.
 REST = "per_channel:bias=int32:activation=relu"

@@ -1,5 +1,6 @@
-"""Gradient boosting of `qconv.generator.forest`'s trees: what is left of a residual is fitted again and again, each
-time by one small tree that is trusted a little. Nothing in it is random: the same rows give the same trees."""
+"""Gradient boosting of `qconv.generator.expect.correction`'s trees: what is left of a residual is fitted again and
+again, each time by one small tree that is trusted a little. Nothing in it is random: the same rows give the same
+trees."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.generator.forest import DEPTH, LEAVES, NODES, Floats, Forest, Tree
+from qconv.generator.expect.correction import DEPTH, LEAVES, NODES, Floats, Forest, Tree
 
 BINS = 24  # of a feature's values
 DIGITS = 3  # of the numbers that are stored

@@ -13,9 +13,9 @@ from workload import Layer
 
 from qconv import Conv2d, Quantization
 from qconv.generator import Config, config_from_json
-from qconv.instances import shipped
-from qconv.instances.building import Place
-from qconv.instances.lookup import choose
+from qconv.instances.choose import shipped
+from qconv.instances.choose.lookup import choose
+from qconv.instances.load.building import Place
 from qconv.op import Problem
 from qconv.tune_db.layered import Layered, Source
 from qconv.tune_db.measurement import Measurement

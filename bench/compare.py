@@ -16,13 +16,14 @@ from timing import Runner, described, interleaved_us, runner_of
 from workload import read
 
 import qconv
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.device import Device, open_device
 from qconv.generator import Config
-from qconv.instances.loading import load
-from qconv.tuner.child import Child
-from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.verify import mismatch
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.verification import mismatch
 
 # ResNet-50 at N=32, where no csv is given.
 LAYERS = {
@@ -55,7 +56,7 @@ def compared(
         problem = replace(layer, quantization=quantization)
         configs[kind] = qconv.lookup(problem if each_its_own else layer, device.spec, db).plan.config
         runnable = load(generator.plan(problem, configs[kind], device.target), device)
-        drawn = sample.draw(problem, 1)
+        drawn = registry.draw(problem, 1)
         if (said := mismatch(runnable, drawn)) is not None:
             wrong[kind] = said
         runners[kind] = runner_of(runnable, drawn, protocol)

@@ -22,12 +22,12 @@ from report import Report
 from timing import torch_times_us
 
 import qconv
-from qconv import reference, sample
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize
 from qconv.device import Device, open_device
 from qconv.dtypes import ELEMENT_TYPES
+from qconv.ops import registry
 from qconv.tune_db.database import Database
-from qconv.tuner.tune import tune
+from qconv.tuner.search.tune import tune
 
 ROW = 4096
 REPEATS = 15
@@ -84,7 +84,7 @@ def is_right(problem: Conversion, arrays: list[Any], outputs: tuple[Any, ...]) -
     """The first, a middle and the last rows against the oracle. What one scale is chosen for is compared as a whole."""
     if isinstance(problem, Choose) and problem.channels == 1:
         host = tuple(cupy.asnumpy(array) for array in arrays)
-        want = reference.compute(problem, sample.Sample(host))
+        want = registry.compute(problem, registry.Sample(host))
         return all(cupy.asnumpy(got).tobytes() == wanted.tobytes() for got, wanted in zip(outputs, want, strict=True))
     axis = next(i for i, extent in enumerate(problem.shape) if extent > 1)
     extent = problem.shape[axis]
@@ -103,7 +103,7 @@ def is_right(problem: Conversion, arrays: list[Any], outputs: tuple[Any, ...]) -
             return cupy.asnumpy(array[begin * per : (begin + some) * per] if moves else array)
 
         host = tuple(cut(array, t.shape) for array, t in zip(arrays, problem.inputs, strict=True))
-        want = reference.compute(part, sample.Sample(host))
+        want = registry.compute(part, registry.Sample(host))
         got = [cut(array, t.shape) for array, t in zip(outputs, problem.outputs, strict=True)]
         if any(a.tobytes() != b.tobytes() for a, b in zip(got, want, strict=True)):
             return False

@@ -1,7 +1,7 @@
 """Corrects the cost models by what was measured: small trees that say by how much a prediction is off.
 
     python bench/correct.py pack EXPORT.json[.gz] ...   # what db export --format text or trials.py wrote
-    python bench/correct.py fit                         # writes generator/corrections/
+    python bench/correct.py fit                         # writes generator/expect/corrections/
     python bench/correct.py report                      # its error, by leaving out one network at a time
 
 A fit knows nothing of the networks that it is judged by: for each network of layers.csv and fused_pairs.csv, trees are
@@ -29,18 +29,15 @@ from boosting import Boosting, fit
 from choices import geometry
 from numpy.typing import NDArray
 
-from qconv import Conv2d
-from qconv.fused import Chain
-from qconv.generator.correction import UNKNOWN, Correction, Model, written
-from qconv.generator.cost_units import CLOCK_MHZ
-from qconv.generator.features import features, names
-from qconv.generator.forest import Floats
+from qconv import Conv2d, generator
+from qconv.generator.expect.correction import UNKNOWN, Correction, Floats, written
 from qconv.generator.plan import Plan
 from qconv.op import Problem
+from qconv.problem.chain import Chain
 from qconv.tune_db.text import parse as parse_rows
 
 WORKLOADS = Path(__file__).with_name("workloads")
-CORRECTIONS = Path(__file__).parents[1] / "generator" / "corrections"
+CORRECTIONS = Path(__file__).parents[1] / "generator" / "expect" / "corrections"
 GENERATION = "Hopper"
 HOW = Boosting()
 # A row counts as much as its speed is of its problem's fastest, and where it was measured on older templates by so much
@@ -50,7 +47,7 @@ NEAR = 1.5  # times the fastest: what may be chosen
 LEAST_ROWS = 40  # of a family with trees
 CONFIGS = 6  # of a problem that a choice is judged by
 
-Seen = tuple[float, list[float]]  # what is corrected, and the features
+Seen = tuple[float, dict[str, float]]  # the time that is corrected, and the features
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,9 @@ Corrections = dict[str, Correction]
 
 
 def _seen(plan: Plan, found: Corrections) -> Seen:
-    us = Model(found.get).base_us(plan)
-    return us, features(plan, us * CLOCK_MHZ)
+    model = generator.model(found.get)
+    us = model.base_us(plan)
+    return us, model.features(plan, us)
 
 
 def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | None = None) -> Corrections:
@@ -101,12 +99,11 @@ def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | Non
         own = np.flatnonzero(train & data.is_current & (families == family))
         if len(own) >= LEAST_ROWS:
             seen = [data.seen[row] or _seen(data.plans[row], found) for row in own]
-            bases, rows = (np.array(numbers) for numbers in zip(*seen, strict=True))
+            bases = np.array([base for base, _ in seen])
+            rows = np.array([list(numbers.values()) for _, numbers in seen])
             wanted = np.log(data.us[own] / bases)
             forest = fit(rows, wanted, data.weights[own], data.of_row[own], HOW)
-            found[family] = Correction(
-                GENERATION, (spreads or {}).get(family, UNKNOWN), names(data.plans[own[0]]), forest
-            )
+            found[family] = Correction(GENERATION, (spreads or {}).get(family, UNKNOWN), tuple(seen[0][1]), forest)
     return found
 
 
@@ -143,10 +140,10 @@ def judged(data: Data) -> Judged:
     for own in networks().values():
         held = np.array([geometry in own for geometry in of_row])
         if held.any():
-            model = Model(fitted(data, ~held).get)
+            model = generator.model(fitted(data, ~held).get)
             times = model.expected([data.plans[row] for row in np.flatnonzero(held)])
             corrected[held] = [one.us for one in times]
-    plain = Model(lambda family: None)
+    plain = generator.model(lambda family: None)
     return Judged(np.array([one.us for one in plain.expected(data.plans)]), corrected)
 
 

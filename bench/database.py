@@ -36,7 +36,7 @@ LOOK_UP = '''
 import json, sys, time
 import qconv, qconv.instances.lookup, qconv.instances.serving, qconv.tune_db.database, qconv.tune_db.layered
 from qconv import generator
-from qconv.target import target
+from qconv.targets.target import target
 class Place:
     name, target = sys.argv[1], target(sys.argv[2])
 cheapest, spent = generator.cheapest, 0.0
@@ -62,17 +62,17 @@ class Timed:
         while (answer := self.timed(lambda: next(answers, None))) is not None:
             yield answer
 first = qconv.parse(sys.argv[4])
-generator.render_kernels(qconv.instances.lookup.choose(first, Place(), qconv.tune_db.layered.Layered([])).plan)
+generator.render_kernels(qconv.instances.choose.lookup.choose(first, Place(), qconv.tune_db.layered.Layered([])).plan)
 begin = time.perf_counter()
 with qconv.tune_db.database.Database.open(sys.argv[3], create=False) as rows:
     rows.best(first, sys.argv[1], sys.argv[2])
 answers = [{"origin": "best", "ms": (time.perf_counter() - begin) * 1e3}]
 for problem in map(qconv.parse, sys.argv[4:]):
     spent, begin = 0.0, time.perf_counter()
-    with qconv.instances.serving.open_layers(sys.argv[3], Place()) as layers:
+    with qconv.instances.load.serving.open_layers(sys.argv[3], Place()) as layers:
         timed = Timed(layers)
         timed.spent += time.perf_counter() - begin
-        choice = qconv.instances.lookup.choose(problem, Place(), timed)
+        choice = qconv.instances.choose.lookup.choose(problem, Place(), timed)
     took = time.perf_counter() - begin
     database_ms = timed.spent * 1e3
     answers.append(

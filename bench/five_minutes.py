@@ -26,19 +26,19 @@ from qconv.device import Device, open_device
 from qconv.device.compile import compiler_for
 from qconv.errors import Infeasible
 from qconv.generator import Config
-from qconv.instances import shipped
+from qconv.instances.choose import shipped
 from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement
-from qconv.tuner.ahead import Ahead
-from qconv.tuner.allocation import Budget
-from qconv.tuner.candidate import Candidate
-from qconv.tuner.child import Child
-from qconv.tuner.protocol import protocol_for
-from qconv.tuner.schedule import OneDevice, Step, Told, Visit, tune_workload
-from qconv.tuner.tune import Outcome, Search
+from qconv.tuner.measure.candidate import Candidate
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import protocol_for
+from qconv.tuner.search.compile_ahead import Ahead
+from qconv.tuner.search.tune import Outcome, Search
 from qconv.tuner.workload import Place, Workload
+from qconv.tuner.workloads.allocation import Budget
+from qconv.tuner.workloads.schedule import OneDevice, Step, Told, Visit, tune_workload
 
 Row = dict[str, Any]
 

@@ -19,7 +19,7 @@ from typing import Any
 import distributed
 
 from qconv import Conv2d, generator
-from qconv.target import target
+from qconv.targets.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import qconv
-from qconv.device import default_spec, extended, open_device
+from qconv.device import default_spec, launch_attributes, open_device
 from qconv.generator.plan import Launch
 
 PROBLEM = qconv.Conv2d(1, 8, 8, 16, 16, 1, 1)
@@ -83,7 +83,7 @@ def launches(device: Any) -> dict[str, float]:
         raw((1,), (64,), (x, w, bound.y, np.float32(1)))
 
     plain = Launch("one", (1, 1, 1), 64, 0)
-    extended_launch = extended.launcher(function, plain, address)
+    extended_launch = launch_attributes.launcher(function, plain, address)
     measured: dict[str, Callable[[], Any]] = {
         "bare_driver_ns": bare,
         "extended_ns": lambda: extended_launch(0),

@@ -20,13 +20,13 @@ from timing import Runner, described, interleaved_us, release, runner_of
 from workload import Layer, chosen_by, distinct, parser_of
 
 import qconv
-from qconv import sample
 from qconv.device import Device, open_device
+from qconv.ops import registry
 from qconv.tune_db.database import Database
-from qconv.tuner.child import Child
-from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.tune import tune
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.verification import mismatch
+from qconv.tuner.search.tune import tune
 
 Row = dict[str, Any]
 
@@ -57,7 +57,7 @@ def measured(
     first, problem = layers[0], layers[0].problem
     qconv.forget()
     instance = qconv.lookup(problem, device.spec, db)
-    drawn = sample.draw(problem, 1)
+    drawn = registry.draw(problem, 1)
     wrong = mismatch(instance.executable, drawn)
     output = instance(*(device.upload(array) for array in drawn.arrays), **drawn.parameters)
     device.synchronize()

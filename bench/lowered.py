@@ -41,7 +41,7 @@ import qconv
 import qconv.torch
 from qconv.device import Device, open_device
 from qconv.integer_input import IntegerInput
-from qconv.torch.ends import MODE
+from qconv.torch.boundary import MODE
 from qconv.torch.pattern import REPLACES
 
 # Images on which the layers are compared.

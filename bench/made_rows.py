@@ -16,7 +16,7 @@ from workload import distinct, read
 
 from qconv import Conv2d, generator
 from qconv.generator import Config
-from qconv.target import target
+from qconv.targets.target import target
 from qconv.tune_db.measurement import Measurement
 
 DEVICE = ("NVIDIA H200", "sm_90a")

@@ -17,7 +17,7 @@ from qconv import Conv2d, generator, parse
 from qconv.errors import Infeasible
 from qconv.generator import Config, Plan, config_from_json
 from qconv.op import Problem
-from qconv.target import target
+from qconv.targets.target import target
 from qconv.tune_db.measurement import Measurement
 
 PATH = Path(__file__).with_name("measured") / "nvidia-h200.json.gz"

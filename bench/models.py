@@ -25,14 +25,14 @@ from timing import described, interleaved_us, release, runner_of
 from torch_reference import output
 from workload import Layer, chosen_by, distinct, parser_of
 
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
 from qconv.device import Device, open_device
-from qconv.instances.choice import Choice
-from qconv.instances.loading import load
-from qconv.instances.pair import Runnable
-from qconv.sample import Sample
-from qconv.tuner.input_sets import POISONS
-from qconv.tuner.protocol import TimingProtocol, protocol_for
+from qconv.instances.choose.choice import Choice
+from qconv.instances.load.pair import Runnable, load
+from qconv.ops import registry
+from qconv.ops.registry import Sample
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.verification import POISONS
 
 Row = dict[str, Any]
 UNSIGNED_SHARE = 0.25
@@ -83,7 +83,7 @@ def checked(
     row |= {"config": choice.plan.config.as_dict(), "origin": choice.origin}
     try:
         runnable = load(choice.plan, device, choice.toolchain)
-        drawn = sample.draw(problem, seed)
+        drawn = registry.draw(problem, seed)
         wrong = differing(runnable, drawn)
         row |= {"compile_ms": runnable.binary.compile_ms, "verified": wrong is None}
         if wrong is not None:

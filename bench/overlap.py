@@ -23,13 +23,13 @@ from ahead import chosen
 from report import Report
 from timing import in_turns, repeated
 
-from qconv import sample
 from qconv.device import Device, default_spec, open_device
-from qconv.device.residency import Multiprocessors
+from qconv.device.launch_attributes import Multiprocessors
 from qconv.generator import Plan
-from qconv.instances.loading import load
+from qconv.instances.load.pair import load
 from qconv.op import Problem
-from qconv.tuner.listing import read
+from qconv.ops import registry
+from qconv.tuner.workloads.listing import read
 
 ROOT = Path(__file__).parents[1]
 NVCC = ("nvcc", "-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a")
@@ -92,7 +92,7 @@ def chains(device: Device, network: list[Layer]) -> tuple[Ways, int]:
     bounds: dict[str, list[Any]] = {"plain": [], "piled up": [], "overlapping": []}
     room = Multiprocessors.room
     for layer in network:
-        drawn = sample.draw(layer.problem, seed=1)
+        drawn = registry.draw(layer.problem, seed=1)
         arrays = [device.upload(array) for array in drawn.arrays]
         for way, made in bounds.items():
             executable = load(layer.plan, device)  # of its own: what a launch asks for is kept with it

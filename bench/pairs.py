@@ -31,26 +31,27 @@ from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
 from workload import pair_rows
 
-from qconv import generator, reference, sample
+from qconv import generator
+from qconv.arithmetic.step import Array
 from qconv.device import Device, open_device
 from qconv.device.compile import build
 from qconv.errors import Infeasible
-from qconv.fused import Chain
 from qconv.generator import Config
-from qconv.instances.loading import load
-from qconv.instances.lookup import choose
-from qconv.instances.serving import open_layers
-from qconv.keys import parse
+from qconv.instances.choose.lookup import choose
+from qconv.instances.load.pair import load
+from qconv.instances.load.serving import open_layers
 from qconv.op import Problem
-from qconv.step import Array
-from qconv.target import target
+from qconv.ops import registry
+from qconv.ops.registry import parse
+from qconv.problem.chain import Chain
+from qconv.targets.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, ranked
-from qconv.tuner.child import Child
-from qconv.tuner.input_sets import InputSets
-from qconv.tuner.listing import chain
-from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.tune import tune
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.verification import InputSets
+from qconv.tuner.search.tune import tune
+from qconv.tuner.workloads.listing import chain
 
 Row = dict[str, Any]
 
@@ -110,7 +111,7 @@ class Verification:
 
     configs: dict[str, str]  # by family, as JSON; their kernels are in the cache
     unfused: str | None  # why the two are not fused
-    drawn: sample.Sample
+    drawn: registry.Sample
     expected: tuple[Array, ...]
 
 
@@ -128,9 +129,9 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
     for plan in plans.values():
         for kernel in plan.kernels:
             build(generator.render(kernel), kernel)
-    drawn = sample.draw(problem, seed)
+    drawn = registry.draw(problem, seed)
     configs = {family: plan.config.as_json() for family, plan in plans.items()}
-    return Verification(configs, unfused, drawn, reference.compute(problem, drawn))
+    return Verification(configs, unfused, drawn, registry.compute(problem, drawn))
 
 
 def verified(problem: Chain, found: Verification, device: Device) -> Row:
@@ -170,7 +171,7 @@ def measured(
     problem = pairs[0].problem
     with Database.open(db) as database:
         outcome = tune(problem, device, database, trials=trials, child=child)
-    drawn = sample.draw(problem, 1)
+    drawn = registry.draw(problem, 1)
     input_sets = InputSets(problem, device, drawn)
     runners: dict[str, Runner] = {}
     row: Row = {"trials": outcome.measured + outcome.known, "configs": {}, "missing": {}, "mismatch": {}}
@@ -182,7 +183,7 @@ def measured(
         runners[family] = runner_of(runnable, drawn, protocol)
     for layer, one in problem.layers.items():
         one = replace(one, quantization=replace(one.quantization, residual="none"))  # no peer adds one here
-        case = peers.Case(one, sample.draw(one, 1), None, device, protocol)
+        case = peers.Case(one, registry.draw(one, 1), None, device, protocol)
         ready, missing = peers.prepare(names, case)
         runners |= {f"{name} {layer}": peer.run for name, peer in ready.items()}
         row["missing"] |= {f"{name} {layer}": reason for name, reason in missing.items()}

@@ -18,7 +18,7 @@ from typing import Any
 from qconv import generator, parse
 from qconv.generator import Config, Plan
 from qconv.op import Problem
-from qconv.target import target as target_of
+from qconv.targets.target import target as target_of
 from qconv.tune_db.measurement import Measurement
 
 SUFFIX = ".json.gz"

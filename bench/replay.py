@@ -13,8 +13,7 @@ from recorded import RecordedSpace
 
 from qconv import generator
 from qconv.generator import Config, Plan
-from qconv.generator.plan import Launch
-from qconv.tuner.strategy import Space, Strategy
+from qconv.tuner.search.strategy import Space, Strategy
 
 BUDGETS = (8, 16, 25, 50, 100)
 NEAR_BEST, WITHIN = 0.95, 50  # what `reached` counts runs by
@@ -24,21 +23,10 @@ class SpentError(Exception):
     """The budget is; how a search ends that does not count."""
 
 
-@dataclass(frozen=True)
-class Uncosted:
-    """A plan of which no cost is known."""
+class Uncosted(Space):
+    """A space of whose plans no cost is known."""
 
-    plan: Plan
-
-    @property
-    def config(self) -> Config:
-        return self.plan.config
-
-    @property
-    def main(self) -> Launch:
-        return self.plan.main
-
-    def cost(self) -> float:
+    def cost(self, plan: Plan) -> float:
         return 1.0
 
 
@@ -82,8 +70,7 @@ class Replayed:
         if with_costs:
             return Space(self.recorded.problem, self.plans, [self.plans[0].config], seed)
         order = np.random.default_rng(seed).permutation(len(self.plans))
-        plans: list[Any] = [Uncosted(self.plans[i]) for i in order]
-        return Space(self.recorded.problem, plans, (), seed)
+        return Uncosted(self.recorded.problem, [self.plans[i] for i in order], (), seed)
 
 
 class Run:

@@ -21,19 +21,20 @@ from report import Report
 from roofline import floor_us
 from timing import described, interleaved_us, release, runner_of
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
+from qconv.arithmetic.mode import Mode
 from qconv.device import Device, open_device
 from qconv.generator import Plan
-from qconv.instances.loading import load
-from qconv.mode import Mode
+from qconv.instances.load.pair import load
 from qconv.op import Problem
-from qconv.target import target
+from qconv.ops import registry
+from qconv.targets.target import target
 from qconv.tensor_ops import Add
 from qconv.tune_db.database import Database
-from qconv.tuner.child import Child
-from qconv.tuner.input_sets import InputSets
-from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.tune import Outcome, tune
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.verification import InputSets
+from qconv.tuner.search.tune import Outcome, tune
 
 Row = dict[str, Any]
 
@@ -84,7 +85,7 @@ def measured(layer: Layer, device: Device, protocol: TimingProtocol, db: str, tr
         with Database.open(db) as database:
             outcome = tune(problem, device, database, trials=trials, child=child)
         runnable = load(plan_of(outcome), device)
-        drawn = sample.draw(problem, 1)
+        drawn = registry.draw(problem, 1)
         if (wrong := InputSets(problem, device, drawn).mismatch(runnable)) is not None:
             row["mismatch"][what] = wrong
         row["configs"][what] = runnable.plan.config.as_dict()

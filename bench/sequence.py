@@ -33,19 +33,18 @@ from timing import in_turns, repeated
 from workload import chosen_by, pair_rows, parser_of
 
 import qconv
-from qconv import Quantization, reference, sample
+from qconv import Quantization
+from qconv.arithmetic.step import Array
 from qconv.device import Device, open_device
-from qconv.fused import Chain
-from qconv.instances.choice import Choice
-from qconv.instances.loading import load
-from qconv.instances.pair import Runnable
-from qconv.keys import parse
+from qconv.instances.choose.choice import Choice
+from qconv.instances.load.pair import Runnable, load
 from qconv.op import Problem
-from qconv.problem import Conv2d
-from qconv.sample import Sample
-from qconv.step import Array
-from qconv.tuner.input_sets import InputSets
-from qconv.tuner.listing import chain
+from qconv.ops import registry
+from qconv.ops.registry import Sample, parse
+from qconv.problem.chain import Chain
+from qconv.problem.convolution import Conv2d
+from qconv.tuner.measure.verification import InputSets
+from qconv.tuner.workloads.listing import chain
 
 Row = dict[str, Any]
 Pairs = dict[tuple[str, str, str], dict[str, str]]
@@ -104,8 +103,8 @@ def links(names: Sequence[str], problems: Sequence[Conv2d], pairs: Pairs, batch:
 def expected(key: str) -> tuple[Sample, tuple[Array, ...]]:
     """In a process of its own: oracles of 128 images take seconds."""
     problem = parse(key)
-    drawn = sample.draw(problem, 1)
-    return drawn, reference.compute(problem, drawn)
+    drawn = registry.draw(problem, 1)
+    return drawn, registry.compute(problem, drawn)
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from qconv.device.compile import build, compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Plan, Source
 from qconv.op import Problem
-from qconv.target import Target
+from qconv.targets.target import Target
 from qconv.tune_db.measurement import Measurement
-from qconv.tuner.candidate import Candidate
-from qconv.tuner.child import Child
-from qconv.tuner.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.candidate import Candidate
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
 
 TIMEOUT_S = 20.0  # of one config
 COMPILE_S = 60.0

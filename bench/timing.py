@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from qconv.device import Device
-from qconv.instances.pair import Runnable
-from qconv.sample import Sample
-from qconv.tuner.input_sets import MOST_SETS, InputSets
-from qconv.tuner.protocol import TimingProtocol
+from qconv.instances.load.pair import Runnable
+from qconv.ops.registry import Sample
+from qconv.tuner.measure.protocol import TimingProtocol
+from qconv.tuner.measure.verification import MOST_SETS, InputSets
 
 Runner = Callable[[int], tuple[float, ...]]  # so many replays -> one figure each, in microseconds a launch
 

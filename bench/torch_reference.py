@@ -1,7 +1,7 @@
 """A second oracle: what a layer computes, in plain PyTorch, wherever its tensors are.
 
-Written from the contract and not from qconv.reference or qconv.epilogue, of which it imports nothing: an error there
-would have to be made here again to stay unseen. It knows the default mode alone, without activation and residual.
+Written from the contract and not from qconv.ops or qconv.arithmetic, of which it imports nothing: an error there would
+have to be made here again to stay unseen. It knows the default mode alone, without activation and residual.
 """
 
 from __future__ import annotations

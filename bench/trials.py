@@ -32,24 +32,25 @@ import workload
 from timing import release
 from untuned import in_turns
 
-from qconv import Conv2d, generator, parse, reference, sample
+from qconv import Conv2d, generator, parse
+from qconv.arithmetic.step import Array
 from qconv.device import Device, open_device
 from qconv.device.compile import build, compiler_for
 from qconv.errors import CompileError, Infeasible
 from qconv.generator import Config, Plan
-from qconv.instances import shipped
-from qconv.instances.building import Place
-from qconv.instances.lookup import choose
+from qconv.instances.choose import shipped
+from qconv.instances.choose.lookup import choose
+from qconv.instances.load.building import Place
 from qconv.op import Problem
-from qconv.step import Array
+from qconv.ops import registry
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.text import dump
-from qconv.tuner.candidate import Candidate
-from qconv.tuner.evaluate import evaluate
-from qconv.tuner.input_sets import InputSets
-from qconv.tuner.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.candidate import Candidate
+from qconv.tuner.measure.evaluate import evaluate
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.verification import InputSets
 
 WORKLOADS = Path(__file__).with_name("workloads")
 BROKEN = 3  # the exit status where a kernel has broken the device's context
@@ -92,7 +93,7 @@ def _others(plans: list[Plan], taken: list[Config], rng: random.Random) -> Itera
     costs: dict[str, list[float]] = {}
     configs: dict[str, list[Config]] = {}
     for plan in plans:
-        costs.setdefault(plan.config.family, []).append(plan.cost())
+        costs.setdefault(plan.config.family, []).append(generator.cost(plan))
         configs.setdefault(plan.config.family, []).append(plan.config)
     least = {family: own[0] for family, own in costs.items()}
     worth = [family for family in costs if least[family] <= OF_FAMILY * min(least.values())]
@@ -118,7 +119,7 @@ class Prepared:
     """Candidates as they travel, their kernels in the cache, with the sample and what the oracle says."""
 
     candidates: list[dict[str, Any]]
-    drawn: sample.Sample
+    drawn: registry.Sample
     expected: tuple[Array, ...]
 
 
@@ -137,8 +138,8 @@ def prepare(key: str, place: Place, count: int) -> Prepared:
             print(f"{key}: {config}: {' '.join(str(refused).split())[:SAID]}", file=sys.stderr)
             continue
         candidates.append(candidate.as_dict())
-    drawn = sample.draw(problem, 1)
-    return Prepared(candidates, drawn, reference.compute(problem, drawn))
+    drawn = registry.draw(problem, 1)
+    return Prepared(candidates, drawn, registry.compute(problem, drawn))
 
 
 def measured(problem: Problem, ready: Prepared, device: Device, protocol: TimingProtocol) -> list[Measurement]:

@@ -36,21 +36,22 @@ from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, repeated
 from workload import Layer, distinct, parser_of, read
 
-from qconv import Conv2d, generator, parse, reference, sample
+from qconv import Conv2d, generator, parse
+from qconv.arithmetic.step import Array
 from qconv.device import Device, open_device
 from qconv.device.compile import build
 from qconv.errors import LaunchError
 from qconv.generator import Config
-from qconv.instances import shipped
-from qconv.instances.building import Place
-from qconv.instances.loading import load
-from qconv.step import Array
-from qconv.target import target as target_of
+from qconv.instances.choose import shipped
+from qconv.instances.load.building import Place
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.targets.target import target as target_of
 from qconv.tune_db.database import Database
-from qconv.tuner.child import Child
-from qconv.tuner.input_sets import InputSets
-from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.tune import tune
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.verification import InputSets
+from qconv.tuner.search.tune import tune
 
 Row = dict[str, Any]
 
@@ -101,7 +102,7 @@ class Prepared:
     now: Choice
     before: Choice | None
     failed: dict[str, str]  # by which of them
-    drawn: sample.Sample
+    drawn: registry.Sample
     expected: tuple[Array, ...]
 
 
@@ -120,8 +121,8 @@ def prepare(key: str, place: Place, hidden: frozenset[str], before: Choice | Non
                 build(generator.render(plan), plan)
             except Exception as error:  # infeasible, or refused by the compiler: the row says so
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    drawn = sample.draw(problem, 1)
-    return Prepared(now, before, failed, drawn, reference.compute(problem, drawn))
+    drawn = registry.draw(problem, 1)
+    return Prepared(now, before, failed, drawn, registry.compute(problem, drawn))
 
 
 def winner_of(problem: Conv2d, place: Place) -> Config | None:

@@ -1,6 +1,6 @@
 """Lists of layers with what a comparison needs beside the problem: one csv row, one convolution.
 
-`qconv.tuner.listing` says which columns there are; kind, bias and times (`*_us`) are read here.
+`qconv.tuner.workloads.listing` says which columns there are; kind, bias and times (`*_us`) are read here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qconv import Conv2d, Quantization
-from qconv.tuner.listing import convolution, name_of
+from qconv.tuner.workloads.listing import convolution, name_of
 
 # Computed here, from the problem or in the same run: the csv's are of another day.
 OURS = ("floor_us", "best_peer_us")

@@ -10,13 +10,13 @@ import click
 from qconv.cli.command_line import commands
 from qconv.conversion import Quantize
 from qconv.errors import Infeasible
-from qconv.fused import FusedConv2d
 from qconv.generator import FAMILIES
 from qconv.generator.family import Family
 from qconv.op import Problem
-from qconv.pooled import PooledConv2d
-from qconv.problem import Conv2d
-from qconv.target import TARGETS, Target
+from qconv.problem.chain import FusedConv2d
+from qconv.problem.convolution import Conv2d
+from qconv.problem.pooled import PooledConv2d
+from qconv.targets.target import TARGETS, Target
 from qconv.tensor_ops import Add, MaxPool
 
 COLUMNS = 84

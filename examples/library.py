@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 import qconv
-from qconv import reference, sample
 from qconv.device import open_device
 from qconv.op import Sample
+from qconv.ops import registry
 
 device = open_device(sys.argv[1] if len(sys.argv) > 1 else None)
 problem = qconv.Conv2d(1, 14, 14, 64, 32, 3, 3, pad=1, quantization=qconv.Quantization(bias="int32"))
-drawn = sample.draw(problem, seed=1)
+drawn = registry.draw(problem, seed=1)
 scales = {"x_scale": 0.02, "w_scale": 0.005, "y_scale": 0.1}
 data = Sample(drawn.arrays, scales | {"bias": drawn.parameters["bias"]})
 
@@ -41,5 +41,5 @@ with tempfile.TemporaryDirectory() as name:
     subprocess.run(["./program", problem.key, "."], cwd=folder, check=True)
     y = np.fromfile(folder / "y", np.int8).reshape(problem.y_shape)
 
-(expected,) = reference.compute(problem, data)
+(expected,) = registry.compute(problem, data)
 print("bit-exact:", (y == expected).all())

@@ -8,13 +8,13 @@ import sys
 import torch
 
 import qconv.torch
-from qconv import reference, sample
+from qconv.ops import registry
 
 ops = torch.ops.qconv
 device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 quantization = qconv.Quantization(per_channel=True, x_zero_point=True, bias="int32", activation="relu")
 problem = qconv.Conv2d(2, 14, 14, 32, 48, 3, 3, pad=(1, 1, 1, 1), quantization=quantization)
-data = sample.draw(problem, seed=1)
+data = registry.draw(problem, seed=1)
 
 
 class Layer(torch.nn.Module):
@@ -35,7 +35,7 @@ x = torch.from_numpy(data.arrays[0]).permute(0, 3, 1, 2).to(device)
 compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
 exported = torch.export.export(layer, (x,)).module()
 
-(expected,) = reference.compute(problem, data)
+(expected,) = registry.compute(problem, data)
 expected = qconv.max_pool(expected, 2, stride=2)
 results = [call(x).permute(0, 2, 3, 1).cpu().numpy() for call in (layer, compiled, exported)]
 print("bit-exact:", all((y == expected).all() for y in results))

@@ -8,40 +8,31 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from qconv.errors import Infeasible
-from qconv.generator import (
-    argmax,
-    binary,
-    choosing,
-    concat,
+from qconv.generator import older_names
+from qconv.generator.cost_units import CLOCK_MHZ
+from qconv.generator.expect.correction import Correction, Expected, Model, stored
+from qconv.generator.families import (
     depthwise,
     direct,
-    elementwise,
     fused,
     gemv,
-    global_pooling,
     halo,
-    halo_split,
     mma,
-    older_names,
     pointwise,
-    pooling,
-    shuffle,
     simt,
     stem,
-    stem_pool,
     stem_wgmma,
-    table,
     tcgen05,
     unfused,
     wgmma,
 )
-from qconv.generator.correction import MODEL, Expected
-from qconv.generator.cost_units import CLOCK_MHZ
+from qconv.generator.families.conversion import choosing, elementwise
+from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, pooling, shuffle, table
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
 from qconv.op import Problem, quoted
-from qconv.target import Target
+from qconv.targets.target import Target
 
 __all__ = [
     "Config",
@@ -58,6 +49,7 @@ __all__ = [
     "families",
     "fastest",
     "joined",
+    "model",
     "plan",
     "predicted_us",
     "predicts_time",
@@ -80,16 +72,16 @@ FAMILIES: dict[str, Family] = {
         direct.FAMILY,
         stem.FAMILY,
         stem_wgmma.FAMILY,
-        stem_pool.FAMILY,
+        stem_wgmma.POOL_FAMILY,
         gemv.FAMILY,
         pointwise.FAMILY,
         wgmma.FAMILY,
         halo.FAMILY,
-        halo_split.FAMILY,
+        halo.SPLIT_FAMILY,
         tcgen05.FAMILY,
         fused.FAMILY,
         fused.BLOCK_FAMILY,
-        unfused.family(lambda problem, config, target: plan(problem, config, target)),
+        unfused.family(lambda problem, config, target: plan(problem, config, target), lambda plan: cost(plan)),
         elementwise.FAMILY,
         choosing.FAMILY,
         binary.FAMILY,
@@ -125,7 +117,7 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
 
 def cost(plan: Plan) -> float:
     """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""
-    return plan.cost()
+    return FAMILIES[plan.config.family].cost(plan)
 
 
 def predicts_time(problem: Problem) -> bool:
@@ -151,7 +143,7 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
             except Infeasible as reason:
                 rejected.append(Rejected(config, str(reason)))
             else:
-                feasible.append((made.cost(), made))
+                feasible.append((family.cost(made), made))
     feasible.sort(key=lambda pair: pair[0])
     return [made for _, made in feasible], rejected
 
@@ -185,9 +177,14 @@ def fastest(plans: Sequence[Plan]) -> Plan:
     return min(zip(expected(plans), plans, strict=True), key=lambda pair: pair[0].us)[1]
 
 
+def model(correction: Callable[[str], Correction | None] = stored) -> Model:
+    """The cost models, corrected by what is shipped or by others."""
+    return Model(FAMILIES, correction)
+
+
 def expected(plans: Sequence[Plan]) -> list[Expected]:
-    """What each is expected to take on the GPU that the models are fitted to: see `qconv.generator.correction`."""
-    return MODEL.expected(plans)
+    """The time that each plan is expected to take on the GPU that the models are fitted to."""
+    return model().expected(plans)
 
 
 def unfused_plan(problem: Problem, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from qconv.instruction import MatrixInstruction
-from qconv.quantization import Quantization
-from qconv.target import Target
+from qconv.arithmetic.quantization import Quantization
+from qconv.targets.instruction import MatrixInstruction
+from qconv.targets.target import Target
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from qconv.activation import BY_NAME, POLYNOMIALS
+from qconv.arithmetic.activation import BY_NAME, POLYNOMIALS
+from qconv.arithmetic.epilogue import packs, packs_from_zero, steps
+from qconv.arithmetic.quantization import Quantization
+from qconv.arithmetic.step import Argument, Step
 from qconv.dtypes import ElementType
-from qconv.epilogue import packs, packs_from_zero, steps
-from qconv.fused import WORDS, Chain
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Launch, Plan, ceil_div
-from qconv.instruction import DotProduct
-from qconv.problem import Conv2d
-from qconv.quantization import Quantization
-from qconv.step import Argument, Step
-from qconv.target import Target
+from qconv.problem.chain import WORDS, Chain
+from qconv.problem.convolution import Conv2d
+from qconv.targets.instruction import DotProduct
+from qconv.targets.target import Target
 
 FOLD_THREADS = 128
 REPACK_THREADS = 128

@@ -3,11 +3,11 @@ numbers are fitted to what an H200 took (bench/results)."""
 
 from __future__ import annotations
 
-from qconv.activation import BY_NAME
-from qconv.epilogue import has_offset
+from qconv.arithmetic.activation import BY_NAME
+from qconv.arithmetic.epilogue import has_offset
 from qconv.op import Problem
-from qconv.problem import Conv2d
-from qconv.target import Target
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
 
 # The clock of an H200 under such load.
 CLOCK_MHZ = 1755

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.generator.plan import Config, Plan
 from qconv.op import Problem
-from qconv.target import Target
+from qconv.targets.target import Target
 
 Choices = dict[str, tuple[int, ...]]
 
@@ -23,6 +23,10 @@ class Family:
     choices: Choices
     # Raises Infeasible, with the reason, where a config cannot serve a problem.
     plan: Callable[[Any, Any, Target], Plan]
+    # About how long the launches of a plan take, in clocks of a multiprocessor.
+    cost: Callable[[Any], float]
+    # What the correction of the cost model sees of a plan beside its problem, its launch and its config.
+    features: Callable[[Any], Mapping[str, float]] = lambda plan: {}
     # Where there are too many combinations: those that may be feasible.
     promising: Callable[[Any, Target, Choices], Iterator[Config]] | None = None
     # What stands against every config of the family, where it does not serve the problem at all.

@@ -1,4 +1,7 @@
-"""What follows from a problem, a config and a target: everything that a template prints and a launch needs."""
+"""What follows from a problem, a config and a target: everything that a template prints and a launch needs.
+
+Kernels that wait by themselves for the launch before them, so that they may begin while it ends.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
+from qconv.arithmetic.step import Argument
 from qconv.errors import Infeasible
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from qconv.op import Problem
-from qconv.step import Argument
-from qconv.target import Target
+from qconv.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -183,10 +186,6 @@ class Plan(ABC):
     def context(self) -> Context:
         """What the page reads of the problem."""
 
-    @abstractmethod
-    def cost(self) -> float:
-        """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""
-
     @property
     def roles(self) -> Roles:
         return Roles()
@@ -296,3 +295,13 @@ def ceil_div(a: int, b: int) -> int:
 
 # The roundings in words, for the math in a source's header.
 ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
+
+
+class WaitingPlan(Plan):
+    @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return (*super().wants, *("overlap",) * self.overlaps)

@@ -1,6 +1,9 @@
-"""What the families that multiply slabs by a warpgroup's instruction, or in tensor memory, have in common: the copy
+"""What a block of the `wgmma` family has in shared memory: slots of pixels, of weights and of residuals.
+
+What the families that multiply slabs by a warpgroup's instruction, or in tensor memory, have in common: the copy
 engine (TMA) brings so many bytes of every pixel of a tile, in im2col order, and of every channel's weights, and zeros
-for taps outside of the image."""
+for taps outside of the image.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,24 @@ from dataclasses import dataclass, replace
 from qconv.generator import tensor_map
 from qconv.generator.persistent import PersistentPlan
 from qconv.generator.plan import Constant, ceil_div
-from qconv.generator.tensor_map import TensorMap
-from qconv.generator.wgmma_slots import SLAB
-from qconv.problem import Conv2d
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.problem.convolution import Conv2d
+
+# A consumer has two instructions of 64 output channels for each run of 32 bytes of the reduction.
+CHANNELS = 128
+# Bytes of a pixel, and of a channel's weights, that are multiplied together: what a swizzle of 128 bytes exchanges.
+SLAB = 128
+MBARRIER_BYTES = 8
+
+
+def why_residual_is_not_staged(problem: Conv2d) -> str | None:
+    """Why the epilogue reads the residual in device memory, four channels or one at a time, and not a tile of it."""
+    residual = problem.quantization.types.residual
+    if residual is None:
+        return "there is none"
+    if problem.k * residual.bytes % CHUNK:
+        return f"k={problem.k}: the copy engine moves rows of whole {CHUNK} bytes; pad the output channels"
+    return None
 
 
 @dataclass(frozen=True)

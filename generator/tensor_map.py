@@ -12,7 +12,7 @@ from math import prod
 
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT = 64

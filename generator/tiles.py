@@ -6,7 +6,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
@@ -18,29 +17,24 @@ from qconv.generator.convolution import (
     problem_constants,
     repack_launch,
 )
-from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
-from qconv.instruction import MatrixInstruction
-from qconv.problem import Conv2d
-from qconv.target import Target
+from qconv.generator.expect.features import filled, log, rounds
+from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div
+from qconv.problem.convolution import Conv2d
+from qconv.targets.instruction import MatrixInstruction
+from qconv.targets.target import Target
 
 BLOCKS_PER_SM_SAYS = "blocks that a multiprocessor holds at a time"
 
 
-class Tiled(Protocol):
-    """A config of either family."""
+class TiledConfig(Config):
+    """The fields that both families' configs have, each in an order of its own."""
 
-    @property
-    def tile_h(self) -> int: ...
-    @property
-    def tile_w(self) -> int: ...
-    @property
-    def slabs(self) -> int: ...
-    @property
-    def warps(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def blocks_per_sm(self) -> int: ...
+    tile_h: int
+    tile_w: int
+    slabs: int
+    warps: int
+    batch: int
+    blocks_per_sm: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ def instruction_of(target: Target) -> MatrixInstruction | None:
 
 
 def tiles_of(
-    problem: Conv2d, config: Tiled, choices: dict[str, tuple[int, ...]], slab_k: int, slabs: int, target: Target
+    problem: Conv2d, config: TiledConfig, choices: dict[str, tuple[int, ...]], slab_k: int, slabs: int, target: Target
 ) -> Tiles:
     """How a config divides a problem of so many slabs, each of `slab_k` output channels."""
     at_most(config.slabs, max(1, 2 * slabs - 1), f"slabs (the problem has {slabs})")
@@ -128,7 +122,7 @@ def check_blocks_per_sm(blocks_per_sm: int, threads: int, smem_bytes: int, words
         at_most(blocks_per_sm * threads * words, target.registers_per_sm, "registers of all resident blocks, about")
 
 
-def size_constants(config: Tiled) -> tuple[Constant, ...]:
+def size_constants(config: TiledConfig) -> tuple[Constant, ...]:
     """The first lines of either config."""
     return (
         Constant("TILE_H", config.tile_h, "output rows of a block"),
@@ -136,7 +130,7 @@ def size_constants(config: Tiled) -> tuple[Constant, ...]:
     )
 
 
-def warp_constants(config: Tiled) -> tuple[Constant, ...]:
+def warp_constants(config: TiledConfig) -> tuple[Constant, ...]:
     """The last lines of either config."""
     return (
         Constant("WARPS", config.warps),
@@ -159,6 +153,7 @@ class TiledPlan(ConvolutionPlan):
     """A plan of either family; each adds where its tile's input comes from."""
 
     problem: Conv2d
+    config: TiledConfig
     instruction: MatrixInstruction
     tiles: Tiles
     steps: int  # along the reduction
@@ -221,3 +216,16 @@ class TiledPlan(ConvolutionPlan):
         """With weights and a residual that are read element by element."""
         residual = self.problem.quantization.types.residual
         return {"x": x, "w": 1, "y": y} | ({} if residual is None else {"residual": residual.bytes})
+
+
+def features(plan: TiledPlan) -> dict[str, float]:
+    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    problem, config, tiles = plan.problem, plan.config, plan.tiles
+    return {
+        "rows_filled": filled(problem.oh, config.tile_h),
+        "columns_filled": filled(problem.ow, config.tile_w),
+        **rounds("turns", tiles.count / tiles.grid_blocks),
+        "slabs_filled": filled(tiles.slabs, config.slabs),
+        "warps_per_sm": log(config.warps * tiles.resident),
+        "tile": log(config.tile_h * config.tile_w),
+    }

@@ -18,14 +18,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from qconv.errors import DatabaseError
 from qconv.op import Problem
 from qconv.tune_db import statements
-from qconv.tune_db.encoding import digest_to_bytes
 from qconv.tune_db.engine import DRIVER_ERRORS, explained, open_engine
 from qconv.tune_db.layered import Source
 from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, read_problem
-from qconv.tune_db.models import MeasurementRow, PlaceRow, ProblemRow, SequenceRow, from_row
+from qconv.tune_db.models import MeasurementRow, PlaceRow, ProblemRow, SequenceRow, digest_to_bytes, from_row
 from qconv.tune_db.nearness import COARSE, Neighbour, Shape, distance, read_extents, shape_of
-from qconv.tune_db.stored_once import StoredOnce
-from qconv.tune_db.writing import batched, put, put_newer, start_writing
+from qconv.tune_db.writing import StoredOnce, batched, put, put_newer, start_writing
 
 # What was not there when we looked can come before ours, from another process: then it is there now. A row can meet
 # that in each of the tables.

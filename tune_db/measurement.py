@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from qconv.generator import Config, config_from_json, older_names
-from qconv.keys import parse
 from qconv.op import Problem, quoted
+from qconv.ops.registry import parse
 
 # The words of the FAIR T4 results format, so that an export is a loop.
 OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctness")

@@ -24,15 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from qconv.tune_db.measurement import NOISE
-from qconv.tune_db.models import (
-    ConfigRow,
-    MeasurementRow,
-    PlaceRow,
-    ProblemRow,
-    ProtocolRow,
-    SequenceRow,
-    ToolchainRow,
-)
+from qconv.tune_db.models import ConfigRow, MeasurementRow, PlaceRow, ProblemRow, ProtocolRow, SequenceRow, ToolchainRow
 from qconv.tune_db.nearness import COARSE
 
 M = MeasurementRow

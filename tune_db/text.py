@@ -13,15 +13,7 @@ from typing import Any
 
 from qconv.errors import DatabaseError
 from qconv.op import Problem, quoted
-from qconv.tune_db.measurement import (
-    Measurement,
-    best_of,
-    ranked,
-    read_config,
-    read_problem,
-    read_time,
-    time_text,
-)
+from qconv.tune_db.measurement import Measurement, best_of, ranked, read_config, read_problem, read_time, time_text
 from qconv.tune_db.nearness import Neighbour, distance, kin, shape_of
 
 _NAMES = tuple(f.name for f in fields(Measurement))

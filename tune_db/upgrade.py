@@ -17,8 +17,7 @@ from qconv.errors import DatabaseError
 from qconv.tune_db import statements
 from qconv.tune_db.measurement import Measurement, read_config, read_problem, read_time
 from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow, SequenceRow, from_row, read_json
-from qconv.tune_db.stored_once import StoredOnce
-from qconv.tune_db.writing import BATCH, insert_all, start_writing
+from qconv.tune_db.writing import BATCH, StoredOnce, insert_all, start_writing
 
 log = logging.getLogger("qconv")
 

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from qconv import generator
 from qconv.device import Device
-from qconv.instances.instance import Instance
+from qconv.instances.load.instance import Instance
 from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import KEPT, LOST, Measurement
-from qconv.tuner.protocol import TimingProtocol
+from qconv.tuner.measure.protocol import TimingProtocol
 
 # Beyond this, what is new has lost. While kernels are tried, what leads is replaced by what is faster by more than
 # runs of the same network differ.

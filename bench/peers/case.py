@@ -9,8 +9,8 @@ from timing import Runner
 
 from qconv import Conv2d
 from qconv.device import Device
-from qconv.sample import Sample
-from qconv.tuner.protocol import TimingProtocol
+from qconv.ops.registry import Sample
+from qconv.tuner.measure.protocol import TimingProtocol
 
 
 class Unavailable(Exception):

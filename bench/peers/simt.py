@@ -9,10 +9,10 @@ from qconv import generator
 from qconv.device import Device
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.instances.loading import load
-from qconv.instances.serving import open_layers
+from qconv.instances.load.pair import load
+from qconv.instances.load.serving import open_layers
 from qconv.op import Problem
-from qconv.tuner.input_sets import POISONS
+from qconv.tuner.measure.verification import POISONS
 
 
 def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan, str]:

@@ -8,10 +8,10 @@ from functools import cached_property
 from math import prod
 
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.fused import Chain
-from qconv.instances.export import Exported, Served
+from qconv.instances.library.export import Exported, Served
 from qconv.op import Problem, Tensor
-from qconv.problem import Conv2d
+from qconv.problem.chain import Chain
+from qconv.problem.convolution import Conv2d
 from qconv.tensor_ops.host_values import Scaled
 
 

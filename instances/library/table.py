@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
-from qconv.activation import BY_NAME
+from qconv.arithmetic.activation import BY_NAME
+from qconv.arithmetic.host_value import host_value
+from qconv.arithmetic.quantization import Quantization
 from qconv.device import tensor_maps
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.generator.plan import Field, Plan
 from qconv.generator.tensor_map import PixelBox, TensorMap
-from qconv.host_value import host_value
-from qconv.instances.export import Exported
 from qconv.instances.library.entry import Entry, Placed
-from qconv.problem import Conv2d
-from qconv.quantization import Quantization
+from qconv.instances.library.export import Exported
+from qconv.problem.convolution import Conv2d
 from qconv.tensor_ops import host_values
 from qconv.tensor_ops.host_values import Limit, Scalar, Scaled
 

@@ -1,4 +1,7 @@
-"""The vectors of the self-test: random inputs that are small enough to be stored, and what the oracle makes of them."""
+"""Bytes as C++ source: a string literal, which compilers read much faster than a list of numbers.
+
+The vectors of the self-test: random inputs that are small enough to be stored, and what the oracle makes of them.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,32 @@ from typing import Any
 
 import numpy as np
 
-from qconv import sample
-from qconv.instances.library.bytes_text import literal
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.table import parameters_of
 from qconv.op import Array, Problem, Sample
-from qconv.ops import op_of
+from qconv.ops import registry
+from qconv.ops.registry import op_of
+
+PER_LINE = 24
+
+
+def literal(data: bytes) -> str:
+    """In octal digits, behind which a backslash or the end follows, and never another digit."""
+    return "\n".join(_lines(data))
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    for at in range(0, len(data), PER_LINE):
+        yield '    "' + "".join(f"\\{byte:o}" for byte in data[at : at + PER_LINE]) + '"'
+
+
+def array_text(name: str, data: bytes) -> str:
+    """A definition for a namespace; the literal's last zero is no part of the size."""
+    return (
+        f"extern const unsigned char {name}[];\nextern const size_t {name}_bytes;\n"
+        f"alignas(64) const unsigned char {name}[] =\n{literal(data)};\nconst size_t {name}_bytes = {len(data)};\n"
+    )
+
 
 SEED = 28
 # Elements of an input that are stored; the array is these again and again. A prime, so that no extent divides it.
@@ -40,7 +63,7 @@ class Vector:
 
 
 def vector_of(problem: Problem, seed: int = SEED) -> Vector:
-    drawn = sample.draw(problem, seed)
+    drawn = registry.draw(problem, seed)
     blocks = tuple(array.reshape(-1)[:STORED_INPUTS] for array in drawn.arrays)
     arrays = tuple(np.resize(block, array.shape) for block, array in zip(blocks, drawn.arrays, strict=True))
     made = Sample(arrays, drawn.parameters)

@@ -1,4 +1,7 @@
-"""The folder of a library: sources, binaries, the launcher, its table, a self-test and an example, with their build."""
+"""The example of a library: its first problem, with values for whatever that takes.
+
+The folder of a library: sources, binaries, the launcher, its table, a self-test and an example, with their build.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,45 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from qconv.device import cache, cpu, cpu_runtime
 from qconv.device.cache import Binary
 from qconv.device.compile import command_for, compile_source, compiler_ahead
 from qconv.generator import Source
-from qconv.instances.export import Exported, Served, ordered
-from qconv.instances.library.bytes_text import array_text
 from qconv.instances.library.entry import Entry
-from qconv.instances.library.example import Page, example_text
-from qconv.instances.library.table import binary_name, table_text
-from qconv.instances.library.vectors import vectors_text
-from qconv.instances.winners import Winner
+from qconv.instances.library.export import Exported, Served, ordered
+from qconv.instances.library.table import binary_name, parameters_of, table_text
+from qconv.instances.library.vectors import SEED, array_text, given, spelled, vectors_text
+from qconv.instances.load.winners import Winner
+from qconv.ops.registry import draw
 
 if TYPE_CHECKING:
     from qconv.tune_db.measurement import Measurement
+
+
+class Page(Template):
+    """A file with @NAME@ where something is filled in: `$` means something else in CMake."""
+
+    delimiter = "@"
+    pattern = r"@(?:(?P<escaped>@)|(?P<named>[A-Z]+)@|(?P<braced>[A-Z]+)@@|(?P<invalid>(?!)))"  # type: ignore[assignment]
+
+
+def example_text(page: Page, entry: Entry) -> str:
+    names = dict.fromkeys(name for layer, _ in entry.layers for name in parameters_of(entry, layer))
+    values = {name: value for name, value in given(draw(entry.problem, SEED)).items() if name in names}
+    lines, rows = [], []
+    for name, array in values.items():
+        is_integer = array.dtype == np.int32
+        ctype, kind = ("int32_t", "QCONV_INT32") if is_integer else ("double", "QCONV_FLOAT64")
+        written = ", ".join(spelled(value) for value in array)
+        lines.append(f"    const std::vector<{ctype}> {name} = {{{written}}};")
+        rows.append(f'        {{"{name}", {kind}, {name}.size(), {name}.data()}},')
+    return page.substitute(KEY=json.dumps(str(entry.problem)), VALUES="\n".join(lines), PARAMETERS="\n".join(rows))
+
 
 FORMAT = "qconv-library-1"
 ABI_VERSION = 1

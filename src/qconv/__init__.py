@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from qconv.version import __version__
 
 if TYPE_CHECKING:
+    from qconv.arithmetic.mode import Mode
+    from qconv.arithmetic.quantization import Parameters, Quantization
     from qconv.benchmark import Benchmark, bench
     from qconv.errors import (
         CacheError,
@@ -25,16 +27,11 @@ if TYPE_CHECKING:
         LaunchError,
         WrongOutput,
     )
-    from qconv.fused import FusedBlock, FusedConv2d
-    from qconv.instances.api import conv1d, conv2d
-    from qconv.instances.checked_conversion import dequantize, quantize, requantize
-    from qconv.instances.conversion_api import choose_qparams, quantize_dynamic
-    from qconv.instances.executable import Bound, Packed
-    from qconv.instances.fused_api import conv2d_conv2d
-    from qconv.instances.instance import Instance
-    from qconv.instances.pooled_api import conv2d_pool
-    from qconv.instances.serving import forget, lookup
-    from qconv.instances.tensor_ops_api import (
+    from qconv.instances.api.chain import conv2d_conv2d, conv2d_pool
+    from qconv.instances.api.checked_conversion import dequantize, quantize, requantize
+    from qconv.instances.api.conversion import choose_qparams, quantize_dynamic
+    from qconv.instances.api.convolution import conv1d, conv2d
+    from qconv.instances.api.tensor_ops import (
         add,
         apply_table,
         argmax,
@@ -46,14 +43,16 @@ if TYPE_CHECKING:
         mul,
         unary,
     )
-    from qconv.keys import parse
-    from qconv.mode import Mode
-    from qconv.pooled import PooledConv2d
-    from qconv.problem import Conv2d
-    from qconv.quantization import Parameters, Quantization
+    from qconv.instances.load.executable import Bound, Packed
+    from qconv.instances.load.instance import Instance
+    from qconv.instances.load.serving import forget, lookup
+    from qconv.ops.registry import parse
+    from qconv.problem.chain import FusedBlock, FusedConv2d
+    from qconv.problem.convolution import Conv2d
+    from qconv.problem.pooled import PooledConv2d
     from qconv.shipping import Export, export
-    from qconv.tuner.allocation import Budget
-    from qconv.tuner.result import Result
+    from qconv.tuner.workloads.allocation import Budget
+    from qconv.tuner.workloads.result import Result
     from qconv.tuning import tune
 
 _HOMES = {
@@ -62,27 +61,26 @@ _HOMES = {
         *("CacheError", "CompileError", "CompileTimeout", "CompilerKilled", "DatabaseCut", "DatabaseError"),
         *("DeviceError", "Infeasible", "KernelMissing", "LaunchError", "WrongOutput"),
     ),
-    "qconv.fused": ("FusedBlock", "FusedConv2d"),
-    "qconv.instances.api": ("conv1d", "conv2d"),
-    "qconv.instances.checked_conversion": ("dequantize", "quantize", "requantize"),
-    "qconv.instances.conversion_api": ("choose_qparams", "quantize_dynamic"),
-    "qconv.instances.executable": ("Bound", "Packed"),
-    "qconv.instances.fused_api": ("conv2d_conv2d",),
-    "qconv.instances.instance": ("Instance",),
-    "qconv.instances.pooled_api": ("conv2d_pool",),
-    "qconv.instances.serving": ("forget", "lookup"),
-    "qconv.instances.tensor_ops_api": (
+    "qconv.problem.chain": ("FusedBlock", "FusedConv2d"),
+    "qconv.instances.api.convolution": ("conv1d", "conv2d"),
+    "qconv.instances.api.checked_conversion": ("dequantize", "quantize", "requantize"),
+    "qconv.instances.api.conversion": ("choose_qparams", "quantize_dynamic"),
+    "qconv.instances.load.executable": ("Bound", "Packed"),
+    "qconv.instances.api.chain": ("conv2d_conv2d", "conv2d_pool"),
+    "qconv.instances.load.instance": ("Instance",),
+    "qconv.instances.load.serving": ("forget", "lookup"),
+    "qconv.instances.api.tensor_ops": (
         *("add", "apply_table", "argmax", "average_pool", "channel_shuffle", "concat", "global_average_pool"),
         *("max_pool", "mul", "unary"),
     ),
-    "qconv.keys": ("parse",),
-    "qconv.mode": ("Mode",),
-    "qconv.pooled": ("PooledConv2d",),
-    "qconv.problem": ("Conv2d",),
-    "qconv.quantization": ("Parameters", "Quantization"),
+    "qconv.ops.registry": ("parse",),
+    "qconv.arithmetic.mode": ("Mode",),
+    "qconv.problem.pooled": ("PooledConv2d",),
+    "qconv.problem.convolution": ("Conv2d",),
+    "qconv.arithmetic.quantization": ("Parameters", "Quantization"),
     "qconv.shipping": ("Export", "export"),
-    "qconv.tuner.allocation": ("Budget",),
-    "qconv.tuner.result": ("Result",),
+    "qconv.tuner.workloads.allocation": ("Budget",),
+    "qconv.tuner.workloads.result": ("Result",),
     "qconv.tuning": ("tune",),
 }
 # What others have and this does not, with the way round it.

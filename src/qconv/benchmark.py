@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qconv import sample
 from qconv.errors import WrongOutput
-from qconv.instances.instance import Instance
-from qconv.instances.serving import lookup
-from qconv.keys import problem_of
+from qconv.instances.load.instance import Instance
+from qconv.instances.load.serving import lookup
 from qconv.op import Problem
-from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.protocol import time_us as measure
-from qconv.tuner.verify import mismatch
+from qconv.ops import registry
+from qconv.ops.registry import problem_of
+from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
+from qconv.tuner.measure.protocol import time_us as measure
+from qconv.tuner.measure.verification import mismatch
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def bench(
     wanted = problem_of(problem)
     instance = lookup(wanted, device, database)
     seed = secrets.randbits(32) if seed is None else seed
-    drawn = sample.draw(wanted, seed, dict(zero_points or {}))
+    drawn = registry.draw(wanted, seed, dict(zero_points or {}))
     if (wrong := mismatch(instance.executable, drawn)) is not None:
         raise WrongOutput(f"{wanted} on {instance.device.name}, seed={seed}: {wrong}")
     protocol = protocol_for(instance.device)

@@ -1,4 +1,7 @@
-"""What every problem is: named arrays in, named arrays out, and a key that says it all; and what an op does with it."""
+"""An option of the command line, as data: an op lists those that its problems are read from.
+
+What every problem is: named arrays in, named arrays out, and a key that says it all; and what an op does with it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,31 @@ import difflib
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, SupportsIndex, cast
+from typing import Any, ClassVar, Literal, SupportsIndex, cast
 
 from numpy.typing import NDArray
 
 from qconv.dtypes import teach_numpy
-from qconv.option import Option
+
+# extents: an integer, or several with commas between. switch: given or not. zero_point: True, or the integer that the
+# data of `run` and `bench` shall have. texts: may be given several times.
+Kind = Literal["integer", "extents", "text", "texts", "switch", "zero_point"]
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    says: str  # in the help; ops that share an option each say their part
+    kind: Kind = "text"
+    choices: tuple[str, ...] = ()  # a text that is none of these is refused
+    metavar: str | None = None
+    alone: str | None = None  # the text that the bare option stands for
+    required: bool = False
+
+    @property
+    def spelled(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
 
 INT_MAX = 2**31 - 1
 # Kernels count elements in int32, and look up to one tile past the end.
@@ -178,8 +200,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Op:
-    """Everything that is known of an operation before there is a kernel. Its module exports one, and `qconv.ops` lists
-    them; which kernels serve its problems the families of the generator say."""
+    """Everything that is known of an operation before there is a kernel. Its module exports one, and
+    `qconv.ops.registry` lists them; which kernels serve its problems the families of the generator say."""
 
     name: str  # what the command line calls it, and what its keys begin with
     says: str  # what it computes, in the help

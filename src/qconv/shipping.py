@@ -8,9 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from qconv.instances import export as sources
+from qconv.instances.library import export as sources
 from qconv.instances.library import write as library
-from qconv.instances.winners import Origin, Wanted, find
+from qconv.instances.load.winners import Origin, Wanted, find
 from qconv.op import Problem, check_choice, quoted
 
 Form = Literal["sources", "library"]

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qconv.op import Problem, quoted
-from qconv.tuner.allocation import Budget
 from qconv.tuner.workload import NetworkProblems, Place, Workload
+from qconv.tuner.workloads.allocation import Budget
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
-    from qconv.tuner.result import Result
-    from qconv.tuner.schedule import Engine, Step
+    from qconv.tuner.search.tune import Search
     from qconv.tuner.sequence import Race, Raceable
-    from qconv.tuner.tune import Search
+    from qconv.tuner.workloads.result import Result
+    from qconv.tuner.workloads.schedule import Engine, Step
 
 DEFAULT_TRIALS = 24
 
@@ -46,11 +46,11 @@ def tune(
     Of a network, which `session.problems` and a model are, the last step races the whole: new winners with which it is
     slower are not installed, and `race` of what is returned says both times. That takes some seconds more.
     """
-    from qconv.instances.serving import default_database, forget
+    from qconv.instances.load.serving import default_database, forget
     from qconv.tune_db.database import Database
-    from qconv.tuner import strategy as strategies
-    from qconv.tuner.result import results
-    from qconv.tuner.tune import Search
+    from qconv.tuner.search import strategy as strategies
+    from qconv.tuner.search.tune import Search
+    from qconv.tuner.workloads.result import results
 
     workload = workload_of(problems, batch)
     limits = budget if isinstance(budget, Budget) else Budget(budget)
@@ -80,8 +80,8 @@ def tune_and_race(
     watch: Callable[[Step], None],
 ) -> Race | str | None:
     """The race of the network, where there is one, or the reason why there is none."""
-    from qconv.tuner.schedule import tune_workload
     from qconv.tuner.sequence import NetworkRace
+    from qconv.tuner.workloads.schedule import tune_workload
 
     race: NetworkRace | str | None = None
     if isinstance(network, str) or network is None:
@@ -119,11 +119,11 @@ def engine_of(
 ) -> AbstractContextManager[Engine]:
     """One device of this process, or a fleet, if workers or a scheduler are named."""
     if workers is not None or scheduler is not None:
-        from qconv.tuner.fleet import Crew, Fleet
+        from qconv.tuner.workloads.fleet import Crew, Fleet
 
         return Fleet(Crew(workers, scheduler), device, where, how)
     from qconv.device import open_device
-    from qconv.tuner.schedule import OneDevice
+    from qconv.tuner.workloads.schedule import OneDevice
 
     return OneDevice(open_device(device), rows, how)
 
@@ -132,9 +132,8 @@ def workload_of(
     problems: Problem | str | PathLike[str] | Iterable[Problem | str], batch: int | None = None
 ) -> Workload:
     """Text is a key or the name of a file; within a list, it is a key."""
-    from qconv.keys import is_key, parse
-    from qconv.ops import OPS
-    from qconv.tuner.listing import with_batch
+    from qconv.ops.registry import OPS, is_key, parse
+    from qconv.tuner.workloads.listing import with_batch
 
     # A file may have a colon in its name, but none begins like the key of an op.
     if isinstance(problems, str) and is_key(problems) and problems.partition(":")[0] in [op.name for op in OPS]:
@@ -167,7 +166,7 @@ def read(path: Path, batch: int | None = None) -> Workload:
                 f"{path} needs onnx, which is not here ({missing}): pip install 'qconv-tune[onnx]'"
             ) from None
         return shapes.read(path, batch)
-    from qconv.tuner.listing import read as read_listing
+    from qconv.tuner.workloads.listing import read as read_listing
 
     try:
         return read_listing(path, batch)

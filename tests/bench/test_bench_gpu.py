@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from qconv import Conv2d, lookup, sample
+from qconv import Conv2d, lookup
 from qconv.device import Device, gpu_specs, open_device
-from qconv.tuner.protocol import protocol_for
-from qconv.tuner.verify import mismatch
+from qconv.ops import registry
+from qconv.tuner.measure.protocol import protocol_for
+from qconv.tuner.measure.verification import mismatch
 
 pytestmark = pytest.mark.gpu
 
@@ -27,7 +28,7 @@ def device() -> Device:
 def ready_for(problem: Conv2d, device: Device, name: str) -> Any:
     from peers import Case, prepare
 
-    instance, drawn = lookup(problem, device.spec), sample.draw(problem, 1)
+    instance, drawn = lookup(problem, device.spec), registry.draw(problem, 1)
     assert mismatch(instance.executable, drawn) is None
     output = instance(*(device.upload(array) for array in drawn.arrays), **drawn.parameters)
     device.synchronize()
@@ -68,4 +69,4 @@ def test_the_second_oracle_agrees_there(problem: Conv2d, device: Device) -> None
     from workload import Layer
 
     layer = deployed(Layer("layer", None, problem, biased=True))
-    assert differing(lookup(layer.problem, device.spec), sample.draw(layer.problem, 2)) is None
+    assert differing(lookup(layer.problem, device.spec), registry.draw(layer.problem, 2)) is None

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from qconv import Conv2d, Quantization, generator
-from qconv.generator.correction import read, written
-from qconv.target import target
+from qconv.generator.expect.correction import read, written
+from qconv.targets.target import target
 from qconv.tune_db.measurement import Measurement
 
 PROBLEM = Conv2d(1, 14, 14, 64, 64, 3, 3, pad=1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qconv import Conv2d, generator
-from qconv.target import target
+from qconv.targets.target import target
 
 COLUMNS = "model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,dil_h,dil_w,groups\n"
 SMALL = f"""{COLUMNS}m,a,1,8,4,4,16,1,1,1,1,0,0,1,1,1

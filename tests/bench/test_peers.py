@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from qconv import Conv2d, Quantization, reference, sample
+from qconv import Conv2d, Quantization
 from qconv.device import open_device
+from qconv.ops import registry
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
 
@@ -38,8 +39,8 @@ class Node:
 
 
 class Graph:
-    def __init__(self, drawn: sample.Sample, **_: Any) -> None:
-        self._y = torch.from_numpy(reference.compute(PROBLEM, drawn)[0])
+    def __init__(self, drawn: registry.Sample, **_: Any) -> None:
+        self._y = torch.from_numpy(registry.compute(PROBLEM, drawn)[0])
         self.out: Any = None
 
     def tensor(self, **given: Any) -> Node:
@@ -95,7 +96,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Any:
     drawn = next(
         drawn
         for seed in range(99)
-        if abs(int(reference.compute(PROBLEM, drawn := sample.draw(PROBLEM, seed))[0][0, 0, 0, 0])) < 120
+        if abs(int(registry.compute(PROBLEM, drawn := registry.draw(PROBLEM, seed))[0][0, 0, 0, 0])) < 120
     )
     cudnn = SimpleNamespace(
         data_type=SimpleNamespace(INT8="int8", INT32="int32", FLOAT="float"),
@@ -110,10 +111,10 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(time, "monotonic", lambda: CLOCK[0])
     monkeypatch.setattr(time, "perf_counter_ns", lambda: int(CLOCK[0] * 1e9))
     cudnn_int8._handle.cache_clear()
-    from qconv.tuner.protocol import protocol_for
+    from qconv.tuner.measure.protocol import protocol_for
 
     device = open_device("cpu")
-    return Case(PROBLEM, drawn, reference.compute(PROBLEM, drawn)[0], device, protocol_for(device))
+    return Case(PROBLEM, drawn, registry.compute(PROBLEM, drawn)[0], device, protocol_for(device))
 
 
 def test_the_fastest_right_plan_wins(made_up: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qconv import Conv2d, generator
-from qconv.target import target
+from qconv.targets.target import target
 
 LAYER = Conv2d(1, 14, 14, 32, 32, 3, 3, pad=1)
 

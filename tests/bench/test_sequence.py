@@ -66,7 +66,7 @@ def test_what_one_writes_the_next_reads(lists: list[str]) -> None:
     from sequence import captured, choices_of, deployed, links, unfused, verified
     from workload import read
 
-    from qconv import reference, sample
+    from qconv.ops import registry
 
     layers = read(Path(lists[0]), batch=2, quantized=deployed)
     network = links([layer.name for layer in layers], [layer.problem for layer in layers], {}, 2)
@@ -78,8 +78,8 @@ def test_what_one_writes_the_next_reads(lists: list[str]) -> None:
         run()
     y = None
     for at, link in enumerate(network):
-        drawn = sample.draw(link.problem, 1)
+        drawn = registry.draw(link.problem, 1)
         x, w = drawn.arrays
-        rolled = sample.Sample((x if y is None else y, np.roll(w, at)), drawn.parameters | ways.scales[at])
-        (y,) = reference.compute(link.problem, rolled)
+        rolled = registry.Sample((x if y is None else y, np.roll(w, at)), drawn.parameters | ways.scales[at])
+        (y,) = registry.compute(link.problem, rolled)
     assert (np.asarray(device.download(ways.outputs[-1])) == y).all()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qconv import generator, parse
-from qconv.target import target
+from qconv.targets.target import target
 
 KEY = "conv2d:n=1:h=4:w=4:c=8:k=8:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"
 

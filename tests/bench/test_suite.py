@@ -118,9 +118,9 @@ def test_a_record_with_a_fault_is_not_green(record: dict[str, Any], hurt: str) -
 def test_templates_that_changed_are_named(record: dict[str, Any]) -> None:
     record["templates"] = suite.templates()
     assert suite.changed_since(record) == []
-    record["templates"] |= {"conv2d/mma.j2": "of another day", "conv2d/gone.j2": "0"}
-    del record["templates"]["conv2d/simt.j2"]
-    assert suite.changed_since(record) == ["conv2d/gone.j2", "conv2d/mma.j2", "conv2d/simt.j2"]
+    record["templates"] |= {"families/mma/page.j2": "of another day", "families/gone.j2": "0"}
+    del record["templates"]["families/simt.j2"]
+    assert suite.changed_since(record) == ["families/gone.j2", "families/mma/page.j2", "families/simt.j2"]
 
 
 def test_templates_of_other_vendors_do_not_count() -> None:

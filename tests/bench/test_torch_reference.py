@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qconv import Conv2d, Quantization, reference, sample
+from qconv import Conv2d, Quantization
+from qconv.ops import registry
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
 
@@ -29,10 +30,10 @@ def test_it_gives_the_oracles_bits(problem: Conv2d) -> None:
     from torch_reference import output
 
     for seed in range(3):
-        drawn = sample.draw(problem, seed)
+        drawn = registry.draw(problem, seed)
         x, w = (torch.from_numpy(array) for array in drawn.arrays)
         got = output(problem, x, w, drawn.parameters).numpy()
-        (want,) = reference.compute(problem, drawn)
+        (want,) = registry.compute(problem, drawn)
         assert got.dtype == want.dtype
         assert np.array_equal(got, want)
         assert len(np.unique(want)) > 8  # not all saturated

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qconv import Conv2d, Quantization
-from qconv.target import target
+from qconv.targets.target import target
 
 BENCH = Path(__file__).parents[2] / "bench"
 PLACE = ("NVIDIA H200", target("sm_90a"))

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from random_problems import FLAGS, Decks, problems
 from scales import near_ties, ties
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.device import Device, open_device
-from qconv.instances.loading import load
-from qconv.tuner.input_sets import InputSets
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.tuner.measure.verification import InputSets
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
@@ -50,7 +51,7 @@ PROBLEMS = _problems(130)
 FIRSTS = range(0, len(PROBLEMS), CHUNK)
 
 
-def infer(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
+def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
     """One model, made, loaded and run once. ONNX is NCHW and KCRS."""
     q, values = problem.quantization, problem.checked(drawn.parameters)
     channels = (problem.k,) if q.per_channel else ()
@@ -100,17 +101,17 @@ def narrow() -> bool:
     q = Quantization.of("ort", x_type="uint8", w_type="int8", out_type="uint8")
     problem = Conv2d(1, 1, 1, 16, 1, 1, 1, quantization=q)
     x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
-    y = infer(problem, sample.Sample((x, w), {"y_scale": 4096.0}))
+    y = infer(problem, registry.Sample((x, w), {"y_scale": 4096.0}))
     assert y.item() in (64, 127)
     return bool(y.item() == 64)
 
 
-def draws(index: int, narrow: bool) -> list[sample.Sample]:
+def draws(index: int, narrow: bool) -> list[registry.Sample]:
     """Two generic ones, one of ties and one of near ties."""
     problem = PROBLEMS[index]
     made = []
     for draw in range(DRAWS):
-        drawn = sample.draw(problem, DRAWS * index + draw)
+        drawn = registry.draw(problem, DRAWS * index + draw)
         if narrow and (problem.quantization.x_type, problem.quantization.w_type) == ("uint8", "int8"):
             drawn = replace(drawn, arrays=(drawn.arrays[0], drawn.arrays[1] >> 1))
         made.append(drawn)

@@ -13,10 +13,11 @@ import pytest
 from exactness import assert_same, expected, run
 from random_pooled import pooled_problems
 
-from qconv import PooledConv2d, generator, sample
+from qconv import PooledConv2d, generator
+from qconv.arithmetic.quantization import Quantization
 from qconv.device import open_device
-from qconv.instances.loading import load
-from qconv.quantization import Quantization
+from qconv.instances.load.pair import load
+from qconv.ops import registry
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
@@ -37,7 +38,7 @@ def _problems(count: int) -> list[PooledConv2d]:
 PROBLEMS = _problems(60)
 
 
-def infer(problem: PooledConv2d, drawn: sample.Sample) -> Any:
+def infer(problem: PooledConv2d, drawn: registry.Sample) -> Any:
     """ONNX is NCHW and KCRS."""
     q, values = problem.quantization, problem.checked(drawn.parameters)
     constants = {
@@ -74,7 +75,7 @@ def infer(problem: PooledConv2d, drawn: sample.Sample) -> Any:
 @pytest.mark.parametrize("first", range(0, len(PROBLEMS), 20))
 def test_the_oracle(first: int) -> None:
     for index, problem in enumerate(PROBLEMS[first : first + 20], first):
-        for drawn in (sample.draw(problem, index), sample.draw(problem, 1000 + index)):
+        for drawn in (registry.draw(problem, index), registry.draw(problem, 1000 + index)):
             assert_same(expected(problem, drawn), infer(problem, drawn), str(problem))
 
 
@@ -82,7 +83,7 @@ def test_the_kernels() -> None:
     """What serves the problem by default."""
     device = open_device("cpu")
     for index, problem in enumerate(PROBLEMS[:20]):
-        drawn = sample.draw(problem, index)
+        drawn = registry.draw(problem, index)
         made = load(generator.default(problem, device.target), device)
         assert_same(run(made, drawn), infer(problem, drawn), str(problem))
 

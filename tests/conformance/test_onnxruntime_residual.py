@@ -14,7 +14,8 @@ from random_problems import FLAGS, Decks, problems
 from random_tensor_ops import TELLING
 from scales import near_ties, ties
 
-from qconv import Conv2d, Mode, Quantization, sample
+from qconv import Conv2d, Mode, Quantization
+from qconv.ops import registry
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
@@ -48,7 +49,7 @@ def _problems(count: int) -> list[Conv2d]:
 PROBLEMS = _problems(COUNT)
 
 
-def model_of(problem: Conv2d, drawn: sample.Sample) -> Any:
+def model_of(problem: Conv2d, drawn: registry.Sample) -> Any:
     """Two nodes. ONNX is NCHW and KCRS. Of two tensors of one shape ONNX Runtime begins with the second."""
     q, p, helper = problem.quantization, problem.checked(drawn.parameters), onnx.helper
     type_of = helper.np_dtype_to_tensor_dtype(np.dtype(q.x_type))
@@ -82,7 +83,7 @@ def model_of(problem: Conv2d, drawn: sample.Sample) -> Any:
     return helper.make_model(graph, opset_imports=domains, ir_version=10)
 
 
-def infer(problem: Conv2d, drawn: sample.Sample) -> Any:
+def infer(problem: Conv2d, drawn: registry.Sample) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     model = model_of(problem, drawn).SerializeToString()
@@ -97,7 +98,7 @@ def test_the_oracle(first: int) -> None:
     """Two generic draws, one of ties and one of near ties."""
     for index in range(first, min(first + CHUNK, len(PROBLEMS))):
         problem = PROBLEMS[index]
-        made = [sample.draw(problem, 4 * index + draw) for draw in range(4)]
+        made = [registry.draw(problem, 4 * index + draw) for draw in range(4)]
         for drawn in (*made[:2], ties(made[2]), near_ties(problem, made[3], index)):
             assert_same(expected(problem, drawn), infer(problem, drawn), str(problem))
 
@@ -117,7 +118,7 @@ def test_all_pairs_of_bytes(given: dict[str, Any]) -> None:
         "y_scale": given["y_scale"],
         "y_zero_point": given["y_zero_point"],
     }
-    drawn = sample.Sample((x, np.ones((1, 1, 1, 1), "int8"), residual), numbers)
+    drawn = registry.Sample((x, np.ones((1, 1, 1, 1), "int8"), residual), numbers)
     zeros = dict.fromkeys(("x_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point"), True)
     made = []
     for residual_add in ("requantized", "requantized_last"):

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 from random_tensor_ops import TELLING, TELLING_SIGMOID, argmaxes, global_pools, pools
 
 import qconv
-from qconv import reference, sample
 from qconv.dtypes import RANGES
-from qconv.sample import Sample
+from qconv.ops import registry
+from qconv.ops.registry import Sample
 from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, Mul
 from qconv.tensor_ops.binary import begins_with_first
 from qconv.tensor_ops.functions import named, table_of
@@ -84,7 +84,7 @@ def test_all_pairs_of_bytes(kind: type[Binary], dtype: str) -> None:
         if index < len(TELLING) and dtype == "uint8":
             given = TELLING[index]
         want = run(NAMES[kind], {"a": a, "b": b}, numbers_of(dtype, given), BINARY)
-        (got,) = reference.compute(problem, Sample(flat, given))
+        (got,) = registry.compute(problem, Sample(flat, given))
         assert np.array_equal(got.reshape(-1), want), given
 
 
@@ -100,7 +100,7 @@ def test_a_number_for_all_of_the_other(kind: type[Binary], swapped: bool) -> Non
         given = some_numbers("int8", ("a", "b", "y"), rng, index)
         order = BINARY[3:6] + BINARY[:3] + BINARY[6:] if swapped else BINARY
         want = run(NAMES[kind], {"a": a, "b": b}, numbers_of("int8", given), order)
-        (got,) = reference.compute(problem, Sample((a.reshape(1, 256, 1), b.reshape(1, 1)), given))
+        (got,) = registry.compute(problem, Sample((a.reshape(1, 256, 1), b.reshape(1, 1)), given))
         assert np.array_equal(got.reshape(-1), want), given
 
 
@@ -128,7 +128,7 @@ def orders() -> list[tuple[dict[str, Any], Array, Array, dict[bool, Array]]]:
         made = {}
         for first in ("a", "b"):
             problem = Add(1, 1, len(a), "uint8", "uint8", "uint8", added_first=first)
-            (made[first],) = reference.compute(problem, Sample((a.reshape(1, 1, -1), b.reshape(1, -1)), given))
+            (made[first],) = registry.compute(problem, Sample((a.reshape(1, 1, -1), b.reshape(1, -1)), given))
         at = np.flatnonzero(made["a"] != made["b"])[:3]
         sums = {first == "a": y.reshape(-1)[at] for first, y in made.items()}
         found.append((given, a[at], b[at], sums))
@@ -165,7 +165,7 @@ def test_a_factor_a_channel_and_image(kind: type[Binary]) -> None:
     for index in range(20):
         given = some_numbers("uint8", ("a", "b", "y"), rng, index)
         want = run(NAMES[kind], {"a": a, "b": b}, numbers_of("uint8", given), BINARY)
-        (got,) = reference.compute(problem, Sample((a.reshape(3, 35, 40), b.reshape(3, 40)), given))
+        (got,) = registry.compute(problem, Sample((a.reshape(3, 35, 40), b.reshape(3, 40)), given))
         assert np.array_equal(got.reshape(a.shape), want), given
 
 
@@ -230,7 +230,7 @@ def test_windows_in_every_position(first: int) -> None:
             want = run("QLinearAveragePool", {"x": nchw}, numbers_of(problem.x_type, given), UNARY, **shape)
         else:
             want = run("MaxPool", {"x": nchw}, {}, ["x"], dilations=problem.steps, domain="", **shape)
-        (got,) = reference.compute(problem, Sample((x,), given))
+        (got,) = registry.compute(problem, Sample((x,), given))
         assert got.shape == problem.outputs[0].shape
         assert np.array_equal(got, want.transpose(0, 2, 3, 1)), (str(problem), given)
 
@@ -242,7 +242,7 @@ def test_averages_of_whole_images() -> None:
         given = some_numbers(problem.x_type, ("x", "y"), rng, index)
         arrays = {"x": x.reshape(problem.n, problem.pixels, 1, problem.c)}
         want = run("QLinearGlobalAveragePool", arrays, numbers_of(problem.x_type, given), UNARY, channels_last=1)
-        (got,) = reference.compute(problem, Sample((x,), given))
+        (got,) = registry.compute(problem, Sample((x,), given))
         assert np.array_equal(got, want.reshape(got.shape)), (str(problem), given)
 
 
@@ -256,16 +256,16 @@ def test_every_sum_of_nine_pixels() -> None:
         given = {"x_scale": x_scale, "x_zero_point": x_zero, "y_scale": y_scale, "y_zero_point": 0}
         arrays = {"x": x.reshape(1, 9, 1, -1)}
         want = run("QLinearGlobalAveragePool", arrays, numbers_of("int8", given), UNARY, channels_last=1)
-        (got,) = reference.compute(problem, Sample((x,), given))
+        (got,) = registry.compute(problem, Sample((x,), given))
         assert np.array_equal(got, want.reshape(got.shape)), given
 
 
 def test_where_the_largest_elements_are() -> None:
     for index, problem in enumerate(argmaxes(1, 200)):
-        drawn = sample.draw(problem, index)
+        drawn = registry.draw(problem, index)
         given = {"axis": 1, "keepdims": 0, "select_last_index": int(problem.last)}
         want = run("ArgMax", {"x": drawn.arrays[0]}, {}, ["x"], domain="", **given)
-        (got,) = reference.compute(problem, drawn)
+        (got,) = registry.compute(problem, drawn)
         assert got.dtype == want.dtype
         assert np.array_equal(got, want), str(problem)
 
@@ -278,6 +278,6 @@ def test_every_byte_among_equals() -> None:
         x = np.tile(np.minimum(every, every[:, np.newaxis]), 2).astype(dtype)
         for last in (False, True):
             problem = qconv.parse(f"argmax:outer=256:length=512:inner=1:{'last:' if last else ''}x_type={dtype}")
-            (got,) = reference.compute(problem, Sample((x[..., np.newaxis],)))
+            (got,) = registry.compute(problem, Sample((x[..., np.newaxis],)))
             want = run("ArgMax", {"x": x}, {}, ["x"], domain="", axis=1, select_last_index=int(last))
             assert np.array_equal(got, want)

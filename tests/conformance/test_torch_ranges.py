@@ -22,8 +22,9 @@ from exactness import assert_same, check, expected
 from scales import VARIANTS
 from torch_engine import chosen, infer, is_compiled, narrowed, saturates
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.device import Device, open_device
+from qconv.ops import registry
 
 MOST_OPERATIONS = 12_000_000
 CHANNELS = (2, 4, 5, 8, 16, 32)
@@ -131,9 +132,9 @@ def narrow(engine: str) -> bool:
     return saturates()
 
 
-def cases(engine: str, narrow: bool, count: int) -> Iterator[tuple[Conv2d, sample.Sample]]:
+def cases(engine: str, narrow: bool, count: int) -> Iterator[tuple[Conv2d, registry.Sample]]:
     for index, problem in enumerate(problems(f"torch-{engine}", count, seed=100)):
-        drawn = sample.draw(problem, index)
+        drawn = registry.draw(problem, index)
         yield problem, narrowed(drawn) if narrow else drawn
 
 

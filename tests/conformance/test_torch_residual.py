@@ -12,7 +12,8 @@ from exactness import assert_same, expected
 from scales import VARIANTS
 from torch_engine import chosen, infer, is_compiled, narrowed, saturates
 
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
+from qconv.ops import registry
 
 MOST_OPERATIONS = 12_000_000
 
@@ -77,6 +78,6 @@ def wider(count: int) -> list[Conv2d]:
 @pytest.mark.parametrize("problems", [theirs(), wider(150)], ids=["theirs", "wider"])
 def test_the_engine(narrow: bool, problems: list[Conv2d], scales: str) -> None:
     for index, problem in enumerate(problems):
-        drawn = VARIANTS[scales](problem, sample.draw(problem, index), index)
+        drawn = VARIANTS[scales](problem, registry.draw(problem, index), index)
         drawn = narrowed(drawn) if narrow else drawn
         assert_same(infer(problem, drawn), expected(problem, drawn), f"seed {index}: {problem}")

@@ -15,7 +15,7 @@ from mostly_slow import mostly_slow
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Source
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 
 FOLDER = Path(__file__).parents[2] / "docs/hopper"
 RESULTS = Path(__file__).parents[2] / "bench/results/nvidia-h200/hopper.json"

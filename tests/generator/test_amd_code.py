@@ -22,13 +22,13 @@ from random_tensor_ops import tensor_op_problems
 from qconv import Conv2d, generator
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
-from qconv.fused import Chain
 from qconv.generator import Plan, Source
-from qconv.generator.fused_space import Fused
-from qconv.generator.mma_space import Mma
-from qconv.keys import parse
+from qconv.generator.families.fused.config import Fused
+from qconv.generator.families.mma.config import Mma
 from qconv.op import Problem
-from qconv.target import TARGETS, Target
+from qconv.ops.registry import parse
+from qconv.problem.chain import Chain
+from qconv.targets.target import TARGETS, Target
 
 MATRIX = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 # How many random plans are read of each; gfx908 has the matrix instructions of gfx90a, and gfx1030 none.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qconv import Conv2d, generator
-from qconv.fused import chain_of
-from qconv.target import TARGETS
+from qconv.problem.chain import chain_of
+from qconv.targets.target import TARGETS
 
 PROBLEM = Conv2d(1, 5, 5, 8, 16, 3, 3, pad=1)
 CHAIN = chain_of([PROBLEM, Conv2d(1, 5, 5, 16, 8, 1, 1)])

@@ -23,15 +23,15 @@ from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.device.binary import resources
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible
-from qconv.fused import Chain
 from qconv.generator import Plan, config_from_json
-from qconv.generator.depthwise import Depthwise
-from qconv.generator.fused_space import Fused
-from qconv.generator.layer_config import is_depthwise
-from qconv.generator.mma import MmaPlan
-from qconv.generator.mma_space import CHOICES, Mma
-from qconv.keys import parse
-from qconv.target import TARGETS, Target
+from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.fused.config import Fused
+from qconv.generator.families.fused.layer_config import is_depthwise
+from qconv.generator.families.mma.config import CHOICES, Mma
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.ops.registry import parse
+from qconv.problem.chain import Chain
+from qconv.targets.target import TARGETS, Target
 from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")

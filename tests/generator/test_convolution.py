@@ -14,15 +14,16 @@ import pytest
 from qconv import Conv2d, Quantization, generator
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
-from qconv.fused import FusedConv2d
-from qconv.generator import Config, simt
+from qconv.generator import Config
 from qconv.generator.convolution import load_bytes, why_not_bytes
-from qconv.generator.mma import MmaPlan
-from qconv.generator.mma_space import Mma
-from qconv.generator.simt import Simt, SimtPlan
-from qconv.instruction import Dim, Fragment, MatrixInstruction
-from qconv.instruction_tables import DP4A, MMA_M16N8K32, TCGEN05_M128K32
-from qconv.target import TARGETS, Target
+from qconv.generator.families import simt
+from qconv.generator.families.mma.config import Mma
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.generator.families.simt import Simt, SimtPlan
+from qconv.problem.chain import FusedConv2d
+from qconv.targets.instruction import Dim, Fragment, MatrixInstruction
+from qconv.targets.instruction_tables import DP4A, MMA_M16N8K32, TCGEN05_M128K32
+from qconv.targets.target import TARGETS, Target
 
 
 def of_two_bytes() -> MatrixInstruction:
@@ -89,7 +90,7 @@ def test_simt_counts_the_bytes_of_its_elements(planted: Planted) -> None:
     byte, two = of_simt(PROBLEM, planted.target), of_simt(planted.like(PROBLEM), planted.target)
     # A step is so many bytes: it has half the elements, and there are twice as many.
     assert (two.steps, two.smem_bytes) == (2 * byte.steps, byte.smem_bytes)
-    assert two.cost() > 1.5 * byte.cost()
+    assert generator.cost(two) > 1.5 * generator.cost(byte)
     assert two.problem.io_bytes - two.problem.pixels * 64 == 2 * (byte.problem.io_bytes - byte.problem.pixels * 64)
     assert two.aliases == byte.aliases | {"X": "int16", "W": "int16"}
 
@@ -109,7 +110,7 @@ def test_mma_counts_the_bytes_of_its_elements(planted: Planted) -> None:
     two = of_mma(planted.like(PROBLEM), planted.target, replace(MMA, instruction=1))
     assert (two.shape.steps, two.smem_bytes) == (2 * byte.shape.steps, byte.smem_bytes)
     assert [constant(two, name) for name in ("ATOM_K", "K_BLOCK", "TILE_K")] == [32, 32, 64]
-    assert two.cost() > 1.2 * byte.cost()
+    assert generator.cost(two) > 1.2 * generator.cost(byte)
     # A row of 64 channels is one step where an element is a byte: taps come first where a row is more than one.
     assert (byte.roles.taps_first, two.roles.taps_first) == (False, True)
 

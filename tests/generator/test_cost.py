@@ -13,9 +13,9 @@ from qconv import Conv2d, Mode, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator import config_from_json
 from qconv.generator.cost_units import CLOCK_MHZ
-from qconv.generator.mma_space import Mma
-from qconv.keys import parse
-from qconv.target import target
+from qconv.generator.families.mma.config import Mma
+from qconv.ops.registry import parse
+from qconv.targets.target import target
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200"
 SUITES = (

@@ -12,9 +12,9 @@ import pytest
 from golden_cases import CASES, plan_of
 
 from qconv import generator
-from qconv.generator.mma import MmaPlan
-from qconv.instruction_tables import WGMMA_M64K32
-from qconv.target import TARGETS
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.targets.instruction_tables import WGMMA_M64K32
+from qconv.targets.target import TARGETS
 
 FOLDER = Path(__file__).parent.parent / "golden"
 REMEDY = (

@@ -15,10 +15,10 @@ from qconv import Conv2d, generator
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Source
-from qconv.generator.depthwise import Depthwise
-from qconv.generator.stem import Stem
-from qconv.generator.tcgen05 import Tcgen05
-from qconv.target import TARGETS, Target
+from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.stem import Stem
+from qconv.generator.families.tcgen05.plan import Tcgen05
+from qconv.targets.target import TARGETS, Target
 
 # A kernel of each kind with copies and products that nobody waits for at once.
 FAST = {

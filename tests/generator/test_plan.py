@@ -14,19 +14,19 @@ from random_problems import problems
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.depthwise import Depthwise
-from qconv.generator.direct import Direct
-from qconv.generator.gemv import Gemv
-from qconv.generator.halo import HaloPlan
-from qconv.generator.mma import MmaPlan
-from qconv.generator.mma_space import CHOICES, Mma
+from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.direct import Direct
+from qconv.generator.families.gemv import Gemv
+from qconv.generator.families.halo.plan import HaloPlan
+from qconv.generator.families.mma.config import CHOICES, Mma
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.generator.families.pointwise import Pointwise, PointwisePlan
+from qconv.generator.families.simt import Simt
+from qconv.generator.families.stem import Stem
+from qconv.generator.families.stem_wgmma.plan import StemWgmma
 from qconv.generator.persistent import PersistentPlan
-from qconv.generator.pointwise import Pointwise, PointwisePlan
-from qconv.generator.simt import Simt
-from qconv.generator.stem import Stem
-from qconv.generator.stem_wgmma import StemWgmma
-from qconv.keys import parse
-from qconv.target import TARGETS, Target
+from qconv.ops.registry import parse
+from qconv.targets.target import TARGETS, Target
 
 PROBLEMS = {
     "pointwise": Conv2d(1, 14, 14, 64, 64, 1, 1),
@@ -255,7 +255,7 @@ def test_there_is_always_a_default(name: str) -> None:
 
 def test_the_space_is_sorted_by_the_cost_model_and_the_default_is_one_of_the_likely() -> None:
     plans, _ = generator.space(PROBLEMS["3x3"], TARGETS["sm_90a"])
-    costs = [plan.cost() for plan in plans]
+    costs = [generator.cost(plan) for plan in plans]
     assert costs == sorted(costs)
     likely, _ = generator.space(PROBLEMS["3x3"], TARGETS["sm_90a"], likely=True)
     assert generator.default(PROBLEMS["3x3"], TARGETS["sm_90a"]) in likely[: len(generator.FAMILIES) * generator.RANKED]

@@ -12,8 +12,8 @@ from dataclasses import fields
 import pytest
 
 from qconv.generator import FAMILIES, Config, config_from_json, older_names
-from qconv.generator.simt import Simt
-from qconv.generator.unfused import Unfused
+from qconv.generator.families.simt import Simt
+from qconv.generator.families.unfused import Unfused
 
 CONFIG = Simt(tile_m=64, tile_n=32, tile_k=16, thread_m=4, thread_n=8, pipeline_stages=2)
 TEXT = '{"family":"simt","tile_m":64,"tile_n":32,"tile_k":16,"thread_m":4,"thread_n":8,"pipeline_stages":2}'

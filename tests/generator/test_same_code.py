@@ -18,7 +18,7 @@ from same_code import CODE, DIFFERENT, TEXT, UNKNOWN, Verdict, back, compare, re
 from qconv import generator
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 from qconv.tune_db.text import parse
 
 # A function of the source, and a change of one instruction.

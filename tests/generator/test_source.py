@@ -16,8 +16,8 @@ from random_problems import problems
 from qconv import Conv2d, generator
 from qconv.generator import Plan, Source
 from qconv.generator.digest import source_digest
-from qconv.keys import parse
-from qconv.target import TARGETS, Target
+from qconv.ops.registry import parse
+from qconv.targets.target import TARGETS, Target
 
 MOST_COLUMNS = 110
 
@@ -54,7 +54,8 @@ def test_the_bytes_are_the_same_in_another_process() -> None:
     """With another seed of Python's hashes, another time, another folder, another locale."""
     keys = [str(problem) for problem in problems(seed=5, count=6)]
     program = (
-        "import sys\nfrom qconv import generator\nfrom qconv.keys import parse\nfrom qconv.target import TARGETS\n"
+        "import sys\nfrom qconv import generator\nfrom qconv.ops.registry import parse\n"
+        "from qconv.targets.target import TARGETS\n"
         "for key in sys.argv[1:]:\n    for name in ('sm_90a', 'gfx1100', 'cpu'):\n"
         "        print(generator.render(generator.default(parse(key), TARGETS[name])).digest)\n"
     )

@@ -13,7 +13,7 @@ from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Field
 from qconv.generator.tensor_map import PixelBox, TensorMap, first_tap, im2col, matrix, wants, window
-from qconv.target import target
+from qconv.targets.target import target
 
 PROBLEM = Conv2d(2, 9, 7, 64, 32, 3, 2, stride=(2, 1), dilation=(1, 3), pad=(1, 0, 2, 4))
 TILE = TensorMap("x", "int8", (64, 7, 9, 2), (64, 448, 4032), (64, 4, 4, 1), swizzle=64)

@@ -7,7 +7,7 @@ import pytest
 from qconv import Conv2d, generator
 from qconv.errors import Infeasible
 from qconv.generator.tiles import check_blocks_per_sm
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 
 H200 = TARGETS["sm_90a"]
 

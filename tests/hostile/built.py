@@ -13,8 +13,8 @@ import numpy as np
 import quantized_networks as networks
 
 from qconv.device import open_device
-from qconv.instances.building import Place
-from qconv.instances.manifest import MANIFEST, digest_of
+from qconv.instances.load.building import Place
+from qconv.instances.load.manifest import MANIFEST, digest_of
 from qconv.onnx import Session
 from qconv.onnx.built import build
 from tests.hostile.judge import Surface, Wrong

@@ -21,7 +21,7 @@ from qconv.device.binary import Resources
 from qconv.generator import Source
 from qconv.tune_db import text
 from qconv.tune_db.database import Database
-from qconv.tuner import listing
+from qconv.tuner.workloads import listing
 from tests.hostile.judge import Refused, Surface, Wrong, check_sentence
 from tests.hostile.mutations import VALUES, encoded, of_bytes, of_json, of_words
 
@@ -102,7 +102,7 @@ def take_database(given: bytes) -> None:
 @cache
 def _source() -> Source:
     from qconv import generator
-    from qconv.target import target
+    from qconv.targets.target import target
 
     return generator.render(generator.default(PROBLEM, target("sm_80")))
 

@@ -15,9 +15,9 @@ import quantized_networks as networks
 from read_only import python_without_disk
 
 from qconv.device import open_device
-from qconv.instances import building
+from qconv.instances.load import building
 from qconv.onnx import Session
-from qconv.target import target
+from qconv.targets.target import target
 
 SESSION = """
 import json, sys

@@ -20,11 +20,11 @@ from postgres_server import server
 
 from qconv import generator
 from qconv.device import open_device
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.database import Database
-from qconv.tuner.candidate import Candidate
-from qconv.tuner.child import Child
-from qconv.tuner.protocol import WALL_CLOCK
+from qconv.tuner.measure.candidate import Candidate
+from qconv.tuner.measure.child import Child
+from qconv.tuner.measure.protocol import WALL_CLOCK
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")]
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)

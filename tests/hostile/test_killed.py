@@ -17,7 +17,7 @@ from qconv import generator
 from qconv.device import cache
 from qconv.device.binary import Resources
 from qconv.errors import CacheError, DatabaseCut, DatabaseError
-from qconv.target import target
+from qconv.targets.target import target
 from qconv.tune_db import text
 from qconv.tune_db.database import Database
 from tests.hostile import traced

@@ -16,8 +16,8 @@ import pytest
 from measurement_samples import PROBLEM, make_measurement
 
 from qconv import generator
-from qconv.keys import parse
-from qconv.target import target
+from qconv.ops.registry import parse
+from qconv.targets.target import target
 from qconv.tune_db import text
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement

@@ -17,9 +17,9 @@ from random_tensor_ops import tensor_op_problems
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.keys import parse
 from qconv.op import Problem
-from qconv.target import Target, target
+from qconv.ops.registry import parse
+from qconv.targets.target import Target, target
 from qconv.tune_db import text as rows_text
 from tests.hostile.judge import Surface, Wrong
 from tests.hostile.mutations import decoded, encoded, of_bytes, of_json, of_words

@@ -9,7 +9,8 @@ import pytest
 from exactness import expected
 
 import qconv
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
+from qconv.ops import registry
 
 Q = Quantization(per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", activation="relu")
 SHAPES = {
@@ -29,7 +30,7 @@ def case(shape: str) -> tuple[Conv2d, Any, dict[str, Any]]:
         h=1, r=1, **sizes, stride=(1, given.get("stride", 1)), dilation=(1, given.get("dilation", 1)),
         pad=(0, left, 0, right), groups=given.get("groups", 1), quantization=Q,
     )  # fmt: skip
-    return problem, sample.draw(problem, 3), given
+    return problem, registry.draw(problem, 3), given
 
 
 @pytest.mark.parametrize("shape", SHAPES)

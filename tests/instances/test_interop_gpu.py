@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import qconv
-from qconv import convolution, sample
 from qconv.device import Device, open_device
-from qconv.instances.instance import Instance
+from qconv.instances.load.instance import Instance
+from qconv.ops import convolution, registry
 
 pytestmark = pytest.mark.gpu
 
 QUANTIZATION = qconv.Quantization(per_channel=True, x_zero_point=True, bias="int32")
 PROBLEM = qconv.Conv2d(2, 9, 9, 16, 24, 3, 3, pad=(1, 1, 1, 1), quantization=QUANTIZATION)
-DRAWN = sample.draw(PROBLEM, 3)
+DRAWN = registry.draw(PROBLEM, 3)
 WANT = convolution.conv2d(PROBLEM, *DRAWN.arrays, PROBLEM.checked(DRAWN.parameters))
 
 
@@ -62,7 +62,7 @@ def test_parameters_may_lie_on_the_gpu(instance: Instance) -> None:
 def test_refolded_after_new_weights(instance: Instance) -> None:
     x, w = instance.device.upload(DRAWN.arrays[0]), instance.device.upload(DRAWN.arrays[1])
     bound = instance.bind(x, w, **DRAWN.parameters)
-    other = sample.draw(PROBLEM, 4).arrays[1]
+    other = registry.draw(PROBLEM, 4).arrays[1]
     w.set(other)
     bound.refold()
     want = convolution.conv2d(PROBLEM, DRAWN.arrays[0], other, PROBLEM.checked(DRAWN.parameters))

@@ -9,9 +9,10 @@ import pytest
 from exactness import expected
 
 import qconv
-from qconv import Conv2d, PooledConv2d, Quantization, generator, sample
+from qconv import Conv2d, PooledConv2d, Quantization, generator
 from qconv.device import open_device
-from qconv.instances.loading import load
+from qconv.instances.load.pair import load
+from qconv.ops import registry
 from qconv.tensor_ops import Add
 
 Q = Quantization(
@@ -25,7 +26,7 @@ TURNED = {"nhwc": ("kcrs", (0, 3, 1, 2)), "nchw": ("krsc", (0, 2, 3, 1))}
 
 def drawn_for(layout: str, seed: int = 0) -> tuple[Conv2d, Any]:
     problem = Conv2d(2, 7, 6, 12, 10, 3, 2, layout=layout, groups=2, **GEOMETRY)
-    return problem, sample.draw(problem, seed)
+    return problem, registry.draw(problem, seed)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -34,9 +35,9 @@ def test_pack_once_run_many(layout: str) -> None:
     packed = qconv.lookup(problem, "cpu").pack(drawn.arrays[1], **drawn.parameters)
     folded = {name: array.tobytes() for name, array in packed.folded.items()}
     for seed in range(4):
-        x = sample.draw(problem, seed).arrays[0]
+        x = registry.draw(problem, seed).arrays[0]
         y = packed(x)
-        assert y.tobytes() == expected(problem, sample.Sample((x, drawn.arrays[1]), drawn.parameters)).tobytes()
+        assert y.tobytes() == expected(problem, registry.Sample((x, drawn.arrays[1]), drawn.parameters)).tobytes()
         out = np.empty_like(y)
         assert packed(x, out=out) is out
         assert out.tobytes() == y.tobytes()
@@ -90,10 +91,10 @@ def test_weights_in_the_layout_of_the_kernel_are_not_copied() -> None:
     w = drawn.arrays[1].copy()
     packed = qconv.lookup(problem, "cpu").pack(w, **drawn.parameters)
     assert packed.weights["w"] is w
-    w[...] = sample.draw(problem, 9).arrays[1]
+    w[...] = registry.draw(problem, 9).arrays[1]
     packed.refold()
     x = drawn.arrays[0]
-    assert packed(x).tobytes() == expected(problem, sample.Sample((x, w), drawn.parameters)).tobytes()
+    assert packed(x).tobytes() == expected(problem, registry.Sample((x, w), drawn.parameters)).tobytes()
 
 
 def test_what_does_not_fit_is_refused() -> None:

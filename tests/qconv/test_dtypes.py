@@ -9,10 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
+from qconv.arithmetic.mode import Mode
+from qconv.arithmetic.quantization import X_TYPES
 from qconv.dtypes import ELEMENT_TYPES, ElementType
-from qconv.mode import Mode
-from qconv.quantization import X_TYPES
+from qconv.ops import registry
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES.values(), ids=ELEMENT_TYPES)
@@ -101,4 +102,4 @@ def test_integers_of_another_size_are_not_corrected(monkeypatch: pytest.MonkeyPa
 
 def test_no_data_of_real_types_are_drawn(real: Callable[..., Quantization]) -> None:
     with pytest.raises(ValueError, match="float16 is no integer type: it has no range"):
-        sample.draw(Conv2d(1, 4, 4, 4, 4, 1, 1, quantization=real()), 1)
+        registry.draw(Conv2d(1, 4, 4, 4, 4, 1, 1, quantization=real()), 1)

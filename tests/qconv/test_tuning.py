@@ -10,21 +10,23 @@ import pytest
 
 import qconv
 from qconv import Conv2d
-from qconv.instances import serving
+from qconv.instances.load import serving
 from qconv.tune_db.database import Database
-from qconv.tuner import ahead, schedule, sequence
+from qconv.tuner import sequence
+from qconv.tuner.search import compile_ahead
 from qconv.tuner.sequence import Race
 from qconv.tuner.workload import NetworkProblems, Workload
+from qconv.tuner.workloads import schedule
 from qconv.tuning import network_of, workload_of
-from tests.tuner.test_evaluate import CPU
-from tests.tuner.test_schedule import FAST, SLOW, Scaled
+from tests.tuner.measure.test_evaluate import CPU
+from tests.tuner.workloads.test_schedule import FAST, SLOW, Scaled
 
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3"
 
 
 def test_problems_are_tuned_and_looked_up_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "Child", Scaled)
-    monkeypatch.setattr(ahead, "build", lambda *_: None)
+    monkeypatch.setattr(compile_ahead, "build", lambda *_: None)
     db = str(tmp_path / "t.sqlite")
     given = [SLOW, FAST, str(SLOW)]
     monkeypatch.setitem(serving._warm, (SLOW, "cpu", db, False), "what was looked up before")
@@ -68,7 +70,7 @@ def test_a_network_is_raced_as_a_whole_when_its_problems_are_tuned(
     name: str, refuses: str, said: Race | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule, "Child", Scaled)
-    monkeypatch.setattr(ahead, "build", lambda *_: None)
+    monkeypatch.setattr(compile_ahead, "build", lambda *_: None)
     monkeypatch.setattr(sequence, "NetworkRace", Raced)
     monkeypatch.setattr(Raced, "seen", [])
     network: Any = SimpleNamespace(device=SimpleNamespace(name=name, target=CPU.target), refuses=refuses)

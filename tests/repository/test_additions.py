@@ -61,21 +61,21 @@ __device__ __forceinline__ float mish(float x) {
 MISH = '        _curve("mish", mish, "reciprocal", *EXPONENTIAL, instructions=30, spread=(1.0, 3.0)),\n'
 
 ACTIVATION = Addition(
-    files=("src/qconv/activation.py", "templates/prelude/activation.j2"),
+    files=("src/qconv/arithmetic/activation.py", "templates/prelude/activation.j2"),
     rows=(
-        Row("src/qconv/activation.py", MISH_NUMPY, "def leaky_relu("),
-        Row("src/qconv/activation.py", MISH, '        _curve("gelu"'),
+        Row("src/qconv/arithmetic/activation.py", MISH_NUMPY, "def leaky_relu("),
+        Row("src/qconv/arithmetic/activation.py", MISH, '        _curve("gelu"'),
         Row("templates/prelude/activation.j2", MISH_CXX, '//% if "gelu" in wants\n'),
         Row(
-            "tests/qconv/test_activation.py",
+            "tests/qconv/arithmetic/test_activation.py",
             '    "mish": Curve(lambda x: x * math.tanh(math.log1p(math.exp(x)) if x < 40 else x), 2e-7),\n',
             '    "gelu": Curve(',
         ),
     ),
-    vectors=("tests/qconv/test_activation.py",),
+    vectors=("tests/qconv/arithmetic/test_activation.py",),
     tests=(
-        "tests/qconv/test_activation.py",
-        "tests/qconv/test_sample.py",
+        "tests/qconv/arithmetic/test_activation.py",
+        "tests/qconv/ops/test_registry_sample.py",
         "-m",
         "not slow",
         "-k",
@@ -84,21 +84,25 @@ ACTIVATION = Addition(
 )
 # The DGX Spark's and the RX 7800 XT's, of known generations.
 ARCHITECTURE = Addition(
-    files=("src/qconv/target.py",),
+    files=("src/qconv/targets/target.py",),
     rows=(
-        Row("src/qconv/target.py", '    _nvidia("sm_121", BLACKWELL, 48, 99, 100, 1536),\n', ")\n\n# AMD:"),
-        Row("src/qconv/target.py", '    _amd("gfx1101", RDNA_3, 60, 64, 1024),\n', '    _amd("gfx1201"'),
+        Row("src/qconv/targets/target.py", '    _nvidia("sm_121", BLACKWELL, 48, 99, 100, 1536),\n', ")\n\n# AMD:"),
+        Row("src/qconv/targets/target.py", '    _amd("gfx1101", RDNA_3, 60, 64, 1024),\n', '    _amd("gfx1201"'),
     ),
     tests=(
-        *("tests/qconv/test_target.py", "tests/generator/test_compiles.py", "tests/generator/test_source.py"),
+        *("tests/qconv/targets/test_target.py", "tests/generator/test_compiles.py", "tests/generator/test_source.py"),
         *("-m", "not slow", "-k", "test_target or ((sm_121 or gfx1101) and (test_source or residual or depthwise))"),
     ),
 )
 OP = Addition(
-    files=("src/qconv/subtract.py", "generator/subtract.py", "templates/subtract.j2"),
+    files=("src/qconv/ops/subtract.py", "generator/families/subtract.py", "templates/families/subtract.j2"),
     lists=(
-        Row("src/qconv/ops.py", "from qconv import subtract\n", "from qconv import chain, convolution, pooled_op\n"),
-        Row("src/qconv/ops.py", "    subtract.OP,\n", "    convolution.OP,\n"),
+        Row(
+            "src/qconv/ops/registry.py",
+            "from qconv.ops import subtract\n",
+            "from qconv.tensor_ops import argmax,",
+        ),
+        Row("src/qconv/ops/registry.py", "    subtract.OP,\n", "    convolution.OP,\n"),
         Row("generator/__init__.py", "    subtract,\n", "    unfused,\n"),
         Row("generator/__init__.py", "        subtract.FAMILY,\n", "        simt.FAMILY,\n"),
     ),
@@ -106,8 +110,8 @@ OP = Addition(
     tests=("tests/check_subtract.py",),
 )
 STRATEGY = Addition(
-    files=("tuner/strategies/shuffled.py",),
-    tests=("tests/tuner/test_strategy.py", "-k", "shuffled or names"),
+    files=("tuner/search/strategies/shuffled.py",),
+    tests=("tests/tuner/search/test_strategy.py", "-k", "shuffled or names"),
 )
 # Floats of 8 bits: the CPU device multiplies them in C++, and Ada in one instruction beside that of bytes.
 E4M3 = '        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, sums="float32", short="e4m3"),\n'
@@ -127,17 +131,21 @@ E4M3_MATRIX = """MMA_M16N8K32_E4M3 = replace(
 
 """
 TYPE = Addition(
-    files=("src/qconv/dtypes.py", "src/qconv/instruction_tables.py", "templates/dot/plain_e4m3.j2"),
+    files=("src/qconv/dtypes.py", "src/qconv/targets/instruction_tables.py", "templates/dot/plain_e4m3.j2"),
     rows=(
         Row("src/qconv/dtypes.py", E4M3, '        ElementType("float32"'),
-        Row("src/qconv/instruction_tables.py", E4M3_PLAIN, "# What the CPU device computes in C++"),
-        Row("src/qconv/instruction_tables.py", "PLAIN_E4M3, ", ")\n\n# mma.sync follows"),
-        Row("src/qconv/instruction_tables.py", E4M3_MATRIX, "# wgmma follows"),
-        Row("src/qconv/instruction_tables.py", "from dataclasses import replace\n\n", "from qconv.instruction import"),
+        Row("src/qconv/targets/instruction_tables.py", E4M3_PLAIN, "# What the CPU device computes in C++"),
+        Row("src/qconv/targets/instruction_tables.py", "PLAIN_E4M3, ", ")\n\n# mma.sync follows"),
+        Row("src/qconv/targets/instruction_tables.py", E4M3_MATRIX, "# wgmma follows"),
+        Row(
+            "src/qconv/targets/instruction_tables.py",
+            "from dataclasses import replace\n\n",
+            "from qconv.targets.instruction import",
+        ),
     ),
     lists=(
-        Row("src/qconv/generation.py", "    MMA_M16N8K32_E4M3,\n", "    ON_THE_CPU,\n"),
-        Row("src/qconv/generation.py", ", MMA_M16N8K32_E4M3", ")\nHOPPER"),
+        Row("src/qconv/targets/generation.py", "    MMA_M16N8K32_E4M3,\n", "    ON_THE_CPU,\n"),
+        Row("src/qconv/targets/generation.py", ", MMA_M16N8K32_E4M3", ")\nHOPPER"),
     ),
     vectors=("tests/check_type.py",),
     tests=("tests/check_type.py",),

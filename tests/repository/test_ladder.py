@@ -26,62 +26,16 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.errors",
         "qconv.blas",
         "qconv.dtypes",
-        "qconv.mask",
-        "qconv.fma",
-        "qconv.activation",
-        "qconv.mode",
-        "qconv.parameter",
-        "qconv.quantization",
-        "qconv.problem",
-        "qconv.fused",
-        "qconv.pooled",
-        "qconv.in_turn",
-        "qconv.keys",
-        "qconv.step",
-        "qconv.weighted_sum",
-        "qconv.requantized_sum",
-        "qconv.output_table",
-        "qconv.epilogue",
-        "qconv.host_value",
+        "qconv.host_array",
         "qconv.integer_input",
-        "qconv.instruction",
-        "qconv.instruction_tables",
-        "qconv.generation",
-        "qconv.target",
-        "qconv.reference",
-        "qconv.calibration",
-        "qconv.draft",
-        "qconv.operands",
-        "qconv.sample",
-        "qconv.variety",
-        "qconv.window",
-        "qconv.option",
         "qconv.op",
-        "qconv.convolution",
-        "qconv.chain",
-        "qconv.pooled_op",
-        "qconv.ops",
-        "qconv.conversion",
-        "qconv.conversion.choice",
-        "qconv.conversion.ops",
-        "qconv.conversion.presets",
-        "qconv.conversion.reference",
-        "qconv.conversion.rules",
-        "qconv.conversion.sample",
-        "qconv.conversion.steps",
-        "qconv.conversion.view",
+        "qconv.arithmetic",
+        "qconv.targets",
+        "qconv.sampling",
         "qconv.tensor_ops",
-        "qconv.tensor_ops.arithmetic",
-        "qconv.tensor_ops.averages",
-        "qconv.tensor_ops.binary",
-        "qconv.tensor_ops.binary_ops",
-        "qconv.tensor_ops.functions",
-        "qconv.tensor_ops.host_values",
-        "qconv.tensor_ops.ops",
-        "qconv.tensor_ops.pooling",
-        "qconv.tensor_ops.pooling_ops",
-        "qconv.tensor_ops.problem",
-        "qconv.tensor_ops.table",
+        "qconv.problem",
+        "qconv.conversion",
+        "qconv.ops",
     ),
     ("qconv.templates",),
     ("qconv.generator",),
@@ -100,8 +54,8 @@ FACE = "qconv"
 HOMES = {
     "cupy": "qconv.device",
     "cupy_backends": "qconv.device",
-    "dask": "qconv.tuner.fleet",
-    "distributed": "qconv.tuner.fleet",
+    "dask": "qconv.tuner.workloads.fleet",
+    "distributed": "qconv.tuner.workloads.fleet",
     "optuna": "qconv.tuner",
     "sqlalchemy": "qconv.tune_db",
     "jinja2": "qconv.generator",
@@ -114,7 +68,7 @@ HOMES = {
     "torchao": "qconv.torch",
 }
 # The report is a page as well, of another language than the kernels'.
-ALSO = {("qconv.tuner.report", "jinja2")}
+ALSO = {("qconv.tuner.report.report", "jinja2")}
 
 
 def module_of(path: Path) -> str:
@@ -144,7 +98,7 @@ def imports() -> dict[str, tuple[Import, ...]]:
 
 
 def read_imports(text: str, module: str) -> tuple[Import, ...]:
-    """`from qconv import sample` imports qconv.sample."""
+    """`from qconv import blas` imports qconv.blas."""
     found: list[Import] = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -188,7 +142,13 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def test_every_module_is_read() -> None:
-    assert {"qconv", "qconv.generator.simt", "qconv.device.gpu", "qconv.tuner.tune", "qconv.cli"} <= set(modules())
+    assert {
+        "qconv",
+        "qconv.generator.families.simt",
+        "qconv.device.gpu",
+        "qconv.tuner.search.tune",
+        "qconv.cli",
+    } <= set(modules())
     assert Path(str(qconv.__file__)) == modules()["qconv"] or "site-packages" in str(qconv.__file__)
 
 
@@ -226,8 +186,8 @@ def at_the_top(module: str) -> tuple[Import, ...]:
 
 def test_choosing_needs_nothing_of_loading_nor_loading_of_choosing() -> None:
     """So that the tuner takes either without the other."""
-    policy, loading = "qconv.instances.lookup", "qconv.instances.loading"
-    instance = "qconv.instances.instance"
+    policy, loading = "qconv.instances.choose.lookup", "qconv.instances.load.pair"
+    instance = "qconv.instances.load.instance"
     for module, strangers in ((policy, {loading, instance, "qconv.device"}), (loading, {policy, instance})):
         assert not reached_from(module) & strangers, module
     taken = {
@@ -235,11 +195,11 @@ def test_choosing_needs_nothing_of_loading_nor_loading_of_choosing() -> None:
         for module, found in imports().items()
         if is_in(module, "qconv.tuner")
         for one in found
-        if one.module in (policy, loading, instance, "qconv.instances.serving")
+        if one.module in (policy, instance, "qconv.instances.load.serving")
     }
     # A race of networks is of winners in use.
     winners = {("qconv.tuner.sequence", instance)}
-    assert taken == {("qconv.tuner.tune", policy), ("qconv.tuner.evaluate", loading)} | winners
+    assert taken == {("qconv.tuner.search.tune", policy)} | winners
 
 
 def test_modules_import_from_below_only() -> None:
@@ -248,10 +208,10 @@ def test_modules_import_from_below_only() -> None:
 
 
 def test_an_import_of_a_higher_rung_is_seen() -> None:
-    text = "def f():\n    from qconv.tuner.tune import tune\n    from qconv import sample, lookup\n"
-    assert upward("qconv.instances.lookup", read_imports(text, "qconv.instances.lookup")) == [
-        "qconv.instances.lookup:2 imports qconv.tuner.tune, which stands higher",
-        "qconv.instances.lookup:3 imports qconv, the root package; import the module itself",
+    text = "def f():\n    from qconv.tuner.search.tune import tune\n    from qconv import blas, lookup\n"
+    assert upward("qconv.instances.choose.lookup", read_imports(text, "qconv.instances.choose.lookup")) == [
+        "qconv.instances.choose.lookup:2 imports qconv.tuner.search.tune, which stands higher",
+        "qconv.instances.choose.lookup:3 imports qconv, the root package; import the module itself",
     ]
 
 

@@ -28,7 +28,7 @@ def test_problems_plans_and_sources() -> None:
     program = (
         "import qconv\n"
         "from qconv import generator\n"
-        "from qconv.target import TARGETS\n"
+        "from qconv.targets.target import TARGETS\n"
         "problem = qconv.parse('conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1')\n"
         "for target in TARGETS.values():\n"
         "    print(generator.render(generator.default(problem, target)).digest)\n"

@@ -15,9 +15,9 @@ import pytest
 from built_library import parameters
 
 from qconv.generator import Plan
-from qconv.instances.library.bytes_text import array_text
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.table import binary_name, table_text
+from qconv.instances.library.vectors import array_text
 from qconv.op import Array
 
 # What a program that has the table asks of it: the bits of a field's values, or that the parameters are refused.

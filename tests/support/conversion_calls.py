@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from qconv import reference, sample
 from qconv.conversion import Conversion
 from qconv.op import Array, Sample
+from qconv.ops import registry
 
 
 def draw(problem: Conversion, seed: int) -> tuple[Array, ...]:
-    return sample.draw(problem, seed).arrays
+    return registry.draw(problem, seed).arrays
 
 
 def compute(problem: Conversion, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-    return reference.compute(problem, Sample(arrays))
+    return registry.compute(problem, Sample(arrays))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from qconv.errors import DatabaseError
-from qconv.generator.simt import Simt
-from qconv.problem import Conv2d
+from qconv.generator.families.simt import Simt
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import KEPT, LOST, OUTCOMES, Measurement, best_of, best_of_each, ranked
 from qconv.tune_db.text import TextLayer, dump

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv import generator, reference, sample
+from qconv import generator
 from qconv.device import Device
 from qconv.device.cpu import CpuDevice
 from qconv.generator import Plan
-from qconv.instances.instance import Instance
-from qconv.instances.loading import load
-from qconv.instances.pair import Runnable
-from qconv.problem import Conv2d
-from qconv.tuner.verify import mismatch
+from qconv.instances.load.instance import Instance
+from qconv.instances.load.pair import Runnable, load
+from qconv.ops import registry
+from qconv.problem.convolution import Conv2d
+from qconv.tuner.measure.verification import mismatch
 
 POISON = 0xA5
 
 
-def expected(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
-    (y,) = reference.compute(problem, drawn)
+def expected(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
+    (y,) = registry.compute(problem, drawn)
     return y
 
 
@@ -33,7 +33,7 @@ def random_plan(problem: Conv2d, device: Device, seed: object) -> Plan:
 
 def check(plan: Plan, device: Device, seed: int) -> None:
     """The tuner's own check: fails with the first output that differs."""
-    drawn = sample.draw(plan.problem, seed)
+    drawn = registry.draw(plan.problem, seed)
     wrong = mismatch(load(plan, device), drawn)
     assert wrong is None, f"{wrong}\n{plan.config} on {device.name}, seed {seed}, {plan.problem}"
 
@@ -44,7 +44,7 @@ def check_all(plans: list[Plan], first: int) -> None:
         check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 
 
-def run(kernel: Runnable | Instance, drawn: sample.Sample) -> NDArray[Any]:
+def run(kernel: Runnable | Instance, drawn: registry.Sample) -> NDArray[Any]:
     """What a call that is not bound writes over a poisoned output."""
     problem, device = kernel.problem, kernel.device
     (y,) = problem.outputs

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from qconv import instruction_tables
-from qconv.instruction import Fragment, MatrixInstruction
+from qconv.targets import instruction_tables
+from qconv.targets.instruction import Fragment, MatrixInstruction
 
 INSTRUCTIONS = [value for value in vars(instruction_tables).values() if isinstance(value, MatrixInstruction)]
 BY_NAME = {instruction.name: instruction for instruction in INSTRUCTIONS}

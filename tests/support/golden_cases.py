@@ -10,24 +10,24 @@ from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL,
 from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
-from qconv.generator.choosing import Choosing
-from qconv.generator.depthwise import Depthwise
-from qconv.generator.direct import Direct
-from qconv.generator.gemv import Gemv
-from qconv.generator.halo_config import Halo
-from qconv.generator.halo_split import HaloSplit
-from qconv.generator.mma_space import Mma
-from qconv.generator.pointwise import Pointwise
-from qconv.generator.simt import Simt
-from qconv.generator.stem import Stem
-from qconv.generator.stem_pool import StemPool
-from qconv.generator.stem_wgmma import StemWgmma
-from qconv.generator.table import TableConfig
-from qconv.generator.tcgen05 import Tcgen05
-from qconv.generator.wgmma import Wgmma
+from qconv.generator.families.conversion.choosing import Choosing
+from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.direct import Direct
+from qconv.generator.families.gemv import Gemv
+from qconv.generator.families.halo.config import Halo
+from qconv.generator.families.halo.split import HaloSplit
+from qconv.generator.families.mma.config import Mma
+from qconv.generator.families.pointwise import Pointwise
+from qconv.generator.families.simt import Simt
+from qconv.generator.families.stem import Stem
+from qconv.generator.families.stem_wgmma.plan import StemWgmma
+from qconv.generator.families.stem_wgmma.pool import StemPool
+from qconv.generator.families.tcgen05.plan import Tcgen05
+from qconv.generator.families.tensor_ops.table import TableConfig
+from qconv.generator.families.wgmma.plan import Wgmma
 from qconv.op import Problem
-from qconv.pooled import PooledConv2d
-from qconv.target import TARGETS
+from qconv.problem.pooled import PooledConv2d
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)

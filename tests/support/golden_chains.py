@@ -7,8 +7,8 @@ from dataclasses import replace
 from golden_quantizations import EVERYTHING, GIVES, SIGNED_MID, conv
 
 from qconv import Conv2d, FusedBlock, FusedConv2d
-from qconv.fused import Chain
-from qconv.generator.fused_space import Block, Fused
+from qconv.generator.families.fused.config import Block, Fused
+from qconv.problem.chain import Chain
 
 SEPARABLE = Conv2d(32, 56, 56, 144, 144, 3, 3, pad=(1, 1, 1, 1), groups=144)
 PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)

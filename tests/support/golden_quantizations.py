@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qconv import Conv2d, Quantization
-from qconv.mode import Mode
+from qconv.arithmetic.mode import Mode
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")

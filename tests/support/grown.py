@@ -14,11 +14,11 @@ from random_problems import problems
 from random_special import special_problems
 from random_tensor_ops import tensor_op_problems
 
-from qconv.fused import Chain
-from qconv.mode import Mode
+from qconv.arithmetic.mode import Mode
 from qconv.op import LARGEST, Problem
-from qconv.problem import Conv2d
-from qconv.target import TARGETS
+from qconv.problem.chain import Chain
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import TARGETS
 
 FAMILIES = ("halo", "stem", "stem_wgmma", "gemv", "pointwise", "wgmma", "direct", "depthwise")
 

@@ -8,20 +8,10 @@ from golden_quantizations import ADDED, EVERYTHING
 from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Plan
-from qconv.instances.winners import Winner
+from qconv.instances.load.winners import Winner
 from qconv.op import Problem
-from qconv.target import target
-from qconv.tensor_ops import (
-    Add,
-    ArgMax,
-    AveragePool,
-    ChannelShuffle,
-    Concat,
-    GlobalAveragePool,
-    MaxPool,
-    Mul,
-    Table,
-)
+from qconv.targets.target import target
+from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 SAME = (1, 1, 1, 1)
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)

@@ -10,7 +10,7 @@ from fragments import scatter
 from numpy.typing import NDArray
 
 from qconv.generator.source import _environment
-from qconv.instruction import Fragment, MatrixInstruction
+from qconv.targets.instruction import Fragment, MatrixInstruction
 
 Array = NDArray[Any]
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from qconv.generator import FAMILIES, Config
-from qconv.problem import Conv2d
-from qconv.target import TARGETS
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import TARGETS
 from qconv.tune_db.measurement import Measurement
 
 PROBLEM = Conv2d(1, 14, 14, 64, 64, 3, 3, pad=(1, 1, 1, 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qconv.instances.executable import Packed
+from qconv.instances.load.executable import Packed
 
 
 def asked_to_overlap(gains: bool, monkeypatch: pytest.MonkeyPatch) -> list[bool]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from random_matrix import constants
 
-from qconv.generator.halo import HaloPlan
+from qconv.generator.families.halo.plan import HaloPlan
+from qconv.generator.families.pointwise import PointwisePlan
+from qconv.generator.families.stem_wgmma.plan import StemWgmmaPlan
+from qconv.generator.families.tcgen05.plan import Tcgen05Plan
+from qconv.generator.families.wgmma.plan import WgmmaPlan
 from qconv.generator.persistent import PersistentPlan
-from qconv.generator.pointwise import PointwisePlan
-from qconv.generator.stem_wgmma import StemWgmmaPlan
-from qconv.generator.tcgen05 import Tcgen05Plan
-from qconv.generator.wgmma import WgmmaPlan
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 
 
 def is_covered(extent: int, count: int, size: int) -> bool:

@@ -12,15 +12,15 @@ from dataclasses import replace
 from random_problems import Decks, quantization
 from wanted import Wanted
 
+from qconv.arithmetic.quantization import Quantization
 from qconv.errors import Infeasible
-from qconv.fused import Chain, chain_of
 from qconv.generator import FAMILIES, Config, Plan
+from qconv.generator.families.fused.config import Block, Fused
+from qconv.generator.families.fused.layer_config import atom_of, is_depthwise
 from qconv.generator.family import Family
-from qconv.generator.fused_space import Block, Fused
-from qconv.generator.layer_config import atom_of, is_depthwise
-from qconv.problem import Conv2d
-from qconv.quantization import Quantization
-from qconv.target import Target
+from qconv.problem.chain import Chain, chain_of
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
 
 KINDS = ("pw", "dw", "dense", "grouped")
 CHANNELS = (8, 12, 16, 64, 24, 32, 48, 20, 7, 33, 128)

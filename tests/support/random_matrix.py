@@ -15,10 +15,10 @@ from wanted import Wanted
 
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.mma import MmaPlan, plan
-from qconv.generator.mma_space import CHOICES, configs
-from qconv.problem import Conv2d
-from qconv.target import TARGETS, Target
+from qconv.generator.families.mma.config import CHOICES, configs
+from qconv.generator.families.mma.plan import MmaPlan, plan
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import TARGETS, Target
 
 # One architecture for each set of matrix instructions of a warp.
 EMULATIONS = [

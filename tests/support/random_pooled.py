@@ -13,9 +13,9 @@ from functools import partial
 from random_problems import Decks, problems
 from random_special import special_problems
 
-from qconv.pooled import PooledConv2d
-from qconv.problem import Conv2d
-from qconv.quantization import Quantization
+from qconv.arithmetic.quantization import Quantization
+from qconv.problem.convolution import Conv2d
+from qconv.problem.pooled import PooledConv2d
 
 WINDOWS = ((3, 3), (2, 2), (3, 2), (1, 1), (2, 3), (1, 4))
 STRIDES = (1, 2, 2, 3)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from qconv.mode import Mode
-from qconv.problem import Conv2d
-from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Quantization
+from qconv.arithmetic.mode import Mode
+from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Quantization
+from qconv.problem.convolution import Conv2d
 
 MOST_OPERATIONS = 12_000_000
 

@@ -16,8 +16,8 @@ from random_problems import PADS, Decks, quantization
 
 from qconv.errors import Infeasible
 from qconv.generator import FAMILIES, Config, Plan
-from qconv.problem import Conv2d
-from qconv.target import Target
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
 
 FILTERS = ((1, 1), (1, 3), (3, 1), (2, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (5, 5), (7, 7), (2, 9))
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (6, 40))

@@ -30,7 +30,7 @@ from revisions import WORKING_TREE, Answer, Case, Revision
 from qconv.errors import CompileError
 from qconv.generator import Source, older_names
 from qconv.generator.digest import code_of
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 
 # Old -> new. A family ("simt"), a field of a family's config ("mma.tail"), a target ("sm_90a").
 RENAMED: dict[str, str] = older_names.FAMILIES | {

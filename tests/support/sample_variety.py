@@ -21,15 +21,15 @@ from random_pooled import pooled_problems
 from random_problems import Decks, problems, with_requantized_sum
 from random_special import SHAPES, special_problems
 
-from qconv import convolution, reference, sample
+from qconv.arithmetic.mode import MODE_VALUES, Mode
 from qconv.conversion import Conversion
-from qconv.fused import Chain
-from qconv.mode import MODE_VALUES, Mode
 from qconv.op import Problem
-from qconv.pooled import PooledConv2d
-from qconv.problem import Conv2d
-from qconv.target import TARGETS
-from qconv.variety import LEAST_VALUES, MOST_OF_ONE_VALUE, SOME_OUTPUTS, Variety
+from qconv.ops import convolution, registry
+from qconv.problem.chain import Chain
+from qconv.problem.convolution import Conv2d
+from qconv.problem.pooled import PooledConv2d
+from qconv.sampling.operands import LEAST_VALUES, MOST_OF_ONE_VALUE, SOME_OUTPUTS, Variety
+from qconv.targets.target import TARGETS
 
 TARGET = TARGETS[EMULATIONS[-1]]
 KINDS = ("problems", "modes", "requantized", "pooled", "matrix", *SHAPES, "two", "three", "conversions")
@@ -79,10 +79,10 @@ def _in_modes(seed: int, count: int) -> Iterator[Conv2d]:
         yield problem
 
 
-def tensors(problem: Problem, drawn: sample.Sample) -> Iterator[NDArray[Any]]:
+def tensors(problem: Problem, drawn: registry.Sample) -> Iterator[NDArray[Any]]:
     """Outputs and intermediate tensors, by [pixel, channel]; of a conversion, the converted array."""
     if isinstance(problem, Conversion):
-        converted = reference.compute(problem, drawn)[0]
+        converted = registry.compute(problem, drawn)[0]
         if problem.op != "choose":  # whose outputs are one for each channel
             yield np.ascontiguousarray(converted.transpose(0, 2, 1)).reshape(-1, problem.channels)
         return
@@ -97,7 +97,7 @@ def tensors(problem: Problem, drawn: sample.Sample) -> Iterator[NDArray[Any]]:
         last = x if one.layout == "nhwc" else x.transpose(0, 2, 3, 1)
         yield np.ascontiguousarray(last).reshape(-1, one.k)
     if isinstance(problem, PooledConv2d):
-        yield reference.compute(problem, drawn)[0].reshape(-1, problem.k)
+        yield registry.compute(problem, drawn)[0].reshape(-1, problem.k)
 
 
 def count(kind: str, seed: int, problems: int) -> tuple[Counter[str], list[str]]:
@@ -105,7 +105,7 @@ def count(kind: str, seed: int, problems: int) -> tuple[Counter[str], list[str]]
     row: Counter[str] = Counter()
     wrong: list[str] = []
     for index, problem in enumerate(problems_of(kind, seed, problems)):
-        drawn = sample.draw(problem, index)
+        drawn = registry.draw(problem, index)
         row["forced"] += bool(drawn.forced)
         for rows in tensors(problem, drawn):
             seen = Variety.of(rows)

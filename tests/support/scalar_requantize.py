@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from qconv.mode import Mode
+from qconv.arithmetic.mode import Mode
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from qconv import Conv2d, sample
+from qconv import Conv2d
+from qconv.ops import registry
 
 
-def ties(drawn: sample.Sample) -> sample.Sample:
+def ties(drawn: registry.Sample) -> registry.Sample:
     """Powers of two, and a bias of whole and half accumulator units: all is exact until the rounding, and many outputs
     lie half-way between two integers."""
     values = drawn.parameters
@@ -21,7 +22,7 @@ def ties(drawn: sample.Sample) -> sample.Sample:
     return replace(drawn, parameters=values | chosen)
 
 
-def near_ties(problem: Conv2d, drawn: sample.Sample, seed: int) -> sample.Sample:
+def near_ties(problem: Conv2d, drawn: registry.Sample, seed: int) -> registry.Sample:
     """x_scale * w_scale / y_scale is a power of two but for the rounding of w_scale, so that the last bit of every
     fp32 operation decides where a near tie goes. An fp32 bias stays within an accumulator unit of half of one."""
     values, rng = drawn.parameters, np.random.default_rng([seed, 1])
@@ -46,5 +47,5 @@ def near_ties(problem: Conv2d, drawn: sample.Sample, seed: int) -> sample.Sample
 VARIANTS = {"ties": lambda p, drawn, seed: ties(drawn), "near": near_ties, "generic": lambda p, drawn, seed: drawn}
 
 
-def _has_real_bias(drawn: sample.Sample) -> bool:
+def _has_real_bias(drawn: registry.Sample) -> bool:
     return "bias" in drawn.parameters and drawn.parameters["bias"].dtype == np.float32

@@ -22,7 +22,7 @@ from revisions import ROOT, WORKING_TREE, Answer, Case, Revision
 from same_code import CODE, RENAMED, TEXT, Verdict, back, judged, renamed
 
 from qconv.device.compile import compiler_for
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.text import as_dict, dump, parse
 

@@ -10,7 +10,7 @@ from qconv import generator
 from qconv.device import Device
 from qconv.generator import Plan
 from qconv.op import Problem
-from qconv.target import Target
+from qconv.targets.target import Target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 

@@ -11,9 +11,9 @@ import pytest
 
 from qconv import generator
 from qconv.generator import Config
-from qconv.problem import Conv2d
-from qconv.target import target
-from qconv.tuner.strategy import Space, Strategy
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import target
+from qconv.tuner.search.strategy import Space, Strategy
 
 Begin = Callable[[Space], Strategy]
 

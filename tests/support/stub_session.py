@@ -22,14 +22,14 @@ import numpy as np
 from built_library import Library, addresses, aligned
 from library_cases import gpu_winners
 
-from qconv import sample
 from qconv.device import gpu, tensor_maps
 from qconv.device.cache import Binary
 from qconv.generator import Plan
-from qconv.instances import loading
-from qconv.instances.export import Exported, served
 from qconv.instances.library.entry import Entry
+from qconv.instances.library.export import Exported, served
+from qconv.instances.load import pair as loading
 from qconv.op import Array, Sample
+from qconv.ops import registry
 
 STREAM = 77
 DRIVER = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # Python's; for AMD, CuPy has the same names of HIP's
@@ -176,7 +176,7 @@ def known_symbols(entry: Entry) -> dict[str, Exported]:
 
 
 def compared(library: Library, entry: Entry, log: Any) -> dict[str, Any]:
-    symbols, drawn = known_symbols(entry), sample.draw(entry.problem, 1)
+    symbols, drawn = known_symbols(entry), registry.draw(entry.problem, 1)
     given = {t.name: aligned(a) for t, a in zip(entry.problem.inputs, drawn.arrays, strict=True)}
     out = [aligned(np.zeros(tensor.shape, tensor.dtype)) for tensor in entry.problem.outputs]
     named = given | {t.name: array for t, array in zip(entry.problem.outputs, out, strict=True)}

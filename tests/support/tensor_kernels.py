@@ -23,7 +23,7 @@ from qconv.generator.digest import source_digest
 from qconv.generator.plan import Field, Launch
 from qconv.generator.source import PRELUDES, SUFFIXES, _environment
 from qconv.generator.tensor_map import TensorMap, wants
-from qconv.target import Target
+from qconv.targets.target import Target
 
 Kind = Literal["load", "multicast", "store"]
 BLOCKS, PRODUCER, CONSUMERS = 2, 32, 64

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from random_problems import FLAGS, MOST_OPERATIONS, problems
 
-from qconv.keys import parse
-from qconv.problem import Conv2d
-from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES
+from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES
+from qconv.ops.registry import parse
+from qconv.problem.convolution import Conv2d
 from tests.templates.test_simt_random import FAST, LONG
 
 Feature = Callable[[Conv2d], Any]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from qconv.fused import Chain
 from qconv.op import Problem
-from qconv.pooled import PooledConv2d
-from qconv.problem import Conv2d
-from qconv.sample import Sample
+from qconv.ops.registry import Sample
+from qconv.problem.chain import Chain
+from qconv.problem.convolution import Conv2d
+from qconv.problem.pooled import PooledConv2d
 
 # Axes of NHWC in the order of NCHW.
 NCHW = (0, 3, 1, 2)

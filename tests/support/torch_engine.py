@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
+from qconv.ops import registry
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def chosen(engine: str) -> Iterator[str]:
     torch.backends.quantized.engine = before
 
 
-def infer(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
+def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
     """The chosen engine's output. PyTorch is NCHW and KCRS; one row goes through its conv1d."""
     import torch
 
@@ -62,13 +63,13 @@ def saturates() -> bool:
     262136 when every pair stops at 32767."""
     problem = Conv2d(1, 1, 1, 16, 8, 1, 1, quantization=Quantization(x_type="uint8", out_type="uint8"))
     x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
-    y = infer(problem, sample.Sample((x, w), {"y_scale": 4096.0}))
+    y = infer(problem, registry.Sample((x, w), {"y_scale": 4096.0}))
     assert y.max() == y.min()
     assert y.max() in (64, 127)
     return bool(y.max() == 64)
 
 
-def narrowed(drawn: sample.Sample) -> sample.Sample:
+def narrowed(drawn: registry.Sample) -> registry.Sample:
     """Weights with which nothing saturates."""
     x, w, *residual = drawn.arrays
     return replace(drawn, arrays=(x, np.maximum(w >> 1, np.int8(-63)), *residual))

@@ -10,9 +10,9 @@ from random_matrix import asked_plan, constants, matrix_problems
 from wanted import Wanted, granted
 
 from qconv.generator import Plan
-from qconv.generator.mma import MmaPlan
-from qconv.generator.mma_space import CHOICES
-from qconv.target import TARGETS, Target
+from qconv.generator.families.mma.config import CHOICES
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.targets.target import TARGETS, Target
 
 # What a plan is made of, beside its choices.
 ROLES = (

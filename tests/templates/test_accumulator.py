@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.device import Device, open_device
-from qconv.instances.loading import load
-from qconv.tuner.verify import mismatch
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.tuner.measure.verification import mismatch
 
 INT_MAX = 2**31 - 1
 WHOLE = Quantization("uint8", "int8", "int32", x_zero_point=True, w_zero_point=True)
@@ -24,7 +25,7 @@ def longest(x_type: str, w_type: str, zero_points: bool) -> Conv2d:
     return Conv2d(1, 1, 2, INT_MAX // q.largest_product, 3, 1, 1, quantization=q)
 
 
-def drawn_at_the_end(problem: Conv2d, x_end: int, w_end: int) -> sample.Sample:
+def drawn_at_the_end(problem: Conv2d, x_end: int, w_end: int) -> registry.Sample:
     """Everything at one end of its type; the second pixel alternates, so that its sum comes from far and goes back."""
     q = problem.quantization
     x = np.full(problem.x_shape, EXTREMES[q.x_type][x_end], q.x_type)
@@ -35,7 +36,7 @@ def drawn_at_the_end(problem: Conv2d, x_end: int, w_end: int) -> sample.Sample:
     if q.x_zero_point:
         # At the other end: the raw sums pass the range, and the corrections bring them back.
         parameters = {"x_zero_point": EXTREMES[q.x_type][1 - x_end], "w_zero_point": EXTREMES[q.w_type][1 - w_end]}
-    return sample.Sample((x, w), parameters)
+    return registry.Sample((x, w), parameters)
 
 
 def check(problem: Conv2d, device: Device) -> None:

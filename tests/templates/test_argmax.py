@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from random_tensor_ops import argmaxes
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import open_device
 from qconv.errors import Infeasible
-from qconv.generator.argmax import ArgMaxConfig
-from qconv.instances.loading import load
+from qconv.generator.families.tensor_ops.argmax import ArgMaxConfig
+from qconv.instances.load.pair import load
 from qconv.op import Sample
-from qconv.target import TARGETS
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import ArgMax
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 SANITIZED = {
@@ -35,7 +36,7 @@ SANITIZED = {
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
 def test_a_missing_barrier_is_found() -> None:
@@ -43,7 +44,7 @@ def test_a_missing_barrier_is_found() -> None:
     plan = generator.plan(problem, config, CPU.target)
     text, old = generator.render(plan).text, "    tile::barrier();\n"
     assert old in text
-    report, _ = sanitized.run(plan, sample.draw(problem, 5), "thread", source=text.replace(old, ""))
+    report, _ = sanitized.run(plan, registry.draw(problem, 5), "thread", source=text.replace(old, ""))
     assert not report.clean
 
 
@@ -79,7 +80,7 @@ def test_many_random_problems(first: int) -> None:
     for index, problem in enumerate(argmaxes(2, 60)[first : first + 10], first):
         plans, _ = generator.space(problem, CPU.target)
         plan = random.Random(f"{index} {problem}").choice(plans)
-        assert mismatch(load(plan, CPU), sample.draw(problem, index)) is None, f"{problem} {plan.config}"
+        assert mismatch(load(plan, CPU), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
 
 
 @pytest.mark.parametrize(

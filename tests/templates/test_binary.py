@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from random_tensor_ops import TELLING, binary_problems
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import open_device
 from qconv.dtypes import RANGES
 from qconv.errors import Infeasible
-from qconv.generator.binary import BinaryConfig
-from qconv.instances.loading import load
-from qconv.sample import Sample
-from qconv.target import TARGETS
+from qconv.generator.families.tensor_ops.binary import BinaryConfig
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.ops.registry import Sample
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import Add, Binary, Mul
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 
@@ -26,7 +27,7 @@ CPU = open_device("cpu")
 def check(problem: Binary, seed: int) -> None:
     plans, _ = generator.space(problem, CPU.target)
     plan = random.Random(f"{seed} {problem}").choice(plans)
-    assert mismatch(load(plan, CPU), sample.draw(problem, seed)) is None, f"{problem} {plan.config}"
+    assert mismatch(load(plan, CPU), registry.draw(problem, seed)) is None, f"{problem} {plan.config}"
 
 
 def test_random_problems() -> None:
@@ -66,13 +67,13 @@ SANITIZED: dict[str, tuple[Binary, BinaryConfig]] = {
 def test_nothing_is_found(name: str) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), "address") is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), "address") is None
 
 
 def test_no_two_threads_write_one_output() -> None:
     problem, config = SANITIZED["vectors and a tail"]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), "thread") is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), "thread") is None
 
 
 def test_a_vector_past_the_end_is_found() -> None:
@@ -81,7 +82,7 @@ def test_a_vector_past_the_end_is_found() -> None:
     text, old = generator.render(plan).text, "if (first + VECTOR <= ELEMENTS) pairs"
     assert old in text
     report, _ = sanitized.run(
-        plan, sample.draw(problem, 5), "address", source=text.replace(old, "if (first < ELEMENTS) pairs")
+        plan, registry.draw(problem, 5), "address", source=text.replace(old, "if (first < ELEMENTS) pairs")
     )
     assert not report.clean
 
@@ -89,7 +90,7 @@ def test_a_vector_past_the_end_is_found() -> None:
 def test_the_output_may_be_the_first_tensor() -> None:
     problem = Add(1, 1, 2**16, "uint8", "uint8", "uint8")
     loaded = load(generator.default(problem, CPU.target), CPU)
-    drawn = sample.draw(problem, 1)
+    drawn = registry.draw(problem, 1)
     a, b = (array.copy() for array in drawn.arrays)
     want = loaded(*drawn.arrays, **drawn.parameters)
     assert np.array_equal(loaded(a, b, out=a, **drawn.parameters), want)

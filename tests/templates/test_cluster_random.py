@@ -17,9 +17,9 @@ from random_matrix import matrix_plan, matrix_problems
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.fused_plan import FusedPlan
-from qconv.generator.mma import MmaPlan
-from qconv.target import TARGETS
+from qconv.generator.families.fused.plan import FusedPlan
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.targets.target import TARGETS
 from tests.templates.test_simt_sanitizers import check
 
 FAST, LONG, CHUNK = 4, int(os.environ.get("QCONV_CLUSTER_PLANS", "16")), 4

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from random_tensor_ops import concats
 
-from qconv import generator, parse, sample
+from qconv import generator, parse
 from qconv.device import open_device
 from qconv.errors import Infeasible
-from qconv.generator.concat import ConcatConfig
-from qconv.instances.loading import load
-from qconv.target import TARGETS
+from qconv.generator.families.tensor_ops.concat import ConcatConfig
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import Concat
 from qconv.tensor_ops.concat import MOST_TENSORS
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 
@@ -28,7 +29,7 @@ def test_many_random_problems(first: int) -> None:
     for index, problem in enumerate(concats(2, 100)[first : first + 10], first):
         plans, _ = generator.space(problem, CPU.target)
         plan = random.Random(f"{index} {problem}").choice(plans)
-        assert mismatch(load(plan, CPU), sample.draw(problem, index)) is None, f"{problem} {plan.config}"
+        assert mismatch(load(plan, CPU), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
 
 
 SANITIZED = {
@@ -46,7 +47,7 @@ SANITIZED = {
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_a_planted_bug_is_found(old: str, new: str, sanitizer: sanitized.Sanitiz
     plan = generator.plan(problem, config, CPU.target)
     text = generator.render(plan).text
     assert old in text
-    report, _ = sanitized.run(plan, sample.draw(problem, 5), sanitizer, source=text.replace(old, new))
+    report, _ = sanitized.run(plan, registry.draw(problem, 5), sanitizer, source=text.replace(old, new))
     assert not report.clean
 
 
@@ -73,7 +74,7 @@ def test_every_width_of_its_loads() -> None:
     kinds = {p.config.vector: p for p in plans if p.config.threads == 128}
     assert set(kinds) == {1, 2, 4}
     for plan in kinds.values():
-        assert mismatch(load(plan, CPU), sample.draw(problem, 3)) is None, plan.config
+        assert mismatch(load(plan, CPU), registry.draw(problem, 3)) is None, plan.config
 
 
 def test_loads_are_as_wide_as_everything_allows() -> None:
@@ -97,7 +98,7 @@ def test_the_key_and_the_data() -> None:
     assert parse("concat:rows=5:widths=4,4:strides=4,9:tables=1,0:x_type=uint8") == Concat(
         5, (4, 4), (4, 9), (), (1, 0), "uint8"
     )
-    *tensors, tables = sample.draw(Concat(5000, (1, 1, 1), tables=(1, 0, 1)), 1).arrays
+    *tensors, tables = registry.draw(Concat(5000, (1, 1, 1), tables=(1, 0, 1)), 1).arrays
     assert tables.shape == (2, 256)
     assert all(np.unique(array).size == 256 for array in (*tensors, *tables))
 

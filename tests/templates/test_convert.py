@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 from random_conversions import conversions, turned_conversions
 
-from qconv import generator, parse, sample
+from qconv import generator, parse
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize
 from qconv.conversion.problem import CHOICES
 from qconv.device import Device, open_device
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.choosing import Choosing
-from qconv.generator.elementwise import Elementwise, TurnedPlan
-from qconv.instances.loading import load
-from qconv.target import TARGETS
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.generator.families.conversion.choosing import Choosing
+from qconv.generator.families.conversion.elementwise import Elementwise, TurnedPlan
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 
@@ -34,7 +35,7 @@ def random_plan(problem: Conversion, device: Device, seed: object) -> Plan:
 def check(problem: Conversion, device: Device, seed: int) -> None:
     for plan in (generator.default(problem, device.target), random_plan(problem, device, seed)):
         instance = load(plan, device)
-        assert mismatch(instance, sample.draw(problem, seed)) is None, f"{problem} {plan.config}"
+        assert mismatch(instance, registry.draw(problem, seed)) is None, f"{problem} {plan.config}"
 
 
 @pytest.mark.parametrize("first", range(0, 40, 5))
@@ -67,7 +68,7 @@ def test_many_random_conversions_with_channels_last_on_a_gpu(first: int, gpu: De
 def test_every_vector_of_pixels_has_the_bits_of_two_steps(vector: int, unroll: int) -> None:
     """Three images of 208 pixels: blocks end within an image, and a thread's last rows lie behind the last one."""
     problem = Quantize(3, 3, 208, x_type="float16", out_type="uint8", zero_point=True, channels_last=True)
-    drawn = sample.draw(problem, 7)
+    drawn = registry.draw(problem, 7)
     plan = generator.plan(problem, Elementwise(threads=64, vector=vector, unroll=unroll), CPU.target)
     got = load(plan, CPU)(*drawn.arrays)
     plain = replace(problem, channels_last=False)
@@ -141,7 +142,7 @@ SANITIZED = {
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
 PLANTED = [
@@ -167,7 +168,7 @@ def test_a_planted_bug_is_found(bug: str, name: str, old: str, new: str, sanitiz
     plan = generator.plan(problem, config, CPU.target)
     text = generator.render(plan).text
     assert old in text
-    report, _ = sanitized.run(plan, sample.draw(problem, 5), sanitizer, source=text.replace(old, new))
+    report, _ = sanitized.run(plan, registry.draw(problem, 5), sanitizer, source=text.replace(old, new))
     assert not report.clean, bug
 
 

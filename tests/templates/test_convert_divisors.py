@@ -8,9 +8,9 @@ import pytest
 from qconv import generator
 from qconv.conversion import Quantize
 from qconv.device import open_device
-from qconv.instances.loading import load
-from qconv.sample import Sample
-from qconv.tuner.verify import mismatch
+from qconv.instances.load.pair import load
+from qconv.ops.registry import Sample
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 

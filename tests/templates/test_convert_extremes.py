@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from qconv import generator
+from qconv.arithmetic.mode import MODE_VALUES
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize
 from qconv.conversion.problem import WIDE
 from qconv.device import open_device
-from qconv.generator.choosing import Choosing
-from qconv.instances.loading import load
-from qconv.mode import MODE_VALUES
-from qconv.sample import Sample
-from qconv.tuner.verify import mismatch
+from qconv.generator.families.conversion.choosing import Choosing
+from qconv.instances.load.pair import load
+from qconv.ops.registry import Sample
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 CASES = {

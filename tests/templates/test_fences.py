@@ -18,22 +18,23 @@ from exactness import run as outputs_of
 from numpy.typing import NDArray
 from random_fused import TILE
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Requantize
 from qconv.device.cache import Binary
 from qconv.device.cpu import CpuDevice, CpuKernel, CpuLaunch, run_overlapped
 from qconv.errors import LaunchError
-from qconv.fused import chain_of
 from qconv.generator import Config, Plan
-from qconv.generator.depthwise import Depthwise
-from qconv.generator.direct import Direct
-from qconv.generator.fused_space import Block
-from qconv.generator.gemv import Gemv
-from qconv.generator.pointwise import Pointwise
-from qconv.generator.simt import Simt
-from qconv.instances.executable import Executable
+from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.direct import Direct
+from qconv.generator.families.fused.config import Block
+from qconv.generator.families.gemv import Gemv
+from qconv.generator.families.pointwise import Pointwise
+from qconv.generator.families.simt import Simt
+from qconv.instances.load.executable import Executable
 from qconv.op import Problem
-from qconv.target import TARGETS
+from qconv.ops import registry
+from qconv.problem.chain import chain_of
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import Add, AveragePool, ChannelShuffle, MaxPool, Table
 from tests.templates.test_fused_sanitizers import conv
 from tests.templates.test_fused_sanitizers import plan_of as fused
@@ -79,7 +80,7 @@ def executable_of(plan: Plan, text: str, seed: int) -> Executable:
 
 def finding(plan: Plan, text: str, seed: int) -> str | None:
     """What a run shows: the runtime's message, or `wrong`."""
-    drawn = sample.draw(plan.problem, 1)
+    drawn = registry.draw(plan.problem, 1)
     try:
         y = outputs_of(executable_of(plan, text, seed), drawn)
     except LaunchError as error:
@@ -303,7 +304,7 @@ OVERLAPPING = {
 def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
     """Three layers, each of which reads what the one before writes, as its residual as well if it has one; the last
     writes over what the first has read."""
-    drawn = [sample.draw(plan.problem, i) for i in range(3)]
+    drawn = [registry.draw(plan.problem, i) for i in range(3)]
     instance = executable_of(plan, text, seed)
     x = drawn[0].arrays[0].copy()
     outs = [np.full_like(x, 0x5A), np.full_like(x, 0x5A), x]
@@ -318,7 +319,7 @@ def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
 
 
 def one_after_the_other(plan: Plan) -> list[NDArray[Any]]:
-    drawn = [sample.draw(plan.problem, i) for i in range(3)]
+    drawn = [registry.draw(plan.problem, i) for i in range(3)]
     outs = [drawn[0].arrays[0]]
     for each in drawn:
         outs.append(expected(plan.problem, replace(each, arrays=reading(outs[-1], plan, each.arrays))))

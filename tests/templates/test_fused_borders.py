@@ -12,11 +12,11 @@ from random_fused import TILE
 
 from qconv import Conv2d, generator
 from qconv.device.cpu import CpuDevice
-from qconv.fused import chain_of
-from qconv.generator.fused_plan import FusedPlan
-from qconv.generator.fused_space import CHOICES, Block, tile_outputs
-from qconv.generator.layer_config import Border
-from qconv.target import TARGETS
+from qconv.generator.families.fused.config import CHOICES, Block, tile_outputs
+from qconv.generator.families.fused.layer_config import Border
+from qconv.generator.families.fused.plan import FusedPlan
+from qconv.problem.chain import chain_of
+from qconv.targets.target import TARGETS
 from tests.templates.test_fused_sanitizers import GIVES, SM_80, SM_90A, TAKES
 from tests.templates.test_mma_sanitizers import EARLY, LATE
 from tests.templates.test_simt_sanitizers import check as check_sanitized

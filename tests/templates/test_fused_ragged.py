@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from qconv import generator
-from qconv.fused import chain_of
-from qconv.generator.fused_plan import FusedPlan
-from qconv.generator.layer_matrix import MatrixLayer
+from qconv.generator.families.fused.matrix import MatrixLayer
+from qconv.generator.families.fused.plan import FusedPlan
+from qconv.problem.chain import chain_of
 from tests.templates.test_fused_sanitizers import GIVES, SM_80, SM_90A, TAKES, conv, plan_of
 from tests.templates.test_mma_sanitizers import EARLY, LATE, check
 

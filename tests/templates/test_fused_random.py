@@ -14,10 +14,10 @@ from mostly_slow import mostly_slow
 from random_fused import KINDS, fused_plan, fused_problems, kind_of
 from wanted import Wanted, granted
 
-from qconv.fused import Chain, FusedBlock
 from qconv.generator import FAMILIES, Plan
-from qconv.generator.fused_plan import FusedPlan
-from qconv.target import TARGETS
+from qconv.generator.families.fused.plan import FusedPlan
+from qconv.problem.chain import Chain, FusedBlock
+from qconv.targets.target import TARGETS
 
 CHUNK = 20
 # How many problems run on each kind of matrix instructions; most on the one that has every choice.

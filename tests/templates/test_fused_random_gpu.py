@@ -16,7 +16,7 @@ from random_fused import fused_plan, fused_problems
 from qconv import generator
 from qconv.device import Device
 from qconv.errors import Infeasible
-from qconv.generator.fused_space import Fused
+from qconv.generator.families.fused.config import Fused
 
 COUNT, CHUNK, SEED = 200, 10, 7
 COUNT_OF_THREE = 80

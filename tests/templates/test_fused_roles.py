@@ -11,8 +11,8 @@ from random_fused import TILE
 
 from qconv import Conv2d, generator
 from qconv.device.cpu import CpuDevice
-from qconv.fused import chain_of
-from qconv.target import TARGETS
+from qconv.problem.chain import chain_of
+from qconv.targets.target import TARGETS
 from tests.templates.test_fused_sanitizers import GIVES, PLANS, SM_80, SM_90A, TAKES, plan_of
 from tests.templates.test_mma_sanitizers import EARLY, LATE
 

@@ -10,10 +10,10 @@ from mostly_slow import mostly_slow
 from random_fused import TILE, fused_plan, fused_problems
 
 from qconv import Conv2d, Quantization, generator
-from qconv.fused import chain_of
-from qconv.generator.fused_plan import FusedPlan
-from qconv.generator.fused_space import Block
-from qconv.target import TARGETS
+from qconv.generator.families.fused.config import Block
+from qconv.generator.families.fused.plan import FusedPlan
+from qconv.problem.chain import chain_of
+from qconv.targets.target import TARGETS
 from tests.templates.test_mma_sanitizers import (
     EARLY,
     LATE,

@@ -12,10 +12,10 @@ from random_fused import TILE
 from qconv import generator
 from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
-from qconv.fused import Chain, chain_of
-from qconv.generator.fused_plan import FusedPlan
-from qconv.generator.layer_config import chunks
-from qconv.target import TARGETS
+from qconv.generator.families.fused.layer_config import chunks
+from qconv.generator.families.fused.plan import FusedPlan
+from qconv.problem.chain import Chain, chain_of
+from qconv.targets.target import TARGETS
 from tests.templates.test_fused_sanitizers import GIVES, SM_80, SM_90A, TAKES, conv
 from tests.templates.test_mma_sanitizers import EARLY, LATE
 from tests.templates.test_simt_sanitizers import check as check_sanitized

@@ -7,15 +7,16 @@ import random
 import pytest
 from random_tensor_ops import global_pools
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import open_device
 from qconv.errors import Infeasible
-from qconv.generator.global_pooling import GlobalPooling
-from qconv.instances.loading import load
-from qconv.target import TARGETS
+from qconv.generator.families.tensor_ops.global_pooling import GlobalPooling
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import GlobalAveragePool
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 SANITIZED = {
@@ -38,7 +39,7 @@ def test_a_block_may_have_more_channels_than_threads() -> None:
     problem, config = WIDE
     assert config.vector * config.lanes > config.threads
     plan = generator.plan(problem, config, CPU.target)
-    assert mismatch(load(plan, CPU), sample.draw(problem, 5)) is None
+    assert mismatch(load(plan, CPU), registry.draw(problem, 5)) is None
 
 
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
@@ -46,7 +47,7 @@ def test_a_block_may_have_more_channels_than_threads() -> None:
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
 def test_a_missing_barrier_is_found() -> None:
@@ -54,7 +55,7 @@ def test_a_missing_barrier_is_found() -> None:
     plan = generator.plan(problem, config, CPU.target)
     text, old = generator.render(plan).text, "    tile::barrier();\n"
     assert old in text
-    report, _ = sanitized.run(plan, sample.draw(problem, 5), "thread", source=text.replace(old, ""))
+    report, _ = sanitized.run(plan, registry.draw(problem, 5), "thread", source=text.replace(old, ""))
     assert not report.clean
 
 
@@ -64,7 +65,7 @@ def test_many_random_problems(first: int) -> None:
     for index, problem in enumerate(global_pools(2, 40)[first : first + 10], first):
         plans, _ = generator.space(problem, CPU.target)
         plan = random.Random(f"{index} {problem}").choice(plans)
-        assert mismatch(load(plan, CPU), sample.draw(problem, index)) is None, f"{problem} {plan.config}"
+        assert mismatch(load(plan, CPU), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
 
 
 def test_what_a_config_cannot_serve() -> None:

@@ -12,9 +12,9 @@ from mostly_slow import mostly_slow
 from qconv import Conv2d, Quantization, generator
 from qconv.device import Device
 from qconv.errors import Infeasible
-from qconv.generator.halo import HaloPlan
-from qconv.generator.halo_config import Halo
-from qconv.target import TARGETS
+from qconv.generator.families.halo.config import Halo
+from qconv.generator.families.halo.plan import HaloPlan
+from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
 from tests.templates.test_mma_sanitizers import OVERFLOW, READ, WRITE, WRONG, Planted, check, check_planted
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM

@@ -10,8 +10,8 @@ from mostly_slow import mostly_slow
 from qconv import Conv2d, Quantization, generator
 from qconv.device import Device
 from qconv.errors import Infeasible
-from qconv.generator.halo_split import HaloSplit, HaloSplitPlan, resident_clusters
-from qconv.target import TARGETS
+from qconv.generator.families.halo.split import HaloSplit, HaloSplitPlan, resident_clusters
+from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
 from tests.templates.test_halo import HALF, check_on
 from tests.templates.test_mma_sanitizers import RACE, WRONG, Planted, check, check_planted

@@ -9,7 +9,8 @@ import pytest
 from exactness import expected
 
 import qconv
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
+from qconv.ops import registry
 
 FULL = Quantization(
     x_type="uint8",
@@ -37,7 +38,7 @@ def turned(array: Any, axes: tuple[int, ...]) -> Any:
 def test_every_layout_gives_the_same_bits(shape: str, out_type: str) -> None:
     q = FULL if out_type == "int8" else Quantization(out_type=out_type, x_zero_point=True, activation="relu")
     problem = Conv2d(**SHAPES[shape], quantization=q)  # type: ignore[arg-type]
-    drawn = sample.draw(problem, 5)
+    drawn = registry.draw(problem, 5)
     (x, w), want = drawn.arrays, expected(problem, drawn)
     geometry = {name: getattr(problem, name) for name in ("stride", "dilation", "pad", "groups")}
     for layout, xs, wanted in (("nhwc", x, want), ("nchw", turned(x, (0, 3, 1, 2)), turned(want, (0, 3, 1, 2)))):

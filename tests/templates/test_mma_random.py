@@ -15,9 +15,9 @@ from wanted_matrix import Feature, Place, asked, asked_of_gpu, wanted
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.mma import MmaPlan
-from qconv.generator.mma_space import CHOICES
-from qconv.target import TARGETS, Target
+from qconv.generator.families.mma.config import CHOICES
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.targets.target import TARGETS, Target
 
 FAST = 10
 # 300 for each family of instructions: mma, MFMA and WMMA.

@@ -14,11 +14,12 @@ from exactness import POISON, assert_same, check, expected
 from random_matrix import SWIZZLED, matrix_plan, matrix_problems
 from wanted_matrix import asked_of_gpu
 
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
 from qconv.device import Device
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.instances.loading import load
+from qconv.instances.load.pair import load
+from qconv.ops import registry
 from tests.templates.test_mma_random import GPU_COUNT, GPU_SEED
 
 COUNT, CHUNK, SEED = GPU_COUNT, 10, GPU_SEED
@@ -91,7 +92,7 @@ def test_overlapping_launches(seed: int, gpu: Device) -> None:
     plan = matrix_plan(problem, gpu.target, seed)
     if not plan.overlaps:
         pytest.skip(f"no kernel overlaps on {gpu.target.name}")
-    drawn = sample.draw(problem, seed)
+    drawn = registry.draw(problem, seed)
     instance = load(plan, gpu)
     arrays: list[Any] = [gpu.upload(array) for array in drawn.arrays]
     bounds = [instance.bind(*arrays, overlap=True, **drawn.parameters) for _ in range(2)]

@@ -12,7 +12,7 @@ from random_matrix import constants
 from qconv import Conv2d, Quantization
 from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
-from qconv.generator.mma import MmaPlan
+from qconv.generator.families.mma.plan import MmaPlan
 from tests.templates.test_mma_sanitizers import EVERYTHING, LATE, SM_75, SM_80, plan_of
 from tests.templates.test_mma_sanitizers import check as check_sanitized
 

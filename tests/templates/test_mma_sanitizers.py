@@ -11,13 +11,15 @@ from exactness import expected
 from mostly_slow import mostly_slow
 from random_matrix import EMULATIONS, matrix_plan, matrix_problems
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.device.cpu_runtime import Sanitizer
-from qconv.generator import Plan, mma
-from qconv.generator.mma import MmaPlan
-from qconv.generator.mma_space import Mma
-from qconv.target import TARGETS
-from qconv.tuner.sanitized import run
+from qconv.generator import Plan
+from qconv.generator.families.mma import plan as mma
+from qconv.generator.families.mma.config import Mma
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
+from qconv.tuner.measure.sanitized import run
 from tests.templates.test_simt_sanitizers import ADDED, EVERYTHING, HALF, check
 
 SIGNED = Quantization("int8", "int8", "uint8", True, True, True, True, "int32", "relu6")
@@ -364,7 +366,7 @@ PLANTED: dict[str, Planted] = {
 
 def finding(plan: Plan, text: str, sanitizer: Sanitizer, seed: int) -> tuple[str, str]:
     """What a run of this source shows: the sanitizer's word and report, or `wrong` where only the outputs are."""
-    drawn = sample.draw(plan.problem, 1)
+    drawn = registry.draw(plan.problem, 1)
     report, outs = run(plan, drawn, sanitizer, source=text, seed=seed)
     if report.clean and outs[0].tobytes() != expected(plan.problem, drawn).tobytes():
         return WRONG, ""

@@ -6,8 +6,8 @@ from exactness import check
 
 from qconv import Conv2d
 from qconv.device import open_device
-from qconv.generator import mma
-from qconv.generator.mma_space import Mma
+from qconv.generator.families.mma import plan as mma
+from qconv.generator.families.mma.config import Mma
 
 # 17 tiles of 32 pixels are two strips of eight and one of a single tile; the weights are as large as strips want them.
 RAGGED = Conv2d(1, 17, 32, 512, 1024, 1, 1)

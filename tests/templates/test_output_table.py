@@ -13,12 +13,13 @@ from random_fused import fused_plan, fused_problems
 from random_matrix import matrix_plan, matrix_problems
 from random_special import SHAPES, special_plan, special_problems
 
-from qconv import Conv2d, FusedConv2d, Mode, Quantization, chain, generator, parse, sample
+from qconv import Conv2d, FusedConv2d, Mode, Quantization, generator, parse
 from qconv.device import open_device
-from qconv.fused import Chain, chain_of
-from qconv.generator.simt import Simt
-from qconv.instances.loading import load
-from qconv.target import TARGETS
+from qconv.generator.families.simt import Simt
+from qconv.instances.load.pair import load
+from qconv.ops import chain, registry
+from qconv.problem.chain import Chain, chain_of
+from qconv.targets.target import TARGETS
 
 CPU = open_device("cpu")
 SM_80, SM_90A = TARGETS["cpu.sm_80"], TARGETS["cpu.sm_90a"]
@@ -105,10 +106,10 @@ def test_it_is_that_of_two_kernels(activation: str, out_type: str) -> None:
     q = Quantization(out_type=out_type, y_zero_point=True, bias="int32", activation=activation, table=True)
     problem = replace(FEW, quantization=q)
     plain = replace(problem, quantization=replace(q, table=False))
-    drawn = sample.draw(problem, 5)
+    drawn = registry.draw(problem, 5)
     parameters = dict(drawn.parameters)
     table = parameters.pop("table")
-    bytes_of = run(load(generator.default(plain, CPU.target), CPU), sample.Sample(drawn.arrays, parameters))
+    bytes_of = run(load(generator.default(plain, CPU.target), CPU), registry.Sample(drawn.arrays, parameters))
     got = run(load(generator.default(problem, CPU.target), CPU), drawn)
     assert_same(got, table[bytes_of.view(np.uint8)], str(problem))
     assert_same(got, expected(problem, drawn), str(problem))
@@ -125,7 +126,7 @@ def test_every_byte_has_an_entry(out_type: str) -> None:
         info = np.iinfo(out_type)
         sums = np.clip(x.astype(np.int32) * factor, info.min, info.max).ravel()
         want = np.array([table[at % 256] for at in sums], out_type).reshape(x.shape)
-        got = run(load(generator.default(problem, CPU.target), CPU), sample.Sample((x, w), {"table": table}))
+        got = run(load(generator.default(problem, CPU.target), CPU), registry.Sample((x, w), {"table": table}))
         assert_same(got, want, out_type)
 
 

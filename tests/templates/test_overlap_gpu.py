@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import Device
-from qconv.instances.loading import load
+from qconv.instances.load.pair import load
+from qconv.ops import registry
 from tests.templates.test_fences import OVERLAPPING, one_after_the_other, reading
 
 TURNS = 20
@@ -24,7 +25,7 @@ def test_each_reads_what_the_one_before_wrote(name: str, gpu: Device) -> None:
     plan = generator.plan(OVERLAPPING[name].problem, OVERLAPPING[name].config, gpu.target)
     if not plan.overlaps:
         pytest.skip(f"no {plan.config.family} kernel overlaps on {gpu.target.name}")
-    drawn = [sample.draw(plan.problem, i) for i in range(3)]
+    drawn = [registry.draw(plan.problem, i) for i in range(3)]
     instance = load(plan, gpu)
     first = gpu.upload(drawn[0].arrays[0])
     outs: list[Any] = [gpu.upload(np.zeros_like(drawn[0].arrays[0])) for _ in range(3)]

@@ -8,8 +8,8 @@ from exactness import check
 from qconv import Conv2d, Quantization, generator
 from qconv.device import open_device
 from qconv.generator import Plan
-from qconv.generator.simt import Simt
-from qconv.target import TARGETS
+from qconv.generator.families.simt import Simt
+from qconv.targets.target import TARGETS
 from tests.templates.test_mma_sanitizers import plan_of
 
 TILE = {"tile_m": 16, "tile_n": 16, "tile_k": 32, "warp_m": 16, "warp_n": 16, "pipeline_stages": 2}

@@ -7,16 +7,17 @@ import random
 import pytest
 from random_tensor_ops import pools
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import open_device
 from qconv.errors import Infeasible
-from qconv.generator.pooling import Pooling
-from qconv.instances.loading import load
-from qconv.target import TARGETS
+from qconv.generator.families.tensor_ops.pooling import Pooling
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import AveragePool, MaxPool
 from qconv.tensor_ops.pooling import Pool
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 
@@ -27,7 +28,7 @@ def test_many_random_problems(first: int) -> None:
     for index, problem in enumerate(pools(2, 100)[first : first + 10], first):
         plans, _ = generator.space(problem, CPU.target)
         plan = random.Random(f"{index} {problem}").choice(plans)
-        assert mismatch(load(plan, CPU), sample.draw(problem, index)) is None, f"{problem} {plan.config}"
+        assert mismatch(load(plan, CPU), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
 
 
 SANITIZED: dict[str, tuple[Pool, Pooling]] = {
@@ -58,13 +59,13 @@ SANITIZED: dict[str, tuple[Pool, Pooling]] = {
 def test_nothing_is_found(name: str) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), "address") is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), "address") is None
 
 
 def test_no_two_threads_write_one_output() -> None:
     problem, config = SANITIZED["averages without the padding"]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), "thread") is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), "thread") is None
 
 
 def test_a_row_behind_the_image_is_found() -> None:
@@ -72,7 +73,7 @@ def test_a_row_behind_the_image_is_found() -> None:
     plan = generator.plan(problem, config, CPU.target)
     text, old = generator.render(plan).text, "if (!is_within(h, H)) continue;"
     assert old in text
-    report, _ = sanitized.run(plan, sample.draw(problem, 5), "address", source=text.replace(old, ""))
+    report, _ = sanitized.run(plan, registry.draw(problem, 5), "address", source=text.replace(old, ""))
     assert not report.clean
 
 

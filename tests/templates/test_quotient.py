@@ -18,7 +18,7 @@ from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Quantize
 from qconv.device.cpu_runtime import find_compiler
 from qconv.generator import Plan
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 
 HARNESS = """
 static long inverse_modulo(long a, long m) {

@@ -15,14 +15,15 @@ from random_special import special_plan
 from scalar_requantize import Case, requantize
 
 import qconv
-from qconv import Conv2d, Mode, Quantization, convolution, generator, parse, sample
+from qconv import Conv2d, Mode, Quantization, generator, parse
+from qconv.arithmetic.mode import PRESETS
+from qconv.arithmetic.quantization import ACTIVATIONS
 from qconv.device import open_device
 from qconv.errors import Infeasible
-from qconv.generator.simt import Simt
-from qconv.instances.loading import load
-from qconv.mode import PRESETS
-from qconv.quantization import ACTIVATIONS
-from qconv.target import TARGETS
+from qconv.generator.families.simt import Simt
+from qconv.instances.load.pair import load
+from qconv.ops import convolution, registry
+from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, finding
 
 CPU = open_device("cpu")
@@ -110,7 +111,7 @@ def test_the_oracle_is_rational_arithmetic(order: str, residual_add: str) -> Non
     quantization = Quantization(y_zero_point=True, residual="int8", residual_zero_point=True, mode=mode)
     problem = Conv2d(1, 16, 16, 3, 2, 1, 1, quantization=quantization)
     for seed in range(4):
-        drawn = sample.draw(problem, seed)
+        drawn = registry.draw(problem, seed)
         scales = {
             name: np.float32(value * rng.uniform(1, 2)) for name, value in drawn.parameters.items() if "_s" in name
         }
@@ -134,7 +135,7 @@ def one_output(quantization: Quantization, acc: int, residual: int, **parameters
         np.ones((1, 1, 1, 1), "int8"),
         np.full((1, 1, 1, 1), residual, "int8"),
     )
-    drawn = sample.Sample(arrays, parameters)
+    drawn = registry.Sample(arrays, parameters)
     y = run(load(generator.default(problem, CPU.target), CPU), drawn)
     assert_same(y, expected(problem, drawn), str(problem))
     return y.item()
@@ -160,7 +161,7 @@ def test_it_is_an_array_of_the_call() -> None:
     assert [(t.name, t.shape, t.dtype) for t in problem.inputs][2:] == [("residual", (2, 2, 2, 12), "uint8")]
     assert problem.packed == ("w",)
     assert problem.io_bytes == replace(problem, quantization=Quantization("uint8")).io_bytes + 96
-    drawn = sample.draw(problem, 0)
+    drawn = registry.draw(problem, 0)
     x, w, residual = drawn.arrays
     want = expected(problem, drawn)
     instance = load(generator.default(problem, CPU.target), CPU)
@@ -180,7 +181,7 @@ def test_it_is_an_array_of_the_call() -> None:
 def test_it_may_be_the_output_itself() -> None:
     """A thread reads what it adds before it writes there."""
     problem = Conv2d(1, 9, 9, 8, 24, 3, 3, quantization=Quantization(residual="int8"))
-    drawn = sample.draw(problem, 3)
+    drawn = registry.draw(problem, 3)
     instance = load(generator.default(problem, CPU.target), CPU)
     out = drawn.arrays[2].copy()
     instance(*drawn.arrays[:2], out, out=out, **drawn.parameters)

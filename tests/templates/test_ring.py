@@ -19,7 +19,7 @@ from qconv.device.cpu import CpuDevice, CpuKernel, runtime_cache
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.errors import CompileError, LaunchError
 from qconv.generator.tensor_map import first_tap, im2col, matrix
-from qconv.target import target
+from qconv.targets.target import target
 
 CPU, GPU = target("cpu.sm_90a"), target("sm_90a")
 LATE, EARLY = 2, 3

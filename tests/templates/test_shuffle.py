@@ -7,15 +7,16 @@ import random
 import pytest
 from random_tensor_ops import shuffles
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import open_device
 from qconv.errors import Infeasible
-from qconv.generator.shuffle import ShuffleConfig
-from qconv.instances.loading import load
-from qconv.target import TARGETS
+from qconv.generator.families.tensor_ops.shuffle import ShuffleConfig
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import ChannelShuffle
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 SANITIZED = {
@@ -30,7 +31,7 @@ SANITIZED = {
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
 @pytest.mark.slow
@@ -39,7 +40,7 @@ def test_many_random_problems(first: int) -> None:
     for index, problem in enumerate(shuffles(2, 40)[first : first + 10], first):
         plans, _ = generator.space(problem, CPU.target)
         plan = random.Random(f"{index} {problem}").choice(plans)
-        assert mismatch(load(plan, CPU), sample.draw(problem, index)) is None, f"{problem} {plan.config}"
+        assert mismatch(load(plan, CPU), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from random_problems import problems
 from qconv import Conv2d, generator
 from qconv.device import Device, open_device
 from qconv.errors import DeviceError
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 
 FAST = problems(seed=1, count=60)
 LONG = problems(seed=2, count=300)

@@ -13,13 +13,14 @@ import pytest
 from exactness import expected, random_plan
 from random_problems import problems
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.device import open_device
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.generator import Plan
-from qconv.generator.simt import Simt
-from qconv.target import TARGETS
-from qconv.tuner.sanitized import run
+from qconv.generator.families.simt import Simt
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
+from qconv.tuner.measure.sanitized import run
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -57,7 +58,7 @@ def test_nothing_is_found(plan: Plan, sanitizer: Sanitizer) -> None:
 
 
 def check(plan: Plan, sanitizer: Sanitizer, seed: int) -> None:
-    drawn = sample.draw(plan.problem, seed)
+    drawn = registry.draw(plan.problem, seed)
     report, outs = run(plan, drawn, sanitizer, seed=seed)
     assert (report.kind, report.text) == ("clean", ""), f"{plan.problem} {plan.config}"
     assert [out.tobytes() for out in outs] == [expected(plan.problem, drawn).tobytes()]
@@ -213,7 +214,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     plan = PLANS[bug.plan]
     text = generator.render(plan).text
     assert text.count(bug.old) == 1, "the text to replace has changed: plant the bug anew"
-    report, outs = run(plan, sample.draw(plan.problem, 1), bug.sanitizer, source=text.replace(bug.old, bug.new))
+    report, outs = run(plan, registry.draw(plan.problem, 1), bug.sanitizer, source=text.replace(bug.old, bug.new))
     assert (report.clean, report.kind) == (False, bug.kind), report.text
     assert bug.says in report.text
     assert not outs

@@ -19,8 +19,8 @@ from random_special import SHAPES, WITHOUT_WINDOW_SUMS, special_plan, special_pr
 from qconv import Conv2d, Quantization, generator
 from qconv.device import Device
 from qconv.generator import FAMILIES, Plan
-from qconv.generator.pointwise import Pointwise
-from qconv.target import TARGETS, Target
+from qconv.generator.families.pointwise import Pointwise
+from qconv.targets.target import TARGETS, Target
 
 FAST, LONG, CHUNK = 6, 300, 20
 FAST_SEED, LONG_SEED = 1, 2

@@ -6,8 +6,8 @@ from exactness import check
 
 from qconv import Conv2d
 from qconv.device import open_device
-from qconv.generator.depthwise import Depthwise
-from qconv.generator.stem import Stem, StemPlan
+from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.stem import Stem, StemPlan
 from tests.templates.test_special_sanitizers import EVERYTHING, FIRST, ROW, plan_of
 
 

@@ -10,13 +10,13 @@ from random_special import special_plan, special_problems
 
 from qconv import Conv2d, Quantization, generator
 from qconv.generator import Config, Plan
-from qconv.generator.depthwise import Depthwise
-from qconv.generator.direct import Direct
-from qconv.generator.gemv import Gemv
-from qconv.generator.pointwise import Pointwise
-from qconv.generator.stem import Stem
+from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.direct import Direct
+from qconv.generator.families.gemv import Gemv
+from qconv.generator.families.pointwise import Pointwise
+from qconv.generator.families.stem import Stem
 from qconv.op import LARGEST
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 from tests.templates.test_mma_sanitizers import (
     EARLY,
     LATE,

@@ -18,12 +18,11 @@ from random_special import special_plan
 from qconv import Conv2d, PooledConv2d, Quantization, generator
 from qconv.device import Device, open_device
 from qconv.errors import Infeasible
-from qconv.generator.stem_pool import CHOICES, StemPool, StemPoolPlan
-from qconv.instances.loading import load
-from qconv.ops import op_of
-from qconv.sample import Sample
-from qconv.target import TARGETS
-from qconv.tuner.verify import mismatch
+from qconv.generator.families.stem_wgmma.pool import CHOICES, StemPool, StemPoolPlan
+from qconv.instances.load.pair import load
+from qconv.ops.registry import Sample, op_of
+from qconv.targets.target import TARGETS
+from qconv.tuner.measure.verification import mismatch
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, finding
 from tests.templates.test_mma_sanitizers import WRONG, check
 from tests.templates.test_stem_wgmma import layer

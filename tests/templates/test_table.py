@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qconv import generator, parse, sample
+from qconv import generator, parse
 from qconv.device import open_device
 from qconv.errors import Infeasible
-from qconv.generator.table import TableConfig
-from qconv.instances.loading import load
-from qconv.target import TARGETS
+from qconv.generator.families.tensor_ops.table import TableConfig
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
 from qconv.tensor_ops import Table
-from qconv.tuner import sanitized
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
 SANITIZED = {
@@ -30,7 +31,7 @@ SANITIZED = {
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     problem, config = SANITIZED[name]
     plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+    assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_a_planted_bug_is_found(old: str, new: str, sanitizer: sanitized.Sanitiz
     plan = generator.plan(problem, config, CPU.target)
     text = generator.render(plan).text
     assert old in text
-    report, _ = sanitized.run(plan, sample.draw(problem, 5), sanitizer, source=text.replace(old, new))
+    report, _ = sanitized.run(plan, registry.draw(problem, 5), sanitizer, source=text.replace(old, new))
     assert not report.clean
 
 
@@ -58,7 +59,7 @@ def test_every_width_and_every_number_of_copies(elements: int) -> None:
     kinds = {(p.config.vector, p.config.copies): p for p in plans if p.config.threads == 128}
     assert kinds
     for plan in kinds.values():
-        assert mismatch(load(plan, CPU), sample.draw(problem, elements)) is None, plan.config
+        assert mismatch(load(plan, CPU), registry.draw(problem, elements)) is None, plan.config
 
 
 def test_what_a_config_cannot_serve() -> None:
@@ -79,6 +80,6 @@ def test_the_key_and_the_data() -> None:
     assert parse("table:elements=9:out_type=uint8") == Table(9, out_type="uint8")
     with pytest.raises(ValueError, match="has no elements"):
         parse("table:x_type=int8")
-    x, table = sample.draw(Table(5000), 1).arrays
+    x, table = registry.draw(Table(5000), 1).arrays
     assert np.unique(table).size == 256
     assert np.unique(x).size == 256

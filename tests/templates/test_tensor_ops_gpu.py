@@ -7,12 +7,13 @@ import random
 import pytest
 from random_tensor_ops import argmaxes, binary_problems, concats, global_pools, pools, shuffles
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import Device
-from qconv.instances.loading import load
+from qconv.instances.load.pair import load
 from qconv.op import Problem
+from qconv.ops import registry
 from qconv.tensor_ops import Table
-from qconv.tuner.verify import mismatch
+from qconv.tuner.measure.verification import mismatch
 
 PROBLEMS: dict[str, list[Problem]] = {
     "binary": [*binary_problems(5, 40)],
@@ -32,4 +33,4 @@ def test_random_problems(family: str, gpu: Device) -> None:
         plans, _ = generator.space(problem, gpu.target)
         chosen = (generator.default(problem, gpu.target), random.Random(f"{index} {problem}").choice(plans))
         for plan in chosen:
-            assert mismatch(load(plan, gpu), sample.draw(problem, index)) is None, f"{problem} {plan.config}"
+            assert mismatch(load(plan, gpu), registry.draw(problem, index)) is None, f"{problem} {plan.config}"

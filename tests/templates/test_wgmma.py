@@ -11,11 +11,11 @@ import pytest
 from mostly_slow import mostly_slow
 
 from qconv import Conv2d, Quantization, generator
+from qconv.arithmetic.mode import Mode
 from qconv.errors import Infeasible
-from qconv.generator.wgmma import Wgmma, WgmmaPlan
-from qconv.generator.wgmma_borders import Borders
-from qconv.mode import Mode
-from qconv.target import TARGETS
+from qconv.generator.families.wgmma.plan import Wgmma, WgmmaPlan
+from qconv.generator.persistent import Borders
+from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, WAIT, LeftOut, check_left_out, finding, one_after_the_other, overlapped
 from tests.templates.test_mma_sanitizers import OVERFLOW, RACE, WRITE, WRONG, Planted, check, check_planted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from measurement_samples import PROBLEM, Make, make_measurement
 
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from measurement_samples import nth_measurement
 
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from qconv.errors import DatabaseError
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.engine import explained
 from qconv.tune_db.measurement import Measurement

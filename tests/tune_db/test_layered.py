@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered, Source
 from qconv.tune_db.measurement import KEPT, LOST, Measurement

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, complexity, ranked
 
 Make = Callable[..., Measurement]

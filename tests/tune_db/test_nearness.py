@@ -10,11 +10,11 @@ from math import log2
 
 import pytest
 
+from qconv.arithmetic.quantization import Quantization
 from qconv.conversion import Dequantize, Quantize
-from qconv.fused import chain_of
 from qconv.op import Problem
-from qconv.problem import Conv2d
-from qconv.quantization import Quantization
+from qconv.problem.chain import chain_of
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered, Source
 from qconv.tune_db.measurement import Measurement

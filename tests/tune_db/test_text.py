@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qconv.errors import DatabaseError
-from qconv.problem import Conv2d
+from qconv.problem.convolution import Conv2d
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.text import as_dict, dump, from_dict, parse
 

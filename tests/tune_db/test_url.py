@@ -13,8 +13,8 @@ from qconv.cli import main
 from qconv.errors import DatabaseError
 from qconv.tune_db.database import Database
 from qconv.tune_db.url import read, shown, where_of
-from qconv.tuner.fleet import Crew, Fleet
-from qconv.tuner.tune import Search
+from qconv.tuner.search.tune import Search
+from qconv.tuner.workloads.fleet import Crew, Fleet
 
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:x_type=int8:w_type=int8:out_type=int8"
 SPECIAL = "@@@:/?#&=%+ '\"\\[]{}(),;!$*|~^`<>äß\u2028\x1b"

@@ -33,7 +33,7 @@ class Given(Layered):
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "BATCH", 7)
-    monkeypatch.setattr(writing, "CHUNK", 3)
+    monkeypatch.setattr(writing, "PROBLEMS_PER_QUERY", 3)
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -12,7 +12,7 @@ import pytest
 from qconv import Conv2d, generator
 from qconv.device import open_device
 from qconv.generator import Config, Plan
-from qconv.instances.lookup import choose
+from qconv.instances.choose.lookup import choose
 from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered

@@ -9,12 +9,12 @@ import pytest
 from qconv import Conv2d, generator
 from qconv.device import open_device
 from qconv.generator import Config, Plan
-from qconv.target import target as target_of
+from qconv.targets.target import target as target_of
 from qconv.tune_db.database import Database
-from qconv.tuner.allocation import Budget
-from qconv.tuner.strategies import bayesian, cheapest
-from qconv.tuner.strategy import Space
-from qconv.tuner.tune import Search, tune
+from qconv.tuner.search.strategies import bayesian, cheapest
+from qconv.tuner.search.strategy import Space
+from qconv.tuner.search.tune import Search, tune
+from qconv.tuner.workloads.allocation import Budget
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 
@@ -47,7 +47,7 @@ class Falling:
 
 
 def test_a_search_ends_at_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    from qconv.tuner import tune as module
+    from qconv.tuner.search import tune as module
 
     monkeypatch.setattr(module, "named", lambda name: Falling)
     with Database.open("sqlite://") as rows:

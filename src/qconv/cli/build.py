@@ -17,11 +17,11 @@ from qconv.cli.options import (
     problem_or_words_options,
     quiet_option,
 )
-from qconv.keys import is_key
 from qconv.op import quoted
+from qconv.ops.registry import is_key
 
 if TYPE_CHECKING:
-    from qconv.instances.building import Built
+    from qconv.instances.load.building import Built
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def build(**options: Any) -> None:
 
 
 def _build_problems(asked: Asked) -> None:
-    from qconv.instances import building
-    from qconv.target import target
+    from qconv.instances.load import building
+    from qconv.targets.target import target
 
     done: list[Built] = []
     runtimes: list[Path] = []
@@ -132,8 +132,8 @@ def _build_model(asked: Asked) -> None:
         from qconv.onnx import built
     except ImportError as missing:
         raise ValueError(f"a model needs onnx and onnxruntime ({missing}): pip install 'qconv-tune[onnx]'") from None
-    from qconv.instances import building
-    from qconv.target import target
+    from qconv.instances.load import building
+    from qconv.targets.target import target
 
     (name,) = asked.targets
     place = building.places(target(name), asked.device)[0]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import click
 
-from qconv.cli import build, database, doctor, export, interruption, look, measure, report, topics, tuning
+from qconv.cli import build, database, doctor, export, inspect, interruption, measure, report, topics, tuning
 from qconv.cli.failures import failure_of, without_passwords
 from qconv.cli.incomplete import asks_for_json
 from qconv.version import __version__
@@ -51,10 +51,10 @@ for command in (
     tuning.tune,
     measure.run,
     measure.bench,
-    look.lookup,
-    look.space,
-    look.source,
-    look.devices,
+    inspect.lookup,
+    inspect.space,
+    inspect.source,
+    inspect.devices,
     doctor.doctor,
     build.build,
     export.export,

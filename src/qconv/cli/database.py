@@ -1,10 +1,15 @@
-"""db: list, merge, export, prune, refresh."""
+"""Rows as a table: in a terminal no wider than it is, elsewhere with every letter.
+
+db: list, merge, export, prune, refresh.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +24,51 @@ from qconv.cli.options import (
     refuse_device,
     write_whole,
 )
-from qconv.cli.table import of_terminal, table
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
     from qconv.tune_db.measurement import Measurement
+
+
+BETWEEN = 2
+# Narrower, a column says nothing.
+LEAST = 6
+CUT = "\N{HORIZONTAL ELLIPSIS}"
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None) -> str:
+    """Names above, columns aligned: what looks like a number to the right. With `columns`, what is too long for them is
+    cut, the widest first. A column in which no row says anything is left out."""
+    said = [at for at in range(len(names)) if not rows or any(row[at] for row in rows)]
+    names, rows = [names[at] for at in said], [[row[at] for at in said] for row in rows]
+    every = [names, *rows]
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    if columns is not None:
+        widths = fitted(widths, columns)
+    numbers = [bool(rows) and all(row[at][:1].isdigit() or not row[at] for row in rows) for at in range(len(names))]
+    lines = []
+    for row in every:
+        cells = (_cell(text, width, right) for text, width, right in zip(row, widths, numbers, strict=True))
+        lines.append((" " * BETWEEN).join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def fitted(widths: Sequence[int], columns: int) -> list[int]:
+    """The widest are made as wide as each other until all fit, none narrower than LEAST."""
+    found = list(widths)
+    while sum(found) + BETWEEN * (len(found) - 1) > columns and max(found) > LEAST:
+        found[found.index(max(found))] -= 1
+    return found
+
+
+def of_terminal() -> int | None:
+    """The columns of the terminal that stdout is; None where it is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _cell(text: str, width: int, right: bool) -> str:
+    shown = text if len(text) <= width else text[: width - 1] + CUT
+    return shown.rjust(width) if right else shown.ljust(width)
 
 
 @click.group()
@@ -32,7 +77,7 @@ def db() -> None:
 
 
 def _open(database: str | None, *, create: bool = False) -> Database:
-    from qconv.instances.serving import default_database
+    from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
 
     return Database.open(database or default_database(), create=create)
@@ -168,10 +213,10 @@ def refresh(
     """
     from qconv.cli import workloads
     from qconv.device import open_device
-    from qconv.instances.serving import default_database
+    from qconv.instances.load.serving import default_database
     from qconv.tune_db import text
-    from qconv.tuner import refresh as winners
-    from qconv.tuner.allocation import Budget
+    from qconv.tuner.workloads import refresh as winners
+    from qconv.tuner.workloads.allocation import Budget
 
     where = database or default_database()
     name = None if device is None and dry_run else open_device(device).name
@@ -201,7 +246,7 @@ def refresh(
 
 def _rows_of(where: str, shipped: bool, device: str | None) -> list[Measurement]:
     """The rows of the database over the shipped ones, each key once."""
-    from qconv.instances import shipped as travelling
+    from qconv.instances.choose import shipped as travelling
     from qconv.tune_db.layered import Layered
 
     with _open(where, create=shipped) as rows:

@@ -59,7 +59,7 @@ def _compilers() -> Iterator[Finding]:
     """For a target of each vendor."""
     from qconv.device.compile import compiler_ahead, compiler_for
     from qconv.errors import CompileError
-    from qconv.target import target
+    from qconv.targets.target import target
 
     for what, name in (("CPU kernels", "cpu"), ("NVIDIA kernels", "sm_80"), ("AMD kernels", "gfx90a")):
         try:
@@ -121,14 +121,14 @@ def _places() -> Iterator[Finding]:
 
 
 def _kernel(spec: str | None) -> Finding:
-    from qconv import sample
-    from qconv.instances.serving import lookup
-    from qconv.keys import parse
-    from qconv.tuner.verify import mismatch
+    from qconv.instances.load.serving import lookup
+    from qconv.ops import registry
+    from qconv.ops.registry import parse
+    from qconv.tuner.measure.verification import mismatch
 
     try:
         instance = lookup(parse(KEY), spec)
-        wrong = mismatch(instance.executable, sample.draw(instance.problem, 0))
+        wrong = mismatch(instance.executable, registry.draw(instance.problem, 0))
     except Exception as error:
         return _failed("a kernel", error)
     if wrong is not None:

@@ -10,7 +10,7 @@ import click
 from qconv.cli.options import ProblemCommand, database_option, json_option, print_json, problem_or_words_options
 
 if TYPE_CHECKING:
-    from qconv.instances.winners import Wanted, Winner
+    from qconv.instances.load.winners import Wanted, Winner
 
 
 @click.command(cls=ProblemCommand)
@@ -48,7 +48,7 @@ def export(
     as_json: bool,
 ) -> None:
     """Write winners to ship: of the problems that are named by a KEY, an OP with its flags or a PART, or of all."""
-    from qconv.instances.winners import Wanted, find
+    from qconv.instances.load.winners import Wanted, find
 
     # Wanted checks what was typed.
     chosen = tuple(origin.strip() for origin in origins.split(","))
@@ -61,8 +61,8 @@ def export(
 
 
 def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
-    from qconv.instances.export import HEADER, files_of
-    from qconv.instances.export import export as write
+    from qconv.instances.library.export import HEADER, files_of
+    from qconv.instances.library.export import export as write
 
     kernels = write(winners, out)
     if as_json:

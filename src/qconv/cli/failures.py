@@ -1,7 +1,11 @@
-"""What a command fails with, for every error that is not a bug."""
+"""What click refuses of a command line, in the form of all other messages: value, rule, remedy.
+
+What a command fails with, for every error that is not a bug.
+"""
 
 from __future__ import annotations
 
+import difflib
 import errno
 import re
 from collections.abc import Sequence
@@ -11,16 +15,52 @@ from itertools import takewhile
 import click
 
 from qconv.cli.incomplete import MACHINE, REQUEST, Failure, failure_of_import
-from qconv.cli.usage import message_of
-from qconv.errors import (
-    CacheError,
-    CompileError,
-    DatabaseError,
-    DeviceError,
-    Infeasible,
-    KernelMissing,
-    LaunchError,
-)
+from qconv.errors import CacheError, CompileError, DatabaseError, DeviceError, Infeasible, KernelMissing, LaunchError
+
+# Letters of a value that a message repeats.
+LONGEST_VALUE = 160
+
+
+def message_of(error: click.ClickException) -> str:
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        missing = error.param.get_error_hint(error.ctx)
+        return f"{missing} is missing, and the command needs it: --help says what it is"
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return _of_value(error, error.param)
+    if isinstance(error, click.UsageError):
+        if error.message == "Missing command.":
+            return "no command was given, and there is nothing to do without one: --help lists them"
+        if (unknown := re.fullmatch(r"No such command '(.*)'\.?", error.message)) and error.ctx is not None:
+            return _of_command(unknown[1], error.ctx)
+    return error.format_message()
+
+
+def _of_value(error: click.BadParameter, param: click.Parameter) -> str:
+    """Click's words begin with the value, and do not say what would do."""
+    name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+    value = re.match(r"(.*?) is not (?:a valid|in the range|one of)", error.message, re.DOTALL)
+    if value is None:
+        return f"{name} {error.message}"
+    given = value[1] if len(value[1]) <= LONGEST_VALUE else f"{value[1][: LONGEST_VALUE - 3]}..."
+    kind = param.type
+    if isinstance(kind, click.Choice):
+        near = difflib.get_close_matches(given.strip("'\""), kind.choices, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return f"{name} {given} is not one of {', '.join(kind.choices)}{hint}: give one of them"
+    what = "an integer" if isinstance(kind, type(click.INT) | click.IntRange) else "a number"
+    least = getattr(kind, "min", None)
+    rule = what if least is None else f"{what} of at least {least}"
+    return f"{name} {given} is not {rule}: give one, as in {name} {1 if least is None else least}"
+
+
+def _of_command(given: str, ctx: click.Context) -> str:
+    known = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
+    near = difflib.get_close_matches(given, known, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    # Click has escaped it.
+    given = given if len(given) <= LONGEST_VALUE else f"{given[: LONGEST_VALUE - 3]}..."
+    return f"'{given}' is no command of {ctx.command_path}{hint}: give one of {', '.join(known)}"
+
 
 # What is quoted of a command line may be as long as that is.
 LONGEST = 800

@@ -14,7 +14,7 @@ from qconv.errors import WrongOutput
 from qconv.op import Problem
 
 if TYPE_CHECKING:
-    from qconv.instances.instance import Instance
+    from qconv.instances.load.instance import Instance
 
 
 def tops(problem: Problem, time_us: float) -> float:
@@ -51,17 +51,17 @@ def run(
     seed: int | None,
 ) -> None:
     """Run the instance that lookup would give, once, on random full-range data."""
-    from qconv import sample
-    from qconv.instances.serving import lookup
-    from qconv.tuner.verify import mismatch
+    from qconv.instances.load.serving import lookup
+    from qconv.ops import registry
+    from qconv.tuner.measure.verification import mismatch
 
     seed = secrets.randbits(32) if seed is None else seed
     instance = lookup(problem, device, database)
-    drawn = sample.draw(problem, seed, fixed)
+    drawn = registry.draw(problem, seed, fixed)
     document = _describe(instance) | {"seed": seed}
     wrong = None
     if sanitize is not None:
-        from qconv.tuner import sanitized
+        from qconv.tuner.measure import sanitized
 
         if instance.device.target.vendor != "cpu":
             raise click.UsageError(
@@ -92,7 +92,7 @@ def run(
 def bench(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
     """Verify and time the instance that lookup would give, by the tuner's protocol."""
     from qconv.benchmark import bench as measure
-    from qconv.instances.serving import lookup
+    from qconv.instances.load.serving import lookup
 
     document = _describe(lookup(problem, device, database))
     try:

@@ -14,10 +14,8 @@ from typing import Any, NoReturn
 
 import click
 
-from qconv.keys import parse
-from qconv.op import Op, Problem, quoted
-from qconv.ops import OPS, op_named
-from qconv.option import Option
+from qconv.op import Op, Option, Problem, quoted
+from qconv.ops.registry import OPS, op_named, parse
 
 Command = Callable[..., Any]
 _QUIET = "qconv.cli.quiet"

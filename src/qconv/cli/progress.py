@@ -15,8 +15,8 @@ from qconv.cli.options import is_quiet
 if TYPE_CHECKING:
     from qconv.op import Problem
     from qconv.tune_db.measurement import Measurement
-    from qconv.tuner.schedule import Step
-    from qconv.tuner.tune import Progress
+    from qconv.tuner.search.tune import Progress
+    from qconv.tuner.workloads.schedule import Step
 
 BAR_COLUMNS = 12
 
@@ -59,7 +59,7 @@ class OfOne:
         self._first: int | None = None
 
     def __call__(self, progress: Progress) -> None:
-        from qconv.tuner.schedule import Step
+        from qconv.tuner.workloads.schedule import Step
 
         self._first = progress.done - 1 if self._first is None else self._first
         passed, made = time.monotonic() - self._begun, max(1, progress.done - self._first)

@@ -26,10 +26,11 @@ from qconv.cli.options import database_option
 )
 def report(database: str | None, device: str | None, peers: Path | None, kind: str, out: Path) -> None:
     """Roofline, convergence, winners, the fields that matter and what failed: of everything that was measured."""
-    from qconv.instances.serving import default_database
+    from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
-    from qconv.tuner import charts, png
-    from qconv.tuner import report as reports
+    from qconv.tuner.report import charts
+    from qconv.tuner.report import charts as png
+    from qconv.tuner.report import report as reports
 
     known = {} if peers is None else reports.peers_of(peers)
     with Database.open(database or default_database(), create=False, read_only=True) as rows:

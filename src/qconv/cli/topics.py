@@ -6,7 +6,7 @@ import click
 
 from qconv.cli.options import clicked
 from qconv.op import Op
-from qconv.ops import OPS, op_named
+from qconv.ops.registry import OPS, op_named
 
 ENVIRONMENT = (
     ("QCONV_CACHE", "The folder of compiled kernels and of the database. Default: ~/.cache/qconv."),

@@ -21,13 +21,13 @@ from qconv.cli.options import (
     quiet_option,
 )
 from qconv.op import Problem
-from qconv.tuner import strategy as strategies
-from qconv.tuner.allocation import DAY_S, Budget
+from qconv.tuner.search import strategy as strategies
+from qconv.tuner.workloads.allocation import DAY_S, Budget
 
 if TYPE_CHECKING:
     from qconv.generator import Config
     from qconv.tune_db.measurement import Measurement
-    from qconv.tuner.tune import Outcome
+    from qconv.tuner.search.tune import Outcome
 
 TRIALS, TRIALS_EACH = 100, 24
 
@@ -129,7 +129,7 @@ class Asked:
 
     @property
     def where(self) -> str:
-        from qconv.instances.serving import default_database
+        from qconv.instances.load.serving import default_database
 
         return self.database or default_database()
 
@@ -137,8 +137,8 @@ class Asked:
 def _tune_one(problem: Problem, asked: Asked) -> None:
     from qconv.device import open_device
     from qconv.tune_db.database import Database
-    from qconv.tuner.schedule import UNBOUNDED
-    from qconv.tuner.tune import tune as run_tuning
+    from qconv.tuner.search.tune import tune as run_tuning
+    from qconv.tuner.workloads.schedule import UNBOUNDED
 
     budget = asked.budget(TRIALS)
     opened = open_device(asked.device)
@@ -201,7 +201,7 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
 
 def _against(outcome: Outcome, best: Measurement) -> list[str]:
     """What the winner gains over what needs no tuning: by times of one race, for those of two differ by themselves."""
-    from qconv.tuner.tune import are_of_one_race
+    from qconv.tuner.search.tune import are_of_one_race
 
     untuned = {"the untuned default": outcome.default}
     if outcome.looked_up is not None and outcome.looked_up.config not in (best.config, _config(outcome.default)):

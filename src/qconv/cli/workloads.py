@@ -16,10 +16,10 @@ from qconv.cli.options import print_json
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
-    from qconv.tuner.allocation import Budget
-    from qconv.tuner.result import Result, Station
     from qconv.tuner.sequence import Race, Raceable
     from qconv.tuner.workload import Workload
+    from qconv.tuner.workloads.allocation import Budget
+    from qconv.tuner.workloads.result import Result, Station
 
 NAME_COLUMNS = 34
 
@@ -48,8 +48,8 @@ def tune_all(workload: Workload, given: Given, network: Raceable | str | None = 
     `network` is the workload as a whole, which is raced: see `tuning.network_of`."""
     from qconv import tuning
     from qconv.tune_db.database import Database
-    from qconv.tuner.result import results
-    from qconv.tuner.tune import Search
+    from qconv.tuner.search.tune import Search
+    from qconv.tuner.workloads.result import results
 
     for refused in workload.refused:
         click.echo(_line(f"not tuned: {refused.place}: {refused.reason}"), err=True)
@@ -105,7 +105,7 @@ def without_winner(found: list[Result], station: Station, rows: Database) -> lis
 
 
 def document(workload: Workload, station: Station, found: list[Result], where: str) -> dict[str, Any]:
-    from qconv.tuner.result import Summary
+    from qconv.tuner.workloads.result import Summary
 
     summary = Summary.of(found)
     return {
@@ -137,7 +137,7 @@ def document(workload: Workload, station: Station, found: list[Result], where: s
 
 def table(workload: Workload, station: Station, found: list[Result], where: str) -> list[str]:
     """At most 80 columns. What replaces layers, and what is only a part of such, stands below the sum."""
-    from qconv.tuner.result import Summary
+    from qconv.tuner.workloads.result import Summary
 
     summary = Summary.of(found)
     lines = [f"{'count':>5}  {'layer':<{NAME_COLUMNS}} {'trials':>6} {'default us':>10} {'tuned us':>10} speed-up"]

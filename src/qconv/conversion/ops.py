@@ -11,8 +11,7 @@ from qconv.conversion import reference, sample
 from qconv.conversion.presets import SYSTEMS
 from qconv.conversion.problem import FLAGS, Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.view import Axis, view_of
-from qconv.op import Array, Op, Sample, read_key
-from qconv.option import Option
+from qconv.op import Array, Op, Option, Sample, read_key
 
 OPTIONS = (
     Option("x_type", "Conversions: int8, uint8, int16, uint16, int32, or a float type.", metavar="TYPE"),

@@ -1,7 +1,7 @@
 """Random data for a conversion: outputs that spread over their type with some saturation, and ties built on purpose.
 
 Each function draws the inputs of a call of its op, in order, and says why the outputs cannot have, or are not meant to
-have, the variety of `qconv.variety`. A conversion has no parameters, so nothing of it is fixed by the caller.
+have, the variety of `qconv.sampling.operands`. A conversion has no parameters, so nothing of it is fixed by the caller.
 
 A share of the scales are powers of two, and a share of the elements exact k + 1/2 multiples of their scale: random data
 would almost never show the flags of the rounding.
@@ -16,7 +16,7 @@ from qconv.conversion.reference import broadcast
 from qconv.conversion.steps import Array
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.op import Sample
-from qconv.variety import LEAST_VALUES
+from qconv.sampling.operands import LEAST_VALUES
 
 SPECIAL = (0.0, -0.0, 1e30, -1e30, np.nan, np.inf, -np.inf, 1e-40)
 POWERS_OF_TWO = 0.4

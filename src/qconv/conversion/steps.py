@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.arithmetic.epilogue import ROUNDINGS
+from qconv.arithmetic.fma import fma
+from qconv.arithmetic.step import Step
 from qconv.conversion.problem import Dequantize, Dynamic, Quantize, Requantize
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.epilogue import ROUNDINGS
-from qconv.fma import fma
-from qconv.step import Step
 
 Values = dict[str, Any]
 Array = NDArray[Any]

@@ -21,7 +21,7 @@ from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TensorMap
 from qconv.op import quoted
-from qconv.target import TARGETS, Target
+from qconv.targets.target import TARGETS, Target
 
 log = logging.getLogger("qconv")
 

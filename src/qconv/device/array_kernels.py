@@ -14,7 +14,7 @@ from math import prod
 
 from qconv.generator import Source
 from qconv.generator.digest import text_digest
-from qconv.target import Target
+from qconv.targets.target import Target
 
 THREADS = 256
 # Elements of a tile in shared memory, and its rows at most. A tile that has all rows is written as one run.

@@ -7,6 +7,8 @@ and all, and not the source's digest: an entry holds it for a reader, and a CPU 
 
 A build is written to a temporary folder and published by one rename: there are no locks, and the loser of a race uses
 what the winner published. Finding a binary needs no compiler.
+
+What belongs to one process: kernels that are loaded.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from qconv.device import folders
 from qconv.device.binary import Resources
@@ -27,7 +30,7 @@ from qconv.device.folders import Layer, cache_root
 from qconv.generator import Source
 from qconv.generator.digest import text_digest
 from qconv.op import quoted
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 
 log = logging.getLogger("qconv")
 
@@ -175,3 +178,11 @@ def _read(entry: Path, layer: Layer) -> Binary | None:
         if layer.is_user:
             shutil.rmtree(entry, ignore_errors=True)
         return None
+
+
+class Loaded:
+    def __reduce__(self) -> NoReturn:
+        """For pickle and copy.deepcopy, whatever it is that they come from."""
+        raise TypeError(
+            "a loaded kernel cannot leave its process: pickle the problem, or its key, and look it up where it arrives"
+        )

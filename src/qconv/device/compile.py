@@ -19,7 +19,7 @@ from qconv.device.binary import Resources, resources
 from qconv.device.cache import Binary
 from qconv.errors import CompileError, KernelMissing, first_line
 from qconv.generator import Plan, Source
-from qconv.target import Target
+from qconv.targets.target import Target
 
 # -fmad and -ftz have other defaults in NVRTC and in CuPy: the epilogue's arithmetic must not depend on either.
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--ptxas-options=-v")

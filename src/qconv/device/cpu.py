@@ -19,15 +19,13 @@ from typing import Any
 import numpy as np
 
 from qconv.device import cpu_runtime, folders, memory, program, tensor_maps
-from qconv.device.cache import Binary
-from qconv.device.host_array import UNREADABLE, as_numpy
-from qconv.device.loaded import Loaded
+from qconv.device.cache import Binary, Loaded
 from qconv.errors import KernelMissing
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TensorMap
-from qconv.mask import check_unmasked
-from qconv.target import Target
+from qconv.host_array import UNREADABLE, as_numpy, check_unmasked
+from qconv.targets.target import Target
 
 
 def runtime_cache() -> Path:

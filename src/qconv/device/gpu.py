@@ -14,18 +14,17 @@ import numpy as np
 from cupy.cuda.function import Module
 from cupy_backends.cuda.api import driver, runtime
 
-from qconv.device import array_kernels, extended, memory, tensor_maps
-from qconv.device.cache import Binary
+from qconv.device import array_kernels, launch_attributes, memory, tensor_maps
+from qconv.device.cache import Binary, Loaded
 from qconv.device.compile import build_array_kernels
 from qconv.device.gpu_graph import captured, graph_of, placed_graph
-from qconv.device.host_array import as_numpy
-from qconv.device.loaded import Loaded
-from qconv.device.residency import Multiprocessors
+from qconv.device.launch_attributes import Multiprocessors
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TensorMap
-from qconv.target import Target, target_of_compute_capability, target_of_gcn_arch
+from qconv.host_array import as_numpy
+from qconv.targets.target import Target, target_of_compute_capability, target_of_gcn_arch
 
 KIND = "hip" if runtime.is_hip else "cuda"
 # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES and CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -69,7 +68,7 @@ class GpuKernel(Loaded):
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
         function, address = self._functions[launch.kernel].ptr, ctypes.addressof(pointers)
         if overlap:
-            run = _extended(extended.launcher(function, self._spread_out(launch), address))
+            run = _extended(launch_attributes.launcher(function, self._spread_out(launch), address))
         else:
             run = _plain(function, launch, address)
         current = self._device.current

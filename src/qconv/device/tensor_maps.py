@@ -8,15 +8,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from qconv.device import extended
+from qconv.device import launch_attributes
 from qconv.errors import LaunchError
-from qconv.generator.tensor_map import (
-    CHUNK,
-    TENSOR_MAP_ALIGNMENT,
-    TENSOR_MAP_BYTES,
-    PixelBox,
-    TensorMap,
-)
+from qconv.generator.tensor_map import CHUNK, TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, PixelBox, TensorMap
 
 # `TensorMap` of cpu_tensor.h: the address; strides; dimensions; the box, or channels and pixels; lower and upper
 # corners; element strides; rank, bytes of an element, swizzle, whether it is of im2col.
@@ -84,13 +78,15 @@ def encoded(tensor_map: TensorMap, address: int) -> bytes:
     )
     pixels = tensor_map.pixel_box
     if pixels is None:
-        status = extended.driver().cuTensorMapEncodeTiled(made, *array, _array(ctypes.c_uint32, tensor_map.box), *rest)
+        status = launch_attributes.driver().cuTensorMapEncodeTiled(
+            made, *array, _array(ctypes.c_uint32, tensor_map.box), *rest
+        )
     else:
         corners = _array(ctypes.c_int, pixels.lower), _array(ctypes.c_int, pixels.upper)
         sizes = ctypes.c_uint32(pixels.channels), ctypes.c_uint32(pixels.pixels)
-        status = extended.driver().cuTensorMapEncodeIm2col(made, *array, *corners, *sizes, *rest)
+        status = launch_attributes.driver().cuTensorMapEncodeIm2col(made, *array, *corners, *sizes, *rest)
     if status:
-        raise LaunchError(f"the driver refuses {tensor_map} at {address:#x}: {extended.reason(status)}")
+        raise LaunchError(f"the driver refuses {tensor_map} at {address:#x}: {launch_attributes.reason(status)}")
     return whole.raw[at : at + TENSOR_MAP_BYTES]
 
 

@@ -5,27 +5,24 @@ The faces (ONNX today) read their models into a `Network` and give it a way to r
 
 from __future__ import annotations
 
-from qconv.network.argmax import fold_dequantized
-from qconv.network.arrange import Arranger
-from qconv.network.choices import Choices
-from qconv.network.contender import Contender, Parts
-from qconv.network.ends import serve_ends
-from qconv.network.fold import fold_clamps
-from qconv.network.fold_sum import fold_sums
-from qconv.network.fold_table import fold_tables_behind
-from qconv.network.graph import Layer, Network, Tensor
-from qconv.network.integer import IntegerConvolution, read_layer
-from qconv.network.joining import one_output_each
-from qconv.network.memory import Memory
-from qconv.network.moving import serve_moving
-from qconv.network.partition import Segment, partition
-from qconv.network.region import Region, find_regions
-from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
-from qconv.network.runner import Runner
-from qconv.network.served import Served, Unserved
-from qconv.network.shuffle import fold_shuffles
-from qconv.network.tabulate import fold_tables
-from qconv.network.value import Value
+from qconv.network.graph.graph import Layer, Network, Tensor
+from qconv.network.graph.served import Served, Unserved
+from qconv.network.graph.value import Value
+from qconv.network.layers.argmax import fold_dequantized
+from qconv.network.layers.boundary import serve_ends
+from qconv.network.layers.concatenation import one_output_each
+from qconv.network.layers.convolution import IntegerConvolution, read_layer
+from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
+from qconv.network.layers.movement import serve_moving
+from qconv.network.layers.shuffle import fold_shuffles
+from qconv.network.layers.table import fold_tables
+from qconv.network.run.arrange import Arranger
+from qconv.network.run.contender import Contender, Parts
+from qconv.network.run.memory import Memory
+from qconv.network.run.partition import Segment, partition
+from qconv.network.run.region import Choices, Region, find_regions
+from qconv.network.run.report import Explanation, LayerReport, LayerTime, Profile
+from qconv.network.run.runner import Runner
 
 __all__ = [
     "Arranger",

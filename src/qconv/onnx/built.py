@@ -12,19 +12,19 @@ import onnx
 
 from qconv.device import Device, open_device
 from qconv.errors import KernelMissing
-from qconv.instances.building import FILE_MODE, FOLDER_MODE, Built, Place
-from qconv.instances.deployed import Collected, Deployed
-from qconv.instances.expected import Expectations
-from qconv.instances.manifest import AGAIN, Manifest, files_in, read_manifest
-from qconv.instances.serving import answered_by
+from qconv.instances.load.building import FILE_MODE, FOLDER_MODE, Built, Place
+from qconv.instances.load.deployed import Collected, Deployed
+from qconv.instances.load.expected import Expectations
+from qconv.instances.load.manifest import AGAIN, Manifest, files_in, read_manifest
+from qconv.instances.load.serving import answered_by
 from qconv.network import Arranger, Choices, Region, Runner
-from qconv.network.arrange import Arrangement, Arranging
-from qconv.network.value import Shape
-from qconv.onnx.asked import settings
+from qconv.network.graph.value import Shape
+from qconv.network.run.arrange import Arrangement, Arranging
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of
+from qconv.onnx.options import settings
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from qconv.device import Device
-from qconv.instances.api import conv2d
-from qconv.network.reading import one_where_same
-from qconv.network.window import check_auto_pad, sides
+from qconv.instances.api.convolution import conv2d
+from qconv.network.graph.reading import one_where_same
+from qconv.network.layers.window import check_auto_pad, sides
 from qconv.onnx.node import BYTES, Inputs, Node
 from qconv.onnx.tensor import Held, Known, Unsupported
 

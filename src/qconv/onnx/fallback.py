@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 
 from qconv.network import Layer
-from qconv.network.runner import Subgraph
+from qconv.network.run.runner import Subgraph
 from qconv.onnx.blocked import DECIDED_ALREADY
 from qconv.onnx.model import FOLDED_ALREADY, ORT_ERRORS, ReadModel, forget_shape, is_cpu_only, part_of, session_options
 from qconv.onnx.resizing import orders, turned

@@ -10,10 +10,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from qconv.onnx.asked import check_inputs
 from qconv.onnx.convolution import ConvInteger, QLinearConv
 from qconv.onnx.linear import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
 from qconv.onnx.node import Node
+from qconv.onnx.options import check_inputs
 from qconv.onnx.tensor import TYPE_NAMES, Known, Unsupported, type_name
 
 OPS: dict[str, type[Node]] = {

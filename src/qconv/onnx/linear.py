@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from qconv.device import Device
-from qconv.instances.conversion_api import dequantize, quantize, quantize_dynamic
+from qconv.instances.api.conversion import dequantize, quantize, quantize_dynamic
 from qconv.onnx.node import REALS, SHORTS, Inputs, Node
 from qconv.onnx.tensor import Held, Known, Unsupported, type_name
 

@@ -17,8 +17,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qconv.network import Layer, Network
-from qconv.network.graph import Extents, may_be_equal
-from qconv.network.value import last_of
+from qconv.network.graph.graph import Extents, may_be_equal
+from qconv.network.graph.value import last_of
 from qconv.onnx.model import EVERY_OPTIMIZATION, FOLDED_ALREADY, ReadModel, rewritten, tensor_of, typed_outputs
 from qconv.onnx.summing import SUMS, adds_reals, sum_is_turned, turned_sum
 from qconv.onnx.tensor import Unsupported

@@ -12,9 +12,9 @@ import onnx
 from onnx import numpy_helper
 
 from qconv.device import Device, open_device
-from qconv.instances.expected import Expectations
-from qconv.instances.serving import found
-from qconv.mask import check_unmasked
+from qconv.host_array import check_unmasked
+from qconv.instances.load.expected import Expectations
+from qconv.instances.load.serving import found
 from qconv.network import (
     Arranger,
     Choices,
@@ -28,9 +28,9 @@ from qconv.network import (
     Runner,
     Value,
 )
-from qconv.network.recorded import Form, forms_of
-from qconv.network.runner import Elsewhere, Subgraph
-from qconv.onnx import asked
+from qconv.network.run.recorded import Form, forms_of
+from qconv.network.run.runner import Elsewhere, Subgraph
+from qconv.onnx import options
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.built import Opened, is_folder, open_folder, with_batch
 from qconv.onnx.fallback import Fallback
@@ -70,16 +70,18 @@ class Session:
         tables_in_convolutions: bool | None = None,
         pools_in_convolutions: bool | None = None,
     ) -> None:
-        asked.check_strict(strict)
+        options.check_strict(strict)
         self._device = open_device(device.lower() if isinstance(device, str) else device)
-        choices = asked.choices(sums_in_convolutions, fused_convolutions, tables_in_convolutions, pools_in_convolutions)
-        providers = asked.providers(providers, self._device.spec)
+        choices = options.choices(
+            sums_in_convolutions, fused_convolutions, tables_in_convolutions, pools_in_convolutions
+        )
+        providers = options.providers(providers, self._device.spec)
         if is_folder(model):
             if config is not None or choices != Choices():
                 raise ValueError(f"{model} has its config and its choices: give them to qconv-tune build")
             opened = open_folder(Path(model), self._device)
         else:
-            config = asked.settings(config)
+            config = options.settings(config)
             read_model = read(rewritten(source_of(model), config), config)
             arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
             opened = Opened(read_model, config, arranger)
@@ -173,7 +175,7 @@ class Session:
             return self._runner.profile(self._checked(feeds))
 
     def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
-        names = asked.outputs(output_names) or list(self.output_names)
+        names = options.outputs(output_names) or list(self.output_names)
         for name in names:
             if name not in self.output_names:
                 raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
@@ -183,7 +185,7 @@ class Session:
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
         if not isinstance(feeds, Mapping):
             raise ValueError(f"feeds are arrays by the names of inputs; {type(feeds).__name__} was given")
-        asked.check_inputs(feeds, self.input_names, self._inputs)
+        options.check_inputs(feeds, self.input_names, self._inputs)
         return {name: self._fed(name, array) for name, array in {**self._defaults, **feeds}.items()}
 
     def _fed(self, name: str, array: Any) -> Value:

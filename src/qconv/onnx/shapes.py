@@ -16,12 +16,12 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
-from qconv.fused import chain_of
-from qconv.network.window import check_auto_pad, sides
+from qconv.arithmetic.quantization import Quantization
+from qconv.network.layers.window import check_auto_pad, sides
 from qconv.onnx.tensor import type_name
-from qconv.pooled import PooledConv2d
-from qconv.problem import Conv2d
-from qconv.quantization import Quantization
+from qconv.problem.chain import chain_of
+from qconv.problem.convolution import Conv2d
+from qconv.problem.pooled import PooledConv2d
 from qconv.tensor_ops import MaxPool
 from qconv.tuner.workload import Place, Refused, Workload
 

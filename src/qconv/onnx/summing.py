@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from qconv.network import Layer, Network
-from qconv.network.value import last_of
+from qconv.network.graph.value import last_of
 
 # One of the numbers along some axes, which depends on who is added, or multiplied, first.
 SUMS = frozenset(f"Reduce{what}" for what in ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare"))

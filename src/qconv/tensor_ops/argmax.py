@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from qconv import operands
 from qconv.op import (
     FULL,
     LARGEST,
     WIDEST,
     Array,
     Op,
+    Option,
     Sample,
     Tensor,
     alignment,
@@ -23,7 +23,7 @@ from qconv.op import (
     checked_size,
     read_integer,
 )
-from qconv.option import Option
+from qconv.sampling import operands
 from qconv.tensor_ops.problem import TensorOp
 
 # Beside the 8 bits of an element, so many of an unsigned word are left for where it is.

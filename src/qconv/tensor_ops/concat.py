@@ -14,10 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from qconv import operands
-from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size
-from qconv.option import Option
-from qconv.parameter import ENTRIES
+from qconv.arithmetic.parameter import ENTRIES
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, alignment, checked_size
+from qconv.sampling import operands
 from qconv.tensor_ops.problem import TensorOp
 
 # Tensors of one kernel: the address of each is an argument.

@@ -1,8 +1,8 @@
 """Functions of one quantized tensor as tables of 256 entries.
 
 `identity` (a change of scale), `relu`, `leaky_relu` and `sigmoid` are ONNX Runtime's, bit for bit: those of
-QLinearConcat, QLinearLeakyRelu and QLinearSigmoid. The others are the activations of `qconv.activation`. Anything else
-may be given as a function of a float32 array.
+QLinearConcat, QLinearLeakyRelu and QLinearSigmoid. The others are the activations of `qconv.arithmetic.activation`.
+Anything else may be given as a function of a float32 array.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from qconv.activation import BY_NAME
+from qconv.arithmetic.activation import BY_NAME
+from qconv.arithmetic.fma import fma
+from qconv.arithmetic.parameter import ENTRIES
 from qconv.dtypes import RANGES
-from qconv.fma import fma
 from qconv.op import Array, check_choice, quoted
-from qconv.parameter import ENTRIES
 from qconv.tensor_ops.problem import BYTES, Parameters
 
 Function = Callable[[Array], Array]

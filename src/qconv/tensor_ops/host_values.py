@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from qconv.arithmetic.parameter import LEAST_RATIO, MOST_OF_ADD
+from qconv.arithmetic.step import Argument
 from qconv.dtypes import RANGES
-from qconv.parameter import LEAST_RATIO, MOST_OF_ADD
-from qconv.step import Argument
 from qconv.tensor_ops.binary import MOST_OF_MUL, Add, Binary, BinaryParameters, Mul
 from qconv.tensor_ops.pooling import (
     LEAST_OF_GLOBAL,
@@ -144,7 +144,7 @@ def _of_image(problem: GlobalAveragePool) -> str:
 
 
 def _offset(problem: Binary) -> str:
-    """As `qconv.weighted_sum.offset` has it."""
+    """As `qconv.arithmetic.quantized_sum.offset` has it."""
     first, last = ("a", "b") if isinstance(problem, Add) and problem.added_first == "a" else ("b", "a")
     product = f"({_ratio(first)}) * {_real_zero(first)}"
     return f"{_real_zero('y')} - std::fma({_ratio(last)}, {_real_zero(last)}, {product})"

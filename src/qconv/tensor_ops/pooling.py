@@ -1,16 +1,27 @@
 """Pooling of NHWC tensors of 8 bits: the largest of a window, its average, and the average of a whole image, as ONNX
-Runtime's MaxPool, QLinearAveragePool and QLinearGlobalAveragePool."""
+Runtime's MaxPool, QLinearAveragePool and QLinearGlobalAveragePool.
+
+From the sum of a window, or of an image, to the output, as data: each line of C++ beside its NumPy line.
+
+It is ONNX Runtime's arithmetic, operation by operation. The C++ lines see `sum` (float of a window, int of an image),
+the kernel's `args`, and of a window `taps`, how many elements were counted; the last returns.
+
+The ops `max_pool`, `average_pool` and `global_average_pool`: options, random data, oracles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from qconv.op import FULL, LARGEST, WIDEST, Tensor, alignment, checked_size, several
-from qconv.parameter import check_ratio
+from qconv.arithmetic.parameter import check_ratio
+from qconv.arithmetic.step import Argument, Step, Values
+from qconv.dtypes import RANGES
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, alignment, checked_size, several
+from qconv.sampling import operands
 from qconv.tensor_ops.problem import Parameters, TensorOp
 
 # What ONNX Runtime computes fits an int32 up to this, for any bytes. No sum of a window is infinite with this scale.
@@ -264,3 +275,225 @@ class GlobalAveragePool(TensorOp):
                 f"below {MOST_OF_GLOBAL:g}, as in ONNX Runtime; check the scales"
             )
         return numbers
+
+
+def _scale(problem: GlobalAveragePool, p: PoolParameters) -> np.float32:
+    scale: np.float32 = p.x_scale / (p.y_scale * np.float32(problem.pixels))
+    return scale
+
+
+X_SCALE = Argument("x_scale", "float", False, "the scale of x", lambda problem, p: p.x_scale)
+X_ZERO = Argument("x_zero", "int", False, "the zero point of x", lambda problem, p: p.x_zero_point)
+Y_SCALE = Argument("y_scale", "float", False, "the scale of y", lambda problem, p: p.y_scale)
+Y_ZERO = Argument("y_zero", "float", False, "the zero point of y", lambda problem, p: p.y_zero_point)
+SCALE = Argument("scale", "float", False, "x_scale / (y_scale * pixels)", _scale)
+OFFSET = Argument("offset", "int", False, "-x_zero * pixels", lambda problem, p: -p.x_zero_point * problem.pixels)
+LOWEST = Argument(
+    "lowest", "float", False, "the least output, less zero", lambda pr, p: RANGES[pr.out_type][0] - p.y_zero_point
+)
+HIGHEST = Argument(
+    "highest", "float", False, "the largest output, less zero", lambda pr, p: RANGES[pr.out_type][1] - p.y_zero_point
+)
+ZERO = Argument("zero", "int", False, "the zero point of y", lambda problem, p: p.y_zero_point)
+LOW = Argument("low", "float", False, "the least output", lambda problem, p: RANGES[problem.out_type][0])
+HIGH = Argument("high", "float", False, "the largest output", lambda problem, p: RANGES[problem.out_type][1])
+
+# What an element adds to the sum of a window.
+REAL = Step(
+    "real",
+    "return tile::multiply(args.x_scale, static_cast<float>(x - args.x_zero));",
+    lambda x, v: v["x_scale"] * (x.astype(np.int32) - v["x_zero"]).astype(np.float32),
+    (X_SCALE, X_ZERO),
+)
+OF_WINDOW = (
+    Step(
+        "average",
+        "float value = tile::divide(sum, static_cast<float>(taps));",
+        lambda value, v: value / v["taps"].astype(np.float32),
+        wants=("divide",),
+    ),
+    Step(
+        "quantize",
+        "value = tile::add(tile::divide(value, args.y_scale), args.y_zero);",
+        lambda value, v: value / v["y_scale"] + v["y_zero"],
+        (Y_SCALE, Y_ZERO),
+        ("divide",),
+    ),
+    Step(
+        "round",
+        "return static_cast<Output>(tile::round_to_int(tile::clamp(value, args.low, args.high)));",
+        lambda value, v: np.rint(np.clip(value, v["low"], v["high"])),
+        (LOW, HIGH),
+    ),
+)
+OF_IMAGE = (
+    Step(
+        "rescale",
+        "const float value = tile::multiply(static_cast<float>(sum + args.offset), args.scale);",
+        lambda value, v: (value + v["offset"]).astype(np.float32) * v["scale"],
+        (OFFSET, SCALE),
+    ),
+    Step(
+        "round",
+        "const int rounded = tile::round_to_int(tile::clamp(value, args.lowest, args.highest));",
+        lambda value, v: np.rint(np.clip(value, v["lowest"], v["highest"])).astype(np.int32),
+        (LOWEST, HIGHEST),
+    ),
+    Step("zero", "return static_cast<Output>(rounded + args.zero);", lambda value, v: value + v["zero"], (ZERO,)),
+)
+
+
+def arguments(problem: AveragePool | GlobalAveragePool) -> tuple[Argument, ...]:
+    steps = (REAL, *OF_WINDOW) if isinstance(problem, AveragePool) else OF_IMAGE
+    return tuple(argument for step in steps for argument in step.arguments)
+
+
+# Outputs per standard deviation of the average of a window of independent elements.
+LEAST_SPREAD, MOST_SPREAD = 25.0, 60.0
+POWERS_OF_TWO = 0.25
+
+_IMAGE = (
+    Option("n", "images", "integer", required=True),
+    Option("h", "input height", "integer", required=True),
+    Option("w", "input width", "integer", required=True),
+    Option("c", "input channels", "integer", required=True),
+)
+_X_TYPE = Option("x_type", "Pools: int8 (default), uint8.", metavar="TYPE")
+_OUT_TYPE = Option("out_type", "Average pools: int8 (default), uint8.", metavar="TYPE")
+_WINDOW = (
+    Option("r", "filter height", "integer", required=True),
+    Option("s", "filter width", "integer", required=True),
+    Option("stride", "One, or vertical,horizontal. Default 1.", "extents"),
+    Option("pad", "One, or top,left,bottom,right. Default 0.", "extents"),
+    Option("ceil_mode", "Pools: windows at the end that are not whole count as well.", "switch"),
+)
+
+
+def compute_max(problem: MaxPool, drawn: Sample) -> tuple[Array, ...]:
+    (x,) = drawn.arrays
+    y = np.full(problem.outputs[0].shape, RANGES[problem.x_type][0], problem.x_type)
+    for tap in _taps(problem, x, RANGES[problem.x_type][0]):
+        y = np.maximum(y, tap)
+    return (y,)
+
+
+def compute_average(problem: AveragePool, drawn: Sample) -> tuple[Array, ...]:
+    """Added up in fp32, in the order of the window's rows; that of the padding's zeros changes nothing."""
+    (x,) = drawn.arrays
+    values = _values(problem, drawn.parameters)
+    real = REAL.numpy(x, values)
+    sums = np.zeros(problem.outputs[0].shape, np.float32)
+    for tap in _taps(problem, real, 0):
+        sums = sums + tap
+    if problem.count_include_pad:
+        taps = np.asarray(problem.r * problem.s)
+    else:
+        taps = sum(_taps(problem, np.ones((1, problem.h, problem.w, 1), np.int32), 0), np.zeros((), np.int32))
+    for step in OF_WINDOW:
+        sums = step.numpy(sums, values | {"taps": taps})
+    return (sums.astype(problem.out_type),)
+
+
+def compute_global(problem: GlobalAveragePool, drawn: Sample) -> tuple[Array, ...]:
+    (x,) = drawn.arrays
+    values, sums = _values(problem, drawn.parameters), x.sum(axis=1, dtype=np.int32)
+    for step in OF_IMAGE:
+        sums = step.numpy(sums, values)
+    return (sums.astype(problem.out_type),)
+
+
+def _values(problem: AveragePool | GlobalAveragePool, parameters: dict[str, Any]) -> Values:
+    p = problem.checked(parameters)
+    return {one.name: np.asarray(one.value(problem, p), one.dtype) for one in arguments(problem)}
+
+
+def _taps(problem: Pool, x: Array, padding: int) -> Iterator[Array]:
+    """For each element of the window, row by row, what every window has there."""
+    (top, left, _, _), (down, across) = problem.pad, problem.stride
+    heights = (problem.oh - 1) * down + problem.spans[0] - top - problem.h
+    widths = (problem.ow - 1) * across + problem.spans[1] - left - problem.w
+    pads = ((0, 0), (top, max(heights, 0)), (left, max(widths, 0)), (0, 0))
+    padded = np.pad(x, pads, constant_values=padding)
+    for r in range(problem.r):
+        for s in range(problem.s):
+            row, column = r * problem.steps[0], s * problem.steps[1]
+            rows = slice(row, row + (problem.oh - 1) * down + 1, down)
+            yield padded[:, rows, column : column + (problem.ow - 1) * across + 1 : across]
+
+
+def draw_max(problem: MaxPool, seed: int, fixed: dict[str, int]) -> Sample:
+    """Bytes that are mostly small, so that the largest of many is not always the end of the range."""
+    rng = np.random.default_rng(seed)
+    low, high = RANGES[problem.x_type]
+    uniform = rng.random(problem.inputs[0].shape) ** np.sqrt(problem.r * problem.s)
+    return Sample(((low + np.floor(uniform * (high - low + 1))).astype(problem.x_type),))
+
+
+def draw_average(problem: AveragePool | GlobalAveragePool, seed: int, fixed: dict[str, int]) -> Sample:
+    """Full-range bytes, and scales with which the averages spread over the output's type. A quarter of the scales are
+    powers of two, and as many hundredths, which make ties."""
+    rng = np.random.default_rng(seed)
+    x = operands.uniform(problem.x_type, problem.inputs[0].shape, rng)
+    window = problem.pixels if isinstance(problem, GlobalAveragePool) else problem.r * problem.s
+    x_zero = int(operands.zero_points(problem.x_type, (), rng, False))
+    (x_low, x_high), (low, high) = RANGES[problem.x_type], RANGES[problem.out_type]
+    ratio = rng.uniform(LEAST_SPREAD, MOST_SPREAD) / 74 * np.sqrt(window)
+    kind = rng.random()
+    y_scale = 2.0 ** rng.integers(-6, 3) if kind < POWERS_OF_TWO else round(float(rng.uniform(0.02, 0.6)), 2)
+    ratio = 2.0 ** np.rint(np.log2(ratio)) if kind < POWERS_OF_TWO else ratio
+    x_scale = ratio * y_scale
+    if POWERS_OF_TWO <= kind < 2 * POWERS_OF_TWO:
+        x_scale = max(round(float(x_scale), 2), 0.01)
+    # The mean of x lies where the output's range has room.
+    mean = ((x_low + x_high) / 2 - x_zero) * x_scale / y_scale
+    y_zero = np.clip(np.rint((low + high) / 2 + rng.uniform(-20, 20) - mean), low, high)
+    if not low < y_zero + mean < high:
+        x_zero = int((x_low + x_high + 1) // 2)
+        y_zero = (low + high + 1) // 2
+    scales = {"x_scale": float(np.float32(x_scale)), "y_scale": float(np.float32(y_scale))}
+    return Sample((x,), scales | {"x_zero_point": x_zero, "y_zero_point": int(y_zero)})
+
+
+def _asked_global(given: dict[str, Any]) -> GlobalAveragePool:
+    rest = {name: value for name, value in given.items() if name not in ("h", "w")}
+    return GlobalAveragePool(pixels=given["h"] * given["w"], **rest)
+
+
+OPS = (
+    Op(
+        name="max_pool",
+        says="The largest element of each window, by channel.",
+        problems=(MaxPool,),
+        read=MaxPool.read,
+        ask=lambda given: MaxPool(**given),
+        options=(
+            *(*_IMAGE, *_WINDOW, _X_TYPE),
+            Option("dilation", "One, or vertical,horizontal. Default 1.", "extents"),
+        ),
+        draw=draw_max,
+        compute=compute_max,
+    ),
+    Op(
+        name="average_pool",
+        says="The average of each window, by channel.",
+        problems=(AveragePool,),
+        read=AveragePool.read,
+        ask=lambda given: AveragePool(**given),
+        options=(
+            *(*_IMAGE, *_WINDOW, _X_TYPE, _OUT_TYPE),
+            Option("count_include_pad", "average_pool: the padding counts as well.", "switch"),
+        ),
+        draw=draw_average,
+        compute=compute_average,
+    ),
+    Op(
+        name="global_average_pool",
+        says="The average of each image, by channel.",
+        problems=(GlobalAveragePool,),
+        read=GlobalAveragePool.read,
+        ask=_asked_global,
+        options=(*_IMAGE, _X_TYPE, _OUT_TYPE),
+        draw=draw_average,
+        compute=compute_global,
+    ),
+)

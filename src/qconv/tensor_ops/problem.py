@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from qconv.arithmetic.parameter import check_zero_point
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.op import Problem, check_choice, checked_size, quoted, read_integer, read_key
-from qconv.parameter import check_zero_point
 
 BYTES = ("int8", "uint8")
 ACTIVATIONS = ("none", "relu")

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from qconv import operands
-from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size
-from qconv.option import Option
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, alignment, checked_size
+from qconv.sampling import operands
 from qconv.tensor_ops.problem import TensorOp
 
 # A thread holds elements of all groups.

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qconv import operands
-from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment
-from qconv.option import Option
-from qconv.parameter import ENTRIES
+from qconv.arithmetic.parameter import ENTRIES
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, alignment
+from qconv.sampling import operands
 from qconv.tensor_ops.problem import TensorOp
 
 

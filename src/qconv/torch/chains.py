@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from qconv.fused import Chain, chain_of
-from qconv.instances.expected import Expectations, LookupTime
-from qconv.network.arrange import WORTH_MEASURING, Compared, compared, may_be_one_kernel, shortest, us_of
+from qconv.instances.load.expected import Expectations, LookupTime
+from qconv.network.run.arrange import WORTH_MEASURING, Compared, compared, may_be_one_kernel, shortest, us_of
 from qconv.op import Problem
-from qconv.pooled import PooledConv2d
-from qconv.problem import Conv2d
+from qconv.problem.chain import Chain, chain_of
+from qconv.problem.convolution import Conv2d
+from qconv.problem.pooled import PooledConv2d
 from qconv.tensor_ops import MaxPool
 from qconv.torch.arrays import device_of
 from qconv.torch.convolution import LAYERS, OWN, problem_of

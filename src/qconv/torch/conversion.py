@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from qconv.arithmetic.parameter import check_zero_point
 from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.instances import conversion_api
-from qconv.instances.arguments import in_mode
+from qconv.instances.api import conversion as conversion_api
+from qconv.instances.load.arguments import in_mode
 from qconv.op import WIDEST, checked_axis
-from qconv.parameter import check_zero_point
 from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, device_of, is_capturing, name_of, stream_of
 from qconv.torch.schema import Given
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from qconv.instances.api import conv2d_problem
-from qconv.instances.fused_api import Shaped, chain_call
-from qconv.instances.serving import lookup
-from qconv.mode import Mode
+from qconv.arithmetic.mode import Mode
+from qconv.instances.api.chain import Shaped, chain_call
+from qconv.instances.api.convolution import conv2d_problem
+from qconv.instances.load.serving import lookup
 from qconv.op import Problem, several
-from qconv.pooled import PooledConv2d
+from qconv.problem.pooled import PooledConv2d
 from qconv.torch.arrays import (
     NHWC,
     aligned,

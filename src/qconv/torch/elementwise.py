@@ -7,19 +7,10 @@ from typing import Any
 
 import torch
 
-from qconv.instances import tensor_ops_api
+from qconv.instances.api import tensor_ops as tensor_ops_api
 from qconv.op import WIDEST
 from qconv.tensor_ops import MaxPool
-from qconv.torch.arrays import (
-    NHWC,
-    aligned,
-    allocating_on,
-    array_of,
-    channels_last,
-    empty,
-    name_of,
-    stream_of,
-)
+from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, channels_last, empty, name_of, stream_of
 from qconv.torch.convolution import pads, pair, rooms
 from qconv.torch.schema import Given
 

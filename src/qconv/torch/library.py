@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from qconv.instances import tensor_ops_api
+from qconv.instances.api import tensor_ops as tensor_ops_api
 from qconv.torch import conversion, convolution, elementwise, pooled
 from qconv.torch.arrays import number_of
 from qconv.torch.schema import Given, Overload, overloads

@@ -17,8 +17,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from qconv.torch import convolution
 from qconv.torch.activations import CLAMPS, activation_of
-from qconv.torch.between import lower_between, window_fits
-from qconv.torch.ends import lower_end
+from qconv.torch.boundary import lower_end
 from qconv.torch.functional import without_views, without_writes
 from qconv.torch.library import given_of
 from qconv.torch.pattern import (
@@ -33,7 +32,8 @@ from qconv.torch.pattern import (
     shape_of,
     target_of,
 )
-from qconv.torch.staying import staying
+from qconv.torch.remaining import staying
+from qconv.torch.tensor_ops import lower_between, window_fits
 
 # As the graph has it: sums times x_scale * w_scale, the bias in real numbers, then times 1 / y_scale. Sums are exact.
 MODE = "order=multiply_reciprocal:bias_scaling=real"

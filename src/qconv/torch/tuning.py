@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from qconv.instances.serving import noted
+from qconv.instances.load.serving import noted
 from qconv.op import Problem
 from qconv.torch.packing import forget
 from qconv.tuning import DEFAULT_TRIALS
 from qconv.tuning import tune as tune_problems
 
 if TYPE_CHECKING:
-    from qconv.tuner.allocation import Budget
-    from qconv.tuner.result import Result
+    from qconv.tuner.workloads.allocation import Budget
+    from qconv.tuner.workloads.result import Result
 
 
 def problems(module: Callable[..., Any], *inputs: Any) -> tuple[Problem, ...]:

@@ -18,7 +18,7 @@ from library_cases import gpu_winners
 from qconv.device.compile import compiler_ahead
 from qconv.errors import CompileError
 from qconv.instances.library.write import write
-from qconv.target import target
+from qconv.targets.target import target
 
 SUPPORT = Path(__file__).parents[2] / "support"
 TARGETS = ("sm_80", "sm_90a")

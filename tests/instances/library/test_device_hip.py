@@ -19,7 +19,7 @@ from qconv.device.cache import Binary
 from qconv.device.compile import compiler_ahead
 from qconv.errors import CompileError
 from qconv.instances.library import write as writing
-from qconv.target import target
+from qconv.targets.target import target
 
 SUPPORT = Path(__file__).parents[2] / "support"
 TARGETS = ("gfx1100", "gfx1100")

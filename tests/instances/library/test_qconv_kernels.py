@@ -14,10 +14,11 @@ import pytest
 from built_library import Library, build, builds
 from library_cases import SMALL, TURNED, plan_of, small, winner_of
 
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, Quantization
 from qconv.conversion import Dynamic
 from qconv.instances.library.write import write
-from qconv.ops import op_of
+from qconv.ops import registry
+from qconv.ops.registry import op_of
 
 OTHER = "other"
 UPWARD = 0x800  # FE_UPWARD, on x86
@@ -143,7 +144,7 @@ def test_a_project_has_its_own_rules(tmp_path: Path) -> None:
     strict = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -pedantic -Werror"
     made = build(tmp_path, strict, "-DCMAKE_UNITY_BUILD=ON", "-DBUILD_SHARED_LIBS=ON")
     subprocess.run([made / "qconv_self_test"], check=True, capture_output=True)
-    library, drawn = Library(made / "libqconv_kernels.so"), sample.draw(problem, 1)
+    library, drawn = Library(made / "libqconv_kernels.so"), registry.draw(problem, 1)
     (wanted,) = op_of(problem).compute(problem, drawn)
     floats = ctypes.CDLL("libm.so.6")
     floats.fesetround(UPWARD)

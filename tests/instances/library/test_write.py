@@ -18,11 +18,12 @@ import pytest
 from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, NO_MEMORY, OK, Library, addresses, aligned, build, builds
 from library_cases import CASES, FILTER, PROJECT, SMALL, TURNED, plan_of, small, winner_of, winners
 
-from qconv import Conv2d, FusedConv2d, Quantization, sample
+from qconv import Conv2d, FusedConv2d, Quantization
 from qconv.instances.library.vectors import vector_of
 from qconv.instances.library.write import write
 from qconv.op import Array
-from qconv.ops import OPS, op_of
+from qconv.ops import registry
+from qconv.ops.registry import OPS, op_of
 from qconv.tensor_ops import Add
 
 
@@ -122,7 +123,7 @@ def test_a_wrong_output_is_found_and_told(folder: Path, built: Path, tmp_path: P
 def test_every_problem_computes_what_the_oracle_does(library: Library, seed: int) -> None:
     """On data that the library has not seen."""
     for _, _, problem in CASES:
-        drawn = sample.draw(problem, seed)
+        drawn = registry.draw(problem, seed)
         for got, wanted in zip(library.call(problem, drawn), op_of(problem).compute(problem, drawn), strict=True):
             assert np.array_equal(got.view(np.uint8), wanted.view(np.uint8)), str(problem)
 
@@ -173,7 +174,7 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
             assert copy(library.device, *given, ctypes.c_size_t(1)) == BAD_ARGUMENT
             assert library.error.endswith(" is null: give one")
     problem = CASES[0][2]
-    drawn = sample.draw(problem, 3)
+    drawn = registry.draw(problem, 3)
     _, w = (aligned(array) for array in drawn.arrays)
     right = library.values(problem, drawn)
     f64 = lambda *values: np.array(values, np.float64)  # noqa: E731
@@ -224,7 +225,7 @@ def test_scales_that_a_sum_cannot_have_are_refused(library: Library) -> None:
 def test_an_output_over_what_is_read_is_refused(library: Library) -> None:
     """But for a residual as a whole, which the thread that writes an output has read there."""
     problem = next(p for _, _, p in CASES if isinstance(p, Conv2d) and p.quantization.residual == "int8")
-    drawn = sample.draw(problem, 6)
+    drawn = registry.draw(problem, 6)
     x, w, residual = (aligned(array) for array in drawn.arrays)
     status, packed = library.pack(str(problem), [w], library.values(problem, drawn))
     assert status == OK, library.error
@@ -242,7 +243,7 @@ def test_an_output_over_what_is_read_is_refused(library: Library) -> None:
 def test_an_output_over_what_another_kernel_reads_is_refused(library: Library) -> None:
     """Where a problem has two outputs, or two kernels."""
     for problem in (next(p for f, _, p in CASES if f == "unfused"), CASES[-1][2]):
-        drawn = sample.draw(problem, 6)
+        drawn = registry.draw(problem, 6)
         named = dict(zip((tensor.name for tensor in problem.inputs), map(aligned, drawn.arrays), strict=True))
         weights = [named.pop(name) for name in problem.packed]
         status, packed = library.pack(str(problem), weights, library.values(problem, drawn))
@@ -267,7 +268,7 @@ def bind_status(library: Library, packed: ctypes.c_void_p, inputs: list[Array], 
 @pytest.mark.slow
 def test_weights_written_anew_are_folded_again(library: Library) -> None:
     problem = CASES[0][2]
-    one, other = (sample.draw(problem, seed) for seed in (4, 5))
+    one, other = (registry.draw(problem, seed) for seed in (4, 5))
     x, w = (aligned(array) for array in one.arrays)
     y = aligned(np.zeros(problem.outputs[0].shape, problem.outputs[0].dtype))
     status, packed = library.pack(str(problem), [w], library.values(problem, one))
@@ -284,7 +285,7 @@ def test_weights_written_anew_are_folded_again(library: Library) -> None:
 @pytest.mark.slow
 def test_threads_launch_what_is_theirs_at_the_same_time(library: Library) -> None:
     problem = FusedConv2d(FILTER, PROJECT)
-    drawn = [sample.draw(problem, seed) for seed in range(4)]
+    drawn = [registry.draw(problem, seed) for seed in range(4)]
     got: dict[int, Any] = {}
 
     def work(number: int) -> None:
@@ -304,7 +305,7 @@ def test_threads_launch_what_is_theirs_at_the_same_time(library: Library) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", [TURNED, CASES[1][2]], ids=["nhwc", "nchw"])
 def test_weights_in_the_other_layout_are_turned(library: Library, problem: Conv2d) -> None:
-    w = sample.draw(problem, 6).arrays[1]
+    w = registry.draw(problem, 6).arrays[1]
     other = np.ascontiguousarray(w.transpose((0, 3, 1, 2) if problem.layout == "nhwc" else (0, 2, 3, 1)))
     turned = np.zeros_like(w)
     status, kernel = library.lookup(str(problem))

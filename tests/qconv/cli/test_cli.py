@@ -22,7 +22,7 @@ from qconv import generator, parse
 from qconv.cli import main
 from qconv.device import compile, open_device
 from qconv.errors import CompileError
-from qconv.target import TARGETS, Target
+from qconv.targets.target import TARGETS, Target
 
 SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
 CONV = ["conv2d", *SHAPE, "--pad", "1"]

@@ -14,7 +14,7 @@ import pytest
 from qconv import device
 from qconv.cli import doctor, main
 from qconv.device.presence import SeenGpu
-from qconv.instances import serving
+from qconv.instances.load import serving
 
 Findings = dict[str, dict[str, Any]]
 

@@ -19,7 +19,7 @@ from qconv.cli.command_line import commands
 from qconv.cli.failures import failure_of
 from qconv.cli.incomplete import SCHEMA, core_packages
 from qconv.errors import CacheError, DatabaseError, KernelMissing
-from qconv.instances import serving
+from qconv.instances.load import serving
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 

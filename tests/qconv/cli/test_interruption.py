@@ -14,7 +14,7 @@ import pytest
 from mostly_slow import mostly_slow
 
 from qconv.cli import interruption, main
-from tests.tuner.test_child import ends
+from tests.tuner.measure.test_child import ends
 
 KEY = "conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"
 
@@ -38,7 +38,7 @@ sys.argv[1:] = sys.argv[3:]
 main()
 """
 # The commands need them, or lookup does.
-IMPORTS = ("json", "click", "numpy", "ml_dtypes", "qconv.ops", "qconv.device.cpu", "sqlalchemy", "_ctypes")
+IMPORTS = ("json", "click", "numpy", "ml_dtypes", "qconv.ops.registry", "qconv.device.cpu", "sqlalchemy", "_ctypes")
 
 
 def stopped_at(name: str, number: str, folder: Path) -> tuple[int, str]:

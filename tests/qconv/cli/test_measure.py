@@ -8,7 +8,7 @@ import pytest
 
 from qconv import benchmark
 from qconv.cli import main
-from qconv.tuner import verify
+from qconv.tuner.measure import verification as verify
 
 KEY = "conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"
 

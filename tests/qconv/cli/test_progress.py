@@ -10,9 +10,9 @@ import pytest
 from qconv import generator
 from qconv.cli.options import quiet_option
 from qconv.cli.progress import OfOne, left, line, on_stderr
-from qconv.tuner.schedule import Step
-from qconv.tuner.tune import Progress
-from tests.tuner.test_evaluate import CPU, MANY, Recorded
+from qconv.tuner.search.tune import Progress
+from qconv.tuner.workloads.schedule import Step
+from tests.tuner.measure.test_evaluate import CPU, MANY, Recorded
 
 ROW = Recorded()._row(MANY, generator.default(MANY, CPU.target).config, 12345.678, "alone")
 

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.cli import main
 from qconv.device import open_device
-from qconv.instances import building
-from qconv.keys import parse
-from qconv.target import target
+from qconv.instances.load import building
+from qconv.ops import registry
+from qconv.ops.registry import parse
+from qconv.targets.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 
@@ -369,7 +370,7 @@ def test_too_little_memory_is_said_in_words(command: Callable[..., Answer], monk
     def exhausted(*_: object) -> None:
         raise MemoryError("Unable to allocate 384. GiB for an array")
 
-    monkeypatch.setattr(sample, "draw", exhausted)
+    monkeypatch.setattr(registry, "draw", exhausted)
     code, out, err = command("run", *CONV, "--device", "cpu")
     assert (code, out) == (3, "")
     assert "too little memory for the problem: Unable to allocate 384. GiB" in err

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from qconv.cli import main
 from qconv.cli.command_line import IN_SHORT, commands
 from qconv.cli.topics import COMPLETION, GENERAL
-from qconv.ops import OPS
+from qconv.ops.registry import OPS
 
 
 def said(*words: str, columns: int = 80) -> str:

@@ -15,13 +15,15 @@ from qconv.cli.workloads import table
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.url import read, where_of
-from qconv.tuner import ahead, schedule, tune
-from qconv.tuner.candidate import Candidate
-from qconv.tuner.result import Result, Station, is_todays
+from qconv.tuner.measure.candidate import Candidate
+from qconv.tuner.search import compile_ahead as ahead
+from qconv.tuner.search import tune
 from qconv.tuner.sequence import Race
 from qconv.tuner.workload import Entry, Place, Workload
-from tests.tuner.test_evaluate import CPU
-from tests.tuner.test_schedule import FAST, SLOW, Scaled
+from qconv.tuner.workloads import schedule
+from qconv.tuner.workloads.result import Result, Station, is_todays
+from tests.tuner.measure.test_evaluate import CPU
+from tests.tuner.workloads.test_schedule import FAST, SLOW, Scaled
 
 CSV = """model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,groups
 net,a_layer_whose_name_is_much_longer_than_a_column,1,8,8,8,16,3,3,1,1,1,1,1

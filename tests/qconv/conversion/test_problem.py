@@ -22,7 +22,7 @@ from qconv.conversion.problem import (
     Requantize,
 )
 from qconv.dtypes import INTEGERS
-from qconv.keys import parse
+from qconv.ops.registry import parse
 
 SIZE: dict[str, Any] = {"outer": 2, "channels": 6, "inner": 5}
 

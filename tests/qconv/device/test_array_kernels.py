@@ -18,7 +18,7 @@ from qconv.device import Device, array_kernels
 from qconv.device.compile import build_array_kernels
 from qconv.device.cpu_runtime import find_compiler
 from qconv.errors import CompileError, KernelMissing
-from qconv.target import target
+from qconv.targets.target import target
 
 DEVICES = ("cpu", pytest.param("gpu", marks=pytest.mark.gpu))
 SHAPES = [

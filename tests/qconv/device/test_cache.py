@@ -21,7 +21,7 @@ from qconv.device.cpu import runtime_cache
 from qconv.errors import CacheError, CompileError, KernelMissing
 from qconv.generator import Plan, Source
 from qconv.generator.digest import text_digest
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 from qconv.tune_db.database import Database
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
@@ -218,7 +218,7 @@ import sys, time
 from pathlib import Path
 from qconv import generator, parse
 from qconv.device import compile
-from qconv.target import TARGETS
+from qconv.targets.target import TARGETS
 plan = generator.default(parse(sys.argv[1]), TARGETS["cpu"])
 compile.compiler_for(plan.target)
 Path(sys.argv[2] + ".ready").touch()

@@ -11,7 +11,7 @@ import pytest
 
 from qconv.device.compile import command_for, compiler_for
 from qconv.errors import CompileError
-from qconv.target import TARGETS, target
+from qconv.targets.target import TARGETS, target
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CUDA = {path.name: path for path in sorted(GOLDEN.glob("*.cu"))}
@@ -39,7 +39,7 @@ from threading import Barrier
 from qconv import Conv2d, generator
 from qconv.device.compile import compiler_for
 from qconv.generator.source import render
-from qconv.target import target
+from qconv.targets.target import target
 source = render(generator.default(Conv2d(1, 4, 4, 8, 8, 1, 1), target("sm_80")))
 together = Barrier(8)
 def compile(number):

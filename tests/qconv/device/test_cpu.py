@@ -8,12 +8,13 @@ import struct
 import pytest
 from cpu_kernels import Runner
 
-from qconv import generator, sample
+from qconv import generator
 from qconv.device import cpu_runtime
 from qconv.device.cpu import CpuDevice, runtime_cache
-from qconv.instances.loading import load
-from qconv.problem import Conv2d
-from qconv.target import TARGETS
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import TARGETS
 
 
 @pytest.mark.parametrize("seed", [0, 3])
@@ -27,7 +28,7 @@ def test_the_seed_reaches_the_runtime(seed: int, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(cpu_runtime, "run_grid", run_grid)
     device, problem = CpuDevice(TARGETS["cpu"], seed), Conv2d(1, 3, 3, 4, 4, 1, 1)
-    drawn = sample.draw(problem, 1)
+    drawn = registry.draw(problem, 1)
     load(generator.default(problem, device.target), device)(*drawn.arrays, **drawn.parameters)
     assert seen == [seed]
 

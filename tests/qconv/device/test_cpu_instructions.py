@@ -16,7 +16,7 @@ from matrix_kernels import Array, multiply_kernel, prelude, registers
 from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
 from qconv.errors import LaunchError
-from qconv.instruction import Fragment, MatrixInstruction
+from qconv.targets.instruction import Fragment, MatrixInstruction
 
 TYPED = [
     (instruction, a_type, b_type)

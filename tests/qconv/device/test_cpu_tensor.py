@@ -13,7 +13,7 @@ from qconv.device.cache import Binary
 from qconv.device.cpu import CpuDevice, CpuKernel
 from qconv.errors import LaunchError
 from qconv.generator.tensor_map import TensorMap, im2col, matrix
-from qconv.target import target
+from qconv.targets.target import target
 
 TARGET = target("cpu.sm_90a")
 CASES: list[tuple[Kind, int]] = [(kind, seed) for kind in ("load", "multicast", "store") for seed in range(8)]

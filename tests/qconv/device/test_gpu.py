@@ -18,22 +18,22 @@ import pytest
 from altered_plan import altered
 from exactness import POISON, assert_same, expected
 
-from qconv import Conv2d, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator
 from qconv.device import Device
 from qconv.device.compile import compile_source
 from qconv.generator import Plan, Source
-from qconv.instances.executable import Executable
-from qconv.instances.loading import load
-from qconv.instances.pair import Runnable
-from qconv.target import Target
+from qconv.instances.load.executable import Executable
+from qconv.instances.load.pair import Runnable, load
+from qconv.ops import registry
+from qconv.targets.target import Target
 
 pytestmark = pytest.mark.gpu
 
 # The output is as the input, for chains; and the weights are folded.
 QUANTIZATION = Quantization(per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32")
 PROBLEM = Conv2d(2, 9, 9, 64, 64, 3, 3, pad=(1, 1, 1, 1), quantization=QUANTIZATION)
-LAYERS = [sample.draw(PROBLEM, seed) for seed in range(6)]
-X = [sample.draw(PROBLEM, seed).arrays[0] for seed in (100, 101)]
+LAYERS = [registry.draw(PROBLEM, seed) for seed in range(6)]
+X = [registry.draw(PROBLEM, seed).arrays[0] for seed in (100, 101)]
 WAITING = "simt, made to wait"
 KERNELS = [*generator.families(PROBLEM), WAITING]
 

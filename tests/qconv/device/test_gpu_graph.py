@@ -16,7 +16,7 @@ import pytest
 
 import qconv.device
 from qconv.device.memory import Trace, wish
-from qconv.network.memory import place
+from qconv.network.run.memory import place
 
 SIZE = 300
 

@@ -11,7 +11,7 @@ import pytest
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
 from qconv.device.memory import Allocation, OtherWork, Placed, Placement, Trace, wish
-from qconv.network.memory import place
+from qconv.network.run.memory import place
 
 DEVICE = CpuDevice(open_device("cpu").target)
 

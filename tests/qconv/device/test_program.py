@@ -15,7 +15,7 @@ from mostly_slow import mostly_slow
 
 from qconv.device import program
 from qconv.errors import CompileError, CompileTimeout
-from tests.tuner.test_child import ends
+from tests.tuner.measure.test_child import ends
 
 # A compiler with a child, whose number it writes.
 HANGS = "sleep 600 & echo $! >pid.new; mv pid.new pid; wait"

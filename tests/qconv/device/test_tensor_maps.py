@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qconv import Conv2d
-from qconv.device import extended, open_device, tensor_maps
+from qconv.device import launch_attributes, open_device, tensor_maps
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import LaunchError
 from qconv.generator.tensor_map import TensorMap, im2col, matrix
@@ -71,7 +71,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @pytest.fixture
 def encoded(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extended, "driver", lambda: library)
+    monkeypatch.setattr(launch_attributes, "driver", lambda: library)
 
 
 def words(content: bytes) -> tuple[int, ...]:

@@ -21,10 +21,10 @@ from qconv.device.compile import compiler_ahead
 from qconv.device.cpu import CpuDevice
 from qconv.errors import CompileError, KernelMissing
 from qconv.generator.digest import text_digest
-from qconv.instances.building import Place
+from qconv.instances.load.building import Place
 from qconv.onnx import Session, Unsupported
 from qconv.onnx.built import Arranged, Decided, build, with_batch
-from qconv.target import target
+from qconv.targets.target import target
 
 CPU = open_device("cpu")
 HERE = Place(CPU.name, CPU.target)
@@ -118,7 +118,7 @@ def test_what_was_decided_is_not_decided_again(folder: Path, model: Any, monkeyp
     manifest = json.loads((folder / "manifest.json").read_text())
     spans = [one["fused"] for each in manifest["arranged"].values() for one in each]
     assert any(spans)
-    monkeypatch.setattr("qconv.network.arrange.Arranger.arranged", None)
+    monkeypatch.setattr("qconv.network.run.arrange.Arranger.arranged", None)
     session = Session(folder, "cpu")
     fed = {"x": networks.images(1, 9)}
     assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], "")

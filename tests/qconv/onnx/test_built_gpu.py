@@ -13,7 +13,7 @@ import pytest
 import quantized_networks as networks
 
 from qconv.device import Device
-from qconv.instances.building import Place
+from qconv.instances.load.building import Place
 from qconv.onnx.built import build
 
 pytestmark = pytest.mark.gpu

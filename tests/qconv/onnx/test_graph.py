@@ -133,7 +133,8 @@ def test_qlinearconv_is_onnx_runtime(
 @pytest.mark.parametrize("types", [("int8", "uint8", "int8"), ("uint8", "int8", "int8"), ("int8", "int8", "uint8")])
 def test_every_pairing_of_types_is_the_oracle(types: tuple[str, str, str]) -> None:
     """ONNX Runtime lacks some of them."""
-    from qconv import Conv2d, Quantization, convolution
+    from qconv import Conv2d, Quantization
+    from qconv.ops import convolution
 
     model, inputs = conv_model(np.random.default_rng(2), (1, 4, 6, 6), (4, 4, 3, 3), *types)
     held = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}

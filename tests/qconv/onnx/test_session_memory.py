@@ -17,8 +17,8 @@ from session_comparison import assert_equal
 
 from qconv.device import Device, cpu
 from qconv.device.memory import Allocation, Placement
-from qconv.network import recorded
-from qconv.network.memory import place
+from qconv.network.run import recorded
+from qconv.network.run.memory import place
 from qconv.onnx import Session
 
 POISON = 0xA5

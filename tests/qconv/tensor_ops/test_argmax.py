@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qconv import reference, sample
-from qconv.keys import parse
 from qconv.op import Sample
+from qconv.ops import registry
+from qconv.ops.registry import parse
 from qconv.tensor_ops import ArgMax
 
 
@@ -45,8 +45,8 @@ def test_what_is_refused(make: Any, says: str) -> None:
 
 def test_the_first_or_the_last_of_equal_elements() -> None:
     x = np.asarray([[3, 7, 7, -5, 7], [-128, -128, -128, -128, -128]], np.int8)[:, :, np.newaxis]
-    assert reference.compute(ArgMax(2, 5), Sample((x,)))[0].ravel().tolist() == [1, 0]
-    (last,) = reference.compute(ArgMax(2, 5, last=True), Sample((x,)))
+    assert registry.compute(ArgMax(2, 5), Sample((x,)))[0].ravel().tolist() == [1, 0]
+    (last,) = registry.compute(ArgMax(2, 5, last=True), Sample((x,)))
     assert last.ravel().tolist() == [4, 4]
     assert last.dtype == np.int64
 
@@ -54,8 +54,8 @@ def test_the_first_or_the_last_of_equal_elements() -> None:
 def test_its_data_has_ties_and_indices_of_every_part_of_an_axis() -> None:
     for x_type in ("int8", "uint8"):
         problem = ArgMax(50, 40, 3, x_type=x_type)
-        drawn = sample.draw(problem, 3)
-        (first,), (last,) = (reference.compute(ArgMax(50, 40, 3, last, x_type), drawn) for last in (False, True))
+        drawn = registry.draw(problem, 3)
+        (first,), (last,) = (registry.compute(ArgMax(50, 40, 3, last, x_type), drawn) for last in (False, True))
         assert 0.2 < (first != last).mean() < 0.6
         assert len(np.unique(first)) > 30
         assert len(np.unique(drawn.arrays[0])) == 256

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from random_tensor_ops import binary_problems
 
-from qconv import parse, reference, sample
+from qconv import parse
+from qconv.ops import registry
+from qconv.sampling.operands import Variety
 from qconv.tensor_ops import Add, Mul
 from qconv.tensor_ops.binary import View, begins_with_first, view_of
-from qconv.variety import Variety
 
 FULL = (3, 5, 4, 6)
 
@@ -97,8 +98,8 @@ def test_outputs_vary() -> None:
     """As they must for a comparison with them to mean something, with ties and with both ends of the range."""
     ends = 0
     for index, problem in enumerate(binary_problems(3, 60)):
-        drawn = sample.draw(problem, index)
-        (y,) = reference.compute(problem, drawn)
+        drawn = registry.draw(problem, index)
+        (y,) = registry.compute(problem, drawn)
         assert not Variety.of(y.reshape(-1, 1)).lacks(), f"sample {index} of {problem}"
         info = np.iinfo(problem.out_type)
         ends += bool((y == info.min).any() and (y == info.max).any())
@@ -107,8 +108,8 @@ def test_outputs_vary() -> None:
 
 def test_a_relu_is_a_clamp_at_the_zero_point() -> None:
     problem, relu = Add(1, 1, 500), Add(1, 1, 500, activation="relu")
-    drawn = sample.draw(problem, 3)
-    (y,), (clamped,) = reference.compute(problem, drawn), reference.compute(relu, drawn)
+    drawn = registry.draw(problem, 3)
+    (y,), (clamped,) = registry.compute(problem, drawn), registry.compute(relu, drawn)
     assert np.array_equal(clamped, np.maximum(y, drawn.parameters["y_zero_point"]))
     assert not np.array_equal(clamped, y)
 

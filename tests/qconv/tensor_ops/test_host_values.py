@@ -11,15 +11,16 @@ import pytest
 from asked_values import asked, compiled, wanted
 from random_tensor_ops import binary_problems, global_pools, pools
 
-from qconv import generator, sample
-from qconv.instances.export import served
+from qconv import generator
+from qconv.arithmetic.step import Argument
 from qconv.instances.library.entry import Entry
+from qconv.instances.library.export import served
 from qconv.instances.library.vectors import given
-from qconv.instances.winners import Winner
+from qconv.instances.load.winners import Winner
 from qconv.op import Array, Problem
-from qconv.step import Argument
-from qconv.target import target
-from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, arithmetic, averages
+from qconv.ops import registry
+from qconv.targets.target import target
+from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, binary, pooling
 from qconv.tensor_ops.host_values import Scaled, host_value, limits
 
 COUNT = 24
@@ -60,7 +61,7 @@ def test_every_value_is_the_same_bit_for_bit(library: ctypes.CDLL, entries: list
     compared, refused = set[tuple[str, str]](), dict[str, int]()
     for number, entry in enumerate(entries):
         plan = entry.kernels[0].plan
-        values = given(sample.draw(entry.problem, number))
+        values = given(registry.draw(entry.problem, number))
         for each in (values, *drawn_anew(entry.problem, values, rng)):
             single = {name: array[0] for name, array in each.items()}
             for i, field in enumerate(plan.fields):
@@ -78,10 +79,10 @@ def test_every_value_is_the_same_bit_for_bit(library: ctypes.CDLL, entries: list
 def every_argument() -> Iterator[tuple[str, str]]:
     for problem in problems():
         if isinstance(problem, Binary):
-            arguments = [made for step in arithmetic.steps(problem) for made in step.arguments]
+            arguments = [made for step in binary.steps(problem) for made in step.arguments]
         else:
             assert isinstance(problem, AveragePool | GlobalAveragePool)
-            arguments = list(averages.arguments(problem))
+            arguments = list(pooling.arguments(problem))
         yield from ((problem.op, made.name) for made in arguments)
 
 

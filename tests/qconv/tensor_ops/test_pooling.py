@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from random_tensor_ops import global_pools, pools
 
-from qconv import parse, reference, sample
+from qconv import parse
+from qconv.ops import registry
+from qconv.sampling.operands import Variety
 from qconv.tensor_ops import AveragePool, GlobalAveragePool, MaxPool
-from qconv.variety import Variety
 
 
 def test_the_key_says_sizes_and_types_and_what_differs() -> None:
@@ -75,11 +76,11 @@ def test_what_is_refused(make: Any, says: str) -> None:
 
 def test_outputs_vary() -> None:
     for index, problem in enumerate((*pools(3, 60), *global_pools(3, 20))):
-        (y,) = reference.compute(problem, sample.draw(problem, index))
+        (y,) = registry.compute(problem, registry.draw(problem, index))
         assert not Variety.of(y.reshape(-1, 1)).lacks(), f"sample {index} of {problem}"
 
 
 def test_a_window_that_is_padding_alone_gives_the_least_value() -> None:
     problem = MaxPool(1, 1, 3, 1, 2, 1, pad=(1, 0, 1, 0), dilation=(2, 1))
-    (y,) = reference.compute(problem, sample.Sample((np.full((1, 1, 3, 1), 5, np.int8),)))
+    (y,) = registry.compute(problem, registry.Sample((np.full((1, 1, 3, 1), 5, np.int8),)))
     assert (y == -128).all()

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qconv import reference, sample
-from qconv.keys import parse
 from qconv.op import Sample
+from qconv.ops import registry
+from qconv.ops.registry import parse
 from qconv.tensor_ops import ChannelShuffle
 
 
@@ -38,6 +38,6 @@ def test_what_is_refused(make: Any, says: str) -> None:
 
 def test_one_of_each_group_in_turn() -> None:
     x = np.arange(12, dtype=np.int8).reshape(2, 3, 2)
-    (y,) = reference.compute(ChannelShuffle(2, 3, 2), Sample((x,)))
+    (y,) = registry.compute(ChannelShuffle(2, 3, 2), Sample((x,)))
     assert y.reshape(2, 6).tolist() == [[0, 2, 4, 1, 3, 5], [6, 8, 10, 7, 9, 11]]
-    assert len(np.unique(sample.draw(ChannelShuffle(99, 3, 20), 1).arrays[0])) == 256
+    assert len(np.unique(registry.draw(ChannelShuffle(99, 3, 20), 1).arrays[0])) == 256

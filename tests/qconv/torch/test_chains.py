@@ -15,12 +15,12 @@ from torch_networks import targets  # noqa: E402
 import qconv.torch  # noqa: E402
 from qconv import generator  # noqa: E402
 from qconv.device import open_device  # noqa: E402
-from qconv.fused import Chain  # noqa: E402
-from qconv.instances.expected import Expectations, LookupTime  # noqa: E402
-from qconv.instances.serving import forget  # noqa: E402
+from qconv.instances.load.expected import Expectations, LookupTime  # noqa: E402
+from qconv.instances.load.serving import forget  # noqa: E402
 from qconv.op import Problem  # noqa: E402
-from qconv.pooled import PooledConv2d  # noqa: E402
-from qconv.problem import Conv2d  # noqa: E402
+from qconv.problem.chain import Chain  # noqa: E402
+from qconv.problem.convolution import Conv2d  # noqa: E402
+from qconv.problem.pooled import PooledConv2d  # noqa: E402
 from qconv.torch import chains, convolution  # noqa: E402
 from qconv.torch.chains import LAYERS, OPS  # noqa: E402
 

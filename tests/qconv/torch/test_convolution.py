@@ -16,16 +16,16 @@ from random_problems import problems  # noqa: E402
 from torch_calls import arguments, bits, conv2d_call, images, nhwc, pooled_call  # noqa: E402
 
 import qconv.torch  # noqa: E402
-from qconv import reference, sample  # noqa: E402
-from qconv.problem import Conv2d  # noqa: E402
-from qconv.quantization import Quantization  # noqa: E402
-from qconv.target import TARGETS  # noqa: E402
+from qconv.arithmetic.quantization import Quantization  # noqa: E402
+from qconv.ops import registry  # noqa: E402
+from qconv.problem.convolution import Conv2d  # noqa: E402
+from qconv.targets.target import TARGETS  # noqa: E402
 
 ops = torch.ops.qconv
 Q = Quantization(per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", activation="relu")
 PROBLEM = Conv2d(2, 9, 7, 16, 24, 3, 3, stride=(2, 1), pad=(1, 0, 2, 1), quantization=Q)
-DRAWN = sample.draw(PROBLEM, 3)
-(WANT,) = reference.compute(PROBLEM, DRAWN)
+DRAWN = registry.draw(PROBLEM, 3)
+(WANT,) = registry.compute(PROBLEM, DRAWN)
 ARGS, NAMED = conv2d_call(PROBLEM, DRAWN)
 
 
@@ -37,9 +37,9 @@ def changed(**values: Any) -> Any:
 def test_random_convolutions_equal_the_oracle(seed: int) -> None:
     for problem in problems(500 + seed, 3):
         problem = replace(problem, layout="nhwc")
-        drawn = sample.draw(problem, seed)
+        drawn = registry.draw(problem, seed)
         args, named = conv2d_call(problem, drawn)
-        (want,) = reference.compute(problem, drawn)
+        (want,) = registry.compute(problem, drawn)
         assert np.array_equal(nhwc(ops.conv2d(*args, **named)), bits(want)), str(problem)
 
 
@@ -47,18 +47,18 @@ def test_random_convolutions_equal_the_oracle(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_random_chains_equal_the_oracle(op: str, layers: int, seed: int) -> None:
     for problem in fused_problems(seed, 2, TARGETS["cpu"], layers):
-        drawn = sample.draw(problem, seed)
+        drawn = registry.draw(problem, seed)
         args, named = arguments(problem, drawn)
-        (want,) = reference.compute(problem, drawn)
+        (want,) = registry.compute(problem, drawn)
         assert np.array_equal(nhwc(getattr(ops, op)(*args, **named)), bits(want)), str(problem)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_convolutions_with_a_pool_equal_the_oracle(seed: int) -> None:
     for problem in pooled_problems(seed, 5):
-        drawn = sample.draw(problem, seed)
+        drawn = registry.draw(problem, seed)
         args, named = pooled_call(problem, drawn)
-        (want,) = reference.compute(problem, drawn)
+        (want,) = registry.compute(problem, drawn)
         assert np.array_equal(nhwc(ops.conv2d_pool(*args, **named)), bits(want)), str(problem)
 
 
@@ -77,12 +77,12 @@ def test_a_pool_takes_bytes_and_one_tensor() -> None:
 def test_a_matrix_is_of_1x1_filters(seed: int) -> None:
     quantization = replace(Q, residual="uint8", residual_zero_point=True, out_type="uint8", x_type="uint8")
     problem = Conv2d(15, 1, 1, 40, 24, 1, 1, quantization=quantization)
-    drawn = sample.draw(problem, seed)
+    drawn = registry.draw(problem, seed)
     (x, w, scale, bias, residual), named = conv2d_call(problem, drawn)
     window = ("stride", "padding", "dilation", "groups")
     named = {name: value for name, value in named.items() if name not in window}
     rows = ops.linear(x.reshape(3, 5, 40), w.reshape(24, 40), scale, bias, residual.reshape(3, 5, 24), **named)
-    (want,) = reference.compute(problem, drawn)
+    (want,) = registry.compute(problem, drawn)
     assert rows.shape == (3, 5, 24)
     assert np.array_equal(rows.numpy().reshape(want.shape), want)
 
@@ -114,9 +114,9 @@ def test_channels_last_is_taken_where_it_lies(monkeypatch: pytest.MonkeyPatch) -
 
 def test_scales_as_numbers_and_as_tensors() -> None:
     problem = replace(PROBLEM, quantization=replace(Q, per_channel=False))
-    drawn = sample.draw(problem, 5)
+    drawn = registry.draw(problem, 5)
     (x, w, scale, bias), named = conv2d_call(problem, drawn)
-    (want,) = reference.compute(problem, drawn)
+    (want,) = registry.compute(problem, drawn)
     numbers = [name for name in named if name.endswith(("scale", "zero_point"))]
     tensors = {name: torch.from_numpy(np.asarray(named[name])) for name in numbers if name != "w_zero_point"}
     for called in (
@@ -134,9 +134,9 @@ def test_modes(mode: str) -> None:
     named_mode = arithmetic if isinstance(arithmetic, qconv.Mode) else Quantization.of(mode).mode
     quantization = replace(Q, bias="float32", mode=named_mode)
     problem = replace(PROBLEM, quantization=quantization)
-    drawn = sample.draw(problem, 6)
+    drawn = registry.draw(problem, 6)
     args, named = conv2d_call(problem, drawn)
-    (want,) = reference.compute(problem, drawn)
+    (want,) = registry.compute(problem, drawn)
     assert np.array_equal(nhwc(ops.conv2d(*args, **named, mode=mode)), want)
 
 

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
 
 import qconv.torch  # noqa: E402
-from qconv.instances import serving  # noqa: E402
+from qconv.instances.load import serving  # noqa: E402
 from qconv.torch import packing  # noqa: E402
 
 ops = torch.ops.qconv

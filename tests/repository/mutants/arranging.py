@@ -3,13 +3,15 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
-ARRANGE, REGION, CHAINED = (f"tests/qconv/network/test_{name}.py" for name in ("arrange", "region", "chained"))
-EXPECTED = "tests/instances/test_expected.py"
+ARRANGE = "tests/qconv/network/run/test_arrange.py"
+REGION = "tests/qconv/network/run/test_region.py"
+CHAINED = "tests/qconv/network/run/test_chained.py"
+EXPECTED = "tests/instances/load/test_expected.py"
 
 MUTANTS = (
     Mutant(
         "arrange: dense windows are as sure as depthwise ones",
-        "src/qconv/network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "layer.groups == 1 and layer.r * layer.s > 1",
         "layer.groups == 0 and layer.r * layer.s > 1",
         "ResNet-50's first blocks run in one kernel that takes longer than its layers.",
@@ -17,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: a sum behind dense windows is as sure as none",
-        "src/qconv/network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "return UNSURE_DENSE_AND_SUM if adds else UNSURE_DENSE",
         "return UNSURE_DENSE",
         "ResNet-50's first blocks run in one kernel that takes longer than its layers.",
@@ -25,7 +27,7 @@ MUTANTS = (
     ),
     Mutant(
         "expected: what an older template took is a measurement",
-        "instances/lookup.py",
+        "instances/choose/lookup.py",
         "measured_us = row.median_us if self.is_as_measured else None",
         "measured_us = row.median_us",
         "The kernel that would run is another.",
@@ -33,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         "expected: an order of configs is a time",
-        "instances/expected.py",
+        "instances/load/expected.py",
         "if generator.predicts_time(plan.problem):",
         "if True:",
         "Sums cost nothing, or more than all convolutions.",
@@ -41,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "expected: what is between two convolutions is written and never read",
-        "instances/expected.py",
+        "instances/load/expected.py",
         "LAUNCH + 2 * chain.mid_bytes",
         "LAUNCH + chain.mid_bytes",
         "Kernels for several convolutions are not looked for where they pay.",
@@ -49,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: predictions beside measurements",
-        HERE + "arrange.py",
+        "src/qconv/network/run/arrange.py",
         "if len(known) == len(every) and len(protocols) <= 1:",
         "if len(known) > 1 and len(protocols) <= 1:",
         "The clock of a prediction is another GPU's.",
@@ -57,7 +59,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: a prediction is as sure as a measurement",
-        HERE + "arrange.py",
+        "src/qconv/network/run/arrange.py",
         "for each in unfused), unsure, False, one.is_kept)",
         "for each in unfused), NOISE, False, one.is_kept)",
         "A kernel is taken for a tenth that the model does not know.",
@@ -65,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: the cheapest kernel first",
-        HERE + "arrange.py",
+        "src/qconv/network/run/arrange.py",
         "best[fusion.begin][0] + cost < found[0]",
         "cost < us",
         "Two kernels around it may be cheaper together.",
@@ -73,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: one kernel where it takes as long",
-        HERE + "arrange.py",
+        "src/qconv/network/run/arrange.py",
         "best[fusion.begin][0] + cost < found[0]",
         "best[fusion.begin][0] + cost <= found[0]",
         "Of equals the plain one.",
@@ -81,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: what was not taken is not measured",
-        HERE + "arrange.py",
+        "src/qconv/network/run/arrange.py",
         "return _arrangement(region, chosen, compared, tuple(alternatives | dict.fromkeys(near)))",
         "return _arrangement(region, chosen, compared, ())",
         "Tuning leaves the choice as it is.",
@@ -89,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: a sum of other shapes is part of a convolution",
-        HERE + "region.py",
+        "src/qconv/network/run/region.py",
         "if shapes[other] != shapes[served.y]:",
         "if False:",
         "The kernel reads past the end of what is repeated.",
@@ -97,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: the first of two convolutions has the sum behind it",
-        HERE + "region.py",
+        "src/qconv/network/run/region.py",
         "and order[other.layer.name] > order[one.layer.name]",
         "and order[other.layer.name] < order[one.layer.name]",
         "It waits for the other one.",
@@ -105,7 +107,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: sums are taken unasked",
-        HERE + "region.py",
+        "src/qconv/network/run/region.py",
         "elif choices.sums is None and isinstance(after, QuantizedBinary):",
         "elif isinstance(after, QuantizedBinary):",
         "sums_in_convolutions=False means nothing.",
@@ -113,7 +115,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: convolutions are joined unasked",
-        HERE + "region.py",
+        "src/qconv/network/run/region.py",
         "if chains and len(convolutions) > 1",
         "if len(convolutions) > 1",
         "fused_convolutions=False means nothing.",
@@ -121,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: what is between two convolutions has the scale of the first",
-        HERE + "chained.py",
+        "src/qconv/network/run/chained.py",
         '(len(scales) == 1 or "y_scale" not in consumer.parameters)',
         "True",
         "The second multiplies by another scale.",
@@ -129,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: what is between two convolutions has the zero point of the first",
-        HERE + "chained.py",
+        "src/qconv/network/run/chained.py",
         "len(zeros) == 1 and",
         "True and",
         "The second subtracts another one.",
@@ -137,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: a sum in the middle",
-        HERE + "chained.py",
+        "src/qconv/network/run/chained.py",
         "not all(one.is_single for one in before)",
         "any(one.has_table for one in before)",
         "The chain refuses it when it is prepared, and all of it runs elsewhere.",
@@ -145,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: products of matrices",
-        HERE + "chained.py",
+        "src/qconv/network/run/chained.py",
         "if not all(one.axes == 2 for one in convolutions)",
         "if not convolutions",
         "Rows are taken for images.",
@@ -153,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a region keeps what is between its steps",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "for name in set(step.inputs) - set(layer.reads):",
         "for name in ():",
         "Memory that others could use is held to the end of the segment.",

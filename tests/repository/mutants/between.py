@@ -3,17 +3,19 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
-ELEMENTWISE = "tests/qconv/network/test_elementwise.py"
-POOLING, MOVING, TABLE, TABULATE, JOINING = (
-    f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving", "table", "tabulate", "joining")
-)
+ELEMENTWISE = "tests/qconv/network/layers/test_binary.py"
+POOLING = "tests/qconv/network/layers/test_pooling.py"
+MOVING = "tests/qconv/network/layers/test_movement.py"
+TABLE = "tests/qconv/network/layers/test_table.py"
+TABULATE = "tests/qconv/network/layers/test_table_tabulate.py"
+JOINING = "tests/qconv/network/layers/test_concatenation.py"
 
-FOLD_SUM = "tests/qconv/network/test_fold_sum.py"
+FOLD_SUM = "tests/qconv/network/layers/test_folds_sum.py"
 
 MUTANTS = (
     Mutant(
         "between: every average of a window is one of real numbers",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         'self.kind is AveragePool and tuple(sizes) == window and not any(spec["pad"])',
         "False",
         "ONNX Runtime adds the integers of a whole image; the problem of a window refuses one, and it runs elsewhere.",
@@ -21,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a pool forgets ceil_mode",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         'bool(self.attributes.get("ceil_mode", 0))',
         "False",
         "Windows at the end are missing.",
@@ -29,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: padding never counts",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         'bool(self.attributes.get("count_include_pad", 0))',
         "False",
         "Averages at the borders are too large.",
@@ -37,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: one axis of a window is the height",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         "shape, filters = (n, *ones, *sizes, c), (*ones, *window)",
         "shape, filters = (n, *sizes, *ones, c), (*window, *ones)",
         "Strides and pads are of the width.",
@@ -45,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: padding by rule with gaps",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         'auto_pad_of(attributes).startswith("SAME") and any(gap != 1 for gap in gaps)',
         "False",
         "ONNX Runtime pads as if there were no gaps.",
@@ -53,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: less than no padding",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         "if (-(-size // step) - 1) * step + span < size:",
         "if False:",
         "ONNX Runtime leaves out the first pixels, the kernels the last.",
@@ -61,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: an order of channels that the kernels do not have",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         'reading.layer.attributes.get("channels_last", 0)',
         "False",
         "Channels are taken for pixels.",
@@ -69,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: the indices of a max pool are not asked for",
-        HERE + "pooling.py",
+        "src/qconv/network/layers/pooling.py",
         "if len(reading.layer.outputs) > 1:",
         "if False:",
         "Whoever reads them finds nothing.",
@@ -77,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: bytes keep the order in which they lie",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         "(made[1] == 1 or prod(made[2:]) == 1)",
         "True",
         "Channels are taken for pixels.",
@@ -85,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: channels go in front as the axes behind them change",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         "self._keeps and x.is_channels_last",
         "False",
         "Two copies stand between two layers that both have the channels last.",
@@ -93,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: the axes of the input are those of the array",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         "[lies.index(axis) for axis in self._axes]",
         "self._axes",
         "A tensor whose channels are last is turned as if they were not.",
@@ -101,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a turned tensor never has its channels last",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         "if last.flags.c_contiguous:",
         "if False:",
         "It is copied twice.",
@@ -109,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a zero of a shape is a zero",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         "() if keeps_zeros else shape",
         "()",
         "It is the extent of the input.",
@@ -117,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: what comes from elsewhere is moved here",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         "is_made_here or (one.layer.name in wanted and of_caller)",
         "True",
         "Bytes go to the device and come back.",
@@ -125,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: what the caller sees is wanted here",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         "readers and one.y not in network.outputs and all(",
         "readers and all(",
         "What the caller brings goes to the device, and comes back for him.",
@@ -133,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: whoever makes a tensor, the caller brings it",
-        HERE + "moving.py",
+        "src/qconv/network/layers/movement.py",
         'maker is None or (maker.op == "QuantizeLinear" and maker.inputs[0] in network.inputs)',
         "True",
         "Layers that move bytes from elsewhere for layers that run here are taken for the first of the network.",
@@ -141,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a LeakyRelu that gives no alpha has none",
-        HERE + "table.py",
+        "src/qconv/network/layers/table.py",
         "ALPHA = 0.01",
         "ALPHA = 0.0",
         "ONNX has 0.01.",
@@ -149,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: the upper limit comes first",
-        HERE + "table.py",
+        "src/qconv/network/layers/table.py",
         '(("min", np.maximum), ("max", np.minimum))',
         '(("max", np.minimum), ("min", np.maximum))',
         "The first input behind x is the lower limit, and the upper one wins.",
@@ -157,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table turns its tensor",
-        HERE + "table.py",
+        "src/qconv/network/layers/table.py",
         "array = x.channels_last if x.is_channels_last else x.on_device",
         "array = x.on_device",
         "What has its channels last is taken for what has not.",
@@ -165,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table has two inputs",
-        HERE + "tabulate.py",
+        "src/qconv/network/layers/table.py",
         "if len(sources) != 1 or",
         "if len(sources) == 0 or",
         "A sum of two tensors becomes a function of one of them.",
@@ -173,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: constants of a table may be many",
-        HERE + "tabulate.py",
+        "src/qconv/network/layers/table.py",
         "number.size != 1 or ",
         "",
         "Channels have numbers of their own.",
@@ -181,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: constants of a table may have more axes than its tensor",
-        HERE + "tabulate.py",
+        "src/qconv/network/layers/table.py",
         " or number.ndim > rank",
         "",
         "The output has more axes than the table gives it.",
@@ -189,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table is not asked for each number alone",
-        HERE + "tabulate.py",
+        "src/qconv/network/layers/table.py",
         "not np.array_equal(table, alone) or ",
         "",
         "A number's bits may depend on its place.",
@@ -197,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table is not asked for the end of an array",
-        HERE + "tabulate.py",
+        "src/qconv/network/layers/table.py",
         " or not np.array_equal(np.roll(table, 5)[:-3], rolled)",
         "",
         "A number's bits may depend on its place.",
@@ -205,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: real numbers of layers that run elsewhere come here",
-        HERE + "tabulate.py",
+        "src/qconv/network/layers/table.py",
         "island.x not in made and not any(reader.name in folded for reader in readers)",
         "False",
         "Bytes go to the device and come back.",
@@ -213,7 +215,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: what is folded is gone for others",
-        HERE + "graph.py",
+        "src/qconv/network/graph/graph.py",
         "                read |= set(layer.reads)\n",
         "",
         "A layer that others read needs those in front of it.",
@@ -221,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: layers that nobody reads are run",
-        HERE + "graph.py",
+        "src/qconv/network/graph/graph.py",
         "            if not read.isdisjoint(layer.outputs):\n",
         "            if True:\n",
         "ONNX Runtime is asked for a subgraph without outputs.",
@@ -229,7 +231,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a number turns the tensor beside it",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "self._equal or 1 in map(prod, wide)",
         "self._equal",
         "Two copies stand between two layers that both have the channels last.",
@@ -237,7 +239,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a constant has no axes but its own",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "shape if isinstance(operand, str) else longer",
         "shape",
         "A number for each channel turns the tensor beside it.",
@@ -245,7 +247,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a sum begins as with the shape that a constant was given",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "is_turned != begins_with_first(*shapes)",
         "is_turned != begins_with_first(*self.widened(shapes))",
         "ONNX Runtime sees the shapes of the model.",
@@ -253,7 +255,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: tensors are joined along the axis of the array",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         "at = order.index(axis)",
         "at = axis",
         "With the channels last they are another axis.",
@@ -261,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a cut begins so many elements on",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         "cut.begin * inner",
         "cut.begin",
         "It is so many rows, which have many elements each.",
@@ -269,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: tensors of other shapes are joined",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         "if len(rest) > 1:",
         "if False:",
         "Rows of other images stand beside each other.",
@@ -277,7 +279,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a slice along two axes is one along the first",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         "if len(found) > 1:",
         "if False:",
         "The output has other extents.",
@@ -285,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a slice skips nothing",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         "any(step != 1 for step in steps or ())",
         "False",
         "Every second element is to be left out.",
@@ -293,7 +295,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: equal parts are rounded down",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         "equal = -(-extent // max(count, 1))",
         "equal = extent // max(count + 1, 1)",
         "The last part has what is left.",
@@ -301,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: each tensor has the scale of the first",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         '{"x_scale": number + 1,',
         '{"x_scale": 3,',
         "Tensors with other scales are copied.",
@@ -309,7 +311,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum where another layer reads the convolution",
-        "src/qconv/network/fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         "if own is None or network.only_consumer(convolution.y) != add.layer:",
         "if own is None:",
         "The other reader finds no tensor, or another one.",
@@ -317,7 +319,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: the sum goes to the earlier convolution",
-        "src/qconv/network/fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         "key=lambda one: -order[one.layer.name]",
         "key=lambda one: order[one.layer.name]",
         "The one that comes later has its residual in the cache.",
@@ -325,7 +327,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum that reads the bytes with another scale",
-        "src/qconv/network/fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         "return letter if same else None",
         "return letter",
         "A kernel has one scale for what lies between the two.",
@@ -333,7 +335,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a convolution is added to itself",
-        "src/qconv/network/fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         "or tensor == convolution.y or",
         "or",
         "A kernel cannot read what it is to write.",
@@ -341,7 +343,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: the sum begins with the other tensor",
-        "src/qconv/network/integer.py",
+        "src/qconv/network/layers/convolution.py",
         "begins_with_first(shape, shape) != added.is_first",
         "begins_with_first(shape, shape) == added.is_first",
         "Which of the two ONNX Runtime begins with decides last bits.",
@@ -349,15 +351,15 @@ MUTANTS = (
     ),
     Mutant(
         "integer: no launch overlaps",
-        "src/qconv/network/integer.py",
+        "src/qconv/network/layers/convolution.py",
         "packed.in_sequence(",
         "packed(",
         "Each would wait until the one before has ended before it begins.",
-        ("tests/qconv/network/test_integer.py::test_a_launch_overlaps_where_that_gains",),
+        ("tests/qconv/network/layers/test_convolution.py::test_a_launch_overlaps_where_that_gains",),
     ),
     Mutant(
         "integer: shapes that are broadcast are folded",
-        "src/qconv/network/integer.py",
+        "src/qconv/network/layers/convolution.py",
         "            if other != made:\n",
         "            if len(other) != len(made):\n",
         "A kernel adds tensors of one shape: others run elsewhere.",

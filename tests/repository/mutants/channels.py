@@ -9,7 +9,7 @@ STORES = "tests/generator/test_nvidia_code.py::test_channels_that_fill_no_vector
 MUTANTS = (
     Mutant(
         "stem: channels that fill no vector of a lane are written one by one",
-        PAGES + "stem.j2",
+        "templates/families/stem.j2",
         "K % LANE_K == 0 ? LANE_K : (K | LANE_K) & -(K | LANE_K);",
         "K % LANE_K == 0 ? LANE_K : 1;",
         "A layer of 40 channels then takes six times as long.",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: channels that are no multiple of four are loaded one by one",
-        "generator/depthwise.py",
+        "generator/families/depthwise.py",
         "return gcd(self.problem.c, self.config.vector) if self.problem.k_group == 1 else 1",
         "return 4 if self.problem.c % 4 == 0 and self.problem.k_group == 1 else 1",
         "A layer of 906 channels then takes 1.8 times as long.",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: the part behind the last channel is that of the next pixel",
-        PAGES + "depthwise.j2",
+        "templates/families/depthwise/page.j2",
         "(k + i < K ? k + i : K - LOAD_K) / K_GROUP",
         "(k + i) / K_GROUP",
         "At the end of the array this reads past it.",

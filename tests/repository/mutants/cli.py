@@ -2,14 +2,14 @@
 
 from mutants.mutant import Mutant
 
-TABLE, TOPICS = "tests/qconv/cli/test_table.py", "tests/qconv/cli/test_topics.py"
+TABLE, TOPICS = "tests/qconv/cli/test_database_table.py", "tests/qconv/cli/test_topics.py"
 REFUSALS = "tests/qconv/cli/test_refusals.py"
 WRITTEN = "tests/qconv/cli/test_options.py"
 
 MUTANTS = (
     Mutant(
         "table: columns keep their width",
-        "src/qconv/cli/table.py",
+        "src/qconv/cli/database.py",
         "        widths = fitted(widths, columns)\n",
         "        pass\n",
         "A row of a table takes three lines of a terminal.",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: a column that says nothing stays",
-        "src/qconv/cli/table.py",
+        "src/qconv/cli/database.py",
         "if not rows or any(row[at] for row in rows)]",
         "]",
         "Reasons that nobody has take room from what is there.",
@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "usage: every number is an integer",
-        "src/qconv/cli/usage.py",
+        "src/qconv/cli/failures.py",
         "if isinstance(kind, type(click.INT) | click.IntRange) else",
         "if True else",
         "Whoever gives half a second is told to give whole ones.",
@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "usage: a command is looked for among the parameters",
-        "src/qconv/cli/usage.py",
+        "src/qconv/cli/failures.py",
         "difflib.get_close_matches(given, known, n=1)",
         "difflib.get_close_matches(given, ctx.params, n=1)",
         "The command that was meant is not named.",
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: the CPU device takes as long as a GPU",
-        "instances/ranking.py",
+        "instances/choose/ranking.py",
         'return what if self.plan.target.vendor == "cpu" else',
         "return",
         "A hundredth of the time is promised.",
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "devices: targets that lack the same are told apart",
-        "src/qconv/cli/look.py",
+        "src/qconv/cli/inspect.py",
         'answer.replace(f" {name} ", " them ")',
         "answer",
         "The same sentence stands there sixteen times.",

@@ -4,17 +4,17 @@ from mutants.mutant import Mutant
 from mutants.named import fence
 
 CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2"
-OF_TILE, TEAMS = "templates/fused/of_tile.j2", "templates/fused/begin_teams.j2"
+OF_TILE, TEAMS = "templates/families/fused/of_tile.j2", "templates/families/fused/begin_teams.j2"
 SESSIONS = "tests/qconv/network/test_overlaps.py::test_a_launch_overlaps_where_that_gains"
-CHAINED = "tests/qconv/network/test_chained.py::test_its_launch_overlaps_where_that_gains"
-TWO = "tests/qconv/test_fused.py::test_each_of_two_launches_overlaps"
+CHAINED = "tests/qconv/network/run/test_chained.py::test_its_launch_overlaps_where_that_gains"
+TWO = "tests/qconv/problem/test_chain.py::test_each_of_two_launches_overlaps"
 OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_before"
 
 # Pages whose launches overlap, and the plan of test_fences that shows it.
 WAITS = {
-    "depthwise": ("templates/conv2d/depthwise.j2", "depthwise"),
-    "gemv": ("templates/conv2d/gemv.j2", "gemv"),
-    "fused": ("templates/fused/begin.j2", "dw, pw"),
+    "depthwise": ("templates/families/depthwise/page.j2", "depthwise"),
+    "gemv": ("templates/families/gemv.j2", "gemv"),
+    "fused": ("templates/families/fused/begin.j2", "dw, pw"),
     "teams": (TEAMS, "dw, pw, teams"),
     "first of all": ("templates/overlap.j2", "table"),
 }
@@ -30,28 +30,28 @@ OVERLAPPING = tuple(
     for name, (page, plan) in WAITS.items()
 )
 
-# Layers of a session, and what of tests/qconv/network/test_overlaps.py has them.
+# Layers of a session, and the case of tests/qconv/network/test_overlaps.py that has each.
 OF_SESSIONS = {
-    "pooling": "max pool",
-    "elementwise": "sum",
-    "table": "table",
-    "joining": "concat",
-    "widening": "pad",
-    "argmax": "argmax",
-    "shuffle": "shuffle",
-    "ends": "real numbers",
-    "chained": "",
+    "layers/pooling": "max pool",
+    "layers/binary": "sum",
+    "layers/table": "table",
+    "layers/concatenation": "concat",
+    "layers/upsampling": "pad",
+    "layers/argmax": "argmax",
+    "layers/shuffle": "shuffle",
+    "layers/boundary": "real numbers",
+    "run/chained": "",
 }
 IN_SESSIONS = tuple(
     Mutant(
-        f"{name}: no launch of a session's overlaps",
-        f"src/qconv/network/{name}.py",
+        f"{module.partition('/')[2]}: no launch of a session's overlaps",
+        f"src/qconv/network/{module}.py",
         "packed.in_sequence(",
         "packed(",
         "One that does not is a wall for both neighbours.",
         (f"{SESSIONS}[{layer}-True]" if layer else f"{CHAINED}[True]",),
     )
-    for name, layer in OF_SESSIONS.items()
+    for module, layer in OF_SESSIONS.items()
 )
 
 MUTANTS = (
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the first reads what is not shown",
-        OF_TILE,
+        "templates/families/fused/of_tile.j2",
         '//% if "first" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the second reads what is not shown",
-        OF_TILE,
+        "templates/families/fused/of_tile.j2",
         '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the third reads what is not shown",
-        OF_TILE,
+        "templates/families/fused/of_tile.j2",
         '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: clusters send what is not shown",
-        OF_TILE,
+        "templates/families/fused/of_tile.j2",
         '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();',
         '//% if "second" in on_wgmma\n    tile::fence_proxy_async();',
         "A copy in bulk reads through the async proxy.",
@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "teams: weights are not shown",
-        TEAMS,
+        "templates/families/fused/begin_teams.j2",
         "    tile::fence_proxy_async();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: nobody waits for the cluster's bytes",
-        OF_TILE,
+        "templates/families/fused/of_tile.j2",
         "    shared.mbarrier.wait_for_phase(team.phase);\n",
         "",
         "The second convolution begins before its input has come.",
@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the next tile's bytes are not expected",
-        OF_TILE,
+        "templates/families/fused/of_tile.j2",
         "        if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
         "",
         "A phase that expects nothing never ends.",
@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: fetched weights are read before they are there",
-        OF_TILE,
+        "templates/families/fused/of_tile.j2",
         "        shared.${ last }_weights.mbarrier.wait();  // they came meanwhile\n",
         "",
         "A fetch is waited for before its bytes are read.",
@@ -187,15 +187,15 @@ MUTANTS = (
     *IN_SESSIONS,
     Mutant(
         "executable: a fence for what reads no weights",
-        "instances/executable.py",
+        "instances/load/executable.py",
         "executable.plan.overlaps and bool(weights)",
         "executable.plan.overlaps",
         "It would cost every call of a one-liner.",
-        ("tests/instances/test_executable.py::test_what_has_no_weights_needs_no_fence",),
+        ("tests/instances/load/test_executable.py::test_what_has_no_weights_needs_no_fence",),
     ),
     Mutant(
         "waiting: no kernel overlaps",
-        "generator/waiting.py",
+        "generator/plan.py",
         "return self.target.overlaps_launches",
         "return False",
         "A kernel that waits by itself hides what a launch costs.",
@@ -203,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the first of two does not overlap",
-        "instances/pair.py",
+        "instances/load/pair.py",
         "overlap and self.first.gains_by_overlap",
         "False",
         "Each of the two waits for what was launched before it.",
@@ -211,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the second of two does not overlap",
-        "instances/pair.py",
+        "instances/load/pair.py",
         "overlap and self.second.gains_by_overlap",
         "False",
         "Each of the two waits for what was launched before it.",

@@ -79,7 +79,7 @@ MUTANTS = (
         "        folders.make_last(folder)\n",
         "        folder.mkdir(parents=True, exist_ok=True)\n",
         "A misspelled path is a report that nobody finds.",
-        ("tests/tuner/test_report.py::test_one_folder_is_made_and_no_misspelled_ones",),
+        ("tests/tuner/report/test_report.py::test_one_folder_is_made_and_no_misspelled_ones",),
     ),
     Mutant(
         "tune: a timeout longer than a day",

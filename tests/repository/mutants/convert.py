@@ -3,14 +3,14 @@
 from mutants.mutant import Mutant
 from mutants.named import conversion, conversion_random
 
-CHOOSE, ELEMENTWISE = "templates/convert/choose.j2", "templates/convert/elementwise.j2"
-CHANNELS_LAST, PLAN = "templates/convert/channels_last.j2", "generator/elementwise.py"
-ELEMENT, VECTOR = "templates/convert/element.j2", "templates/convert/vector.j2"
+CHOOSE, ELEMENTWISE = "templates/families/conversion/choose.j2", "templates/families/conversion/elementwise.j2"
+CHANNELS_LAST, PLAN = "templates/families/conversion/channels_last.j2", "generator/families/conversion/elementwise.py"
+ELEMENT, VECTOR = "templates/families/conversion/element.j2", "templates/families/conversion/vector.j2"
 
 MUTANTS = (
     Mutant(
         "choose: a slice for each thread",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "i < SLICES; i += THREADS)",
         "i < SLICES; i += SLICES)",
         "A channel may have more slices than a block has threads.",
@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: a slice ends with the next one's first vector",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "slice.part() == SLICES - 1 ? COUNT : slice.begin + SLICE;",
         "slice.begin + SLICE;",
         "The last slice ends with the array, not with a whole slice.",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: the elements behind the last whole vector",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "for (unsigned at = first; at < slice.end; ++at) {",
         "for (unsigned at = first + 1; at < slice.end; ++at) {",
         "The elements that fill no vector are seen as well.",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: the largest of the slices is the last one's",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "seen.largest = tile::maximum(others.largest, seen.largest);",
         "seen.largest = others.largest;",
         "What threads have seen is joined, not replaced.",
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: the smallest is never seen",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "seen.smallest = tile::minimum(value, seen.smallest);",
         "seen.smallest = tile::minimum(value, 0);",
         "The smallest element is the smallest of all, not of the last.",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: half of the team is not heard",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "for (int half = TEAM / 2; half > 0; half /= 2) {",
         "for (int half = TEAM / 4; half > 0; half /= 2) {",
         "What the team's upper half has seen counts as well.",
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: partials of the first channel",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "args.partials + 2 * (channel * SLICES + i);",
         "args.partials + 2 * i;",
         "Every channel has slices of its own.",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: a team past the last channel stores",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "if (slice.lane == 0 && slice.exists()) store(args, slice.channel, choice);",
         "if (slice.lane == 0) store(args, slice.channel, choice);",
         "Scales behind the last channel's are written.",
@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "dynamic: a slice that is not held is not read again",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "if constexpr (!IN_REGISTERS) x[i] =",
         "if constexpr (IN_REGISTERS) x[i] =",
         "What is converted is the element, not one that was loaded before.",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "dynamic: the second slice stores as well",
-        CHOOSE,
+        "templates/families/conversion/choose.j2",
         "if (tile::thread() == 0 && slice.part() == 0) store",
         "if (tile::thread() == 0) store",
         "Blocks that write the same address race, be it with the same value.",
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: the scale of a block of another channel",
-        ELEMENTWISE,
+        "templates/families/conversion/elementwise.j2",
         "BLOCKS + channel / BLOCK) * INNER + element % INNER;",
         "BLOCKS + channel % BLOCKS) * INNER + element % INNER;",
         "BLOCK neighbouring channels share a scale.",
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: the first scale of a vector",
-        ELEMENTWISE,
+        "templates/families/conversion/elementwise.j2",
         "load_prepared(args, scale_index(first + i))",
         "load_prepared(args, scale_index(first))",
         "A scale may change within a vector.",
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: the elements behind the last whole vector",
-        ELEMENTWISE,
+        "templates/families/conversion/elementwise.j2",
         "for (unsigned at = first; at < ELEMENTS; ++at) {",
         "for (unsigned at = first; at + 1 < ELEMENTS; ++at) {",
         "The last element is converted as well.",
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: rows of vectors lie over each other",
-        ELEMENTWISE,
+        "templates/families/conversion/elementwise.j2",
         "tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;",
         "tile::block_x()) * THREADS + tile::thread()) * VECTOR;",
         "A block has UNROLL rows; others compute them again, and the last ones are not computed.",
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: every image has one plane",
-        CHANNELS_LAST,
+        "templates/families/conversion/channels_last.j2",
         "(first / INNER * CHANNELS + channel) * INNER",
         "(first / INNER + channel) * INNER",
         "Behind an image's last plane is the next image's first.",
@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: a run holds channel after channel",
-        CHANNELS_LAST,
+        "templates/families/conversion/channels_last.j2",
         "const int i = pixel * CHANNELS + channel;",
         "const int i = channel * VECTOR + pixel;",
         "Neighbours in memory are channels of one pixel.",
@@ -138,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: a run is read up to its last word",
-        CHANNELS_LAST,
+        "templates/families/conversion/channels_last.j2",
         "for (int i = 0; i < WORDS; ++i) words[i] = from[i];",
         "for (int i = 0; i + 1 < WORDS; ++i) words[i] = from[i];",
         "The last pixels have channels that nobody loaded.",
@@ -146,7 +146,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: the first scale serves every channel",
-        CHANNELS_LAST,
+        "templates/families/conversion/channels_last.j2",
         "load_prepared(args, channel);",
         "load_prepared(args, 0);",
         "A channel has a scale of its own.",
@@ -154,7 +154,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: rows of pixels lie over each other",
-        CHANNELS_LAST,
+        "templates/families/conversion/channels_last.j2",
         "convert(x[row].at(channel, pixel), prepared)",
         "convert(x[0].at(channel, pixel), prepared)",
         "Each of a thread's rows has pixels of its own.",
@@ -162,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: words are as wide as there are",
-        PLAN,
+        "generator/families/conversion/elementwise.py",
         "word = alignment(problem.channels * config.vector * last, WIDEST) // last",
         "word = WIDEST // last",
         "Twelve bytes are three words: the next thread's pixels begin behind them.",
@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: the array without planes is as aligned as the one with them",
-        PLAN,
+        "generator/families/conversion/elementwise.py",
         "last: self.word * sizes[last]}",
         "last: sizes[last]}",
         "A word that is stored at once begins at a multiple of its size.",
@@ -178,7 +178,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: a thread's pixels are of two images",
-        PLAN,
+        "generator/families/conversion/elementwise.py",
         "if problem.inner % config.vector:",
         "if problem.elements % config.vector:",
         "The planes of the second image do not begin behind those of the first.",
@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "element: the last step is left out",
-        ELEMENT,
+        "templates/families/conversion/element.j2",
         "//% for step in steps\n",
         "//% for step in steps[:-1]\n",
         "Every step of the contract is computed.",
@@ -202,7 +202,7 @@ MUTANTS = (
     ),
     Mutant(
         "vector: never more than 8 bytes aligned",
-        VECTOR,
+        "templates/families/conversion/vector.j2",
         "VECTOR * sizeof(T) < 16 ? VECTOR * sizeof(T) : 16) Vector",
         "VECTOR * sizeof(T) < 16 ? 2 * VECTOR * sizeof(T) : 32) Vector",
         "An address is aligned to a vector's size, not to twice as much.",

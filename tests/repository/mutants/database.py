@@ -6,8 +6,8 @@ HERE = "tune_db/"
 CONTRACT, MEASUREMENT = "tests/tune_db/test_database.py", "tests/tune_db/test_measurement.py"
 LAYERED, TEXT, T4 = (f"tests/tune_db/test_{name}.py" for name in ("layered", "text", "t4"))
 CORRUPTION = "tests/tune_db/test_engine.py"
-URL, CUT = "tests/tune_db/test_url.py", "tests/tune_db/test_cut.py"
-SERVES = "tests/instances/test_serving.py::test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once"
+URL, CUT = "tests/tune_db/test_url.py", "tests/tune_db/test_engine_cut.py"
+SERVES = "tests/instances/load/test_serving.py::test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once"
 NEARNESS, UPGRADE, WRITING = (f"tests/tune_db/test_{name}.py" for name in ("nearness", "upgrade", "writing"))
 
 MUTANTS = (
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "stored once: what was stored is remembered before it is committed",
-        HERE + "stored_once.py",
+        "tune_db/writing.py",
         "            return found | _find(connection",
         "            found |= _find(connection",
         "A row names a number that an undone transaction has taken with it.",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "stored once: a place is its device",
-        HERE + "stored_once.py",
+        "tune_db/writing.py",
         "lambda m: (m.device, m.target)",
         "lambda m: (m.device, m.device)",
         "A row of another target is another row.",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "encoding: a word of sixteen letters is a digest",
-        HERE + "encoding.py",
+        "tune_db/models.py",
         'return word + b"\\0" if len(word) == _DIGEST_BYTES else word',
         "return word",
         "It would be read as hexadecimal digits.",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "encoding: times in nanoseconds",
-        HERE + "encoding.py",
+        "tune_db/models.py",
         'struct.pack(f"<{len(times_us)}d", *times_us)',
         'struct.pack(f"<{len(times_us)}d", *(round(time, 3) for time in times_us))',
         "Every database gives back exactly what was stored.",
@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut: a part of the last page is nothing",
-        HERE + "cut.py",
+        "tune_db/engine.py",
         "if there < written else None",
         "if there + 4095 < written else None",
         "SQLite reads zeros there, and rows are missing without a word.",
@@ -245,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut: a log is not looked for",
-        HERE + "cut.py",
+        "tune_db/engine.py",
         "is None or _has_log(file):",
         "is None:",
         "What a killed writer left is whole, and would be refused.",
@@ -261,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         "serving: a cut database is left out for everyone",
-        "instances/serving.py",
+        "instances/load/serving.py",
         "                if not serves:\n",
         "                if serves is None:\n",
         "A library would be exported without its winners.",
@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     Mutant(
         "serving: a cut database ends a program",
-        "instances/serving.py",
+        "instances/load/serving.py",
         "with open_layers(database, device, serves=True) as layers:",
         "with open_layers(database, device) as layers:",
         "It ran, untuned, without one.",
@@ -277,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         "serving: a cut database is said with every lookup",
-        "instances/serving.py",
+        "instances/load/serving.py",
         "@lru_cache(maxsize=64)\ndef _warn_once",
         "def _warn_once",
         "A session looks up a hundred problems.",

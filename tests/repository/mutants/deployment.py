@@ -4,14 +4,14 @@ from mutants.mutant import Mutant
 
 HERE = "instances/library/"
 WINNERS, VALUES, LIBRARY = (
-    "tests/instances/test_winners.py",
-    "tests/qconv/test_host_value.py",
+    "tests/instances/load/test_winners.py",
+    "tests/qconv/arithmetic/test_host_value.py",
     "tests/instances/library/test_write.py",
 )
 OF_TENSORS = "tests/qconv/tensor_ops/test_host_values.py"
 CUDA = "tests/instances/library/test_device_cuda.py"
 HIP = "tests/instances/library/test_device_hip.py"
-BUILDING = "tests/instances/test_building.py"
+BUILDING = "tests/instances/load/test_building.py"
 PRESENCE = "tests/qconv/device/test_presence.py"
 FAILURES, DOCTOR = "tests/qconv/cli/test_failures.py", "tests/qconv/cli/test_doctor.py"
 SELF_TEST = LIBRARY + "::test_every_kernel_passes_its_self_test"
@@ -20,7 +20,7 @@ OWN_RULES = "tests/instances/library/test_qconv_kernels.py::test_a_project_has_i
 MUTANTS = (
     Mutant(
         "winners: the last origin gives it",
-        "instances/winners.py",
+        "instances/load/winners.py",
         "found.setdefault((row.problem, row.target, row.device), Winner.of(row, origin))",
         "found[row.problem, row.target, row.device] = Winner.of(row, origin)",
         "A shipped winner hides what the user measured.",
@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "winners: a default beside a winner",
-        "instances/winners.py",
+        "instances/load/winners.py",
         "            if (problem, name) in served:\n                continue\n",
         "",
         "A problem that was tuned is exported twice.",
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "host value: twice inverted scales as given",
-        "src/qconv/host_value.py",
+        "src/qconv/arithmetic/host_value.py",
         'return f"1.0f / (1.0f / {single})" if quantization.mode.scales == "twice_inverted" else single',
         "return single",
         "A mode that keeps inverses is off by a rounding.",
@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "host value: relu6 is not capped",
-        "src/qconv/host_value.py",
+        "src/qconv/arithmetic/host_value.py",
         "        return _capped(q, value) if",
         "        return value if",
         "Values above the output type's largest wrap around.",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "bytes: one of every line is lost",
-        HERE + "bytes_text.py",
+        "instances/library/vectors.py",
         "for byte in data[at : at + PER_LINE])",
         "for byte in data[at : at + PER_LINE - 1])",
         "Inputs are shifted, and binaries are no binaries.",
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "example: the first letter of a key",
-        HERE + "example.py",
+        "instances/library/write.py",
         "KEY=json.dumps(str(entry.problem))",
         "KEY=json.dumps(str(entry.problem)[:1])",
         "The example looks up what is not there.",
@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "layers: their measurements are left out",
-        "instances/serving.py",
+        "instances/load/serving.py",
         "if not layer.is_user and layer.database.exists():",
         "if layer.is_user and layer.database.exists():",
         "What was tuned for all is not used.",
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "layers: a database is opened to be written",
-        "instances/serving.py",
+        "instances/load/serving.py",
         "add(layer.database, read_only=True)",
         "add(layer.database)",
         "A reader who may write leaves a log and a lock beside it.",
@@ -240,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         "building: what is there is built again",
-        "instances/building.py",
+        "instances/load/building.py",
         "        if found is None:\n",
         "        if True:\n",
         "A layer is filled anew each time.",
@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "building: readable for its owner alone",
-        "instances/building.py",
+        "instances/load/building.py",
         "FOLDER_MODE, FILE_MODE = 0o755, 0o644",
         "FOLDER_MODE, FILE_MODE = 0o700, 0o600",
         "Nobody else can use the layer.",

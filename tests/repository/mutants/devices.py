@@ -7,8 +7,8 @@ HERE, CONVERSION = "src/qconv/device/", "src/qconv/conversion/"
 CACHE, BINARY, EXTENDED, RESIDENCY = (
     "tests/qconv/device/test_cache.py",
     "tests/qconv/device/test_binary.py",
-    "tests/qconv/device/test_extended.py",
-    "tests/qconv/device/test_residency.py",
+    "tests/qconv/device/test_launch_attributes.py",
+    "tests/qconv/device/test_launch_attributes_residency.py",
 )
 CONVERTED, CONVERTED_REFERENCE = "tests/qconv/conversion/test_problem.py", "tests/qconv/conversion/test_reference.py"
 
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "moving: CuPy makes what is not contiguous another shape",
-        "src/qconv/network/value.py",
+        "src/qconv/network/graph/value.py",
         "array = self._device.contiguous(self.on_device)\n",
         "array = self.on_device.astype(self.on_device.dtype)\n",
         "A kernel is compiled where nothing should be.",
@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "deployed: a folder without what moves arrays",
-        "instances/deployed.py",
+        "instances/load/deployed.py",
         "[*building.array_kernels_for(self._place.target), *(one for each in built for one in each.binaries)]",
         "[one for each in built for one in each.binaries]",
         "A session compiles where it lands.",
@@ -204,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "extended: an attribute too few",
-        HERE + "extended.py",
+        "src/qconv/device/launch_attributes.py",
         "launch.smem_bytes, stream, held, 1)",
         "launch.smem_bytes, stream, held, 0)",
         "Without its attribute a launch overlaps with nothing.",
@@ -212,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "residency: all clusters find room",
-        HERE + "residency.py",
+        "src/qconv/device/launch_attributes.py",
         "math.prod(launch.grid) + lost, self.count",
         "math.prod(launch.grid), self.count",
         "The last clusters begin when others have ended: a launch takes twice as long.",
@@ -220,7 +220,7 @@ MUTANTS = (
     ),
     Mutant(
         "residency: a launch gets less than it needs",
-        HERE + "residency.py",
+        "src/qconv/device/launch_attributes.py",
         "max(launch.smem_bytes, share // UNIT * UNIT - static_bytes)",
         "share // UNIT * UNIT - static_bytes",
         "Of a grid of many rounds, a block would have a few kilobytes.",
@@ -240,7 +240,7 @@ MUTANTS = (
         'if name == "out" and not array.flags.writeable:',
         'if name == "y" and not array.flags.writeable:',
         "What cannot be written is refused.",
-        ("tests/instances/test_instance.py",),
+        ("tests/instances/load/test_instance.py",),
     ),
     Mutant(
         "cpu runtime: a crash is clean",
@@ -281,7 +281,7 @@ MUTANTS = (
         "return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))",
         "return np.array_equal(one, other)",
         "Outputs are compared bit for bit.",
-        ("tests/tuner/test_input_sets.py",),
+        ("tests/tuner/measure/test_verification_input_sets.py",),
     ),
     Mutant(
         "device: any word is a device",
@@ -314,7 +314,7 @@ MUTANTS = (
         "        if value not in values:\n",
         "        if value == values:\n",
         "Flags that contradict a system are refused.",
-        (CONVERTED, "tests/instances/test_conversion_api.py"),
+        (CONVERTED, "tests/instances/api/test_conversion.py"),
     ),
     Mutant(
         "conversion problem: an empty range",
@@ -322,7 +322,7 @@ MUTANTS = (
         "        if self.low >= self.high:",
         "        if self.low > self.high:",
         "A range of one value has no step.",
-        (CONVERTED, "tests/instances/test_conversion_api.py"),
+        (CONVERTED, "tests/instances/api/test_conversion.py"),
     ),
     Mutant(
         "conversion sample: no ties",
@@ -394,6 +394,6 @@ MUTANTS = (
         'raise CompileTimeout(f"{name} did',
         'raise CompileError(f"{name} did',
         "What took too long on a busy machine is tried again, an error is not.",
-        ("tests/tuner/test_ahead.py::test_a_compiler_that_hangs_is_ended_with_its_children",),
+        ("tests/tuner/search/test_compile_ahead.py::test_a_compiler_that_hangs_is_ended_with_its_children",),
     ),
 )

@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 HERE = "generator/digest.py"
-DIGEST, EXPORT = "tests/generator/test_digest.py", "tests/instances/test_export.py"
+DIGEST, EXPORT = "tests/generator/test_digest.py", "tests/instances/library/test_export.py"
 OTHERS = DIGEST + "::test_another_program_has_another_digest"
 SAME = DIGEST + "::test_words_and_layout_change_nothing"
 
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: files by the digest of the code",
-        "instances/export.py",
+        "instances/library/export.py",
         "return text_digest(self.source.text)[:8]",
         "return self.source.digest[:8]",
         "Of two that differ in comments alone, one file is written over the other.",
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: parts of an older pair are of today",
-        "instances/export.py",
+        "instances/library/export.py",
         "digest = source.digest if is_of_today else winner.digest",
         "digest = source.digest",
         "A time of an older template is not this source's.",

@@ -80,18 +80,18 @@ MUTANTS = (
     ),
     Mutant(
         "ahead: an interruption waits for a compiler that hangs",
-        "tuner/ahead.py",
+        "tuner/search/compile_ahead.py",
         "            self._waiting.clear()\n",
         "            pass\n",
         "Ctrl-C takes a minute.",
-        ("tests/tuner/test_ahead.py::test_an_interruption_does_not_wait_for_one_that_hangs",),
+        ("tests/tuner/search/test_compile_ahead.py::test_an_interruption_does_not_wait_for_one_that_hangs",),
     ),
     Mutant(
         "worker: it outlives its tuner in the middle of a request",
-        "tuner/worker.py",
+        "tuner/measure/worker.py",
         "        os._exit(1)\n",
         "        return\n",
         "A kernel that hangs holds the device when its tuner is gone.",
-        ("tests/tuner/test_worker.py::test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request",),
+        ("tests/tuner/measure/test_worker.py::test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request",),
     ),
 )

@@ -3,12 +3,12 @@
 from mutants.mutant import Mutant
 
 HERE, ONNX = "src/qconv/network/", "src/qconv/onnx/"
-LAST_RUN, ASKED = "tests/qconv/network/test_last_run.py", "tests/qconv/onnx/test_asked.py"
+LAST_RUN, ASKED = "tests/qconv/network/run/test_recorded_last_run.py", "tests/qconv/onnx/test_options.py"
 
 MUTANTS = (
     Mutant(
         "network: a run that is replayed is not told of",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "        self._last_run.again(recorded.ran)\n",
         "",
         "explain() tells of the last new shape.",
@@ -16,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a layer is told to run as for the last new shape",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "        self._last_run.chosen[served.layer.key] = made\n",
         "        self._last_run.chosen.setdefault(served.layer.key, made)\n",
         "explain() tells of the first shape for ever.",
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: an input that is missing goes unnamed where another is not known",
-        ONNX + "asked.py",
+        "src/qconv/onnx/options.py",
         "if name not in given]\n    if unknown",
         "if name not in given and not unknown]\n    if unknown",
         "A misspelled input does not tell which one was meant.",
@@ -32,11 +32,11 @@ MUTANTS = (
     ),
     Mutant(
         "network: a weight's zero point that is computed has the reason of any constant",
-        HERE + "integer.py",
+        "src/qconv/network/layers/convolution.py",
         'for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):',
         'for number, what in ((2, "x_zero_point"),):',
         "explain() does not name quantize_dynamic, nor the remedy.",
-        ("tests/qconv/network/test_integer.py::test_what_is_not_served_says_why",),
+        ("tests/qconv/network/layers/test_convolution.py::test_what_is_not_served_says_why",),
     ),
     Mutant(
         "session: a layer that only converts has the reason of its op",

@@ -3,9 +3,9 @@ the documents that teach it."""
 
 from mutants.mutant import Mutant
 
-KINDS = ("tests/instances/test_array_kinds.py",)
+KINDS = ("tests/instances/api/test_array_kinds.py",)
 
-MASKED = "tests/qconv/test_mask.py"
+MASKED = "tests/qconv/test_host_array_mask.py"
 
 MUTANTS = (
     Mutant(
@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "mask: parameters lose their mask",
-        "src/qconv/parameter.py",
+        "src/qconv/arithmetic/parameter.py",
         "    check_unmasked(name, value)\n",
         "",
         "A scale that was marked as wrong is used.",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "mask: a table loses its mask",
-        "instances/tensor_ops_api.py",
+        "instances/api/tensor_ops.py",
         '        check_unmasked("table", table)\n',
         "        pass\n",
         "Bytes are looked up that were marked as wrong.",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "mask: an array without a masked element is refused",
-        "src/qconv/mask.py",
+        "src/qconv/host_array.py",
         " and np.ma.is_masked(array)",
         "",
         "What a filter left as it was has to be copied.",
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: the device's arrays come out",
-        "instances/array_kinds.py",
+        "instances/api/array_kinds.py",
         "        return as_kind_of(like, made)\n",
         "        return made\n",
         "What comes out is of the library that went in.",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: only a single array is of the library",
-        "instances/array_kinds.py",
+        "instances/api/array_kinds.py",
         "            return tuple(as_kind_of(like, array) for array in made)",
         "            return made",
         "Each of several arrays is of the library that went in.",
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: out comes back as another object",
-        "instances/array_kinds.py",
+        "instances/api/array_kinds.py",
         'if named.get("out") is not None:',
         "if False:",
         "The array that the caller gave to be written is what the call gives.",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: bfloat16 by its name",
-        "instances/array_kinds.py",
+        "instances/api/array_kinds.py",
         'if str(array.dtype) == "bfloat16":',
         'if str(array.dtype) == "float16":',
         "NumPy's DLPack knows no bfloat16.",

@@ -3,12 +3,12 @@
 from mutants.mutant import Mutant
 
 HERE = "tuner/"
-LOCAL = "tests/tuner/test_fleet_local.py"
+LOCAL = "tests/tuner/workloads/test_fleet_local.py"
 
 MUTANTS = (
     Mutant(
         "fleet: whoever reaches a listener runs code",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         '{"host": HERE, "protocol": "tls://", "security": security}',
         '{"host": HERE, "protocol": "tcp://"}',
         "Another user of the machine would run code as this one.",
@@ -16,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: Dask's pages are for everyone",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         '[] for who in ("scheduler", "worker")}',
         '[] for who in ("scheduler",)}',
         "They name what is tuned, and ask for no certificate.",
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: a client of TLS without certificates",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         'if address.startswith("tls://") and context is None:',
         'if address.startswith("tls:///") and context is None:',
         "It would end with a traceback, after it has closed itself for seconds.",
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: every worker takes an interrupt for its own",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})",
         "signal.pthread_sigmask(signal.SIG_BLOCK, set())",
         "Ctrl-C shows two tracebacks a worker around the table of what was found.",
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: interrupts stay blocked",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         "signal.pthread_sigmask(signal.SIG_SETMASK, before)",
         "signal.pthread_sigmask(signal.SIG_BLOCK, before)",
         "Ctrl-C does nothing at all.",

@@ -3,9 +3,12 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
-FOLD, SUM, REGION, CHAINED, WINDOW, JOINING = (
-    f"tests/qconv/network/test_{name}.py" for name in ("fold", "fold_sum", "region", "chained", "window", "joining")
-)
+FOLD = "tests/qconv/network/layers/test_folds.py"
+SUM = "tests/qconv/network/layers/test_folds_sum.py"
+REGION = "tests/qconv/network/run/test_region.py"
+CHAINED = "tests/qconv/network/run/test_chained.py"
+WINDOW = "tests/qconv/network/layers/test_window.py"
+JOINING = "tests/qconv/network/layers/test_concatenation.py"
 LEFT_ALONE = FOLD + "::test_what_would_change_bits_is_left_alone"
 BITS = FOLD + "::test_a_folded_clamp_has_the_bits_of_the_four_layers"
 SUM_ALONE = SUM + "::test_what_is_left_alone"
@@ -14,7 +17,7 @@ ADDED = REGION + "::test_what_is_added_is_not_what_is_convolved"
 MUTANTS = (
     Mutant(
         "fold: whatever scale the clamp reads with",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         "own == _linear(network, first) == _linear(network, last)",
         "own == _linear(network, last)",
         "The integers that come back are others where the two scales differ.",
@@ -22,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: bytes that are scaled before and behind",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         "own == _linear(network, first) == _linear(network, last)",
         "_linear(network, first) == _linear(network, last)",
         "The convolution's own scale is a third.",
@@ -30,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: sums have a scale",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         "same = own is not None and own",
         "same = own",
         "Three that have none would be equal.",
@@ -38,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: scales of half precision",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         " or scale.dtype != np.float32 or",
         " or",
         "Their products may be infinite, which a byte is not.",
@@ -46,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a clamp without a limit has one",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         "BEYOND = 512.0",
         "BEYOND = 64.0",
         "Bytes are up to 255 steps from their zero point.",
@@ -54,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: limits that are attributes are none",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         "        elif attribute in layer.attributes:",
         "        elif attribute in ():",
         "Until opset 10 a Clip has no other.",
@@ -62,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum behind a clamp",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         'convolution.activation != "none" or convolution.added',
         "convolution.added",
         "The clamp would stand behind the sum.",
@@ -70,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a second sum",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         "convolution.added is not None or",
         "",
         "The first one would be lost.",
@@ -78,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a residual has the zero point of the other term",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         'numbers.get(f"{other}_{what}", default)',
         'numbers.get(f"{other}_{what}", numbers.get(f"{own}_{what}", default))',
         "One that is not given is zero.",
@@ -86,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum has the zero point of its convolution",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         'numbers.get(f"y_{what}", default)',
         'numbers.get(f"y_{what}", convolution.parameters.get(f"y_{what}", default))',
         "One that is not given is zero.",
@@ -94,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a zero point that a sum does not give is the convolution's",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         '_number(add.parameters, f"{letter}_{what}", default)',
         '_number(add.parameters, f"{letter}_{what}", _number(convolution.parameters, f"y_{what}", default))',
         "The sum reads other numbers than were written.",
@@ -102,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum that reads with another zero point",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         '        for what, default in (("scale", 1.0), ("zero_point", 0))\n    )',
         '        for what, default in (("scale", 1.0),)\n    )',
         "A kernel has one zero point for what lies between the two.",
@@ -110,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum that reads with another scale alone",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         '        for what, default in (("scale", 1.0), ("zero_point", 0))\n    )',
         '        for what, default in (("zero_point", 0),)\n    )',
         "A kernel has one scale for what lies between the two.",
@@ -118,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a residual of fewer axes",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         "return len(a) == len(b) and all(",
         "return all(",
         "It would be repeated for each image, which the kernels do not.",
@@ -126,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a product is a sum",
-        HERE + "fold_sum.py",
+        "src/qconv/network/layers/folds.py",
         " or add.kind is not Add:",
         ":",
         "QLinearMul has the same inputs in the same order.",
@@ -134,15 +137,15 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a table instead of a clamp",
-        HERE + "fold_table.py",
-        "made = replace(convolution, layer=layer,",
-        'made = replace(convolution, activation="none", layer=layer,',
+        "src/qconv/network/layers/folds.py",
+        "made = replace(convolution, layer=layer, y=table.y,",
+        'made = replace(convolution, activation="none", layer=layer, y=table.y,',
         "A function of a clamped number is another than that of the number.",
-        ("tests/qconv/network/test_fold_table.py::test_a_clamp_stays_in_front_of_the_table",),
+        ("tests/qconv/network/layers/test_folds_table.py::test_a_clamp_stays_in_front_of_the_table",),
     ),
     Mutant(
         "region: a product is a sum",
-        HERE + "region.py",
+        "src/qconv/network/run/region.py",
         "add.kind is not Add or not",
         "not",
         "QLinearMul has the same inputs in the same order.",
@@ -150,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: goes on from what is added",
-        HERE + "region.py",
+        "src/qconv/network/run/region.py",
         "after.inputs.count(before.y) == 1 and after.x == before.y",
         "after.inputs.count(before.y) == 1",
         "The next convolution reads another tensor.",
@@ -158,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: goes on from what is added as well",
-        HERE + "region.py",
+        "src/qconv/network/run/region.py",
         "after.inputs.count(before.y) == 1 and after.x == before.y",
         "after.x == before.y",
         "What a chain has between two convolutions nobody else reads.",
@@ -166,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: sums have the scale of what they are of",
-        HERE + "chained.py",
+        "src/qconv/network/run/chained.py",
         ' or "y_scale" not in consumer.parameters)',
         ")",
         "ConvInteger has none, and could never be the last of a chain.",
@@ -174,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: convolutions of one axis",
-        HERE + "chained.py",
+        "src/qconv/network/run/chained.py",
         "all(one.axes == 2 for one",
         "all(one.axes > 0 for one",
         "What a chain's kernel gives has two.",
@@ -182,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: padding of less than nothing",
-        HERE + "window.py",
+        "src/qconv/network/layers/window.py",
         "totals.append(max(total, 0))",
         "totals.append(total)",
         "A stride above the filter leaves pixels over, and no kernel pads by fewer than none.",
@@ -190,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: an odd pixel is always behind",
-        HERE + "window.py",
+        "src/qconv/network/layers/window.py",
         'return (less, more) if auto_pad == "SAME_UPPER" else (more, less)',
         "return (less, more)",
         "SAME_LOWER puts it in front.",
@@ -198,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: the first pixel is where it is",
-        HERE + "window.py",
+        "src/qconv/network/layers/window.py",
         '{"SAME_UPPER": 2, "SAME_LOWER": 3}',
         '{"SAME_UPPER": 99, "SAME_LOWER": 99}',
         "ONNX Runtime begins behind it.",
@@ -206,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: as many pixels are left over by either rule",
-        HERE + "window.py",
+        "src/qconv/network/layers/window.py",
         '"SAME_LOWER": 3}',
         '"SAME_LOWER": 2}',
         "What is left over is halved, and the odd pixel lies where the rule says.",
@@ -214,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: padding by rule knows no gaps",
-        HERE + "window.py",
+        "src/qconv/network/layers/window.py",
         "(filter_size - 1) * dilation + 1 - size",
         "filter_size - size",
         "There would be fewer outputs than the rule says.",
@@ -222,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         "joining: the last of equal parts is as wide as the others",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         "[min(equal, extent - number * equal)]",
         "[equal]",
         "It has what is left.",
@@ -230,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "joining: widths that are an attribute are equal",
-        HERE + "joining.py",
+        "src/qconv/network/layers/concatenation.py",
         'given: Any = attributes.get("split")\n    given = reading.optional(1, "split") if given is None else given',
         'given: Any = reading.optional(1, "split")',
         "Until opset 12 they are given there.",

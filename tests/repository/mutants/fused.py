@@ -13,7 +13,7 @@ def several(name: str) -> str:
 PAGE = (
     Mutant(
         "page: tile rows go round with the columns",
-        PAGES + "page.j2",
+        "templates/families/fused/page.j2",
         "row(index / TILES_W % TILES_H * TILE_H)",
         "row(index / TILES_W % TILES_W * TILE_H)",
         "An image has TILES_H rows of tiles.",
@@ -21,7 +21,7 @@ PAGE = (
     ),
     Mutant(
         "page: the intermediate begins a padding of rows to the left",
-        PAGES + "page.j2",
+        "templates/families/fused/page.j2",
         "column * MID_STRIDE_W - MID_PAD_LEFT; }",
         "column * MID_STRIDE_W - MID_PAD_TOP; }",
         "Padding on the left is not padding on top.",
@@ -29,7 +29,7 @@ PAGE = (
     ),
     Mutant(
         "of tile: padding of the intermediate is zero",
-        PAGES + "of_tile.j2",
+        "templates/families/fused/of_tile.j2",
         "out_tile, second::padding_word(args.second));",
         "out_tile, 0u);",
         "What a later layer pads with is its own input's zero point.",
@@ -37,7 +37,7 @@ PAGE = (
     ),
     Mutant(
         "layer: every block begins with the first slab",
-        PAGES + "layer.j2",
+        "templates/families/fused/layer.j2",
         "return team.cluster_block * BLOCK_SLABS;",
         "return 0;",
         "Blocks that have a tile together have different channels.",
@@ -45,7 +45,7 @@ PAGE = (
     ),
     Mutant(
         "layer: parameters of the first of four channels",
-        PAGES + "load_channels.j2",
+        "templates/families/fused/load_channels.j2",
         ".element[j];",
         ".element[0];",
         "Scales and biases are per channel.",
@@ -53,7 +53,7 @@ PAGE = (
     ),
     Mutant(
         "into tile: what lies beyond the image on the right is data",
-        PAGES + "into_tile.j2",
+        "templates/families/fused/into_tile.j2",
         "is_padding = in_row >= OUT_H || in_column >= OUT_W;",
         "is_padding = in_row >= OUT_H;",
         "Columns beyond the image are padding for the next layer.",
@@ -61,7 +61,7 @@ PAGE = (
     ),
     Mutant(
         "into tile: chunks behind the last",
-        PAGES + "into_tile.j2",
+        "templates/families/fused/into_tile.j2",
         "            if (HAS_K_REMAINDER && k + i >= ${ gives | upper }_CHUNKS * 16) continue;\n",
         "",
         "Channels past the last chunk are written over what follows it.",
@@ -70,7 +70,7 @@ PAGE = (
     ),
     Mutant(
         "into image: a column past the last",
-        PAGES + "into_image.j2",
+        "templates/families/fused/into_image.j2",
         "out_tile.column + pixel % GRID_COLUMNS < OUT_W)",
         "out_tile.column + pixel % GRID_COLUMNS <= OUT_W)",
         "The next row's first output is written twice, with another pixel's value.",
@@ -79,7 +79,7 @@ PAGE = (
     ),
     Mutant(
         "into image: the residual of the first channels",
-        PAGES + "into_image.j2",
+        "templates/families/fused/into_image.j2",
         "*reinterpret_cast<const Vector*>(from + i);",
         "*reinterpret_cast<const Vector*>(from);",
         "A residual belongs to its own channel.",
@@ -91,7 +91,7 @@ PAGE = (
 ORDER = (
     Mutant(
         "of tile: nobody waits for the input",
-        PAGES + "of_tile.j2",
+        "templates/families/fused/of_tile.j2",
         "//% elif waits_before_first\n    team.copies.wait<0>();\n",
         "//% elif waits_before_first\n    team.copies.wait<2>();\n",
         "The first convolution reads an input that is not there.",
@@ -99,7 +99,7 @@ ORDER = (
     ),
     Mutant(
         "of tile: no barrier before the second",
-        PAGES + "of_tile.j2",
+        "templates/families/fused/of_tile.j2",
         '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n    ${ barrier };\n',
         '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
         "The second convolution reads what other threads of the block have not yet written.",
@@ -107,7 +107,7 @@ ORDER = (
     ),
     Mutant(
         "of tile: the third pads as the second does",
-        PAGES + "of_tile.j2",
+        "templates/families/fused/of_tile.j2",
         "mid2, out_tile, third::padding_word(args.third));",
         "mid2, out_tile, second::padding_word(args.second));",
         "What a later layer pads with is its own input's zero point.",
@@ -115,7 +115,7 @@ ORDER = (
     ),
     Mutant(
         "of tile: no barrier before the third",
-        PAGES + "of_tile.j2",
+        "templates/families/fused/of_tile.j2",
         '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n    ${ barrier };\n',
         '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n',
         "The third convolution reads what other threads of the block have not yet written.",
@@ -123,7 +123,7 @@ ORDER = (
     ),
     Mutant(
         "kernel: a tile is left out",
-        PAGES + "kernel.j2",
+        "templates/families/fused/kernel.j2",
         "index < TILES; index += GRID_TEAMS) {",
         "index < TILES; index += GRID_TEAMS + 1) {",
         "A team's next tile is GRID_TEAMS further on.",
@@ -131,7 +131,7 @@ ORDER = (
     ),
     Mutant(
         "part: a part begins with the first chunk",
-        PAGES + "part.j2",
+        "templates/families/fused/part.j2",
         "        : first(cluster_block * PART_CHUNKS),",
         "        : first(0 * cluster_block),",
         "Every block of a cluster sends the first chunks, and nobody the others.",
@@ -139,7 +139,7 @@ ORDER = (
     ),
     Mutant(
         "part: fewer bytes than the others send",
-        PAGES + "part.j2",
+        "templates/families/fused/part.j2",
         "static_cast<int>(sizeof(Mid::byte[0])) - bytes();",
         "static_cast<int>(sizeof(Mid::byte[0])) - 2 * bytes();",
         "The second convolution begins before all of its input has come.",
@@ -147,7 +147,7 @@ ORDER = (
     ),
     Mutant(
         "teams: a first tile that does not exist",
-        PAGES + "begin_teams.j2",
+        "templates/families/fused/begin_teams.j2",
         "    if (team.first_tile() < TILES) {\n",
         "    {\n",
         "A team without a tile reads the image behind the last.",
@@ -156,7 +156,7 @@ ORDER = (
     ),
     Mutant(
         "teams: teams of neighbouring blocks have the same tiles",
-        PAGES + "team.j2",
+        "templates/families/fused/team.j2",
         "first(tile::block_x() * TEAMS + number)",
         "first(tile::block_x() + number)",
         "Every team of every block has tiles of its own.",
@@ -164,7 +164,7 @@ ORDER = (
     ),
     Mutant(
         "teams: nobody waits for the weights",
-        PAGES + "begin_teams.j2",
+        "templates/families/fused/begin_teams.j2",
         "//% else\n    tile::barrier();  // the weights are there\n",
         "//% else\n",
         "A team multiplies by weights that another team's threads have not yet brought.",
@@ -173,7 +173,7 @@ ORDER = (
     ),
     Mutant(
         "begin: the first input belongs to no group",
-        PAGES + "begin.j2",
+        "templates/families/fused/begin.j2",
         "//% if copies\n    team.copies.commit();\n//% endif\n",
         "",
         "A wait for the last group but one does not wait for the input.",
@@ -184,7 +184,7 @@ ORDER = (
 LAYERS = (
     Mutant(
         "load weights: the second's are not asked for",
-        PAGES + "load_weights.j2",
+        "templates/families/fused/load_weights.j2",
         "    second::load_weights(team, args.second, shared.second_weights);\n",
         "",
         "Weights that nobody asks for never come.",
@@ -192,7 +192,7 @@ LAYERS = (
     ),
     Mutant(
         "weights in shared memory: all blocks have the first slabs",
-        PAGES + "smem_weights.j2",
+        "templates/families/fused/smem_weights.j2",
         "args.fragments + first_slab(team) * SLAB_WORDS;",
         "args.fragments;",
         "Each block has slabs of its own.",
@@ -200,7 +200,7 @@ LAYERS = (
     ),
     Mutant(
         "source layout: columns of stride 2 one behind the other",
-        PAGES + "source_layout.j2",
+        "templates/families/fused/source_layout.j2",
         "return i % STRIDE_W * PHASE + i / STRIDE_W;",
         "return i;",
         "Even columns lie before the odd ones.",
@@ -208,7 +208,7 @@ LAYERS = (
     ),
     Mutant(
         "input: rows past the last of a tile",
-        PAGES + "input.j2",
+        "templates/families/fused/input.j2",
         "            if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;\n",
         "",
         "A tile's input is followed by other shared memory.",
@@ -216,7 +216,7 @@ LAYERS = (
     ),
     Mutant(
         "input: the image's rows lie one input channel apart",
-        PAGES + "input.j2",
+        "templates/families/fused/input.j2",
         "from + i * (IN_W * C), c, is_inside);",
         "from + i * IN_W, c, is_inside);",
         "A row of the image is IN_W pixels of C channels.",
@@ -224,7 +224,7 @@ LAYERS = (
     ),
     Mutant(
         "input: padding is zero",
-        PAGES + "input.j2",
+        "templates/families/fused/input.j2",
         "tile::fill<WIDTH>(to, padding_word(args));",
         "tile::fill<WIDTH>(to, 0u);",
         "Padding is a real zero, which is stored as the zero point.",
@@ -232,7 +232,7 @@ LAYERS = (
     ),
     Mutant(
         "depthwise: a share goes on into the next",
-        PAGES + "depthwise.j2",
+        "templates/families/fused/depthwise.j2",
         "return begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;",
         "return begin_k(team) + BLOCK_K;",
         "The last share reads and writes channels that do not exist.",
@@ -241,7 +241,7 @@ LAYERS = (
     ),
     Mutant(
         "depthwise: inside is a column too far",
-        PAGES + "depthwise.j2",
+        "templates/families/fused/depthwise.j2",
         "first_column <= IN_W - SPAN;",
         "first_column <= IN_W - SPAN + 1;",
         "Places whose last column is padding read the next row instead.",
@@ -250,7 +250,7 @@ LAYERS = (
     ),
     Mutant(
         "depthwise: the second row of patches begins with the first column",
-        PAGES + "depthwise.j2",
+        "templates/families/fused/depthwise.j2",
         "            column = patch % PATCHES_W * COLUMNS;\n",
         "",
         "A thread's next patch has a column of its own.",
@@ -259,7 +259,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: the last chunks of channels begin behind the last",
-        PAGES + "matrix.j2",
+        "templates/families/fused/matrix.j2",
         "return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;",
         "return first;",
         "A slab's chunks end with the input's.",
@@ -270,7 +270,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: weights of the group before",
-        PAGES + "matrix.j2",
+        "templates/families/fused/matrix.j2",
         "unit >= UNITS || c < 0 || c >= C_GROUP) continue;",
         "unit >= UNITS || c >= C_GROUP) continue;",
         "Between the groups the matrix of weights is zero.",
@@ -278,7 +278,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: parameters of a slab's first channels",
-        PAGES + "matrix.j2",
+        "templates/families/fused/matrix.j2",
         "load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);",
         "load_channels(args, slab * SLAB_K, channels);",
         "A lane has channels of its own.",
@@ -286,7 +286,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: ones behind the weights of the first step alone",
-        PAGES + "matrix.j2",
+        "templates/families/fused/matrix.j2",
         "load_fragments(words + index + SET_WORDS, weights.ones);",
         "load_fragments(words + index, weights.ones);",
         "What adds up a window follows the weights of each step.",
@@ -294,7 +294,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: windows of stride 1",
-        PAGES + "matrix.j2",
+        "templates/families/fused/matrix.j2",
         "const int row = existing / GRID_COLUMNS * STRIDE_H;",
         "const int row = existing / GRID_COLUMNS;",
         "Windows lie STRIDE_H rows apart.",
@@ -302,7 +302,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: a lane's channels are eight apart",
-        PAGES + "warpgroup.j2",
+        "templates/families/fused/warpgroup.j2",
         "return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;",
         "return slab * SLAB_K + row;",
         "A row of the weights' matrix is such that a lane ends up with neighbours.",
@@ -310,7 +310,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: positions are pixels",
-        PAGES + "warpgroup.j2",
+        "templates/families/fused/warpgroup.j2",
         "return SPACED ? position / SOURCE_COLUMNS * GRID_COLUMNS + position % SOURCE_COLUMNS : position;",
         "return position;",
         "Where rows go on into what their last windows look at, some positions have no output.",
@@ -318,7 +318,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: weights behind the last channel of a tap",
-        PAGES + "warpgroup.j2",
+        "templates/families/fused/warpgroup.j2",
         "if (k >= K || c >= C) continue;",
         "if (k >= K) continue;",
         "A chunk's last bytes are weights of the next tap.",
@@ -326,7 +326,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: a buffer is awaited as it was asked for first",
-        PAGES + "warpgroup.j2",
+        "templates/families/fused/warpgroup.j2",
         "wait_for_phase(number / BUFFERS);",
         "wait_for_phase(0);",
         "Slabs are multiplied before they have come.",
@@ -334,7 +334,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: parameters of the first slab",
-        PAGES + "load_channels.j2",
+        "templates/families/fused/load_channels.j2",
         "&smem.${ argument.name }[slab][channel_lane()][i]);",
         "&smem.${ argument.name }[0][channel_lane()][i]);",
         "Scales and biases are per channel.",
@@ -342,7 +342,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: two warps of a group finish the same rows",
-        PAGES + "warpgroup.j2",
+        "templates/families/fused/warpgroup.j2",
         "return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;",
         "return tile::warp() % 2 * 16 + tile::lane() / 4 + i * 8;",
         "Each of four warps has sixteen rows.",
@@ -353,7 +353,7 @@ LAYERS = (
 SEVERAL = (
     Mutant(
         "depthwise, fused: a thread has one vector of channels",
-        PAGES + "depthwise.j2",
+        "templates/families/fused/depthwise.j2",
         "k < end_k(team); k += ACROSS * VECTOR)",
         "k < end_k(team); k += K)",
         "A layer may have more vectors of channels than a block has threads.",
@@ -361,7 +361,7 @@ SEVERAL = (
     ),
     Mutant(
         "depthwise, fused: a thread has one patch of two ways",
-        PAGES + "depthwise.j2",
+        "templates/families/fused/depthwise.j2",
         "patch += AT_ONCE) {\n"
         "            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;\n"
         "            const InputPatch from(args, source, row, column, k);",
@@ -373,7 +373,7 @@ SEVERAL = (
     ),
     Mutant(
         "input: a thread brings one vector of a row",
-        PAGES + "input.j2",
+        "templates/families/fused/input.j2",
         "vector < PER_ROW; vector += ACROSS)",
         "vector < PER_ROW; vector += PER_ROW)",
         "A row of pixels may have more vectors than a block has threads.",
@@ -381,7 +381,7 @@ SEVERAL = (
     ),
     Mutant(
         "warpgroup: a thread brings the parameters of one channel",
-        PAGES + "smem_weights.j2",
+        "templates/families/fused/smem_weights.j2",
         "i < BLOCK_SLABS * SLAB_K; i += ${ block_threads })",
         "i < BLOCK_SLABS * SLAB_K; i += BLOCK_SLABS * SLAB_K)",
         "A block may have more output channels than threads.",
@@ -389,7 +389,7 @@ SEVERAL = (
     ),
     Mutant(
         "warpgroup: one run of pixels for each slab that is fetched",
-        PAGES + "warpgroup.j2",
+        "templates/families/fused/warpgroup.j2",
         "run += OF_SLAB) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer]",
         "run += RUNS) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer]",
         "A tile may have more runs of pixels than a slab has warpgroups.",

@@ -78,7 +78,7 @@ MUTANTS = (
         "return __fmaf_rn(rough, __fmaf_rn(-a, rough, 1.0f), rough);",
         "return rough;",
         "The hardware's reciprocal is an approximation.",
-        ("tests/qconv/test_activation.py",),
+        ("tests/qconv/arithmetic/test_activation.py",),
         gpu=True,
     ),
     Mutant(

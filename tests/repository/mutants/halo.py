@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_halo.py"
-COST = "tests/generator/test_halo_cost.py"
+COST = "tests/generator/families/halo/test_cost.py"
 STAGED, RESIDUALS, DIRECT, BORDERS, SUMS = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "residuals", "direct", "borders", "sums")
 )
@@ -15,7 +15,7 @@ SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 OF_PAGE = (
     Mutant(
         "halo: windows are multiplied before they are there",
-        PAGES + "halo_consume.j2",
+        "templates/families/halo/consume.j2",
         "        shared.ring.wait(at);\n",
         "",
         "Their bytes may be on their way.",
@@ -23,7 +23,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: one warp tells that all have seen their turn",
-        PAGES + "halo_consume.j2",
+        "templates/families/halo/consume.j2",
         "        tile::warp_barrier();\n        if (tile::lane() == 0) shared.issued",
         "        if (tile::thread() % 32 == 0) shared.issued",
         "A lane that comes later misses a phase, and waits for ever.",
@@ -31,7 +31,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: windows are released before their products are made",
-        PAGES + "halo_consume.j2",
+        "templates/families/halo/consume.j2",
         "        commit_products(products);\n",
         "        if (signals) shared.ring.release(at);\n        commit_products(products);\n",
         "The next window comes to lie where products read.",
@@ -39,7 +39,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: taps ignore the dilation",
-        PAGES + "halo_products.j2",
+        "templates/families/halo/products.j2",
         "tap / S * DILATION_H * WINDOW_W + tap % S * DILATION_W;",
         "tap / S * WINDOW_W + tap % S;",
         "Taps lie so many pixels from each other.",
@@ -47,7 +47,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: every window of a tile has the first columns",
-        PAGES + "halo_copies.j2",
+        "templates/families/halo/copies.j2",
         " - PAD_LEFT + tiles.window % WINDOWS_ACROSS;",
         " - PAD_LEFT;",
         "Those that the stride passes over are never seen.",
@@ -55,7 +55,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: a tile's second window is not waited for",
-        PAGES + "halo_products_strided.j2",
+        "templates/families/halo/products_strided.j2",
         "shared.ring.wait(window_at);",
         "if (of_tile == 0) shared.ring.wait(window_at);",
         "Its bytes may be on their way.",
@@ -63,7 +63,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: rows of a tile follow each other whatever the stride",
-        PAGES + "halo_products_strided.j2",
+        "templates/families/halo/products_strided.j2",
         "STRIDE_H / ROW_STEP * WINDOW_W * ROW",
         "WINDOW_W * ROW",
         "They lie a stride from each other where all rows come.",
@@ -71,7 +71,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: blocks change their channels",
-        PAGES + "halo_tiles.j2",
+        "templates/families/halo/tiles.j2",
         "${ cluster } % CHANNEL_TILES * TILE_M",
         "0",
         "The weights of a block are those of one tile of channels.",
@@ -79,7 +79,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: rows of the weights in the order of the channels",
-        PAGES + "halo_rows.j2",
+        "templates/families/halo/rows.j2",
         "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;",
         "return row;",
         "A lane stores its two sums as neighbouring channels.",
@@ -87,7 +87,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all warps stage their channels where those of the first lie",
-        PAGES + "halo_stage_rows.j2",
+        "templates/families/halo/stage_rows.j2",
         "const int chunk = m * 4 + tile::warp() % 4;",
         "const int chunk = m * 4;",
         "A warp has 16 channels of each 64.",
@@ -95,7 +95,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: outputs are not swizzled",
-        PAGES + "halo_outputs.j2",
+        "templates/families/halo/outputs.j2",
         "(chunk ^ pixel * TILE_M / 128 % (TILE_M / 16)) * 16",
         "chunk * 16",
         "The copy engine takes them as swizzled.",
@@ -103,7 +103,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: outputs leave without a fence",
-        PAGES + "halo_staged.j2",
+        "templates/families/halo/staged.j2",
         "    tile::fence_proxy_async();\n",
         "",
         "The copy engine may not see what was written.",
@@ -111,7 +111,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: outputs are written over those that leave",
-        PAGES + "halo_staged.j2",
+        "templates/families/halo/staged.j2",
         "    if (signals) tile::wait_for_store_reads<0>();\n    tile::warpgroup_barrier",
         "    tile::warpgroup_barrier",
         "The copy engine still reads the tile before.",
@@ -119,7 +119,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: windows are there before their residuals",
-        PAGES + "halo_copies.j2",
+        "templates/families/halo/copies.j2",
         "SLABS * sizeof Slab::pixel + sizeof window.residual",
         "SLABS * sizeof Slab::pixel",
         "Both come to the same slot.",
@@ -127,7 +127,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: residuals are written over before they are read",
-        PAGES + "halo_consume.j2",
+        "templates/families/halo/consume.j2",
         "//% elif not residual_in_smem\n",
         "//% else\n",
         "Their slot is free when the tile is written.",
@@ -135,7 +135,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: a window is waited for before the turn",
-        PAGES + "halo_consume.j2",
+        "templates/families/halo/consume.j2",
         "        // The turn first:",
         "        shared.ring.wait(at);\n        // The turn first:",
         "With fewer slots than consumers, the phase before has not completed.",
@@ -143,7 +143,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: every slab of a window is the first",
-        PAGES + "halo_products.j2",
+        "templates/families/halo/products.j2",
         "slab % SLABS * static_cast<int>(sizeof(Slab))",
         "0",
         "Channels behind the first 128 lie in another.",
@@ -151,7 +151,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: tiles of outputs read as many pixels further",
-        PAGES + "halo_copies.j2",
+        "templates/families/halo/copies.j2",
         "tiles.column() * STRIDE_W - PAD_LEFT, row",
         "tiles.column() - PAD_LEFT, row",
         "Neighbouring outputs look at pixels a stride apart.",
@@ -167,7 +167,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all outputs of a lane have the residual of the first",
-        PAGES + "residual_word.j2",
+        "templates/convolution/residual_word.j2",
         "byte_as_float<Residual>(word, i)",
         "byte_as_float<Residual>(word, 0)",
         "A lane has two neighbouring channels of two pixels.",
@@ -175,7 +175,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: warpgroups begin before there are mbarriers",
-        PAGES + "wgmma_jobs.j2",
+        "templates/families/wgmma/jobs.j2",
         "    tile::barrier();\n",
         "",
         "They would wait for what nobody has initialised.",
@@ -183,7 +183,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all words of a filter are its first",
-        PAGES + "wgmma_repack.j2",
+        "templates/families/wgmma/repack.j2",
         " + index % ROW_WORDS * 4",
         "",
         "A thread copies a word.",
@@ -191,7 +191,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: residuals of pixels change places",
-        PAGES + "halo_residual_direct.j2",
+        "templates/families/halo/residual_direct.j2",
         "row) * OUT_W + column + e) * K",
         "row) * OUT_W + column) * K",
         "A lane has two neighbouring pixels.",
@@ -199,7 +199,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all pixels have the offset of inner ones",
-        PAGES + "halo_outputs.j2",
+        "templates/families/halo/outputs.j2",
         '"row * OUT_W + column + e"',
         '"OUT_H / 2 * OUT_W + OUT_W / 2"',
         "What x_zero adds depends on which taps lie in the image.",
@@ -207,7 +207,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: two channels are stored where one exists",
-        PAGES + "halo_direct.j2",
+        "templates/families/halo/direct.j2",
         "if (k + h < K) to[h]",
         "to[h]",
         "The next pixel's first channel lies there.",
@@ -270,7 +270,7 @@ OF_DEVICE = (
 OF_PLAN = (
     Mutant(
         "halo: taps of every row look at one window",
-        "generator/halo_windows.py",
+        "generator/families/halo/windows.py",
         "down=seen if row_step > 1 else 1,",
         "down=1,",
         "Rows between those of the first window never come.",
@@ -278,7 +278,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: the last remainder has no window",
-        "generator/halo_windows.py",
+        "generator/families/halo/windows.py",
         "return 1 + max(",
         "return max(",
         "Its taps would look at another.",
@@ -286,7 +286,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: residuals come with each of several windows",
-        "generator/halo_memory.py",
+        "generator/families/halo/plan.py",
         "residual.bytes == 1 and not alone",
         "residual.bytes == 1",
         "A tile has one tile of residuals.",
@@ -294,7 +294,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: sums take all registers",
-        "generator/halo_config.py",
+        "generator/families/halo/config.py",
         "registers(problem, config)[1] - BESIDE_SUMS",
         "registers(problem, config)[1]",
         "What else a thread needs is spilled.",
@@ -313,7 +313,7 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "halo cost: consumers write one after the other",
-        "generator/halo_cost.py",
+        "generator/families/halo/cost.py",
         "(multiplied + written) / config.consumers,",
         "multiplied + written,",
         "One multiplies while the others write.",
@@ -321,7 +321,7 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: rows that are filled with zeros cost nothing",
-        "generator/halo_cost.py",
+        "generator/families/halo/cost.py",
         "return _filled_rows(plan, windows.bytes) * FILLED_PIXEL",
         "return 0",
         "The copy engine takes five clocks for each.",
@@ -329,7 +329,7 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: slots that wait for outputs are free",
-        "generator/halo_cost.py",
+        "generator/families/halo/cost.py",
         "(written if plan.residual_in_smem else 0)",
         "0",
         "A slot is held until its residuals have been read.",
@@ -337,7 +337,7 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: pixels that a stride passes over cost nothing",
-        "generator/halo_cost.py",
+        "generator/families/halo/cost.py",
         "max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)",
         "0",
         "The copy engine takes longer for pixels that do not follow each other.",

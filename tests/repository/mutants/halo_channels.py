@@ -19,7 +19,7 @@ SERVED = f"{TESTS}::test_what_it_does_not_serve"
 OF_PIXEL_ROWS = (
     Mutant(
         "halo: every instruction of a tile has its first pixels",
-        PAGES + "halo_products.j2",
+        "templates/families/halo/products.j2",
         "(n / 8 * WINDOW_W + pixel) * ROW",
         "pixel * ROW",
         "An instruction has 64 pixels, eight rows of the tile.",
@@ -27,7 +27,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: rows of pixel rows follow each other whatever the stride",
-        PAGES + "halo_products_strided.j2",
+        "templates/families/halo/products_strided.j2",
         "n / 8 * (STRIDE_H / ROW_STEP) * WINDOW_W + pixel",
         "n / 8 * WINDOW_W + pixel",
         "They lie a stride from each other where all rows come.",
@@ -35,7 +35,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: columns of the product in the order of the channels",
-        PAGES + "halo_columns.j2",
+        "templates/families/halo/columns.j2",
         "return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;",
         "return row;",
         "A lane writes its sums as neighbouring channels.",
@@ -43,7 +43,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: both pixels of a lane are its first",
-        PAGES + "halo_outputs.j2",
+        "templates/families/halo/outputs.j2",
         "sums[h / 2][2 * e + h % 2]",
         "sums[h / 2][h % 2]",
         "The second lies in the row below.",
@@ -51,7 +51,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: both pixels of a lane are of one class",
-        PAGES + "halo_outputs.j2",
+        "templates/families/halo/outputs.j2",
         '(row + e) * OUT_W + column"',
         'row * OUT_W + column"',
         "What x_zero adds depends on the row.",
@@ -59,7 +59,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: residuals of pixel rows are those of the first channels",
-        PAGES + "halo_stage_pixels.j2",
+        "templates/families/halo/stage_pixels.j2",
         "chunk_of(residual, pixel + 8 * e, chunk)",
         "chunk_of(residual, pixel + 8 * e, 0)",
         "Each sixteen has its own.",
@@ -67,7 +67,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: shared memory is read as device memory is",
-        PAGES + "halo_stage_pixels.j2",
+        "templates/families/halo/stage_pixels.j2",
         "reinterpret_cast<const tile::Words<1>*>(sixteen + channel)->word[0]",
         "tile::load_words<1>(sixteen + channel).word[0]",
         "A GPU refuses it: the load is of device memory.",
@@ -75,7 +75,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: vectors of a pixel past the last channel are stored",
-        PAGES + "halo_direct_by_pixels.j2",
+        "templates/families/halo/direct_by_pixels.j2",
         "if (!WHOLE_TILES && k + h >= K) continue;",
         "",
         "The next pixel's first channels lie there.",
@@ -84,7 +84,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: residuals of pixel rows are loaded a vector at a time from the first",
-        PAGES + "halo_residual_direct_by_pixels.j2",
+        "templates/families/halo/residual_direct_by_pixels.j2",
         "reinterpret_cast<const ResidualVector*>(from + i)",
         "reinterpret_cast<const ResidualVector*>(from)",
         "A lane has four channels.",
@@ -92,7 +92,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: the last step of a pixel's channels is left out",
-        PAGES + "halo_products_strided.j2",
+        "templates/families/halo/products_strided.j2",
         "c >= LAST_ROW) continue",
         "c >= LAST_ROW - 32) continue",
         "There are channels in it, and zeros only behind them.",
@@ -103,7 +103,7 @@ OF_PIXEL_ROWS = (
 OF_PLAN = (
     Mutant(
         "halo: pixels are rows where no channel less is multiplied",
-        "generator/halo_config.py",
+        "generator/families/halo/config.py",
         "if multiplied >= otherwise:",
         "if multiplied > otherwise:",
         "Both take as long, and one of them is enough.",
@@ -111,7 +111,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: parameters of channels take no registers",
-        "generator/halo_config.py",
+        "generator/families/halo/config.py",
         "        in_registers += config.channels // 2\n",
         "",
         "A lane has those of a quarter of the channels.",
@@ -122,7 +122,7 @@ OF_PLAN = (
 OF_GATHERING = (
     Mutant(
         "halo: lanes bring as many chunks as they ask for at once",
-        PAGES + "halo_gather.j2",
+        "templates/families/halo/gather.j2",
         "index < CHUNKS_OF_WINDOW; index += 128 * AT_ONCE)",
         "index < CHUNKS_OF_WINDOW; index += CHUNKS_OF_WINDOW)",
         "A window may have more.",
@@ -130,7 +130,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: pixels are brought to where they would lie without a swizzle",
-        PAGES + "halo_gather.j2",
+        "templates/families/halo/gather.j2",
         " ^ pixel * ROW / 128 % OF_ROW",
         "",
         "Products look for chunks where the copy engine would have put them.",
@@ -138,7 +138,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: a warp tells of windows whose copies are under way",
-        PAGES + "halo_gather.j2",
+        "templates/families/halo/gather.j2",
         "        copies.wait<AHEAD>();\n",
         "",
         "Consumers multiply what was there before.",
@@ -146,7 +146,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: products see stored pixels without a fence",
-        PAGES + "halo_gather.j2",
+        "templates/families/halo/gather.j2",
         "    tile::fence_proxy_async();\n",
         "",
         "They read shared memory by a way of their own.",
@@ -154,7 +154,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: channels begin with words",
-        PAGES + "halo_gather.j2",
+        "templates/families/halo/gather.j2",
         "static_cast<unsigned>(first) % 4 * 8",
         "0",
         "A pixel of 50 channels ends in the middle of one.",
@@ -162,7 +162,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: a tap's weights follow those of the one before at once",
-        PAGES + "halo_gather.j2",
+        "templates/families/halo/gather.j2",
         "slab / SLABS * TAP_BYTES",
         "slab / SLABS * C",
         "They are whole chunks, with zeros behind.",
@@ -170,7 +170,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: one warp's release empties a slot that four fill",
-        PAGES + "halo.j2",
+        "templates/families/halo/page.j2",
         "shared.ring.open(4);",
         "shared.ring.open(1);",
         "The others read it still.",
@@ -186,7 +186,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: images that end within a word are read to its end",
-        "generator/halo_config.py",
+        "generator/families/halo/config.py",
         "if prod(problem.x_shape) % WORD:",
         "if False:",
         "The last bytes are nobody's.",
@@ -194,7 +194,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: as many windows are under way as there are slots",
-        "generator/halo.py",
+        "generator/families/halo/plan.py",
         "self.slots - self.windows.count)",
         "self.slots)",
         "The producer waits for a slot that nobody can release.",

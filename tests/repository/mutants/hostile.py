@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing: a pair needs its activations",
-        "tuner/listing.py",
+        "tuner/workloads/listing.py",
         'rows[0].get("act1") or "none")]',
         'rows[0]["act1"])]',
         "A csv without that column is a KeyError.",

@@ -24,7 +24,7 @@ MUTANTS = (
         "tune_db/measurement.py",
         "from __future__ import annotations\n",
         "from __future__ import annotations\n\nfrom typing import TYPE_CHECKING\n\n"
-        "if TYPE_CHECKING:\n    from qconv.tuner import protocol\n",
+        "if TYPE_CHECKING:\n    from qconv.tuner.measure import protocol\n",
         "The database knows nothing of the tuner.",
         (LADDER,),
     ),

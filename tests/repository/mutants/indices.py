@@ -4,8 +4,8 @@ from mutants.mutant import Mutant
 
 HERE, ROOM = "src/qconv/network/", "src/qconv/tensor_ops"
 OF_ORT = "tests/conformance/test_onnxruntime_tensor_ops.py"
-SHUFFLE = "tests/qconv/network/test_shuffle.py"
-ARGMAX = "tests/qconv/network/test_argmax.py"
+SHUFFLE = "tests/qconv/network/layers/test_shuffle.py"
+ARGMAX = "tests/qconv/network/layers/test_argmax.py"
 
 
 def sanitized(page: str, plan: str) -> str:
@@ -15,7 +15,7 @@ def sanitized(page: str, plan: str) -> str:
 MUTANTS = (
     Mutant(
         "argmax: of equal elements whichever a thread saw",
-        "templates/tensor_ops/argmax.j2",
+        "templates/families/tensor_ops/argmax.j2",
         "(LAST ? at : MOST_INDEX - at)",
         "at",
         "The last of equal elements counts where the first was asked for.",
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: elements by their bits",
-        "templates/tensor_ops/argmax.j2",
+        "templates/families/tensor_ops/argmax.j2",
         "static_cast<unsigned>(element - LEAST)",
         "static_cast<unsigned char>(element)",
         "Every negative element is larger than every other.",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: a vector across the axis has indices along it",
-        "templates/tensor_ops/argmax.j2",
+        "templates/families/tensor_ops/argmax.j2",
         "at + i % STEP",
         "at + i",
         "Outputs beside each other are shifted.",
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: the first member of a team alone",
-        "templates/tensor_ops/argmax.j2",
+        "templates/families/tensor_ops/argmax.j2",
         "for (int each = 0; each < TEAM; ++each)",
         "for (int each = 0; each < 1; ++each)",
         "Every member has elements of its own.",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: a block writes all of its outputs",
-        "templates/tensor_ops/argmax.j2",
+        "templates/families/tensor_ops/argmax.j2",
         "i < TEAMS * OUTPUTS_OF_TEAM && first + i < OUTPUTS;",
         "i < TEAMS * OUTPUTS_OF_TEAM;",
         "The last block has fewer axes than teams.",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: vectors that reach over an axis",
-        "generator/argmax.py",
+        "generator/families/tensor_ops/argmax.py",
         "    if neighbours % config.vector:\n",
         "    if problem.inner == 1 and neighbours % config.vector:\n",
         "The rest of an axis is never read, or belongs to the next one.",
@@ -79,39 +79,39 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: axes that are taken apart elsewhere are channels",
-        "src/qconv/network/shuffle.py",
+        "src/qconv/network/layers/shuffle.py",
         "(split[0], prod(split[1:3]), *split[3:]) == shape == joined",
         "shape == joined",
         "Pixels are shuffled as if they were channels.",
-        ("tests/qconv/network/test_shuffle.py",),
+        ("tests/qconv/network/layers/test_shuffle.py",),
     ),
     Mutant(
         "shuffle: channels are gathered, and not dealt out",
-        "src/qconv/network/shuffle.py",
+        "src/qconv/network/layers/shuffle.py",
         "split[1], split[2], self.dtype), device)",
         "split[2], split[1], self.dtype), device)",
         "It undoes the shuffle that the model has.",
-        ("tests/qconv/network/test_shuffle.py",),
+        ("tests/qconv/network/layers/test_shuffle.py",),
     ),
     Mutant(
         "shuffle: any order of axes is one",
-        "src/qconv/network/shuffle.py",
+        "src/qconv/network/layers/shuffle.py",
         "swap.axes is None or swap.axes != _swapping(len(swap.axes)) or folded",
         "swap.axes is None or folded",
         "A layer is folded whose own copies would be fewer.",
-        ("tests/qconv/network/test_shuffle.py",),
+        ("tests/qconv/network/layers/test_shuffle.py",),
     ),
     Mutant(
         "shuffle: the end of one is the beginning of the next",
-        "src/qconv/network/shuffle.py",
+        "src/qconv/network/layers/shuffle.py",
         "folded.get(one.layer.name) is not one",
         "not one",
         "A layer that was folded already is folded again.",
-        ("tests/qconv/network/test_shuffle.py",),
+        ("tests/qconv/network/layers/test_shuffle.py",),
     ),
     Mutant(
         "argmax: a scale of any sign is folded",
-        HERE + "argmax.py",
+        "src/qconv/network/layers/argmax.py",
         "limits.tiny <= scale.item() <= limits.max / MOST_STEPS",
         "abs(scale.item()) <= limits.max / MOST_STEPS",
         "With a negative scale the largest number is the smallest byte.",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: numbers that are infinite are told apart",
-        HERE + "argmax.py",
+        "src/qconv/network/layers/argmax.py",
         "<= limits.max / MOST_STEPS",
         "<= limits.max",
         "Several bytes become the same infinity, of which the first counts.",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: numbers of any type are told apart",
-        HERE + "argmax.py",
+        "src/qconv/network/layers/argmax.py",
         ' or source.attributes.get("output_dtype", 0):',
         ":",
         "In 16 bits some bytes become infinite.",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: numbers that others read go",
-        HERE + "argmax.py",
+        "src/qconv/network/layers/argmax.py",
         "        if not is_read:\n",
         "        if is_read:\n",
         "A layer reads a tensor that nobody makes.",
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: without its channels a tensor has them last",
-        HERE + "argmax.py",
+        "src/qconv/network/layers/argmax.py",
         "self._reads_last and axis > 1 and rank > 3",
         "self._reads_last and rank > 3",
         "Rows and columns of the indices change places.",
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: images are compared with their channels last",
-        HERE + "argmax.py",
+        "src/qconv/network/layers/argmax.py",
         "rank > 2 and axis > 0",
         "rank > 2",
         "What is left without its images is in an order that no reader expects.",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: more groups than a thread holds",
-        HERE + "shuffle.py",
+        "src/qconv/network/layers/shuffle.py",
         " and split[1] <= MOST_GROUPS:",
         ":",
         "What the device could turn by itself runs elsewhere.",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: every vector of a group lies in the first row",
-        "templates/tensor_ops/shuffle.j2",
+        "templates/families/tensor_ops/shuffle.j2",
         "first / WIDTH * (GROUPS * WIDTH) + first % WIDTH",
         "first % WIDTH",
         "All pixels get the channels of one.",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: elements of one group beside each other",
-        "templates/tensor_ops/shuffle.j2",
+        "templates/families/tensor_ops/shuffle.j2",
         "columns.of[(begin + i) % GROUPS].element[(begin + i) / GROUPS]",
         "columns.of[(begin + i) / VECTOR].element[(begin + i) % VECTOR]",
         "Vectors are dealt out, and not channels.",
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: vectors that reach into the next group",
-        "generator/shuffle.py",
+        "generator/families/tensor_ops/shuffle.py",
         "    if problem.width % config.vector:\n",
         "    if problem.width < config.vector:\n",
         "The end of a group is dealt out with the beginning of the next.",

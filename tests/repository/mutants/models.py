@@ -6,13 +6,13 @@ RESIZING, RESIZED = "src/qconv/onnx/resizing.py", "tests/qconv/onnx/test_resizin
 SUMMED = "tests/qconv/onnx/test_summing.py"
 INPUTS, INTEGERS = "src/qconv/onnx/integer_inputs.py", "tests/qconv/onnx/test_integer_inputs.py"
 BLOCKED, IN_BLOCKS = "src/qconv/onnx/blocked.py", "tests/qconv/onnx/test_blocked.py"
-BUILT, DEPLOYED = "tests/qconv/onnx/test_built.py", "tests/instances/test_deployed.py"
-MANIFEST, READ = "instances/manifest.py", "tests/instances/test_manifest.py"
+BUILT, DEPLOYED = "tests/qconv/onnx/test_built.py", "tests/instances/load/test_deployed.py"
+MANIFEST, READ = "instances/load/manifest.py", "tests/instances/load/test_manifest.py"
 
 MUTANTS = (
     Mutant(
         "models: a changed file is loaded",
-        MANIFEST,
+        "instances/load/manifest.py",
         "            if there[name] != self.files[name]:\n",
         "            if False:\n",
         "A binary that somebody changed runs.",
@@ -20,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a file that the manifest does not name is not checked",
-        MANIFEST,
+        "instances/load/manifest.py",
         "        for name in sorted({*there, *self.files}):\n",
         "        for name in sorted(self.files):\n",
         "Whatever is put in its place is loaded.",
@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a manifest that was changed is read",
-        MANIFEST,
+        "instances/load/manifest.py",
         "        if sealed != digest_of(document):\n",
         "        if False:\n",
         "The network runs with settings that nobody gave.",
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a value of another type is taken",
-        MANIFEST,
+        "instances/load/manifest.py",
         "    if kind is not object and type(value) is not kind:\n",
         "    if False:\n",
         "It fails somewhere with Python's words, or does not.",
@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a pair may have three",
-        MANIFEST,
+        "instances/load/manifest.py",
         "        kinds = [parts[0]] * len(value) if parts[-1] is Ellipsis else list(parts)\n",
         "        kinds = [parts[0]] * len(value)\n",
         "What behind a pair's first value stands is read as of the same type.",
@@ -52,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: names that nothing reads are taken",
-        MANIFEST,
+        "instances/load/manifest.py",
         "    if others := [each for each in value if each not in wanted]:\n",
         "    if others := []:\n",
         "A setting that is misspelled is forgotten without a word.",
@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a folder in the manifest's place is read",
-        MANIFEST,
+        "instances/load/manifest.py",
         "    if not is_file:\n",
         "    if not path.exists():\n",
         "Python says that it is a directory, or waits for who writes to a pipe.",
@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a config that its problem refuses is a bug",
-        "instances/deployed.py",
+        "instances/load/deployed.py",
         "        except Infeasible:\n",
         "        except ArithmeticError:\n",
         "The folder of another version fails with what a search reads, and no remedy.",
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a folder of another target is loaded",
-        MANIFEST,
+        "instances/load/manifest.py",
         "    if manifest.target != device.target.name:\n",
         "    if False:\n",
         "The driver refuses its binaries, if all goes well.",
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: anybody may have written a folder",
-        MANIFEST,
+        "instances/load/manifest.py",
         "    folders.Layer(folder).check_all(path)\n",
         "",
         "Whoever can write it makes us run anything.",
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: kernels of another version are launched",
-        "instances/deployed.py",
+        "instances/load/deployed.py",
         "if rendered.digest != chosen.digest or not there:",
         "if False:",
         "The arguments are another version's.",
@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a folder answers for ever",
-        "instances/serving.py",
+        "instances/load/serving.py",
         "        _instead.reset(token)\n",
         "        pass\n",
         "Other sessions find no kernels.",

@@ -3,18 +3,21 @@
 from mutants.mutant import Mutant
 
 HERE, ONNX = "src/qconv/network/", "src/qconv/onnx/"
-ENDS, FOLD, PARTITION, INTEGER, VALUE, REPORT, RUNNER = (
-    f"tests/qconv/network/test_{name}.py"
-    for name in ("ends", "fold", "partition", "integer", "value", "report", "runner")
-)
-ELEMENTWISE = "tests/qconv/network/test_elementwise.py"
+ENDS = "tests/qconv/network/layers/test_boundary.py"
+FOLD = "tests/qconv/network/layers/test_folds.py"
+PARTITION = "tests/qconv/network/run/test_partition.py"
+INTEGER = "tests/qconv/network/layers/test_convolution.py"
+VALUE = "tests/qconv/network/graph/test_value.py"
+REPORT = "tests/qconv/network/run/test_report.py"
+RUNNER = "tests/qconv/network/run/test_runner.py"
+ELEMENTWISE = "tests/qconv/network/layers/test_binary.py"
 UNUSUAL = "tests/qconv/onnx/test_session_unusual.py"
 SESSION = "tests/qconv/onnx/test_session.py"
 
 MUTANTS = (
     Mutant(
         "network: whoever reads a tensor first is its only reader",
-        HERE + "graph.py",
+        "src/qconv/network/graph/graph.py",
         "layers[0] if len(layers) == 1 and name not in self.outputs else None",
         "layers[0] if layers and name not in self.outputs else None",
         "A layer is folded away although another one reads its output.",
@@ -22,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: what the caller sees may be folded away",
-        HERE + "graph.py",
+        "src/qconv/network/graph/graph.py",
         "len(layers) == 1 and name not in self.outputs",
         "len(layers) == 1",
         "The caller asks for the tensor between two folded layers.",
@@ -30,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: an odd pixel of padding goes to the other side",
-        HERE + "window.py",
+        "src/qconv/network/layers/window.py",
         'if auto_pad == "SAME_UPPER"',
         'if auto_pad == "SAME_LOWER"',
         "SAME_UPPER pads more at the end.",
@@ -38,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: one axis is the height",
-        HERE + "window.py",
+        "src/qconv/network/layers/window.py",
         '"stride": (*ones, *stride),',
         '"stride": (*stride, *ones),',
         "A sequence is one pixel high.",
@@ -46,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: channels come back in front of N",
-        HERE + "value.py",
+        "src/qconv/network/graph/value.py",
         "self._device.exchanged(pixels).reshape((n, channels, *rest))",
         "self._device.exchanged(pixels).reshape((channels, n, *rest))",
         "The channels stand behind N.",
@@ -54,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: turned through the caller's order",
-        HERE + "value.py",
+        "src/qconv/network/graph/value.py",
         "        if self._channels_last is not None:\n            return self._channels_last\n        if self.is_ch",
         "        if self.is_ch",
         "Between two layers that run here every tensor is copied twice.",
@@ -62,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: images lie in the model's order alone",
-        HERE + "value.py",
+        "src/qconv/network/graph/value.py",
         "len(array.shape) > 2 and not",
         "len(array.shape) > 4 and not",
         "Images of a decoder are copied into another order and back.",
@@ -70,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: any order in memory is that of channels",
-        HERE + "value.py",
+        "src/qconv/network/graph/value.py",
         "bool(_seen_last(array).flags.c_contiguous)",
         "True",
         "Rows and columns change places.",
@@ -86,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: levels do not count changes of side",
-        HERE + "partition.py",
+        "src/qconv/network/run/partition.py",
         "levels[name] + (other != here)",
         "levels[name]",
         "Two segments wait for each other.",
@@ -94,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: only the last reader decides what leaves",
-        HERE + "partition.py",
+        "src/qconv/network/run/partition.py",
         "return name in network.outputs or any(",
         "return any(",
         "What only the caller reads is not given.",
@@ -102,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every rank is a matrix of its first two axes",
-        HERE + "integer.py",
+        "src/qconv/network/layers/convolution.py",
         "(int(np.prod(x_shape[:-1])), x_shape[-1])",
         "(x_shape[0], x_shape[-1])",
         "All rows but those of the first axis are forgotten.",
@@ -110,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: weights of QGemm are always turned",
-        HERE + "integer.py",
+        "src/qconv/network/layers/convolution.py",
         'w = w if attributes.get("transB", 0) else w.T',
         "w = w.T",
         "transB says that they lie the other way round.",
@@ -118,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: constants that are not all the same are one number",
-        HERE + "reading.py",
+        "src/qconv/network/graph/reading.py",
         "array.size and (array == array.flat[0]).all()",
         "array.size",
         "Scales per channel become the first of them.",
@@ -126,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the smallest image is not asked for",
-        HERE + "integer.py",
+        "src/qconv/network/layers/convolution.py",
         "    check_smallest(made)\n",
         "",
         "Layers that no kernel takes are found out at the run, and strict knows nothing of them.",
@@ -134,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: clamps of any scale are folded",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         "own == _linear(network, first) == _linear(network, last)",
         "own == _linear(network, first)",
         "The output is quantized with another scale than the convolution's.",
@@ -142,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the limits of Clip change places",
-        HERE + "fold.py",
+        "src/qconv/network/layers/folds.py",
         '(("low", "min"), ("high", "max"))',
         '(("high", "max"), ("low", "min"))',
         "The first input of Clip behind x is the lower limit.",
@@ -150,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the first layer runs here whoever reads it",
-        HERE + "ends.py",
+        "src/qconv/network/layers/boundary.py",
         "        if reader.name not in served:\n",
         "        if not any(one.name in served for one in readers):\n",
         "Floats go to the device, and integers come back from it.",
@@ -158,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: images are turned however many channels they have",
-        HERE + "ends.py",
+        "src/qconv/network/layers/boundary.py",
         "len(shape) > 2 and shape[1] <= MOST_TURNED and has_two",
         "len(shape) > 2 and has_two",
         "A thread has all channels, and there are too many: the layer would run elsewhere.",
@@ -166,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a product of matrices reads images",
-        HERE + "ends.py",
+        "src/qconv/network/layers/boundary.py",
         "return one.axes > 0",
         "return True",
         "What it reads as rows would be turned, and turned back.",
@@ -174,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a pad and a concatenation read rows",
-        HERE + "ends.py",
+        "src/qconv/network/layers/boundary.py",
         "isinstance(one, QuantizedPool | Joined | Widening)",
         "isinstance(one, QuantizedPool)",
         "Images in front of them are turned by a kernel of their own.",
@@ -182,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: all readers have to read images",
-        HERE + "ends.py",
+        "src/qconv/network/layers/boundary.py",
         "any(map(_has_channels_last, beside))",
         "all(map(_has_channels_last, beside))",
         "The one that does turns them by a kernel of its own.",
@@ -190,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: no end turns images",
-        HERE + "ends.py",
+        "src/qconv/network/layers/boundary.py",
         "_read(layer, network, any(map(_has_channels_last, beside)))",
         "_read(layer, network, False)",
         "A network has one launch more.",
@@ -198,15 +201,15 @@ MUTANTS = (
     ),
     Mutant(
         "network: a tensor of one axis has channels behind it",
-        HERE + "value.py",
+        "src/qconv/network/graph/value.py",
         "(shape[0], *shape[2:], shape[1]) if len(shape) > 2 else tuple(shape)",
         "(shape[0], *shape[2:], shape[1])",
         "It has no channels: tensors of one axis are joined as well.",
-        ("tests/qconv/network/test_joining.py",),
+        ("tests/qconv/network/layers/test_concatenation.py",),
     ),
     Mutant(
         "network: an image one pixel wide is one pixel",
-        HERE + "value.py",
+        "src/qconv/network/graph/value.py",
         "1 not in (shape[1], prod(shape[2:]))",
         "1 not in (shape[1], shape[-1])",
         "Its pixels stand one below the other, and their channels lie apart.",
@@ -214,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: zero points of the ends are not added",
-        HERE + "ends.py",
+        "src/qconv/network/layers/boundary.py",
         "bool(end.zero.any())",
         "False",
         "Tensors are shifted.",
@@ -222,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: what crosses is counted at both ends",
-        HERE + "report.py",
+        "src/qconv/network/run/report.py",
         "            if row.runs_on != HERE:\n                continue\n",
         "",
         "Every crossing counts twice.",
@@ -230,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: what the caller brings does not cross",
-        HERE + "report.py",
+        "src/qconv/network/run/report.py",
         "return ELSEWHERE if made is None else sides[made.name]",
         "return HERE if made is None else sides[made.name]",
         "The caller's arrays lie on the host.",
@@ -238,7 +241,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every shape is kept",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "            known.pop(next(iter(known)))\n",
         "            pass\n",
         "Whoever runs images of many widths runs out of memory.",
@@ -246,7 +249,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: weights are uploaded for each shape",
-        HERE + "integer.py",
+        "src/qconv/network/layers/convolution.py",
         "        if device.spec not in self._uploaded:\n",
         "        if device.spec:\n",
         "They lie on the device as often as there are shapes.",
@@ -254,7 +257,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: nothing is packed beforehand",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "            self._prepare_known(layer)\n",
         "            pass\n",
         "The first run compiles and packs what was known before it.",
@@ -262,7 +265,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every tensor is kept to the end",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "                    values.pop(name, None)\n",
         "                    pass\n",
         "A run takes the memory of all of its tensors together.",
@@ -342,7 +345,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a sum always begins with the smaller tensor",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "is_turned != begins_with_first(*shapes)",
         "False",
         "Last bits of a sum depend on which product ONNX Runtime adds first.",
@@ -350,7 +353,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the scales stay where they are as the inputs are turned",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "turned(layer.parameters) if self._turned else layer.parameters",
         "layer.parameters",
         "Each tensor has the scale of the other.",
@@ -358,7 +361,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the kernel takes the smaller tensor first",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "reversed(operands) if self._turned else operands",
         "operands",
         "A tensor is seen in the shape of the other.",
@@ -366,7 +369,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: equal shapes are always turned back",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "self._last or (self._in_any_order and (a.is_channels_last or (self._equal and b.is_channels_last)))",
         "self._last",
         "A residual addition between two convolutions copies three tensors.",
@@ -374,7 +377,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the sum of tensors that lie in different orders",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "each.channels_last if last else each.on_device",
         "each.channels_last if each.is_channels_last else each.on_device",
         "Elements meet others than their own.",
@@ -382,7 +385,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a scale that no sum has is noticed in the first run only",
-        HERE + "elementwise.py",
+        "src/qconv/network/layers/binary.py",
         "kind(1, 1, 1, **types).checked(dict(parameters))",
         "pass",
         "strict=True takes a model that it cannot run.",
@@ -390,7 +393,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every input has the type of the first one",
-        HERE + "reading.py",
+        "src/qconv/network/graph/reading.py",
         "name = self.name(number)\n        array, tensor",
         "name = self.name(0)\n        array, tensor",
         "What is no byte is read as one.",

@@ -4,19 +4,23 @@ from mutants.mutant import Mutant
 from mutants.named import conversion_random, mma, mma_random, simt
 
 HERE, CONVERSION = "src/qconv/", "src/qconv/conversion/"
-PROBLEM, MODE, REFERENCE = "tests/qconv/test_problem.py", "tests/qconv/test_mode.py", "tests/qconv/test_reference.py"
+PROBLEM, MODE, REFERENCE = (
+    "tests/qconv/problem/test_convolution.py",
+    "tests/qconv/arithmetic/test_mode.py",
+    "tests/qconv/ops/test_registry_reference.py",
+)
 ACTIVATION, INSTRUCTION, TARGET = (
-    "tests/qconv/test_activation.py",
-    "tests/qconv/test_instruction.py",
-    "tests/qconv/test_target.py",
+    "tests/qconv/arithmetic/test_activation.py",
+    "tests/qconv/targets/test_instruction.py",
+    "tests/qconv/targets/test_target.py",
 )
 CONVERTED, CONVERTED_REFERENCE = "tests/qconv/conversion/test_problem.py", "tests/qconv/conversion/test_reference.py"
-FUSED = "tests/qconv/test_fused.py"
+FUSED = "tests/qconv/problem/test_chain.py"
 
 ARITHMETIC = (
     Mutant(
         "activation: an exponent more",
-        HERE + "activation.py",
+        "src/qconv/arithmetic/activation.py",
         "MOST_EXPONENT = np.float32(87)",
         "MOST_EXPONENT = np.float32(88)",
         "The oracle saturates where the kernels do.",
@@ -24,7 +28,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "step: bounds in real units",
-        HERE + "step.py",
+        "src/qconv/arithmetic/step.py",
         'quantization.requantizes and quantization.mode.order == "multiply"',
         'quantization.requantizes and quantization.mode.order != "multiply"',
         "Where the value is multiplied by one number, it meets its bounds in units of the output.",
@@ -32,7 +36,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: the oracle forgets the bias of the sums",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         '(lambda acc, v: acc + v["offset"]) if',
         "(lambda acc, v: acc) if",
         "An int32 bias is added to the sums.",
@@ -40,7 +44,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: relu6 of any output from zero",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         "and packs(quantization) and not quantization.y_zero_point and is_byte",
         "and packs(quantization) and is_byte",
         "With a zero point the zero of relu6 is not the least byte.",
@@ -48,7 +52,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: the second factor first",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         "return scale * (np.float32(1) / _float32(y_scale))",
         "return scale / _float32(y_scale)",
         "A product with an inverse is rounded twice.",
@@ -56,7 +60,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: a bias is truncated",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         "return np.asarray(np.clip(np.rint(units), low, high), np.int32)",
         "return np.asarray(np.clip(np.trunc(units), low, high), np.int32)",
         "A bias in units of the sums is rounded half to even.",
@@ -64,7 +68,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: a half goes down",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         "np.where(np.abs(value - whole) >= 0.5,",
         "np.where(np.abs(value - whole) > 0.5,",
         "Half away from zero is away.",
@@ -72,7 +76,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "mode: fbgemm divides its bias",
-        HERE + "mode.py",
+        "src/qconv/arithmetic/mode.py",
         'Mode(bias_scaling="reciprocal_fma"),',
         'Mode(bias_scaling="reciprocal"),',
         "fbgemm adds its bias by one fma.",
@@ -80,7 +84,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "mode: an fma with nothing to fuse",
-        HERE + "mode.py",
+        "src/qconv/arithmetic/mode.py",
         'if self.fma == "on" and self.order == "multiply":',
         'if self.fma == "on" and self.order == "divide":',
         "A flag that cannot be honoured is refused.",
@@ -88,7 +92,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: clamped to the whole type",
-        HERE + "quantization.py",
+        "src/qconv/arithmetic/quantization.py",
         'rounded = self.mode.bias_scaling in ("int32", "int32_reciprocal")',
         'rounded = self.mode.bias_scaling in ("int32",)',
         "qnnpack rounds its bias to units of the sums.",
@@ -96,7 +100,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: products of signed bytes",
-        HERE + "quantization.py",
+        "src/qconv/arithmetic/quantization.py",
         "return high - low if shifted else operand.largest",
         "return operand.largest",
         "A byte less its zero point can be 255.",
@@ -104,7 +108,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: low above high",
-        HERE + "quantization.py",
+        "src/qconv/arithmetic/quantization.py",
         'checked["low"] > checked["high"]:',
         'checked["low"] > 9 * checked["high"] + 1e9:',
         "A clamp with nothing between its ends is refused.",
@@ -112,15 +116,15 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: a zero point in silence",
-        HERE + "parameter.py",
+        "src/qconv/arithmetic/parameter.py",
         "        if array != 0:\n",
         "        if array > 200:\n",
         "What is given and has no use is refused.",
-        ("tests/instances/test_instance.py",),
+        ("tests/instances/load/test_instance.py",),
     ),
     Mutant(
         "reference: padding of the wrong sign",
-        HERE + "convolution.py",
+        "src/qconv/ops/convolution.py",
         "real_pad = -float(parameters.x_zero_point) if q.x_zero_point",
         "real_pad = float(parameters.x_zero_point) if q.x_zero_point",
         "A stored zero is minus the zero point.",
@@ -128,7 +132,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "reference: float32 for every sum",
-        HERE + "convolution.py",
+        "src/qconv/ops/convolution.py",
         "exact = np.float32 if whole and largest < 2**24 else np.float64",
         "exact = np.float32",
         "Sums beyond 2**24 are rounded.",
@@ -136,7 +140,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "reference: taps of a few channels in another order than the filters",
-        HERE + "convolution.py",
+        "src/qconv/ops/convolution.py",
         "np.concatenate(taps, axis=-1)",
         "np.concatenate(taps[::-1], axis=-1)",
         "Each tap has filters of its own.",
@@ -144,7 +148,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "reference: the residual of the first images",
-        HERE + "convolution.py",
+        "src/qconv/ops/convolution.py",
         "None if residual is None else residual[part])",
         "None if residual is None else residual[: len(x[part])])",
         "Images that are computed later have residuals of their own.",
@@ -152,11 +156,11 @@ ARITHMETIC = (
     ),
     Mutant(
         "fma: a sum is rounded twice",
-        HERE + "fma.py",
+        "src/qconv/arithmetic/fma.py",
         "    if doubtful.any():\n",
         "    if doubtful.all():\n",
         "Half-way cases are decided by what the first rounding lost.",
-        ("tests/qconv/test_fma.py",),
+        ("tests/qconv/arithmetic/test_fma.py",),
     ),
     Mutant(
         "dtypes: bytes from zero",
@@ -171,7 +175,7 @@ ARITHMETIC = (
 SHAPES = (
     Mutant(
         "problem: as many rows as columns",
-        HERE + "problem.py",
+        "src/qconv/problem/convolution.py",
         "return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[0] + 1",
         "return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[1] + 1",
         "The vertical stride is the first.",
@@ -179,7 +183,7 @@ SHAPES = (
     ),
     Mutant(
         "problem: a filter larger than its input",
-        HERE + "problem.py",
+        "src/qconv/problem/convolution.py",
         "            if padded < span:\n",
         "            if padded < span - 1:\n",
         "A window that does not fit gives no output.",
@@ -187,15 +191,15 @@ SHAPES = (
     ),
     Mutant(
         "problem: weights of the other layout turned the other way",
-        HERE + "problem.py",
+        "src/qconv/problem/convolution.py",
         '(0, 2, 3, 1) if layout == "kcrs" else (0, 3, 1, 2)',
         '(0, 3, 2, 1) if layout == "kcrs" else (0, 3, 1, 2)',
         "Rows and columns of a filter are not exchanged.",
-        ("tests/instances/test_api.py", "tests/templates/test_layout.py", "tests/instances/test_packed.py"),
+        ("tests/instances/api/test_convolution.py", "tests/templates/test_layout.py", "tests/instances/test_packed.py"),
     ),
     Mutant(
         "problem: a key without its groups",
-        HERE + "problem.py",
+        "src/qconv/problem/convolution.py",
         '    if problem.groups != 1:\n        parts.append(f"groups={problem.groups}")\n',
         "",
         "Two problems would have one key.",
@@ -203,7 +207,7 @@ SHAPES = (
     ),
     Mutant(
         "chain: the intermediate has no zero point",
-        HERE + "chain.py",
+        "src/qconv/ops/chain.py",
         'added += ["x_zero_point"] * (q.y_zero_point and "x_zero_point" not in told)',
         "added += []",
         "What follows from the convolution before is filled in.",
@@ -211,7 +215,7 @@ SHAPES = (
     ),
     Mutant(
         "chain: the residual is not added",
-        HERE + "chain.py",
+        "src/qconv/ops/chain.py",
         "*(others if one is problem.last else ()))",
         "*())",
         "The last convolution adds it.",
@@ -219,7 +223,7 @@ SHAPES = (
     ),
     Mutant(
         "keys: whatever has a plus sign is joined",
-        HERE + "keys.py",
+        "src/qconv/ops/registry.py",
         "if op.joins and op.joins in joined]",
         "if op.joins and joined]",
         "A number may have one.",
@@ -227,7 +231,7 @@ SHAPES = (
     ),
     Mutant(
         "ops: the op of a base class",
-        HERE + "ops.py",
+        "src/qconv/ops/registry.py",
         "if type(problem) in op.problems:",
         "if isinstance(problem, op.problems):",
         "What is chosen is one thing, what is quantized by it another.",
@@ -235,7 +239,7 @@ SHAPES = (
     ),
     Mutant(
         "option: spelled as in Python",
-        HERE + "option.py",
+        "src/qconv/op.py",
         "self.name.replace('_', '-')",
         "self.name",
         "Options have dashes.",
@@ -267,7 +271,7 @@ SHAPES = (
     ),
     Mutant(
         "fused: the intermediate has two types",
-        HERE + "fused.py",
+        "src/qconv/problem/chain.py",
         "if given.out_type != taken.x_type:",
         "if len(given.out_type) != len(taken.x_type) and not taken:",
         "What one gives the next takes.",
@@ -275,7 +279,7 @@ SHAPES = (
     ),
     Mutant(
         "fused: the intermediate is counted as traffic",
-        HERE + "fused.py",
+        "src/qconv/problem/chain.py",
         "- 2 * self.mid_bytes",
         "- self.mid_bytes",
         "The intermediate tensors are neither written nor read.",
@@ -283,7 +287,7 @@ SHAPES = (
     ),
     Mutant(
         "instruction: a gap in a fragment",
-        HERE + "instruction.py",
+        "src/qconv/targets/instruction.py",
         "            if dim.stride != covered:\n",
         "            if dim.stride < covered:\n",
         "Every element of a tile is held by some lane.",
@@ -291,7 +295,7 @@ SHAPES = (
     ),
     Mutant(
         "instruction: any two types",
-        HERE + "instruction.py",
+        "src/qconv/targets/instruction.py",
         "return a_type in self.a_types and b_type in self.b_types",
         "return a_type in self.a_types or b_type in self.b_types",
         "MFMA multiplies signed bytes alone.",
@@ -299,7 +303,7 @@ SHAPES = (
     ),
     Mutant(
         "instruction tables: even and odd channels in order",
-        HERE + "instruction_tables.py",
+        "src/qconv/targets/instruction_tables.py",
         'lane=(Dim(16, "n", 1), Dim(2, "m", 1)), element=(Dim(8, "m", 2),), element_bits=32),',
         'lane=(Dim(16, "n", 1), Dim(2, "m", 8)), element=(Dim(8, "m", 1),), element_bits=32),',
         "On RDNA3 the halves of a wave hold the even and the odd rows of D.",
@@ -307,7 +311,7 @@ SHAPES = (
     ),
     Mutant(
         "instruction: a warpgroup's sums row after row",
-        HERE + "instruction.py",
+        "src/qconv/targets/instruction.py",
         'element=(Dim(2, "n", 1), Dim(2, "m", 8), *eights),',
         'element=(Dim(2, "m", 8), Dim(2, "n", 1), *eights),',
         "Neighbouring columns are neighbouring registers of a lane.",
@@ -315,7 +319,7 @@ SHAPES = (
     ),
     Mutant(
         "target: more shared memory than there is",
-        HERE + "target.py",
+        "src/qconv/targets/target.py",
         "            if getattr(self, per_block) > getattr(self, per_sm):\n",
         "            if getattr(self, per_block) > 2 * getattr(self, per_sm):\n",
         "A block runs on one multiprocessor.",
@@ -323,11 +327,11 @@ SHAPES = (
     ),
     Mutant(
         "generation: emulated without its features",
-        HERE + "generation.py",
+        "src/qconv/targets/generation.py",
         'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU)',
         'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU, features=frozenset())',
         "The CPU device runs what a generation can do.",
-        ("tests/qconv/test_generation.py", TARGET),
+        ("tests/qconv/targets/test_generation.py", TARGET),
     ),
     Mutant(
         "errors: every limit is missed by as much",
@@ -346,7 +350,7 @@ CONVERSIONS = (
         "-(-self.kept[0] // self.block)",
         "(self.kept[0] // self.block)",
         "The last block may have fewer channels.",
-        ("tests/instances/test_conversion_api.py",),
+        ("tests/instances/api/test_conversion.py",),
     ),
     Mutant(
         "view: axes in any order",
@@ -354,7 +358,7 @@ CONVERSIONS = (
         "if not axes or axes != list(range(axes[0], axes[0] + len(axes))):",
         "if not axes:",
         "The kernel sees one run of axes.",
-        ("tests/instances/test_conversion_api.py",),
+        ("tests/instances/api/test_conversion.py",),
     ),
     Mutant(
         "reference: scales of the first block",
@@ -366,7 +370,7 @@ CONVERSIONS = (
     ),
     Mutant(
         "rules: a range that fp32 does not hold",
-        CONVERSION + "rules.py",
+        "src/qconv/conversion/problem.py",
         "    if high - low > MOST_STEPS:\n",
         "    if high - low > 256 * MOST_STEPS:\n",
         "A zero point is chosen in fp32, which is exact up to 2**24.",

@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/onnx/"
-GRAPH, ASKED = "tests/qconv/onnx/test_graph.py", "tests/qconv/onnx/test_asked.py"
+GRAPH, ASKED = "tests/qconv/onnx/test_graph.py", "tests/qconv/onnx/test_options.py"
 SUMMING, SHAPES, SESSION = (f"tests/qconv/onnx/test_{name}.py" for name in ("summing", "shapes", "session"))
 
 MUTANTS = (
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "asked: a provider that is not installed",
-        HERE + "asked.py",
+        "src/qconv/onnx/options.py",
         "        if name not in there:\n",
         "        if not name:\n",
         "ONNX Runtime takes another provider with a warning that nobody reads.",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "asked: strict is any value",
-        HERE + "asked.py",
+        "src/qconv/onnx/options.py",
         "    if not isinstance(strict, bool):\n",
         "    if strict is None:\n",
         "A word such as 'false' is true.",

@@ -16,7 +16,7 @@ from mutants.named import (
 
 HERE = "generator/"
 CONFIG, COST = "tests/generator/test_plan_config.py", "tests/generator/test_cost.py"
-SOURCE, FUSED = "tests/generator/test_source.py", "tests/qconv/test_fused.py"
+SOURCE, FUSED = "tests/generator/test_source.py", "tests/qconv/problem/test_chain.py"
 
 MUTANTS = (
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "unfused: the second's config under the first's name",
-        HERE + "unfused.py",
+        "generator/families/unfused.py",
         '"first": self.first.as_dict(), "second": self.second.as_dict()}',
         '"first": self.second.as_dict(), "second": self.first.as_dict()}',
         "A stored config is read back as it was.",
@@ -53,9 +53,9 @@ MUTANTS = (
     ),
     Mutant(
         "unfused: the cost of the first alone",
-        HERE + "unfused.py",
-        "return sum(part.cost() for part in self.parts)",
-        "return max(part.cost() for part in self.parts)",
+        "generator/families/unfused.py",
+        "cost=lambda plan: sum(cost_one(part)",
+        "cost=lambda plan: max(cost_one(part)",
         "Two kernels take as long as both.",
         (COST,),
     ),
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "choosing: a thread has seen all that it converts",
-        HERE + "choosing.py",
+        "generator/families/conversion/choosing.py",
         "in_registers = config.slices == 1 and per_slice <= step",
         "in_registers = config.slices == 1",
         "A thread has only the last part of a longer channel in registers.",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "convert: as many scales as channels of a block",
-        HERE + "convert.py",
+        "generator/families/conversion/convert.py",
         'Constant("BLOCKS", problem.blocks,',
         'Constant("BLOCKS", problem.block,',
         "An array has a scale for each block of its channels.",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: several filters of a channel in words",
-        HERE + "depthwise.py",
+        "generator/families/depthwise.py",
         "gathers = problem.k_group > 1 or problem.c % 4 != 0",
         "gathers = problem.c % 4 != 0",
         "Neighbouring output channels filter the same input channel, not neighbours.",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct: sixteen bytes at a time",
-        HERE + "direct.py",
+        "generator/families/direct.py",
         "x_bytes = math.gcd(16, problem.c)",
         "x_bytes = 16",
         "A pixel of 24 channels does not begin at a multiple of sixteen bytes.",
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: a vector has one scale where rows are long enough",
-        HERE + "elementwise.py",
+        "generator/families/conversion/elementwise.py",
         "return problem.channels == 1 or problem.inner % vector == 0",
         "return problem.channels == 1 or problem.inner >= vector",
         "Where vectors do not divide a row, one lies across two.",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused: padding is filled where the producer has some",
-        HERE + "fused_space.py",
+        "generator/families/fused/config.py",
         "layer, pad = problem.layers[producer], problem.layers[consumer].pad",
         "layer, pad = problem.layers[producer], problem.layers[producer].pad",
         "What the consumer pads is filled by the one before it.",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused plan: as many tiles across as down",
-        HERE + "fused_plan.py",
+        "generator/families/fused/plan.py",
         'Constant("TILES_W", self.tiles_w)',
         'Constant("TILES_W", self.tiles_h)',
         "An image has other tiles across than down.",
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused space: tiles of one image",
-        HERE + "fused_space.py",
+        "generator/families/fused/config.py",
         "return down, across, last.n * down * across",
         "return down, across, down * across",
         "Every image has tiles.",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "gemv: whole blocks of channels alone",
-        HERE + "gemv.py",
+        "generator/families/gemv.py",
         "k_blocks = ceil_div(problem.k, team_k)",
         "k_blocks = max(1, problem.k // team_k)",
         "The last channels belong to a block that they do not fill.",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: parameters are there a step too soon",
-        HERE + "mma.py",
+        "generator/families/mma/plan.py",
         "return fewest + config.prefetch_fragments < config.pipeline_stages",
         "return fewest + config.prefetch_fragments + 1 < config.pipeline_stages",
         "With as few steps, nobody has waited for what is known of the channels.",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: the shares of a stream are whole tiles",
-        HERE + "mma.py",
+        "generator/families/mma/plan.py",
         'if in_cluster(config, target) else "scratch" if config.split > 1 or config.stream_k else "none"',
         'if in_cluster(config, target) else "scratch" if config.split > 1 else "none"',
         "Of a tile that two blocks share, each writes its own part.",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma space: a filter of any size in a mask",
-        HERE + "mma_space.py",
+        "generator/families/mma/config.py",
         "problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "problem.r + problem.s > 2 * MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "The mask of rows and columns has 32 bits.",
@@ -223,11 +223,11 @@ MUTANTS = (
     ),
     Mutant(
         "mma space: tiles of a round that is not whole are not split",
-        HERE + "mma_space.py",
+        "generator/families/mma/config.py",
         "return tiles // blocks * blocks // config.split * config.split",
         "return tiles // blocks * blocks",
         "Blocks that have a tile each come in whole clusters, or a cluster would have both kinds.",
-        ("tests/generator/test_mma.py",),
+        ("tests/generator/families/mma/test_plan.py",),
     ),
     Mutant(
         "plan: fields without gaps",
@@ -255,7 +255,7 @@ MUTANTS = (
     ),
     Mutant(
         "layer config: too few pixels of a chunk",
-        HERE + "layer_config.py",
+        "generator/families/fused/layer_config.py",
         "return (pixels + 6) // 8 * 8 + 1",
         "return pixels // 16 * 8 + 1",
         "The last pixels of a chunk lie over the next chunk's first.",
@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a load too few of the weights",
-        HERE + "simt.py",
+        "generator/families/simt.py",
         "w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, WORD) * threads)",
         "w_runs = max(1, config.tile_n * config.tile_k // (max(w_bytes, WORD) * threads) // 2)",
         "Half of a tile's weights are what they were before.",
@@ -271,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: all of x in vectors",
-        HERE + "simt.py",
+        "generator/families/simt.py",
         'x_bytes = load_bytes(problem.c_group, t.x) if problem.layout == "nhwc" else t.x.bytes',
         "x_bytes = load_bytes(problem.c_group, t.x)",
         "Along the reduction, the bytes of NCHW lie apart.",
@@ -279,7 +279,7 @@ MUTANTS = (
     ),
     Mutant(
         "layer: folded where the weights have a zero point",
-        HERE + "layer.py",
+        "generator/families/fused/layer.py",
         "if not self.problem.quantization.x_zero_point:",
         "if not self.problem.quantization.w_zero_point:",
         "What is folded into the bias is the input's zero point.",
@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "layer cost: the bank that is asked least",
-        HERE + "layer_cost.py",
+        "generator/families/fused/layer_config.py",
         "sum(max(map(eight.count, eight)) for eight in eights)",
         "sum(8 * min(map(eight.count, eight)) for eight in eights)",
         "Of pixels that share a bank one comes after the other.",
@@ -295,7 +295,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise layer: the filters of one channel",
-        HERE + "layer_depthwise.py",
+        "generator/families/fused/depthwise.py",
         "weight_words=problem.r * row_words * problem.k,",
         "weight_words=problem.r * row_words,",
         "Every channel has a filter.",
@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "matrix layer: the cost is of one partition",
-        HERE + "layer_matrix.py",
+        "generator/families/fused/matrix.py",
         "return Work(items * one / 4, ALONE",
         "return Work(items * one, ALONE",
         "A multiprocessor has four partitions that issue instructions.",
@@ -311,7 +311,7 @@ MUTANTS = (
     ),
     Mutant(
         "matrix layer: a chunk too few of a group",
-        HERE + "layer_matrix.py",
+        "generator/families/fused/matrix.py",
         "return last // 16 - first // 16 + 1",
         "return max(1, last // 16 - first // 16)",
         "A slab of two groups looks at the chunks of both.",
@@ -319,7 +319,7 @@ MUTANTS = (
     ),
     Mutant(
         "warpgroup layer: half of the weights",
-        HERE + "layer_warpgroup.py",
+        "generator/families/fused/warpgroup.py",
         "weight_words = block_slabs * slab_bytes // 4 * config.blocks",
         "weight_words = block_slabs * slab_bytes // 8 * config.blocks",
         "A word is four bytes.",
@@ -327,7 +327,7 @@ MUTANTS = (
     ),
     Mutant(
         "layers: what the kernel asks is forgotten",
-        HERE + "layers.py",
+        "generator/families/fused/layers.py",
         "return replace(_any_layer(problem, config, target), in_kernel=in_kernel)",
         "return _any_layer(problem, config, target)",
         "A layer fills what the next one pads, and knows whether its weights are in shared memory.",
@@ -351,31 +351,31 @@ MUTANTS = (
     ),
     Mutant(
         "mma_amd: sums take no registers",
-        HERE + "mma_amd.py",
+        "generator/families/mma/amd.py",
         "return config.warp_m * config.warp_n * sum_words // target.warp_size + carried",
         "return carried",
         "Fewer blocks fit a compute unit than the model counts on.",
-        ("tests/generator/test_mma_amd.py::test_about_as_many_registers_are_taken_as_the_model_says",),
+        ("tests/generator/families/mma/test_amd.py::test_about_as_many_registers_are_taken_as_the_model_says",),
     ),
     Mutant(
         "mma_amd: a column of atoms is all",
-        HERE + "mma_amd.py",
+        "generator/families/mma/amd.py",
         "Loop(atoms_m * atoms_n * config.tile_k",
         "Loop(atoms_m * config.tile_k",
         "Each pair of atoms is multiplied.",
-        ("tests/generator/test_mma_amd.py::test_the_fractions_of_matrix_instructions_are_in_order",),
+        ("tests/generator/families/mma/test_amd.py::test_the_fractions_of_matrix_instructions_are_in_order",),
     ),
     Mutant(
         "mma_amd: every instruction takes one clock",
-        HERE + "mma_amd.py",
+        "generator/families/mma/amd.py",
         "shape.atom.instruction.clocks / target.simds",
         "1 / target.simds",
         "The default is chosen by what instructions take.",
-        ("tests/generator/test_mma_amd.py::test_the_defaults_are_those_that_were_read",),
+        ("tests/generator/families/mma/test_amd.py::test_the_defaults_are_those_that_were_read",),
     ),
     Mutant(
         "mma_nvidia: short runs take no longer",
-        HERE + "mma_nvidia.py",
+        "generator/families/mma/nvidia.py",
         "return clocks * SHORT_RUN_FACTOR if short else clocks",
         "return clocks",
         "A step that copies a part of a cache line leaves the rest of it to other steps.",
@@ -383,18 +383,18 @@ MUTANTS = (
     ),
     Mutant(
         "occupancy: registers one by one",
-        HERE + "occupancy.py",
+        "generator/families/mma/amd.py",
         "allocated = -(-registers // target.register_granule) * target.register_granule",
         "allocated = registers",
         "Registers are allocated in granules.",
-        ("tests/generator/test_mma_amd.py::test_registers_are_allocated_in_granules",),
+        ("tests/generator/families/mma/test_amd.py::test_registers_are_allocated_in_granules",),
     ),
     Mutant(
         "occupancy: shared memory without end",
-        HERE + "occupancy.py",
+        "generator/families/mma/amd.py",
         "        target.smem_bytes_per_sm // max(1, smem_bytes),\n",
         "",
         "Blocks share a compute unit's memory.",
-        ("tests/generator/test_mma_amd.py::test_registers_are_allocated_in_granules",),
+        ("tests/generator/families/mma/test_amd.py::test_registers_are_allocated_in_granules",),
     ),
 )

@@ -3,8 +3,8 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/"
-FOLD = "tests/qconv/network/test_fold_pool.py"
-POOLED = "tests/qconv/test_pooled.py"
+FOLD = "tests/qconv/network/layers/test_folds_pool.py"
+POOLED = "tests/qconv/problem/test_pooled.py"
 CHAINS = "tests/qconv/torch/test_chains.py"
 TORCH = "tests/qconv/torch/test_convolution.py"
 LIBRARY = "tests/qconv/torch/test_library.py"
@@ -14,7 +14,7 @@ FOLDS = HERE + "network/fold_pool.py"
 MUTANTS = (
     Mutant(
         "fold: a pool where another layer reads the convolution",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         " or network.only_consumer(convolution.y) != pool.layer:",
         ":",
         "The other reader finds no tensor, or another one.",
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool that reads another tensor",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         "or convolution.y != pool.x or",
         "or",
         "The kernel pools what the convolution gives.",
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: an average as if it were a max pool",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         "if pool.kind is not MaxPool or ",
         "if ",
         "The largest of a window is not its average.",
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool behind a table",
-        HERE + "network/integer.py",
+        "src/qconv/network/layers/convolution.py",
         " and not self.has_table\n",
         "\n",
         "The problem of a table and a pool is another one than the pass is for.",
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool behind a pool",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         "    if not convolution.is_single:\n",
         "    if convolution.added is not None or convolution.has_table:\n",
         "The first pool would be lost.",
@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool of sequences",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         'convolution.axes == len(pool.attributes["kernel_shape"]) == 2',
         'len(pool.attributes["kernel_shape"]) == 2',
         "A convolution of one axis has no image for the window.",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a window of one axis",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         'convolution.axes == len(pool.attributes["kernel_shape"]) == 2',
         "convolution.axes == 2",
         "The kernel's window has two axes.",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool with gaps",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         "if not is_image or any(gap != 1 for gap in gaps) or",
         "if not is_image or",
         "The problem refuses dilation only once the shapes are known.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool of another type",
-        FOLDS,
+        "src/qconv/network/layers/folds.py",
         " or convolution.out_type != pool.dtype:",
         ":",
         "The bytes of one type are ordered otherwise than those of the other.",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a table behind a pool is the convolution's",
-        HERE + "network/integer.py",
+        "src/qconv/network/layers/convolution.py",
         "self.added is None and self.pooled is None and",
         "self.added is None and",
         "A table that falls would be looked up in front of the pool.",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: a pool within a chain",
-        HERE + "network/chained.py",
+        "src/qconv/network/run/chained.py",
         "    if convolutions[-1].pooled is not None:",
         "    if False:",
         "A chain's kernel has no pool.",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: a pool over the shape of the input",
-        HERE + "network/integer.py",
+        "src/qconv/network/layers/convolution.py",
         "pooled.problem(self.made_shape(x_shape, problem))",
         "pooled.problem(x_shape)",
         "The pool takes what the convolution gives.",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: the output has the shape in front of the pool",
-        HERE + "network/integer.py",
+        "src/qconv/network/layers/convolution.py",
         "n, *sizes, k = problem.y_shape",
         "n, *sizes, k = problem.n, problem.oh, problem.ow, problem.k",
         "An array of the pool's size is seen in the shape of a larger one.",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: pools are taken unasked",
-        HERE + "network/region.py",
+        "src/qconv/network/run/region.py",
         "elif choices.pools is not False and isinstance",
         "elif isinstance",
         "False is to take none.",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: the shape behind a pool is that in front of it",
-        HERE + "network/region.py",
+        "src/qconv/network/run/region.py",
         "                shapes[one.y] = (n, channels, *sizes)",
         "                shapes[one.y] = (n, *sizes, channels)",
         "Shapes have the channels behind N.",
@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: pools by the choice of sums",
-        HERE + "network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "            return self.choices.pools",
         "            return self.choices.sums",
         "True takes no kernel that is not expected to be faster.",
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: what a lookup does not give is never measured",
-        HERE + "network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "            elif may_be_one_kernel(problem, self.expectations):",
         "            elif False:",
         "A kernel that would be faster is predicted to be a little slower for ever.",
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: kernels that are much slower are measured",
-        HERE + "network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "return us is not None and us <= WORTH_MEASURING * several.predicted_us",
         "return us is not None",
         "Tuning takes longer for what nobody runs.",
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: what was measured is measured again",
-        HERE + "network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         " or several.is_one_kernel or several.measured_us is not None:",
         " or several.is_one_kernel:",
         "Tuning takes longer for what was decided.",
@@ -166,11 +166,11 @@ MUTANTS = (
     ),
     Mutant(
         "expected: one kernel takes as long as the slowest",
-        "instances/expected.py",
+        "instances/load/expected.py",
         "return min((one.us for",
         "return max((one.us for",
         "The best kernel is not the one that is predicted.",
-        ("tests/instances/test_expected.py::test_the_one_kernel_that_a_lookup_need_not_choose",),
+        ("tests/instances/load/test_expected.py::test_the_one_kernel_that_a_lookup_need_not_choose",),
     ),
     Mutant(
         "shapes: a pool that gives indices",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: a key without the window's moves",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         "            if (values := getattr(self, name)) != own[name]:",
         "            if (values := getattr(self, name)) == 0:",
         "Problems of different pools have one key.",
@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: a key without ceil_mode",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         ' + ["ceil_mode"] * self.ceil_mode',
         "",
         "Problems whose outputs differ in shape have one key.",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: a residual in front of the pool",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         'if q.residual != "none":',
         "if False:",
         "Nobody adds it.",
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: any layout",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         'if self.layout != "nhwc":',
         "if False:",
         "The pool's kernel reads NHWC.",
@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: gaps in the window are lost",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         "if pool.dilation != (1, 1):",
         "if False:",
         "A pool with gaps becomes one without.",
@@ -222,7 +222,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: a pool of another tensor",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         'if convolution.outputs[0] != Tensor("y", pool.inputs[0].shape, pool.x_type):',
         "if False:",
         "The problem is of another pool than was given.",
@@ -230,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: what is between the two counts as memory",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         "self.rest.io_bytes - 2 * between",
         "self.rest.io_bytes",
         "One kernel for both is expected to take as long as two.",
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: problems are near whatever their windows are",
-        HERE + "pooled.py",
+        "src/qconv/problem/pooled.py",
         "return (*super().kinds, self.window, self.window_stride)",
         "return super().kinds",
         "The winner for another window is as near as one for this one.",
@@ -246,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled op: the pool is forgotten",
-        HERE + "pooled_op.py",
+        "src/qconv/ops/pooled.py",
         "return compute_max(problem.rest, Sample(convolution.compute(problem.first, drawn)))",
         "return convolution.compute(problem.first, drawn)",
         "The oracle is that of the convolution alone.",
@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled op: data are drawn once",
-        HERE + "pooled_op.py",
+        "src/qconv/ops/pooled.py",
         "for again in range(DRAWS):",
         "for again in range(0):",
         "A kernel that gives the largest byte everywhere is nearly right.",
@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled op: an option for a residual",
-        HERE + "pooled_op.py",
+        "src/qconv/ops/pooled.py",
         '_WITHOUT = ("layout", "residual", ',
         '_WITHOUT = ("layout", ',
         "Help names an option that is always refused.",
@@ -270,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         "chain: a pool within one",
-        HERE + "fused.py",
+        "src/qconv/problem/chain.py",
         "            if problem.parts:",
         "            if False:",
         "The key is that of no chain, and no kernel computes it.",
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: a pool is given the layout of weights",
-        "instances/pair.py",
+        "instances/load/pair.py",
         "of_rest = layout if self.problem.rest.packed else {}",
         "of_rest = layout",
         "It has none, and refuses.",
@@ -286,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled_api: the pool's padding is left out",
-        "instances/pooled_api.py",
+        "instances/api/chain.py",
         '"window_pad": window_pad, ',
         "",
         "The windows at the borders are others.",
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled_api: unknown arguments",
-        "instances/pooled_api.py",
+        "instances/api/chain.py",
         "not in (*_SHAPE, *_BOTH, *_VALUES)]:",
         'not in (*_SHAPE, *_BOTH, *_VALUES, "residual")]:',
         "What was given is not computed, or is refused without a remedy.",

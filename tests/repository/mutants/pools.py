@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: one division",
-        f"{ROOM}/averages.py",
+        "src/qconv/tensor_ops/pooling.py",
         'lambda value, v: value / v["y_scale"] + v["y_zero"],',
         'lambda value, v: value * (1 / v["y_scale"]) + v["y_zero"],',
         "A product with the inverse gives other bits.",
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: the zero point behind the rounding",
-        f"{ROOM}/averages.py",
+        "src/qconv/tensor_ops/pooling.py",
         "value = tile::add(tile::divide(value, args.y_scale), args.y_zero);",
         "value = tile::add(static_cast<float>(tile::round_to_int(tile::divide(value, args.y_scale))), args.y_zero);",
         "A tie with an odd zero point is rounded to the other side.",
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "global average pool: the scale in another order",
-        f"{ROOM}/averages.py",
+        "src/qconv/tensor_ops/pooling.py",
         "p.x_scale / (p.y_scale * np.float32(problem.pixels))",
         "p.x_scale / p.y_scale / np.float32(problem.pixels)",
         "Two divisions round in other places than a product and a division.",
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: padding counts always",
-        f"{ROOM}/pooling_ops.py",
+        "src/qconv/tensor_ops/pooling.py",
         "if problem.count_include_pad:",
         "if True:",
         "Without count_include_pad only elements of the input count.",
@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooling: vectors over the end of a pixel",
-        "generator/pooling.py",
+        "generator/families/tensor_ops/pooling.py",
         "if problem.c % config.vector:",
         "if problem.c < config.vector:",
         "A vector has channels of one pixel.",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "pool: rows of the image before",
-        "templates/tensor_ops/pool.j2",
+        "templates/families/tensor_ops/pool.j2",
         "pixel / OW % OH) * STRIDE_H - PAD_TOP;",
         "pixel / OW % OH) * STRIDE_H;",
         "A window begins in the padding.",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "pool: the padding counts as what it is not",
-        "templates/tensor_ops/pool.j2",
+        "templates/families/tensor_ops/pool.j2",
         "if constexpr (COUNT_PADDING) taps = R * S;",
         "",
         "With count_include_pad every element of the window counts.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: at least zero",
-        "templates/tensor_ops/largest.j2",
+        "templates/families/tensor_ops/largest.j2",
         "LEAST = IS_SIGNED ? 0x80808080u : 0u;",
         "LEAST = 0u;",
         "All elements of a window may be negative.",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: the same bytes twice",
-        "templates/tensor_ops/largest.j2",
+        "templates/families/tensor_ops/largest.j2",
         "channels.word[i] << 8);",
         "channels.word[i]);",
         "The bytes 0 and 2 of a word become the upper ones of its halves.",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: neighbours change places",
-        "templates/tensor_ops/largest.j2",
+        "templates/families/tensor_ops/largest.j2",
         "tile::pick<1, 5, 3, 7>",
         "tile::pick<5, 1, 7, 3>",
         "Even bytes come before odd ones.",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: unsigned halves are compared as signed ones",
-        "templates/tensor_ops/largest.j2",
+        "templates/families/tensor_ops/largest.j2",
         "IS_SIGNED = X(-1) < X(0);",
         "IS_SIGNED = true;",
         "255 is more than 127.",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: begins with one",
-        "templates/tensor_ops/average.j2",
+        "templates/families/tensor_ops/average.j2",
         "sum = 0.0f;",
         "sum = 1.0f;",
         "A sum of nothing is zero.",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "global average pool: the last block's channels",
-        "templates/tensor_ops/global_average.j2",
+        "templates/families/tensor_ops/global_average.j2",
         "i < LANES * VECTOR && first + i < C;",
         "i < LANES * VECTOR;",
         "The last block of an image has fewer channels.",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "global average pool: the first group alone",
-        "templates/tensor_ops/global_average.j2",
+        "templates/families/tensor_ops/global_average.j2",
         "for (int each = 0; each < GROUPS; ++each)",
         "for (int each = 0; each < 1; ++each)",
         "Every group has pixels of its own.",
@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "global average pool: a channel for each thread",
-        "templates/tensor_ops/global_average.j2",
+        "templates/families/tensor_ops/global_average.j2",
         "i < LANES * VECTOR && first + i < C; i += THREADS",
         "i < LANES * VECTOR && first + i < C && i < THREADS; i += THREADS",
         "A block may have more channels than threads.",
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "global pooling: blocks without channels",
-        "generator/global_pooling.py",
+        "generator/families/tensor_ops/global_pooling.py",
         "at_most(row, 2 * problem.c,",
         "at_most(row, 64 * problem.c,",
         "Most lanes of such a block have nothing to do.",

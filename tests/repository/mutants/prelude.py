@@ -8,7 +8,7 @@ CPU_MBARRIER, PACK, EPILOGUE = "templates/prelude/cpu_mbarrier.j2", "templates/p
 
 
 def values_of(activation: str) -> tuple[str, ...]:
-    return (f"tests/qconv/test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
+    return (f"tests/qconv/arithmetic/test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
 
 
 TIES = ("tests/templates/test_convert_extremes.py::test_ties_of_both_signs_are_rounded_as_the_mode_says",)
@@ -68,7 +68,7 @@ MUTANTS = (
         "(bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16",
         "(bits + 0x8000u) >> 16",
         "A half goes to the even neighbour.",
-        ("tests/qconv/test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
+        ("tests/qconv/arithmetic/test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
     ),
     Mutant(
         "every: a bfloat16 NaN becomes infinity",
@@ -76,7 +76,7 @@ MUTANTS = (
         "static_cast<unsigned short>((bits >> 16) | 0x40u);",
         "static_cast<unsigned short>(bits >> 16);",
         "A NaN whose upper bits are zero stays one.",
-        ("tests/qconv/test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
+        ("tests/qconv/arithmetic/test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
         equivalent="Arithmetic gives quiet NaNs, whose upper half has a bit of the mantissa already.",
     ),
     Mutant(
@@ -266,7 +266,7 @@ MUTANTS = (
         "return flush(sixth(multiply(maximum(x, -3.0f), gate)));",
         "return flush(sixth(multiply(x, gate)));",
         "Minus infinity times a gate of zero is not a number.",
-        ("tests/qconv/test_activation.py::test_what_overflows_below_is_next_to_nothing",),
+        ("tests/qconv/arithmetic/test_activation.py::test_what_overflows_below_is_next_to_nothing",),
     ),
     Mutant(
         "activation: a sixth in one part",

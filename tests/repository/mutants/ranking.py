@@ -2,14 +2,14 @@
 
 from mutants.mutant import Mutant
 
-CORRECTION, FIT = "tests/generator/test_correction.py", "tests/bench/test_correct.py"
-LOOKUP, ELSEWHERE = "tests/instances/test_lookup.py", "tests/instances/test_elsewhere.py"
+CORRECTION, FIT = "tests/generator/expect/test_correction.py", "tests/bench/test_correct.py"
+LOOKUP, ELSEWHERE = "tests/instances/choose/test_lookup.py", "tests/instances/choose/test_shipped_rows.py"
 CHEAPEST = "tests/generator/test_cheapest.py"
 
 MUTANTS = (
     Mutant(
         "forest: at the limit to the right",
-        "generator/forest.py",
+        "generator/expect/correction.py",
         "asked[trees, node]] > limits[trees, node]",
         "asked[trees, node]] >= limits[trees, node]",
         "A node sends what is above its limit to the right, and nothing else.",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "forest: a node that asks nothing goes right",
-        "generator/forest.py",
+        "generator/expect/correction.py",
         "np.where(asked < 0, np.inf,",
         "np.where(asked < 0, -np.inf,",
         "A node that asks nothing goes left.",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "features: tiles reach over nothing",
-        "generator/features.py",
+        "generator/expect/features.py",
         "return size / (side * ceil_div(size, side))",
         "return size / side",
         "What tiles leave empty is the share of what they reach over.",
@@ -33,15 +33,15 @@ MUTANTS = (
     ),
     Mutant(
         "features: a config's fields in another order",
-        "generator/features.py",
-        "own = [_log(1 + getattr(plan.config, name)) for name in _fields(plan)]",
-        "own = [_log(1 + getattr(plan.config, name)) for name in reversed(_fields(plan))]",
+        "generator/expect/features.py",
+        "for name in _fields(plan)}",
+        "for name in reversed(_fields(plan))}",
         "A feature stands where its name does.",
         (CORRECTION,),
     ),
     Mutant(
         "features: the last round is never full",
-        "generator/features.py",
+        "generator/expect/features.py",
         "times / math.ceil(times)",
         "times / (1 + math.ceil(times))",
         "Of the last round the share is told that is used.",
@@ -49,15 +49,15 @@ MUTANTS = (
     ),
     Mutant(
         "correction: of any generation",
-        "generator/correction.py",
-        "return plan.target.generation.name == self.generation and names(plan) == self.features",
-        "return names(plan) == self.features",
+        "generator/expect/correction.py",
+        "if correction is None or plans[0].target.generation.name != correction.generation:",
+        "if correction is None:",
         "What was measured on one generation corrects no other.",
         (CORRECTION,),
     ),
     Mutant(
         "correction: divides",
-        "generator/correction.py",
+        "generator/expect/correction.py",
         "[Expected(base * factor, correction.spread)",
         "[Expected(base / factor, correction.spread)",
         "The trees say how many times the model's time it takes.",
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "correction: a chain's kernels as their models say",
-        "generator/correction.py",
+        "generator/expect/correction.py",
         "return sum(one.us for part in plan.parts for one in self.expected([part]))",
         "return sum(part.cost() / CLOCK_MHZ for part in plan.parts)",
         "Kernels of a chain are expected to take what each of them is expected to take.",
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: older templates are trusted as much",
-        "instances/ranking.py",
+        "instances/choose/ranking.py",
         "        if not (first.near.is_closest or is_newest(first.near.row)):\n",
         "        if False:\n",
         "A config that was measured on an older template counts for less.",
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: what was measured on the very tiles is trusted no more",
-        "instances/ranking.py",
+        "instances/choose/ranking.py",
         "if one.is_transfer and one.near.is_closest:",
         "if False:",
         "A bias or a scale changes little of what a kernel takes.",
@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: the same extents need no model",
-        "instances/ranking.py",
+        "instances/choose/ranking.py",
         "return TRUST_CLOSEST if one.expected.is_corrected else",
         "return 99.0 if one.expected.is_corrected else",
         "A faster kernel that has come since would never be chosen.",
@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: a corrected model is trusted no more than another",
-        "instances/ranking.py",
+        "instances/choose/ranking.py",
         "return TRUST if one.expected.is_corrected else UNCORRECTED",
         "return UNCORRECTED",
         "Measurements of neighbours say little beside a model that measurements corrected.",
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: nothing beside the winners",
-        "instances/ranking.py",
+        "instances/choose/ranking.py",
         "for one in best[:WITH_MOVES] for plan in moved(one.plan)]",
         "for one in best[:0] for plan in moved(one.plan)]",
         "Configs that differ from the best by a field are candidates.",
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: moves go too far",
-        "instances/ranking.py",
+        "instances/choose/ranking.py",
         "*values[at + 1 : at + 2]",
         "*values[at + 1 :]",
         "A neighbour in config space has the next choice of one field.",
@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "elsewhere: any generation",
-        "instances/elsewhere.py",
+        "instances/choose/shipped.py",
         "if there[1] in TARGETS and TARGETS[there[1]].generation == own",
         "if there[1] in TARGETS",
         "A kernel of another generation is no neighbour's.",
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "elsewhere: bytes by the clock",
-        "instances/elsewhere.py",
+        "instances/choose/shipped.py",
         "(of_bytes * by_bytes + (1 - of_bytes) * by_clock)",
         "(of_bytes * by_clock + (1 - of_bytes) * by_bytes)",
         "A memory-bound layer goes with the bandwidth.",
@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma cost: residuals are there when they are asked for",
-        "generator/mma_nvidia.py",
+        "generator/families/mma/nvidia.py",
         "return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n",
         "return 0",
         "No load moves ahead of the store before.",
@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "features: a residual is no work",
-        "generator/features.py",
+        "generator/expect/features.py",
         "return of_activation(layer) + of_parameters(layer) + of_residual(layer)",
         "return of_activation(layer) + of_parameters(layer)",
         "What is done with an output is one feature.",

@@ -3,14 +3,14 @@
 from mutants.mutant import Mutant
 
 HERE = "tuner/"
-SCHEDULE = "tests/tuner/test_schedule.py"
+SCHEDULE = "tests/tuner/workloads/test_schedule.py"
 
-CHILD = "tests/tuner/test_child.py"
+CHILD = "tests/tuner/measure/test_child.py"
 
 MUTANTS = (
     Mutant(
         "child: a signal from outside is the config's fault",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         "kind = Killed if code < 0 and -code not in FAULTS else Died",
         "kind = Died if code < 0 and -code not in FAULTS else Died",
         "Where memory was short once, a config fails for ever.",
@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a fault of a kernel is asked again",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         "if code < 0 and -code not in FAULTS",
         "if code < 0 and -code != signal.SIGSEGV",
         "No row would say that the config ends its worker.",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a worker that was killed is not replaced",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         "        for _ in range(ATTEMPTS - 1):\n",
         "        for _ in range(ATTEMPTS - ATTEMPTS):\n",
         "The config has no time in this run, and its layer no ratio.",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: a killed worker leaves a row",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "        return self.rows[candidate.config]\n",
         "        return self._store(self.rows[candidate.config])\n",
         "The next run takes it for a verdict.",
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: a killed compiler leaves a row",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "isinstance(refused, CompilerKilled):",
         "refused is None:",
         "The next run takes it for a verdict.",
@@ -58,23 +58,23 @@ MUTANTS = (
     ),
     Mutant(
         "tune: one row of a config is known, of whatever source",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "known.setdefault(row.config, {})[row.digest] = row",
         "known[row.config] = {row.digest: row}",
         "Where two versions share a database, one of them measures everything again and again.",
-        ("tests/tuner/test_evaluate.py::test_rows_of_other_versions_of_the_package_hide_none_of_this_one",),
+        ("tests/tuner/measure/test_evaluate.py::test_rows_of_other_versions_of_the_package_hide_none_of_this_one",),
     ),
     Mutant(
         "tune: the first part of a chain has all the time",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "    return now + max(0.0, until - now) / problems\n",
         "    return until\n",
         "The chain itself is what was asked for.",
-        ("tests/tuner/test_evaluate.py::test_a_chain_and_its_parts_have_equal_shares_of_the_time",),
+        ("tests/tuner/measure/test_evaluate.py::test_a_chain_and_its_parts_have_equal_shares_of_the_time",),
     ),
     Mutant(
         "schedule: nothing is left to what comes behind the parts",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "share = seconds([*left, *behind], at)",
         "share = seconds(left, at)",
         "Chains get no time but for their first trials.",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "result: all rows are today's where the best one is",
-        HERE + "result.py",
+        "tuner/workloads/result.py",
         "        if is_todays(oldest):\n",
         "        if is_todays(best):\n",
         "An interrupted tuning counts the trials from before an update, and does not go on.",
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "result: a config may have two rows that count",
-        HERE + "result.py",
+        "tuner/workloads/result.py",
         "if best is not None and len(configs) == len(rows) and is_todays(best):",
         "if best is not None and is_todays(best):",
         "Of the default, the older row is shown, which was in no race.",
@@ -98,10 +98,10 @@ MUTANTS = (
     ),
     Mutant(
         "listing: the mark of a spreadsheet is a part of the first name",
-        HERE + "listing.py",
+        "tuner/workloads/listing.py",
         'encoding="utf-8-sig"',
         'encoding="utf-8"',
         "Layers lose their names.",
-        ("tests/tuner/test_listing.py::test_what_a_spreadsheet_writes_before_the_first_name_is_none_of_it",),
+        ("tests/tuner/workloads/test_listing.py::test_what_a_spreadsheet_writes_before_the_first_name_is_none_of_it",),
     ),
 )

@@ -3,17 +3,17 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
-RECORDED = "tests/qconv/network/test_recorded.py"
-MEMORY = "tests/qconv/network/test_memory.py"
+RECORDED = "tests/qconv/network/run/test_recorded.py"
+MEMORY = "tests/qconv/network/run/test_memory.py"
 TRACED = "tests/qconv/device/test_memory.py"
 SESSION_MEMORY = "tests/qconv/onnx/test_session_memory.py"
 COPIES, ARRAY_KERNELS = "tests/qconv/device/test_array_kernels.py", "src/qconv/device/array_kernels.py"
-WIDENING = "tests/qconv/network/test_widening.py"
+WIDENING = "tests/qconv/network/layers/test_upsampling.py"
 
 MUTANTS = (
     Mutant(
         "runs: the first images are replayed for ever",
-        HERE + "recorded.py",
+        "src/qconv/network/run/recorded.py",
         "                value.copy_into(self._given[name].array)\n",
         "                pass\n",
         "What is given never reaches the arrays that the recording reads.",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: the caller's own arrays are recorded",
-        HERE + "recorded.py",
+        "src/qconv/network/run/recorded.py",
         "value if name in where_it_lies else value.copied()",
         "value",
         "The next run writes its images over what the caller holds.",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: what lies elsewhere is read where it lay before",
-        HERE + "recorded.py",
+        "src/qconv/network/run/recorded.py",
         "all(given[name].address == address for name, address in self._places.items())",
         "True",
         "The images of a run before are read once more.",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: what is read where it lies is copied as well",
-        HERE + "recorded.py",
+        "src/qconv/network/run/recorded.py",
         "            if name not in self._places:\n",
         "            if name in self._given:\n",
         "An input is copied over itself, which takes as long as before.",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: what has moved once is never copied",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "before = {} if isinstance(recorded, Recorded) else recorded",
         "before = places_of(given)",
         "Whoever gives another array each time has every run recorded anew.",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a recording turns its input once",
-        HERE + "recorded.py",
+        "src/qconv/network/run/recorded.py",
         "run(Anew(self._given))",
         "run(self._given)",
         "The input that was turned when it was recorded is read for ever.",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: the order of axes is no part of a form",
-        HERE + "recorded.py",
+        "src/qconv/network/run/recorded.py",
         "(value.shape, value.dtype, value.is_channels_last)",
         "(value.shape, value.dtype, True)",
         "An array in the other order is copied as it lies.",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: what a recording gives is not copied",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "value.copied() if name in made else value",
         "value",
         "The next run writes over what the caller holds.",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: every recording is kept",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "        if len(self._recordings) > MOST_RECORDINGS:\n",
         "        if not self._recordings:\n",
         "Whoever runs images of many sizes runs out of memory.",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a segment is recorded anew for each run",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "        if not isinstance(recorded, Recorded) or not recorded.reads(given):\n",
         "        if True:\n",
         "Every run takes as long as the second.",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a segment that ran elsewhere in part is recorded",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "if all(self._ran(step) is not None for step in self._steps_run(segment)):",
         "if segment.layers:",
         "A graph of launches cannot ask ONNX Runtime.",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a tensor between two layers is kept to the end",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "                    held.pop(name, None)\n",
         "                    pass\n",
         "A recording takes the memory of all of its tensors together.",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: what is wanted within a segment is forgotten",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "dict.fromkeys((*segment.outputs, *asked))",
         "segment.outputs",
         "Only tensors that leave a segment could be asked for.",
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a recording forgets what its launches read",
-        HERE + "last_run.py",
+        "src/qconv/network/run/recorded.py",
         "{layer.key: self.chosen[layer.key] for layer in steps},",
         "{},",
         "Packed weights of a shape are freed behind others, and the graph reads their memory.",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: the shapes of what ran elsewhere are not seen",
-        HERE + "runner.py",
+        "src/qconv/network/run/runner.py",
         "        for name, value in zip(served.inputs, inputs, strict=True):\n",
         "        for name, value in ():\n",
         "A segment is judged by the shapes of an earlier run.",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "widening: pixels are repeated whatever is rounded how",
-        HERE + "widening.py",
+        "src/qconv/network/layers/upsampling.py",
         "if factor > 1 and not by_half and not by_floor:",
         "if False:",
         "ONNX Runtime begins half a pixel away.",
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "widening: fractions of a factor are forgotten",
-        HERE + "widening.py",
+        "src/qconv/network/layers/upsampling.py",
         "if factor != times or factor < 1:",
         "if factor < 1:",
         "The output is too small.",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "widening: the axes of a resize are the first ones",
-        HERE + "widening.py",
+        "src/qconv/network/layers/upsampling.py",
         "axes = range(len(shape)) if named is None else [int(axis) % len(shape) for axis in named]",
         "axes = range(len(shape) if named is None else len(named))",
         "Another axis is resized.",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "widening: the axes of a pad are the first ones",
-        HERE + "widening.py",
+        "src/qconv/network/layers/upsampling.py",
         "named = range(len(shape)) if axes is None else [int(axis) % len(shape) for axis in axes.reshape(-1)]",
         "named = range(len(shape) if axes is None else axes.size)",
         "Another axis is padded.",
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "widening: a pad is zeros",
-        HERE + "widening.py",
+        "src/qconv/network/layers/upsampling.py",
         "np.full((rows, width), layer.constant, layer.dtype)",
         "np.full((rows, width), 0, layer.dtype)",
         "The constant is the zero point, mostly.",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "widening: an older resize rounds as a newer one",
-        HERE + "widening.py",
+        "src/qconv/network/layers/upsampling.py",
         '    if is_first:\n        where, rounding = "asymmetric", "floor"\n',
         '    if is_first:\n        where, rounding = "asymmetric", "ceil"\n',
         "It runs elsewhere.",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: what two readers read is written by the first",
-        HERE + "memory.py",
+        "src/qconv/network/run/memory.py",
         "found.end == number + 1",
         "found.end >= number + 1",
         "A sum writes over a tensor that another layer still reads.",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: places meet in the last step of one of them",
-        HERE + "memory.py",
+        "src/qconv/network/run/memory.py",
         "self.begin < other.end and other.begin < self.end",
         "self.begin < other.end - 1 and other.begin < self.end - 1",
         "A layer writes over the tensor that it reads.",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: a place is written by whoever is smaller",
-        HERE + "memory.py",
+        "src/qconv/network/run/memory.py",
         "found.end == number + 1 and allocations[other].bytes == one.bytes",
         "found.end == number + 1",
         "A larger tensor runs into its neighbour.",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: a gap is as wide as what begins behind it",
-        HERE + "memory.py",
+        "src/qconv/network/run/memory.py",
         "            free = max(free, end)\n",
         "            free = end\n",
         "Within a large tensor that is in use, the end of a small one seems free.",
@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: tensors lie one behind the other, byte by byte",
-        HERE + "memory.py",
+        "src/qconv/network/run/memory.py",
         "size, before = _rounded(one.bytes), None",
         "size, before = one.bytes, None",
         "A vector or a tensor map begins where it must not.",
@@ -229,7 +229,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: outputs lie in the arena",
-        HERE + "memory.py",
+        "src/qconv/network/run/memory.py",
         "        if one.end is None:\n            continue\n",
         "        if one.end is None:\n            one = Allocation(one.bytes, number + 1)\n",
         "What leaves a recording is written over by its next layers.",
@@ -277,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: a sum may lie where its second tensor lies",
-        "generator/binary.py",
+        "generator/families/tensor_ops/binary.py",
         'return ("a",)',
         'return ("a", "b")',
         "The second may be repeated, and is read by other threads after it was written over.",

@@ -21,11 +21,11 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: matrices by all threads",
-        "tuner/sampler.py",
+        "tuner/search/sampler.py",
         "        with one_thread():\n",
         "        if True:\n",
         "Where compilers keep the cores busy, threads that wait for each other wait long.",
-        ("tests/tuner/test_sampler.py::test_its_matrices_are_one_threads",),
+        ("tests/tuner/search/test_sampler.py::test_its_matrices_are_one_threads",),
     ),
     Mutant(
         "searching: a search by Gaussian processes needs torch alone",

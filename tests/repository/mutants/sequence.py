@@ -2,10 +2,10 @@
 
 from mutants.mutant import Mutant
 
-RACE, CONTENDER = "tests/tuner/test_sequence.py", "tests/qconv/network/test_contender.py"
-LOOKUP, LAYERED = "tests/instances/test_lookup.py", "tests/tune_db/test_layered.py"
+RACE, CONTENDER = "tests/tuner/test_sequence.py", "tests/qconv/network/run/test_contender.py"
+LOOKUP, LAYERED = "tests/instances/choose/test_lookup.py", "tests/tune_db/test_layered.py"
 UPGRADE, DATABASE = "tests/tune_db/test_upgrade.py", "tests/tune_db/test_database.py"
-ARRANGE = "tests/qconv/network/test_arrange.py"
+ARRANGE = "tests/qconv/network/run/test_arrange.py"
 LOSERS = RACE + "::test_winners_that_lose_among_the_others_are_not_installed"
 MIXED = RACE + "::test_of_winners_that_win_and_lose_those_that_win_are_installed"
 INTERRUPTED = RACE + "::test_winners_of_a_tuning_that_was_interrupted_are_not_installed"
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "contender: the other kernels are not taken",
-        "src/qconv/network/contender.py",
+        "src/qconv/network/run/contender.py",
         "others.get(problem) or self.answer(problem)",
         "self.answer(problem)",
         "Every race is of the same network with itself.",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: a network prefers what is fastest by itself",
-        "instances/lookup.py",
+        "instances/choose/lookup.py",
         "kept = _kept(problem, device, layers) if in_sequence else None",
         "kept = None",
         "Launches overlap: a session has slower kernels than before it was tuned.",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: a layer by itself has what networks kept",
-        "instances/lookup.py",
+        "instances/choose/lookup.py",
         "kept = _kept(problem, device, layers) if in_sequence else None",
         "kept = _kept(problem, device, layers)",
         "By itself, another kernel was faster.",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: an older source is kept",
-        "instances/lookup.py",
+        "instances/choose/lookup.py",
         "    if tuned is None or not tuned.is_as_measured:\n        return None\n    row = tuned.row\n",
         "    if tuned is None:\n        return None\n    row = tuned.row\n",
         "Another kernel won that race.",
@@ -126,15 +126,15 @@ MUTANTS = (
     ),
     Mutant(
         "serving: a network has what its layers have by themselves",
-        "instances/serving.py",
+        "instances/load/serving.py",
         "key = problem, device, database, is_in_sequence()",
         "key = problem, device, database, False",
         "What was looked up first answers both.",
-        ("tests/instances/test_serving.py",),
+        ("tests/instances/load/test_serving.py",),
     ),
     Mutant(
         "arrange: what was kept counts by its time",
-        "src/qconv/network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "        if not any([one.is_kept for one in unfused] + [found.is_kept for found in compared.values()]):\n",
         "        if True:\n",
         "One kernel that is faster by itself takes the place of what won among the others.",
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: times in sequence beside times of kernels by themselves",
-        "src/qconv/network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "len(known) == len(every) and len(protocols) <= 1:",
         "len(known) == len(every):",
         "They are of two protocols, and compare with nothing.",

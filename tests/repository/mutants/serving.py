@@ -3,24 +3,24 @@
 from mutants.mutant import Mutant
 
 HERE = "instances/"
-MEMORY, LOADING = "tests/instances/test_serving.py", "tests/instances/test_loading.py"
+MEMORY, LOADING = "tests/instances/load/test_serving.py", "tests/instances/load/test_pair_loading.py"
 EXPORT, INSTANCE, ONE_LINER = (
-    "tests/instances/test_export.py",
-    "tests/instances/test_instance.py",
-    "tests/instances/test_api.py",
+    "tests/instances/library/test_export.py",
+    "tests/instances/load/test_instance.py",
+    "tests/instances/api/test_convolution.py",
 )
 CONVERSION, FUSED, SHIPPED = (
-    "tests/instances/test_conversion_api.py",
-    "tests/qconv/test_fused.py",
-    "tests/instances/test_shipped.py",
+    "tests/instances/api/test_conversion.py",
+    "tests/qconv/problem/test_chain.py",
+    "tests/instances/choose/test_shipped.py",
 )
 
-CHECKED, ALIASING = "tests/instances/test_checked_conversion.py", "tests/instances/test_arguments.py"
+CHECKED, ALIASING = "tests/instances/api/test_checked_conversion.py", "tests/instances/load/test_arguments.py"
 
 MUTANTS = (
     Mutant(
         "lookup: nothing is forgotten",
-        HERE + "serving.py",
+        "instances/load/serving.py",
         "    _warm.clear()\n",
         "    pass\n",
         "The next lookup does not see what was tuned in the meantime.",
@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: nothing is remembered",
-        HERE + "serving.py",
+        "instances/load/serving.py",
         "instance = _warm[key] = found(",
         "instance = found(",
         "Every call opens the database and loads the binary again.",
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: one database for all",
-        HERE + "serving.py",
+        "instances/load/serving.py",
         "    instance = _warm.get(key)\n",
         "    instance = next((i for (p, d, *_), i in _warm.items() if (p, d) == (problem, device)), None)\n",
         "A database that is named is asked.",
@@ -44,39 +44,39 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: older templates however slow today's rows are",
-        HERE + "lookup.py",
+        "instances/choose/lookup.py",
         "if (row.median_us or 0.0) > worth:",
         "if (row.median_us or 0.0) > 0 * worth:",
         "A row of today's templates goes first where it is about as fast.",
-        ("tests/instances/test_lookup_older.py",),
+        ("tests/instances/choose/test_lookup_older.py",),
     ),
     Mutant(
         "lookup: a choice of any toolchain",
-        HERE + "lookup.py",
+        "instances/choose/lookup.py",
         'return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
         'return Choice(self.plan, "exact", reason, None, self.rendered.sources, measured_us)',
         "The binary that was measured is the one to run.",
-        ("tests/instances/test_lookup_older.py",),
+        ("tests/instances/choose/test_lookup_older.py",),
     ),
     Mutant(
         "lookup: an exact choice is rendered again",
-        HERE + "lookup.py",
+        "instances/choose/lookup.py",
         'return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
         'return Choice(self.plan, "exact", reason, row.toolchain, None, measured_us)',
         "A cold lookup that is exact renders its source once.",
-        ("tests/instances/test_serving.py",),
+        ("tests/instances/load/test_serving.py",),
     ),
     Mutant(
         "serving: the sources of a choice are left unused",
-        HERE + "serving.py",
+        "instances/load/serving.py",
         "load(choice.plan, device, choice.toolchain, choice.sources)",
         "load(choice.plan, device, choice.toolchain)",
         "A cold lookup that is exact renders its source once.",
-        ("tests/instances/test_serving.py",),
+        ("tests/instances/load/test_serving.py",),
     ),
     Mutant(
         "loading: a binary of any toolchain",
-        HERE + "loading.py",
+        "instances/load/pair.py",
         "binary = build(next(sources), plan, toolchain)",
         "binary = build(next(sources), plan)",
         "The binary that was measured is the one to run.",
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "loading: sources are rendered again",
-        HERE + "loading.py",
+        "instances/load/pair.py",
         "for kernel in plan.kernels] if sources is None else sources",
         "for kernel in plan.kernels]",
         "A candidate is rendered once, and verified as it was compiled.",
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "choice: why it was made without the family",
-        HERE + "choice.py",
+        "instances/choose/choice.py",
         'return f"{self.plan.config.family}, {self.reason}"',
         "return self.reason",
         "explain() does not say which kernel a layer has.",
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: bind allocates",
-        HERE + "instance.py",
+        "instances/load/instance.py",
         "return self.executable.bind(*inputs, out=out,",
         "return self.executable.bind(*inputs, out=None,",
         "The caller's output stays as it was.",
@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: gaps are read",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "    if not array.flags.c_contiguous:\n",
         "    if array.size == 0:\n",
         "A kernel reads what lies in the gaps.",
@@ -116,7 +116,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: one of the devices of a target",
-        HERE + "export.py",
+        "instances/library/export.py",
         "kernels.setdefault((one.winner.device, text_digest(kernel.source.text)), kernel)",
         "kernels.setdefault((one.winner.target, text_digest(kernel.source.text)), kernel)",
         "Every device has its winners in the manifest.",
@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: kernels under one name",
-        HERE + "export.py",
+        "instances/library/export.py",
         'return f"{kernel}_{self.suffix}"',
         "return kernel",
         "Several kernels link into one program.",
@@ -132,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: what is older is not said",
-        HERE + "export.py",
+        "instances/library/export.py",
         '"measured_on_this_source": row.digest == kernel.source.digest,',
         '"measured_on_this_source": True,',
         "A time of an older template is not this source's.",
@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: a fourth of the scratch",
-        HERE + "export.py",
+        "instances/library/export.py",
         '{"role": field.role, "bytes": 4 * field.elements}',
         '{"role": field.role, "bytes": field.elements}',
         "The caller allocates too little.",
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "api: weight zero points of a channel each are one",
-        HERE + "api.py",
+        "instances/api/convolution.py",
         '"per_channel": is_array(w_scale) or is_array(w_zero_point),',
         '"per_channel": is_array(w_scale),',
         "Zero points given per channel choose the kernel.",
@@ -156,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         "api: conv1d pads the other end",
-        HERE + "api.py",
+        "instances/api/convolution.py",
         "pad=(0, left, 0, right),",
         "pad=(0, right, 0, left),",
         "The first of two paddings is the left one.",
@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: a list is one number",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "return isinstance(value, (list, tuple)) or (shape is not None and len(shape) > 0)",
         "return shape is not None and len(shape) > 0",
         "Scales may be given as a list.",
@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "conversion api: zero points of any size",
-        HERE + "conversion_api.py",
+        "instances/api/conversion.py",
         "if not low <= value.min() <= value.max() <= high:",
         "if not low <= value.min():",
         "A zero point is a value of its type.",
@@ -180,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "conversion api: the first of two scales is not looked at",
-        HERE + "checked_conversion.py",
+        "instances/api/checked_conversion.py",
         "enumerate(scales, 1)",
         "enumerate(scales, 2)",
         "A scale that is not positive gives outputs that mean nothing.",
@@ -188,7 +188,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output beside the beginning of an input",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "if first < end and begin < first + given.nbytes:",
         "if first == begin and begin < first + given.nbytes:",
         "A shifted output is read by other threads after it was written.",
@@ -196,7 +196,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: a residual of narrower elements is an output",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "first == begin and given.nbytes == array.nbytes:",
         "first == begin:",
         "A thread writes over what others have yet to read.",
@@ -204,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output that begins with an input's last byte",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "begin < first + given.nbytes:",
         "begin + 1 < first + given.nbytes:",
         "It is written while others read it.",
@@ -212,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output that ends with an input's first byte",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "if first < end and",
         "if first + 1 < end and",
         "It is written while others read it.",
@@ -220,7 +220,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output over the weights",
-        HERE + "executable.py",
+        "instances/load/executable.py",
         "                check_aliasing(shown.name, written, self.places)\n",
         "",
         "The next pixels are multiplied by outputs.",
@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: out of another shape",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "if tuple(array.shape) != wanted:",
         'if name == "x" and tuple(array.shape) != wanted:',
         "An output of other extents would be written in another order.",
@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused api: the third's input has the second's zero point",
-        HERE + "fused_api.py",
+        "instances/api/chain.py",
         'given_zero_point = values[f"{gives}_zero_point"]',
         'given_zero_point = values["y_zero_point"]',
         "An intermediate tensor has a zero point of its own.",
@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: an odd address",
-        HERE + "executable.py",
+        "instances/load/executable.py",
         "if address % alignment:",
         "if address % 1:",
         "A kernel that reads vectors needs their alignment.",
@@ -252,7 +252,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: new weights without a fold",
-        HERE + "executable.py",
+        "instances/load/executable.py",
         '        """After writing new weights into the same array."""\n        self.fold(stream)\n',
         '        """After writing new weights into the same array."""\n',
         "What follows from the weights is that of the old ones.",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: an array of another type",
-        HERE + "executable.py",
+        "instances/load/executable.py",
         "if str(array.dtype) != tensor.dtype:",
         "if array.dtype.itemsize > 8:",
         "The kernel would read its bytes as another type.",
@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the second first",
-        HERE + "pair.py",
+        "instances/load/pair.py",
         "in_order([first.launch, second.launch])",
         "in_order([second.launch, first.launch])",
         "The second reads what the first gives.",
@@ -276,7 +276,7 @@ MUTANTS = (
     ),
     Mutant(
         "shipped: a file of another name",
-        HERE + "shipped.py",
+        "instances/choose/shipped.py",
         '.strip("-") + ".json"',
         '.strip("-").upper() + ".json"',
         "No shipped winner is found.",
@@ -284,19 +284,19 @@ MUTANTS = (
     ),
     Mutant(
         "problem: strides are alike",
-        "src/qconv/problem.py",
+        "src/qconv/problem/convolution.py",
         "            self.stride,\n",
         "",
         "What is fast where windows overlap is not where they lie apart.",
-        ("tests/instances/test_lookup.py::test_these_are_of_two_kinds",),
+        ("tests/instances/choose/test_lookup.py::test_these_are_of_two_kinds",),
     ),
     Mutant(
         "problem: a weight zero point is nothing",
-        "src/qconv/problem.py",
+        "src/qconv/problem/convolution.py",
         "            q.w_zero_point,\n",
         "",
         "Window sums are computed beside the products.",
-        ("tests/instances/test_lookup.py::test_these_are_of_two_kinds",),
+        ("tests/instances/choose/test_lookup.py::test_these_are_of_two_kinds",),
     ),
     Mutant(
         "op: all channels are aligned",
@@ -304,19 +304,19 @@ MUTANTS = (
         "return min(extent & -extent, most)",
         "return most",
         "Remainders and narrow loads take many times as long.",
-        ("tests/instances/test_lookup.py::test_these_are_of_two_kinds",),
+        ("tests/instances/choose/test_lookup.py::test_these_are_of_two_kinds",),
     ),
     Mutant(
         "fused: a chain is its first convolution",
-        "src/qconv/fused.py",
+        "src/qconv/problem/chain.py",
         "tuple(one.shape_class for one in self.layers.values())",
         "tuple(one.shape_class for one in list(self.layers.values())[:1])",
         "The second may have remainders where the neighbour's has none.",
-        ("tests/instances/test_lookup.py::test_chains_are_of_one_kind_where_each_of_them_is",),
+        ("tests/instances/choose/test_lookup.py::test_chains_are_of_one_kind_where_each_of_them_is",),
     ),
     Mutant(
         "arguments: another library's array on the host is not looked at",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "    value = as_numpy(value)\n",
         "",
         "A scale that is negative is computed with.",
@@ -324,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: numbers in the other order of bytes have no type",
-        HERE + "arguments.py",
+        "instances/load/arguments.py",
         "    return array if array.dtype.isnative else ",
         "    return array if array.dtype.isnative or array.size else ",
         "NumPy names such a type in another way than its own.",
@@ -332,7 +332,7 @@ MUTANTS = (
     ),
     Mutant(
         "executable: of an array that is given twice the last",
-        HERE + "executable.py",
+        "instances/load/executable.py",
         "if twice := [name for name in given if name in named]:",
         "if twice := [name for name in given if name not in given]:",
         "What was given first is ignored in silence.",
@@ -348,7 +348,7 @@ MUTANTS = (
     ),
     Mutant(
         "host array: what lies on a GPU is NumPy's",
-        "src/qconv/device/host_array.py",
+        "src/qconv/host_array.py",
         "if int(value.__dlpack_device__()[0]) == _CPU:",
         "if int(value.__dlpack_device__()[0]) != _CPU:",
         "An array on the host is not read, and one on a GPU is copied, which waits for it.",
@@ -356,10 +356,10 @@ MUTANTS = (
     ),
     Mutant(
         "loaded: a kernel may be copied",
-        "src/qconv/device/loaded.py",
+        "src/qconv/device/cache.py",
         "    def __reduce__(self)",
         "    def reduce(self)",
         "Who pickles an instance reads of ctypes, and not what to pickle instead.",
-        ("tests/qconv/device/test_loaded.py",),
+        ("tests/qconv/device/test_cache_loaded.py",),
     ),
 )

@@ -3,12 +3,12 @@
 from mutants.mutant import Mutant
 from mutants.named import simt, simt_random
 
-PAGE, LAYOUT = "templates/conv2d/simt.j2", "templates/layout/"
+PAGE, LAYOUT = "templates/families/simt.j2", "templates/layout/"
 
 MUTANTS = (
     Mutant(
         "simt: padding is zero",
-        PAGE,
+        "templates/families/simt.j2",
         "    return static_cast<Bits>(args.x_zero);\n",
         "    return 0u;\n",
         "Padding is a real zero, which is stored as the zero point.",
@@ -16,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: padding past the end of the reduction",
-        PAGE,
+        "templates/families/simt.j2",
         "index < REDUCTION ? padding_element(args) * ONES : 0u",
         "padding_element(args) * ONES",
         "The window sums count bytes that no filter has.",
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: weights past the end of the reduction",
-        PAGE,
+        "templates/families/simt.j2",
         "if (exists && index < REDUCTION) words =",
         "if (exists) words =",
         "The last filter is read beyond its end.",
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: runs past the tile are put down",
-        PAGE,
+        "templates/families/simt.j2",
         "run.row >= ROWS || run.byte >= TILE_K",
         "run.byte >= TILE_K",
         "Threads beyond the tile's last row write over what follows it.",
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a thread's vectors are neighbours",
-        PAGE,
+        "templates/families/simt.j2",
         "row + i / VECTOR * STRIDE",
         "row + i",
         "A thread multiplies rows that another thread finishes.",
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: three of four bytes of a window",
-        PAGE,
+        "templates/families/simt.j2",
         "tile_registers.word[i][j], ONES",
         "tile_registers.word[i][j], 0x00010101u",
         "The window sums lack every fourth byte.",
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: one part of a window",
-        PAGE,
+        "templates/families/simt.j2",
         "x_sum[i] += static_cast<Sum>(parts[i]);",
         "x_sum[i] = static_cast<Sum>(parts[i]);",
         "The window sums are those of the last thread that carried a part.",
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: the first pixel's residual for all",
-        PAGE,
+        "templates/families/simt.j2",
         "inputs.residual = residuals[i].element[v];",
         "inputs.residual = residuals[0].element[v];",
         "A residual belongs to its own pixel.",
@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: the first channel's parameters for a vector",
-        PAGE,
+        "templates/families/simt.j2",
         "load_channel(args, k + v < k_end ? k + v : k_end - 1)",
         "load_channel(args, k < k_end ? k : k_end - 1)",
         "Scales and biases are per channel.",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: always the first stage",
-        PAGE,
+        "templates/families/simt.j2",
         "multiply(shared, step % PIPELINE_STAGES, m, n, acc);",
         "multiply(shared, 0, m, n, acc);",
         "Every second step multiplies the tile of another step.",
@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a group's tiles are counted on",
-        PAGE,
+        "templates/families/simt.j2",
         "tile::block_y() % TILES_N * TILE_N",
         "tile::block_y() * TILE_N",
         "The second group's tiles begin behind its channels.",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a group ends with the last channel",
-        PAGE,
+        "templates/families/simt.j2",
         "const int k_end = (group + 1) * K_GROUP;",
         "const int k_end = K;",
         "A group's last tile writes channels of the next group.",

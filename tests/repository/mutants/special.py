@@ -9,7 +9,7 @@ FENCES = "tests/templates/test_fences.py"
 GEMV = (
     Mutant(
         "gemv: rows are not strided",
-        PAGES + "gemv.j2",
+        "templates/families/gemv.j2",
         "row * STRIDE_H) * IN_W",
         "row) * IN_W",
         "Windows lie STRIDE_H rows apart.",
@@ -17,7 +17,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: the first lane's products are left out",
-        PAGES + "gemv.j2",
+        "templates/families/gemv.j2",
         "for (int i = 0; i < LANES; ++i) inputs.acc +=",
         "for (int i = 1; i < LANES; ++i) inputs.acc +=",
         "Every lane has a part of a window.",
@@ -25,7 +25,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: the first pixel's window sum for all",
-        PAGES + "gemv.j2",
+        "templates/families/gemv.j2",
         "inputs.x_sum += shared.x_sum[out_row][i];",
         "inputs.x_sum += shared.x_sum[0][i];",
         "Every pixel has a window of its own.",
@@ -33,7 +33,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: window sums of unsigned bytes",
-        PAGES + "gemv.j2",
+        "templates/families/gemv.j2",
         "dot<X_SIGNED, false>(x.word[j]",
         "dot<false, false>(x.word[j]",
         "The bytes of a window are signed where x is.",
@@ -41,7 +41,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: a pixel past the last is finished",
-        PAGES + "gemv.j2",
+        "templates/families/gemv.j2",
         "out_k < K && first_pixel + out_row < PIXELS;",
         "out_k < K;",
         "Outputs behind the last are written.",
@@ -53,7 +53,7 @@ GEMV = (
 STEM = (
     Mutant(
         "stem: windows begin at a multiple of four pixels",
-        PAGES + "stem.j2",
+        "templates/families/stem.j2",
         "(tile.column * STRIDE_W - PAD_LEFT) & 3; }",
         "0 * tile.column; }",
         "A tile's first window begins up to three pixels behind the first that is loaded.",
@@ -61,7 +61,7 @@ STEM = (
     ),
     Mutant(
         "stem: the last of four pixels is not moved down",
-        PAGES + "unpack_pixels.j2",
+        "templates/convolution/unpack_pixels.j2",
         "word[2] >> 8}};",
         "word[2]}};",
         "The fourth pixel's word begins with the third's last channel.",
@@ -69,7 +69,7 @@ STEM = (
     ),
     Mutant(
         "stem: all channels are written at once",
-        PAGES + "stem.j2",
+        "templates/families/stem.j2",
         "            if (k + n >= K) continue;\n",
         "",
         "A vector past the last channel is written over the next pixel's.",
@@ -77,7 +77,7 @@ STEM = (
     ),
     Mutant(
         "stem: a filter row goes on behind its end",
-        PAGES + "stem.j2",
+        "templates/families/stem.j2",
         "r < R && s < S && c < C};",
         "r < R && c < C};",
         "Words behind the last tap meet the next row's weights.",
@@ -85,7 +85,7 @@ STEM = (
     ),
     Mutant(
         "stem: taps that are not dilated",
-        PAGES + "stem.j2",
+        "templates/families/stem.j2",
         "const int column = first + j / C * DILATION_W;",
         "const int column = first + j / C;",
         "Taps lie DILATION_W columns apart.",
@@ -93,7 +93,7 @@ STEM = (
     ),
     Mutant(
         "stem: padding is zero",
-        PAGES + "stem.j2",
+        "templates/families/stem.j2",
         "unsigned byte = padding_word(args) & 0xffu;",
         "unsigned byte = 0u;",
         "Padding is a real zero, which is stored as the zero point.",
@@ -101,7 +101,7 @@ STEM = (
     ),
     Mutant(
         "spread: bytes of a word in reverse",
-        PAGES + "repack_weights.j2",
+        "templates/convolution/repack_weights.j2",
         "word |= byte << (8 * i);",
         "word |= byte << (24 - 8 * i);",
         "The first weight of a word is its lowest byte.",
@@ -109,7 +109,7 @@ STEM = (
     ),
     Mutant(
         "tile: one image",
-        PAGES + "tile.j2",
+        "templates/convolution/tile.j2",
         "n(block / (SLAB_TILES * TILES_W * TILES_H)) {}",
         "n(0 * block) {}",
         "All images' tiles read and write the first image.",
@@ -117,7 +117,7 @@ STEM = (
     ),
     Mutant(
         "filters: a column of B is a channel",
-        PAGES + "filters.j2",
+        "templates/convolution/filters.j2",
         "return column / 2 * LANE_K + atom * 2 + column % 2;",
         "return atom * 8 + column;",
         "A lane ends up with neighbouring channels of all its atoms.",
@@ -128,7 +128,7 @@ STEM = (
 DIRECT = (
     Mutant(
         "direct: columns of taps that are not dilated",
-        PAGES + "direct.j2",
+        "templates/families/direct.j2",
         "IN_COLUMNS + tap % S * DILATION_W) * 16",
         "IN_COLUMNS + tap % S) * 16",
         "Taps lie DILATION_W columns apart.",
@@ -136,7 +136,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: all groups are one",
-        PAGES + "direct.j2",
+        "templates/families/direct.j2",
         "unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};",
         "unit < TAPS * CHUNKS};",
         "Between the groups the matrix of filters is zero.",
@@ -144,7 +144,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: a lane's second pixel is eight columns on",
-        PAGES + "direct.j2",
+        "templates/families/direct.j2",
         "first + i * (ROWS_ON * TILE_W + COLUMNS_ON) * Y_PITCH",
         "first + i * 8 * Y_PITCH",
         "Where a sixteen is two rows of eight, the second pixel is a row on.",
@@ -153,7 +153,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: padding is zero",
-        PAGES + "direct.j2",
+        "templates/families/direct.j2",
         "tile::fill<X_BYTES>(to, padding_word(args));",
         "tile::fill<X_BYTES>(to, 0u);",
         "Padding is a real zero, which is stored as the zero point.",
@@ -161,7 +161,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: rows of a tile's windows are not strided",
-        PAGES + "direct.j2",
+        "templates/families/direct.j2",
         "first_row * STRIDE_H * IN_COLUMNS",
         "first_row * IN_COLUMNS",
         "Windows lie STRIDE_H rows apart.",
@@ -169,7 +169,7 @@ DIRECT = (
     ),
     Mutant(
         "filters: ones where the group has no weight",
-        PAGES + "filters.j2",
+        "templates/convolution/filters.j2",
         "if (element_of(k, step, half, tile::lane(), i).exists) ones",
         "ones",
         "A window's sum counts the channels of its own group alone.",
@@ -177,7 +177,7 @@ DIRECT = (
     ),
     Mutant(
         "sixteens: eight columns apart",
-        PAGES + "sixteens.j2",
+        "templates/convolution/sixteens.j2",
         "sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4",
         "sixteen % SIXTEENS_OF_ROW * 8 + tile::lane() / 4",
         "Sixteens of a row are sixteen pixels apart.",
@@ -188,7 +188,7 @@ DIRECT = (
 DEPTHWISE = (
     Mutant(
         "depthwise: a channel filters the input channel of its number",
-        PAGES + "depthwise.j2",
+        "templates/families/depthwise/page.j2",
         "(k + i < K ? k + i : K - LOAD_K) / K_GROUP",
         "(k + i < K ? k + i : K - LOAD_K) % C",
         "K_GROUP neighbouring output channels filter the same input channel.",
@@ -196,7 +196,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: the fourth dilated tap is one column behind the third",
-        PAGES + "depthwise_taps.j2",
+        "templates/families/depthwise/taps.j2",
         "at(i + 3 * DILATION_W, quad)",
         "at(i + 2 * DILATION_W + 1, quad)",
         "Taps lie DILATION_W columns apart.",
@@ -204,7 +204,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: columns past the last are written",
-        PAGES + "depthwise.j2",
+        "templates/families/depthwise/page.j2",
         "    if (OUT_W % COLUMNS != 0 && patch.column + column >= OUT_W) return;\n",
         "",
         "A run that reaches beyond a row writes the next row's first outputs.",
@@ -212,7 +212,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: the second of a run sums up the first one's taps",
-        PAGES + "depthwise_products.j2",
+        "templates/families/depthwise/products.j2",
         "if (s >= 0 && s < S) word |= 1u",
         "if (s < S) word |= 1u",
         "The taps before a window's first do not belong to it.",
@@ -221,7 +221,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: taps two behind are one behind",
-        PAGES + "depthwise_taps.j2",
+        "templates/families/depthwise/taps.j2",
         "i % 4 == 2 ? moved<2>(first, next)",
         "i % 4 == 2 ? moved<1>(first, next)",
         "The taps begin at the pixel that was asked for.",
@@ -229,7 +229,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: rows between dilated taps count",
-        PAGES + "depthwise_down.j2",
+        "templates/families/depthwise/down.j2",
         "down < 0 || down % DILATION_H != 0 ||",
         "down < 0 ||",
         "Rows between the taps are not multiplied.",
@@ -237,7 +237,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: words beyond the end of a filter row",
-        PAGES + "depthwise_word.j2",
+        "templates/families/depthwise/word.j2",
         "if (s >= S || k >= K) continue;",
         "if (s >= S + 1 || k >= K) continue;",
         "A filter row's last word has a weight of the next row.",
@@ -248,7 +248,7 @@ DEPTHWISE = (
 POINTWISE = (
     Mutant(
         "pointwise: channels of the next pixel are multiplied",
-        PAGES + "pointwise.j2",
+        "templates/families/pointwise.j2",
         "return {c, c < C};",
         "return {c < C ? c : 0, true};",
         "What is read behind the last channel belongs to the next pixel.",
@@ -256,7 +256,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: the bytes behind the last vector are left out",
-        PAGES + "pointwise.j2",
+        "templates/families/pointwise.j2",
         "if (last < bytes) to[last] = static_cast",
         "if (last < bytes / 16 * 16) to[last] = static_cast",
         "An input whose size 16 does not divide has bytes behind its last vector.",
@@ -265,7 +265,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: words of a pixel begin where words do",
-        PAGES + "pointwise.j2",
+        "templates/families/pointwise.j2",
         "(begin % 4 * 8)",
         "(begin % 4 * 0)",
         "Pixels of 27 bytes begin within words.",
@@ -274,7 +274,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: the next residuals come over outputs that have not left",
-        PAGES + "pointwise.j2",
+        "templates/families/pointwise.j2",
         "        store_unit(args, y, unit);\n",
         "        load_unit<Residual, K>(args.residual, stream.${ residuals }[stage], next, copies);\n"
         "        store_unit(args, y, unit);\n",
@@ -283,7 +283,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: the next unit's copies are in no group",
-        PAGES + "pointwise.j2",
+        "templates/families/pointwise.j2",
         "[stage], next, copies);\n        copies.commit();\n",
         "[stage], next, copies);\n",
         "What is in no group is not waited for.",
@@ -291,7 +291,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: residuals of other channels",
-        PAGES + "pointwise.j2",
+        "templates/families/pointwise.j2",
         "reinterpret_cast<const Residual*>(residual) + at, k)",
         "reinterpret_cast<const Residual*>(residual) + first * K + k, k)",
         "Every pixel has residuals of its own.",
@@ -299,7 +299,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: wider outputs lie where their residuals are",
-        "generator/pointwise.py",
+        "generator/families/pointwise.py",
         "types.residual.bytes == types.y.bytes",
         "types.residual.bytes <= types.y.bytes",
         "An output of two bytes has no room where one of residuals was.",
@@ -307,7 +307,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: a unit fewer",
-        "generator/pointwise.py",
+        "generator/families/pointwise.py",
         "units = ceil_div(problem.pixels, unit)",
         "units = max(1, problem.pixels // unit)",
         "The last unit has the pixels that fill no other.",
@@ -315,26 +315,26 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: lanes on the same banks cost nothing",
-        "generator/pointwise_cost.py",
+        "generator/families/pointwise.py",
         "return sum(max(len(words) for words in banks.values()) for banks in words_of_banks)",
         "return len(words_of_banks)",
         "Lanes whose words lie on one bank wait for each other.",
-        ("tests/generator/test_pointwise_cost.py",),
+        ("tests/generator/families/test_pointwise.py",),
     ),
     Mutant(
         "pointwise: parameters are there",
-        "generator/pointwise.py",
-        "parameters = pointwise_cost.PARAMETER * atoms * len(channel_arguments(problem)) / config.batch",
+        "generator/families/pointwise.py",
+        "parameters = PARAMETER * atoms * len(channel_arguments(problem)) / config.batch",
         "parameters = 0",
         "Those of a slab's channels come anew for each batch.",
-        ("tests/generator/test_pointwise_cost.py::test_parameters_of_channels_take_time",),
+        ("tests/generator/families/test_pointwise.py::test_parameters_of_channels_take_time",),
     ),
 )
 
 FOLD = (
     Mutant(
         "fold: one tap fewer",
-        PAGES + "fold_channel.j2",
+        "templates/convolution/fold_channel.j2",
         "REDUCTION * args.x_zero * w_zero",
         "(REDUCTION - 1) * args.x_zero * w_zero",
         "Both zero points are subtracted at every tap.",
@@ -342,7 +342,7 @@ FOLD = (
     ),
     Mutant(
         "fold: without the bias",
-        PAGES + "fold_channel.j2",
+        "templates/convolution/fold_channel.j2",
         "        offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));\n",
         "",
         "A bias that is added to the sums is part of the offset.",
@@ -350,7 +350,7 @@ FOLD = (
     ),
     Mutant(
         "fold: the first channel's weights for all",
-        PAGES + "fold_channel.j2",
+        "templates/convolution/fold_channel.j2",
         "tile::load(args.w + k * REDUCTION + i)",
         "tile::load(args.w + i)",
         "Every channel's weights have a sum of their own.",
@@ -358,7 +358,7 @@ FOLD = (
     ),
     Mutant(
         "fold: some copies of padding",
-        PAGES + "fold_channel.j2",
+        "templates/convolution/fold_channel.j2",
         "for (int i = k * FOLD_THREADS + tile::thread(); i < PADDING_WORDS;",
         "for (int i = k * FOLD_THREADS + tile::thread(); i < 4;",
         "Threads of other blocks read padding that nobody has written.",
@@ -366,7 +366,7 @@ FOLD = (
     ),
     Mutant(
         "fold: a copy of padding for each of its threads",
-        PAGES + "fold_channel.j2",
+        "templates/convolution/fold_channel.j2",
         "i < PADDING_WORDS; i += K * FOLD_THREADS)",
         "i < PADDING_WORDS; i += PADDING_WORDS)",
         "Where channels are few, the fold has fewer threads than there are copies.",
@@ -374,7 +374,7 @@ FOLD = (
     ),
     Mutant(
         "padding: three of four bytes",
-        PAGES + "padding.j2",
+        "templates/convolution/padding.j2",
         "& ELEMENT) * IN_EACH;",
         "& ELEMENT) * 0x00010101u;",
         "Every channel of the padding is the zero point.",

@@ -3,13 +3,13 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/"
-REQUANTIZED_SUM = "tests/qconv/test_requantized_sum.py"
+REQUANTIZED_SUM = "tests/qconv/arithmetic/test_quantized_sum.py"
 OF_SUM = "tests/conformance/test_onnxruntime_residual.py::test_all_pairs_of_bytes"
 
 MUTANTS = (
     Mutant(
         "weighted sum: the offset has the terms turned round",
-        HERE + "weighted_sum.py",
+        "src/qconv/arithmetic/quantized_sum.py",
         "of_first = ratio(first.scale, y.scale) * np.float32(first.zero_point)",
         "first, last = last, first\n    of_first = ratio(first.scale, y.scale) * np.float32(first.zero_point)",
         "The product of the tensor that is added last is rounded within the sum.",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "requantized sum: the other tensor first",
-        HERE + "requantized_sum.py",
+        "src/qconv/arithmetic/quantized_sum.py",
         "    first, last = (OWN, RESIDUAL) if quantization",
         "    last, first = (OWN, RESIDUAL) if quantization",
         "Which of the two the sum begins with decides last bits.",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "requantized sum: the oracle does not clamp between the two",
-        HERE + "requantized_sum.py",
+        "src/qconv/arithmetic/quantized_sum.py",
         'np.clip(np.rint(value) + v.get("inner_zero", np.float32(0)), low, high)',
         'np.rint(value) + v.get("inner_zero", np.float32(0))',
         "What the convolution alone would saturate at, the residual cannot bring back.",
@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "requantized sum: its own output is not rounded",
-        HERE + "requantized_sum.py",
+        "src/qconv/arithmetic/quantized_sum.py",
         '"tile::rounded(value, channel.inner_zero)" if has_zero else "tile::rounded(value)"',
         '"tile::add(value, channel.inner_zero)" if has_zero else "value"',
         "The kernel rounds twice, as two kernels would.",
@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "requantized sum: relu at the real zero",
-        HERE + "requantized_sum.py",
+        "src/qconv/arithmetic/quantized_sum.py",
         "has_zero = is_relu and quantization.y_zero_point",
         "has_zero = False",
         "A relu of the real number is a clamp at the output's zero point.",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogue: its own output in the units of the sum",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         "y_scale = parameters.inner_scale",
         "y_scale = parameters.y_scale",
         "What is requantized first has a scale of its own.",
@@ -57,15 +57,15 @@ MUTANTS = (
     ),
     Mutant(
         "host value: the sum's offset has the terms turned round",
-        HERE + "host_value.py",
+        "src/qconv/arithmetic/host_value.py",
         'first, last = ("inner", "residual") if',
         'last, first = ("inner", "residual") if',
         "A program that launches without Python has the same bits.",
-        ("tests/qconv/test_host_value.py",),
+        ("tests/qconv/arithmetic/test_host_value.py",),
     ),
     Mutant(
         "parameter: any ratio of scales",
-        HERE + "parameter.py",
+        "src/qconv/arithmetic/parameter.py",
         "    if not LEAST_RATIO <= ratio <= most:\n",
         "    if not LEAST_RATIO <= ratio:\n",
         "Beyond, ONNX Runtime converts to the wrong end of the type.",

@@ -4,12 +4,12 @@ from mutants.mutant import Mutant
 
 HERE = "src/qconv/"
 OUTPUT_TABLE = "tests/templates/test_output_table.py"
-FOLD_TABLE = "tests/qconv/network/test_fold_table.py"
+FOLD_TABLE = "tests/qconv/network/layers/test_folds_table.py"
 
 MUTANTS = (
     Mutant(
         "output table: the index has a sign",
-        HERE + "output_table.py",
+        "src/qconv/arithmetic/output_table.py",
         "channel.table + static_cast<unsigned char>(",
         "channel.table + static_cast<signed char>(",
         "Half of all bytes find what lies in front of the table.",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: looked up before the clamp",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         "output_table.entry(clamped)",
         "output_table.entry(cxx + '(value)')",
         "What is beyond the type has the entry of another byte.",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: turned the other way",
-        HERE + "output_table.py",
+        "src/qconv/arithmetic/output_table.py",
         "-int(parameters.y_zero_point)",
         "int(parameters.y_zero_point)",
         "The kernel's table begins with the entry of the zero point.",
@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: turned although the zero point is in the index",
-        HERE + "output_table.py",
+        "src/qconv/arithmetic/output_table.py",
         'return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"',
         "return quantization.y_zero_point",
         "A zero point that is added before the rounding is counted twice.",
@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: several outputs are packed first",
-        HERE + "epilogue.py",
+        "src/qconv/arithmetic/epilogue.py",
         "return quantization.requantizes and rounds_so and not quantization.table",
         "return quantization.requantizes and rounds_so",
         "What is packed is no byte that could be an index.",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: within a chain",
-        HERE + "fused.py",
+        "src/qconv/problem/chain.py",
         "        if given.table:",
         "        if False:",
         "The next layer pads with a zero point that is not its input's.",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: entries beyond the output's type",
-        HERE + "parameter.py",
+        "src/qconv/arithmetic/parameter.py",
         'or not ((array >= low) & (array <= high)).all():\n        raise ValueError(\n            f"table',
         'or False:\n        raise ValueError(\n            f"table',
         "They would wrap round in silence.",
@@ -69,11 +69,11 @@ MUTANTS = (
         " + i + static_cast<unsigned>(first)) % TABLE_ENTRIES",
         " + i) % TABLE_ENTRIES",
         "The kernel's table begins with the entry of the zero point.",
-        ("tests/qconv/test_host_value.py::test_every_value_is_the_same_bit_for_bit",),
+        ("tests/qconv/arithmetic/test_host_value.py::test_every_value_is_the_same_bit_for_bit",),
     ),
     Mutant(
         "fold: a table where another layer reads the convolution",
-        HERE + "network/fold_table.py",
+        "src/qconv/network/layers/folds.py",
         "if convolution.y != table.x or network.only_consumer(convolution.y) != table.layer:",
         "if convolution.y != table.x:",
         "The other reader finds no tensor, or another one.",
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a table of another type",
-        HERE + "network/fold_table.py",
+        "src/qconv/network/layers/folds.py",
         "if len(types) > 1 or not convolution.is_single:",
         "if not convolution.is_single:",
         "The kernel's output has the type of its index.",
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a second table",
-        HERE + "network/fold_table.py",
+        "src/qconv/network/layers/folds.py",
         " or not convolution.is_single:",
         " or convolution.added is not None:",
         "The first one would be lost.",
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "quantization: a table behind QLinearAdd",
-        HERE + "quantization.py",
+        "src/qconv/arithmetic/quantization.py",
         "if self.table and self.mode.requantizes_before_residual:",
         "if False:",
         "The sum's epilogue looks nothing up.",
@@ -105,15 +105,15 @@ MUTANTS = (
     ),
     Mutant(
         "chained: a table in the middle",
-        HERE + "network/chained.py",
+        "src/qconv/network/run/chained.py",
         "not all(one.is_single for one in before)",
         "any(one.added for one in before)",
         "The chain refuses it when its problem is made.",
-        ("tests/qconv/network/test_chained.py::test_a_table_is_the_last_ones",),
+        ("tests/qconv/network/run/test_chained.py::test_a_table_is_the_last_ones",),
     ),
     Mutant(
         "arrange: who takes all sums takes all tables",
-        HERE + "network/arrange.py",
+        "src/qconv/network/run/arrange.py",
         "return self.choices.tables if fusion.served.has_table else self.choices.sums",
         "return self.choices.sums",
         "Where nobody has chosen, times decide.",

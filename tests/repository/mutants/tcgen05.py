@@ -6,7 +6,7 @@ from mutants.named import special_random
 
 PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_tcgen05.py"
-COST = "tests/generator/test_tcgen05_cost.py"
+COST = "tests/generator/families/tcgen05/test_cost.py"
 CODE = "tests/generator/test_nvidia_code.py"
 MEMORY = "src/qconv/device/cpu_tensor_memory.h"
 CHANNELS, PIXELS, ODD, SUMS = (
@@ -22,7 +22,7 @@ def found(name: str) -> str:
 OF_PAGE = (
     Mutant(
         "tcgen05: slabs are multiplied before they are there",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "            shared.slabs.wait(at);\n",
         "",
         "Their bytes may be on their way.",
@@ -30,7 +30,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: a thread says that slots are empty",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "            tile::commit_products(shared.slabs.empty[at.slot]);\n",
         "            tile::fence_before_thread_sync();\n            shared.slabs.release(at);\n",
         "Products that it has asked for still read them.",
@@ -38,7 +38,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: accumulators are full a slab early",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "            const Operand pixels(",
         "            if (slab == SLABS - 1) shared.accumulators.commit(accumulator);\n"
         "            const Operand pixels(",
@@ -47,7 +47,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: products go to the accumulator that is written",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "        shared.accumulators.acquire(accumulator);\n",
         "",
         "Its sums are not in registers yet.",
@@ -55,7 +55,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: one accumulator",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "const unsigned sums = tensor_memory + accumulator.slot * ACCUMULATOR;",
         "const unsigned sums = tensor_memory;",
         "The epilogue finds the sums of every other tile in the second.",
@@ -63,7 +63,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: the first warp's release empties an accumulator",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "open(4 * WRITERS);  // the warps",
         "open(1);  // the warps",
         "Each warp has lanes of its own.",
@@ -71,7 +71,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: an accumulator is released while lanes load",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "                tile::warp_barrier();  // all lanes have theirs\n",
         "",
         "One lane says so for all of them.",
@@ -79,7 +79,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: sums are used before they are loaded",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "            tile::wait_for_sums(sums);\n",
         "",
         "Loads from tensor memory are asynchronous.",
@@ -87,7 +87,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: the second warpgroup writes the first one's strips",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "first_strip = warp / 4;",
         "first_strip = warp / 8;",
         "They divide a tile.",
@@ -95,7 +95,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: no fence behind the wait for a slab",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "            tile::fence_after_thread_sync();\n            const Operand",
         "            const Operand",
         "Tensor memory is used behind a wait.",
@@ -103,7 +103,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: no fence before the last barrier",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "    tile::fence_before_thread_sync();\n    tile::barrier();  // all sums",
         "    tile::barrier();  // all sums",
         "Tensor memory is freed behind it.",
@@ -111,7 +111,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: a block ends before its slots are told to be empty",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "    shared.slabs.drain(at);\n",
         "",
         "What tells it arrives in shared memory that another block may have by then.",
@@ -119,7 +119,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: pixels are asked for before the launch before has ended",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "            tile::wait_on_dependency();\n",
         "",
         "They are outputs of the launch before.",
@@ -127,7 +127,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: weights of another tap",
-        PAGES + "tcgen05.j2",
+        "templates/families/tcgen05/page.j2",
         "(r * S + s) * C + c, channel",
         "(s * R + r) * C + c, channel",
         "Taps follow each other along a row of the filter.",
@@ -151,7 +151,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: channels past the last are written",
-        PAGES + "tcgen05_outputs.j2",
+        "templates/families/tcgen05/outputs.j2",
         "        if (!WHOLE_TILES && k + at >= K) return;\n",
         "",
         "The last tile reaches beyond the channels.",
@@ -159,7 +159,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: the first channels' parameters",
-        PAGES + "tcgen05_outputs.j2",
+        "templates/families/tcgen05/outputs.j2",
         "load_channels(args, k + at, channels);",
         "load_channels(args, k, channels);",
         "Every channel has its own.",
@@ -186,7 +186,7 @@ OF_PAGE = (
 OF_PLAN = (
     Mutant(
         "tcgen05 plan: room for one accumulator",
-        "generator/tcgen05.py",
+        "generator/families/tcgen05/plan.py",
         "columns=instruction.allocated(columns),",
         "columns=instruction.allocated(columns // 2),",
         "Two take turns.",
@@ -194,7 +194,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 plan: the last pixels have no tile",
-        "generator/tcgen05.py",
+        "generator/families/tcgen05/plan.py",
         "tiles = channel_tiles * ceil_div(problem.pixels, config.pixels)",
         "tiles = channel_tiles * max(1, problem.pixels // config.pixels)",
         "The last tile has the pixels that fill no other.",
@@ -202,7 +202,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 plan: a warpgroup may have less to write",
-        "generator/tcgen05.py",
+        "generator/families/tcgen05/plan.py",
         "if config.strips % config.writers:",
         "if config.strips < config.writers:",
         "It would release an accumulator that it has not read, or wait for one that nobody releases.",
@@ -234,7 +234,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: writing overlaps nothing",
-        "generator/tcgen05_cost.py",
+        "generator/families/tcgen05/cost.py",
         "rounds * max(multiplied, written) + min(multiplied, written)",
         "rounds * (multiplied + written)",
         "One accumulator is written while the other is multiplied.",
@@ -242,7 +242,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: the last wave is free",
-        "generator/tcgen05_cost.py",
+        "generator/families/tcgen05/cost.py",
         "rounds = ceil_div(plan.tiles, plan.target.processors)",
         "rounds = plan.tiles / plan.target.processors",
         "Multiprocessors without a tile wait for the others.",
@@ -250,7 +250,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: the rate of a Hopper",
-        "generator/tcgen05_cost.py",
+        "generator/families/tcgen05/cost.py",
         "PRODUCTS = 8192",
         "PRODUCTS = 4096",
         "A multiprocessor of a B200 makes twice as many.",
@@ -258,7 +258,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tensor memory: allocations of any size",
-        "src/qconv/instruction.py",
+        "src/qconv/targets/instruction.py",
         "return max(self.least_columns, 1 << (columns - 1).bit_length())",
         "return max(self.least_columns, columns)",
         "The hardware allocates powers of two.",

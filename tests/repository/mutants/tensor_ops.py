@@ -3,22 +3,22 @@
 from mutants.mutant import Mutant
 
 ROOM = "src/qconv/tensor_ops"
-BINARY, API = "templates/tensor_ops/binary.j2", "instances/tensor_ops_api.py"
+BINARY, API = "templates/families/tensor_ops/binary.j2", "instances/api/tensor_ops.py"
 OF_ORT = "tests/conformance/test_onnxruntime_tensor_ops.py"
 OF_POOLS = "tests/qconv/tensor_ops/test_pooling.py"
-OF_BINARY, OF_API = "tests/qconv/tensor_ops/test_binary.py", "tests/instances/test_tensor_ops_api.py"
+OF_BINARY, OF_API = "tests/qconv/tensor_ops/test_binary.py", "tests/instances/api/test_tensor_ops.py"
 
 
 def sanitized(page: str, plan: str) -> str:
     return f"tests/templates/test_{page}.py::test_nothing_is_found[{plan}]"
 
 
-WEIGHTED_SUM = "src/qconv/weighted_sum.py"
+WEIGHTED_SUM = "src/qconv/arithmetic/quantized_sum.py"
 
 MUTANTS = (
     Mutant(
         "add: the zero points in another order",
-        WEIGHTED_SUM,
+        "src/qconv/arithmetic/quantized_sum.py",
         "fma(ratio(last.scale, y.scale), np.float32(last.zero_point), of_first)",
         "ratio(last.scale, y.scale) * np.float32(last.zero_point) + of_first",
         "ONNX Runtime's compiler has fused the first product with the sum: some bits differ.",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: the second element is not fused",
-        WEIGHTED_SUM,
+        "src/qconv/arithmetic/quantized_sum.py",
         "return fma(self.numpy(value, v), v[self.ratio.name], what)",
         "return self.numpy(value, v) * v[self.ratio.name] + what",
         "A product that is rounded before it is added gives other bits.",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: the element of a is not fused in C++",
-        WEIGHTED_SUM,
+        "src/qconv/arithmetic/quantized_sum.py",
         'f"tile::fma({self.cxx}, {arguments}.{self.ratio.name}, {what})"',
         'f"tile::add(tile::multiply({self.cxx}, {arguments}.{self.ratio.name}), {what})"',
         "The C++ line is not what the NumPy line beside it computes.",
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: relu at zero",
-        f"{ROOM}/arithmetic.py",
+        "src/qconv/tensor_ops/binary.py",
         "return max(low, p.y_zero_point) if",
         "return max(low, 0) if",
         "A real zero is the zero point.",
@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: hardly any outputs but the zero point",
-        f"{ROOM}/binary_ops.py",
+        "src/qconv/tensor_ops/binary.py",
         "rng.uniform(LEAST_SPREAD, MOST_SPREAD)",
         "rng.uniform(0, 1)",
         "Data whose outputs are all alike see nothing.",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: vectors of b begin between",
-        "generator/binary.py",
+        "generator/families/tensor_ops/binary.py",
         "in_rows = problem.inner % config.vector == 0 or problem.repeat == 1",
         "in_rows = True",
         "A row that is no whole number of vectors has neighbours of another row in one.",
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: one element of b for a vector of two rows",
-        "generator/binary.py",
+        "generator/families/tensor_ops/binary.py",
         "(problem.outer == 1 or problem.repeat % config.vector == 0)",
         "True",
         "Rows that are no whole number of vectors meet two elements in one.",
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: the row of b",
-        BINARY,
+        "templates/families/tensor_ops/binary.j2",
         "at / (REPEAT * INNER) * INNER + at % INNER;",
         "at / (REPEAT * INNER) + at % INNER;",
         "A row of b has INNER elements.",
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: the elements behind the last whole vector",
-        BINARY,
+        "templates/families/tensor_ops/binary.j2",
         "for (unsigned at = first; at < ELEMENTS; ++at) {",
         "for (unsigned at = first; at + 1 < ELEMENTS; ++at) {",
         "The last element is computed as well.",
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "tensor ops: rows of vectors lie over each other",
-        "templates/tensor_ops/rows.j2",
+        "templates/families/tensor_ops/rows.j2",
         "tile::block_x()) * ROWS + row)",
         "tile::block_x()) + row)",
         "A block has ROWS rows; others compute them again, and the last ones are not computed.",
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: a smaller first tensor is added first",
-        API,
+        "instances/api/tensor_ops.py",
         '{"added_first": "a"} if kind is Add and is_turned',
         '{"added_first": "b"} if kind is Add and is_turned',
         "ONNX Runtime adds its second input first, be it the larger one.",
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: copies cost nothing",
-        "generator/table.py",
+        "generator/families/tensor_ops/table.py",
         "FILL * WORDS * config.copies / config.threads",
         "FILL * WORDS / config.copies / config.threads",
         "A block writes every copy before it looks anything up.",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: no barrier behind the table",
-        "templates/tensor_ops/table.j2",
+        "templates/families/tensor_ops/table.j2",
         "    tile::barrier();\n",
         "",
         "A thread reads words of the table that others write.",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: the copy of another lane",
-        "templates/tensor_ops/table.j2",
+        "templates/families/tensor_ops/table.j2",
         "copy[code / 4 * (4 * COPIES) + code % 4]",
         "copy[code / 4 * 4 + code % 4]",
         "The words of one copy lie COPIES words apart.",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: a slice begins where its row does",
-        "templates/tensor_ops/concat.j2",
+        "templates/families/tensor_ops/concat.j2",
         " + ${ slice.offset } + column",
         " + column",
         "Other elements are copied.",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: every slice is looked up in the first table",
-        "templates/tensor_ops/looked_up.j2",
+        "templates/families/tensor_ops/looked_up.j2",
         "(TABLE < 0 ? 0 : TABLE) * ENTRIES",
         "0 * ENTRIES",
         "Each tensor has a scale of its own.",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: what has no table is looked up",
-        "templates/tensor_ops/looked_up.j2",
+        "templates/families/tensor_ops/looked_up.j2",
         "    if constexpr (TABLE < 0) return x;\n",
         "",
         "A tensor with the scale of the output is quantized anew.",
@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: bytes are copied in another order",
-        "templates/tensor_ops/copied.j2",
+        "templates/families/tensor_ops/copied.j2",
         "    return x;\n",
         "    return VECTOR > 1 ? Vector<X>() : x;\n",
         "Nothing is copied.",
@@ -245,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: a vector may be wider than a slice",
-        "generator/concat.py",
+        "generator/families/tensor_ops/concat.py",
         "problem.widest % config.vector",
         "problem.width % config.vector",
         "It reads of two tensors.",
@@ -257,11 +257,11 @@ MUTANTS = (
         "None if np.array_equal(table.view(np.uint8), np.arange(ENTRIES)) else table",
         "table",
         "What only has to be copied takes a table, and shared memory.",
-        ("tests/qconv/network/test_joining.py::test_a_tensor_of_the_same_scale_is_copied",),
+        ("tests/qconv/network/layers/test_concatenation.py::test_a_tensor_of_the_same_scale_is_copied",),
     ),
     Mutant(
         "concat: tensors are joined whatever their shapes",
-        API,
+        "instances/api/tensor_ops.py",
         "if any((*shape[:at], *shape[at + 1 :]) != (*shapes[0][:at], *shapes[0][at + 1 :]) for shape in shapes):",
         "if False:",
         "Rows of other tensors stand beside each other.",

@@ -7,7 +7,7 @@ MAP, MAPS, RING = "generator/tensor_map.py", DEVICE + "tensor_maps.py", "templat
 CUDA, CPU = "templates/prelude/cuda_tensor.j2", "templates/prelude/cpu_tensor.j2"
 OF_MAP = ("tests/generator/test_tensor_map.py",)
 OF_DRIVER = ("tests/qconv/device/test_tensor_maps.py",)
-OF_EXECUTABLE = ("tests/instances/test_executable.py::test_tensor_maps_are_encoded_where_arrays_lie",)
+OF_EXECUTABLE = ("tests/instances/load/test_executable.py::test_tensor_maps_are_encoded_where_arrays_lie",)
 ON_GPU = ("tests/qconv/device/test_tensor_maps_gpu.py",)
 
 
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "executable: a map of the first array for ever",
-        "instances/executable.py",
+        "instances/load/executable.py",
         "        key = tensor_map, address\n",
         "        key = tensor_map, 0\n",
         "Another address is another map.",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "executable: encoded at every call",
-        "instances/executable.py",
+        "instances/load/executable.py",
         "        if key not in self._encoded:\n",
         "        if True:\n",
         "The driver takes its time.",
@@ -111,11 +111,11 @@ MUTANTS = (
     ),
     Mutant(
         "export: maps without their corners",
-        "instances/export.py",
+        "instances/library/export.py",
         "    return asdict(tensor_map) | {\n",
         '    return asdict(tensor_map) | {"pixel_box": None} | {\n',
         "A program cannot encode what the manifest does not say.",
-        ("tests/instances/test_export.py::test_it_says_how_tensor_maps_are_encoded",),
+        ("tests/instances/library/test_export.py::test_it_says_how_tensor_maps_are_encoded",),
     ),
     Mutant(
         "cpu tensor: no swizzle",

@@ -3,16 +3,17 @@
 from mutants.mutant import Mutant
 
 HERE = "tuner/"
-SEARCH, CHILD, PROTOCOL, SAMPLER = (
-    f"tests/tuner/test_{name}.py" for name in ("tune_search", "child", "protocol", "sampler")
-)
-SHARE = "tests/tuner/test_schedule.py::test_a_chain_has_its_share_of_the_time"
-EVALUATE, WORKER = "tests/tuner/test_evaluate.py", "tests/tuner/test_worker.py"
+SEARCH = "tests/tuner/search/test_tune_search.py"
+CHILD = "tests/tuner/measure/test_child.py"
+PROTOCOL = "tests/tuner/measure/test_protocol.py"
+SAMPLER = "tests/tuner/search/test_sampler.py"
+SHARE = "tests/tuner/workloads/test_schedule.py::test_a_chain_has_its_share_of_the_time"
+EVALUATE, WORKER = "tests/tuner/measure/test_evaluate.py", "tests/tuner/measure/test_worker.py"
 
 MUTANTS = (
     Mutant(
         "tune: what was only screened is what others are screened against",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "None if first is None or first.screened else",
         "None if first is None else",
         "Three lucky repeats screen out what is fastest.",
@@ -20,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: the parts that come last of a chain get less than their share",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "_share(until, len(problems) - at)",
         "_share(until, len(problems))",
         "What is left is for those that are left.",
@@ -28,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: winners on older templates are forgotten",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "[default, looked_up, *_hints(problem, device, layers)]",
         "[default, looked_up]",
         "They are likely to be fastest still.",
@@ -36,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: winners on older templates in any order",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "for row in ranked(rows)))[:HINTS]",
         "for row in rows))[:HINTS]",
         "The fastest has the first turn.",
@@ -44,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: every search has the same seed",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "Space(problem, plans, first, search.seed)",
         "Space(problem, plans, first, 0)",
         "Who repeats a search with another seed learns how much of it was luck.",
@@ -52,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: one turn in the races",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "turns[config] == MOST_TURNS for",
         "turns[config] >= 1 for",
         "The fastest row may be one of a race whose times say nothing of the last one's.",
@@ -60,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: who is alone races",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "if len(order) < 2 or all(",
         "if all(",
         "There is nothing to compare it with.",
@@ -68,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a race has the time of one",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         "self._timeout_s * len(candidates)",
         "self._timeout_s",
         "Where configs are slow, no race ever ends.",
@@ -76,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: all requests have one seed",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         "secrets.randbits(63)",
         "7",
         "What is right for one sample by luck passes every time.",
@@ -84,23 +85,27 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: fewer bytes than asked",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "-(-self._rotated_bytes // self.problem.io_bytes)",
         "self._rotated_bytes // self.problem.io_bytes",
         "Part of a set stays in the cache until its turn comes again.",
-        ("tests/tuner/test_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",),
+        (
+            "tests/tuner/measure/test_verification_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",
+        ),
     ),
     Mutant(
         "input sets: any number of sets",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "min(MOST_SETS, max(1, -(",
         "max(1, max(1, -(",
         "Of the smallest problems there would be millions.",
-        ("tests/tuner/test_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",),
+        (
+            "tests/tuner/measure/test_verification_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",
+        ),
     ),
     Mutant(
         "evaluate: one slow repeat screens out",
-        HERE + "evaluate.py",
+        "tuner/measure/evaluate.py",
         "if statistics.median(times) > NEAR",
         "if max(times) > NEAR",
         "Something else ran on the device for a moment.",
@@ -108,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "protocol: a GPU's caches are warm",
-        HERE + "protocol.py",
+        "tuner/measure/protocol.py",
         'return WALL_CLOCK if device.target.vendor == "cpu" else COLD_GRAPH',
         "return WALL_CLOCK",
         "In a network other layers' tensors are in the cache.",
@@ -116,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "protocol: the first time counts",
-        HERE + "protocol.py",
+        "tuner/measure/protocol.py",
         "    again()\n    return tuple",
         "    return tuple",
         "It has waited for its code.",
@@ -124,23 +129,23 @@ MUTANTS = (
     ),
     Mutant(
         "ahead: the search is further ahead than its compilers",
-        HERE + "ahead.py",
+        "tuner/search/compile_ahead.py",
         "self._most = self._workers + 1",
         "self._most = self._workers + 3",
         "It proposes before it knows what the last proposals took.",
-        ("tests/tuner/test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("tests/tuner/search/test_compile_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "ahead: compilers have all cores",
-        HERE + "ahead.py",
+        "tuner/search/compile_ahead.py",
         "len(os.sched_getaffinity(0)) - 1)",
         "len(os.sched_getaffinity(0)))",
         "The worker that is timed would wait for one.",
-        ("tests/tuner/test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("tests/tuner/search/test_compile_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "worker: inputs that stay in the cache",
-        HERE + "worker.py",
+        "tuner/measure/worker.py",
         "protocol.rotated_bytes)",
         "0)",
         "The protocol that is stored says otherwise.",
@@ -148,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "worker: nothing is screened",
-        HERE + "worker.py",
+        "tuner/measure/worker.py",
         'evaluate(candidate, input_sets, protocol, request["best_us"])',
         "evaluate(candidate, input_sets, protocol, None)",
         "A search spends most of its time on what is far slower than its best.",
@@ -156,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: a failure is as good as the best",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "worst = max((time for",
         "worst = min((time for",
         "Its neighbours are likely to fail as well.",
@@ -164,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: what is still out is not known",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "basis = np.concatenate([known, out])",
         "basis = known",
         "A batch would be one config with its neighbours.",
@@ -172,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: workers share the time of one",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "max(0.0, self.deadline - time.monotonic()) * self.engine.width",
         "max(0.0, self.deadline - time.monotonic())",
         "Half of them would be idle at the end.",
@@ -180,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: of many workers the last has what the others leave",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])",
         "if self.engine.width else ()",
         "They begin together: each problem has its share of the whole.",
@@ -188,23 +193,23 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: a visit forgets the end of all",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "ends.append(now + self.seconds)",
         "ends = [now + self.seconds]",
         "A budget is a limit, whatever the shares are.",
-        ("tests/tuner/test_schedule.py::test_a_visit_without_time_left_is_over",),
+        ("tests/tuner/workloads/test_schedule.py::test_a_visit_without_time_left_is_over",),
     ),
     Mutant(
         "allocation: the first trials go where nothing was made",
-        HERE + "allocation.py",
+        "tuner/workloads/allocation.py",
         "heap = [(-one.stake_us / (have + 1), i)",
         "heap = [(-one.stake_us, i)",
         "What was made counts from the first on.",
-        ("tests/tuner/test_allocation.py",),
+        ("tests/tuner/workloads/test_allocation.py",),
     ),
     Mutant(
         "sampler: the neighbours of the slowest",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "key=lambda number: self._times[number] or 0.0)[:PARENTS]",
         "key=lambda number: -(self._times[number] or 0.0))[:PARENTS]",
         "What is like the fastest may be faster.",
@@ -212,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: nobody has neighbours",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "moved <= 2",
         "moved <= 0",
         "In a large space only what the cost model has first would be looked at, and a few by chance.",
@@ -220,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: the unlikeliest reach",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "likeliest = int(np.argmax(",
         "likeliest = int(np.argmin(",
         "How far a time tells of others is learnt from the times.",
@@ -228,15 +233,15 @@ MUTANTS = (
     ),
     Mutant(
         "evaluate: who fails in a race has no row",
-        HERE + "evaluate.py",
+        "tuner/measure/evaluate.py",
         "return rows + [failed for failed in prepared if isinstance(failed, Measurement)]",
         "return rows",
         "It would stay the fastest, and be raced for ever.",
-        ("tests/tuner/test_evaluate_races.py::test_who_fails_in_a_race_has_a_row_that_says_so",),
+        ("tests/tuner/measure/test_evaluate_races.py::test_who_fails_in_a_race_has_a_row_that_says_so",),
     ),
     Mutant(
         "tune: winners of any device are tried first",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "layers.measurements(problem=problem, device=device.name, target=device.target.name)\n    return list",
         "layers.measurements(problem=problem, target=device.target.name)\n    return list",
         "They say less than this one's.",
@@ -244,7 +249,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: a config has a minute",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "Child(device, protocol_for(device), timeout_s)",
         "Child(device, protocol_for(device), 60.0)",
         "The caller knows how long his slowest kernels take.",
@@ -252,7 +257,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a worker whose kernel failed is asked again",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         '        if any(row.outcome == "runtime" for row in rows):\n            self.stop()\n',
         "",
         "Its context is broken: all that follow fail, and are never tried again.",
@@ -260,7 +265,7 @@ MUTANTS = (
     ),
     Mutant(
         "worker: goes on behind a kernel that failed",
-        HERE + "worker.py",
+        "tuner/measure/worker.py",
         '        if any(row.outcome == "runtime" for row in rows):\n            return\n',
         "",
         "Its context is broken: all that follow fail, and are never tried again.",

@@ -4,23 +4,27 @@ from mutants.mutant import Mutant
 
 HERE = "tuner/"
 EVALUATE, SEARCH, SAMPLER = (
-    "tests/tuner/test_evaluate.py",
-    "tests/tuner/test_strategy.py",
-    "tests/tuner/test_sampler.py",
+    "tests/tuner/measure/test_evaluate.py",
+    "tests/tuner/search/test_strategy.py",
+    "tests/tuner/search/test_sampler.py",
 )
 KNOWN = EVALUATE + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
-MISMATCH = "tests/tuner/test_comparison.py"
-CANDIDATE = "tests/tuner/test_candidate.py"
-CHILD, TUNE, INPUT_SETS = "tests/tuner/test_child.py", "tests/tuner/test_tune.py", "tests/tuner/test_input_sets.py"
+MISMATCH = "tests/tuner/measure/test_verification_comparison.py"
+CANDIDATE = "tests/tuner/measure/test_candidate.py"
+CHILD, TUNE, INPUT_SETS = (
+    "tests/tuner/measure/test_child.py",
+    "tests/tuner/search/test_tune.py",
+    "tests/tuner/measure/test_verification_input_sets.py",
+)
 
 MUTANTS = (
     Mutant(
         "ahead: a failed compilation is a binary",
-        HERE + "ahead.py",
+        "tuner/search/compile_ahead.py",
         "            return job.candidate, refused\n",
         "            return job.candidate, None\n",
         "The row would say that the kernel failed at run time.",
-        ("tests/tuner/test_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
+        ("tests/tuner/search/test_compile_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
     ),
     Mutant(
         "candidate: the digest of the first part",
@@ -32,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "candidate: a digest of its own",
-        HERE + "candidate.py",
+        "tuner/measure/candidate.py",
         "return cls(plan, rendered.sources, rendered.digest)",
         "return cls(plan, rendered.sources, rendered.sources[0].digest)",
         "Two kernels are what they were measured as only where neither has changed.",
@@ -40,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "cheapest: what the caller names has no turn of its own",
-        HERE + "strategies/cheapest.py",
+        "tuner/search/strategies/cheapest.py",
         "self._waiting = first | plans",
         "self._waiting = plans | first",
         "The default is measured before its neighbours.",
@@ -48,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "cheapest: what is known is asked again",
-        HERE + "strategies/cheapest.py",
+        "tuner/search/strategies/cheapest.py",
         "        self._waiting.pop(config, None)\n",
         "        assert self._waiting is not None\n",
         "No config is measured twice.",
@@ -56,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a write that blocks",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         "os.set_blocking(self._process.stdin.fileno(), False)",
         "os.set_blocking(self._process.stdin.fileno(), True)",
         "A worker that does not read would stop the tuner for good.",
@@ -64,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a death is a timeout",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         'return candidate.failed(self._device, toolchain, "runtime", str(how))',
         'return candidate.failed(self._device, toolchain, "timeout", str(how))',
         "A kernel that kills the worker is not measured again; one that took too long is.",
@@ -72,15 +76,15 @@ MUTANTS = (
     ),
     Mutant(
         "child: a worker that is silent lives on",
-        HERE + "child.py",
+        "tuner/measure/child.py",
         "                self.stop()\n                raise TimedOut",
         "                raise TimedOut",
         "The next request would get the last one's answer.",
-        ("tests/tuner/test_worker.py",),
+        ("tests/tuner/measure/test_worker.py",),
     ),
     Mutant(
         "evaluate: what is near is screened, what is far is timed",
-        HERE + "evaluate.py",
+        "tuner/measure/evaluate.py",
         "if statistics.median(times) > NEAR * best_us:",
         "if statistics.median(times) < NEAR * best_us:",
         "A candidate near the best is timed in full.",
@@ -88,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "evaluate: nothing is hopeless",
-        HERE + "evaluate.py",
+        "tuner/measure/evaluate.py",
         "if times[0] > HOPELESS * best_us:",
         "if times[0] > 1e9 * best_us:",
         "What is many times slower takes many times as long to time.",
@@ -96,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "evaluate: a wrong kernel is timed",
-        HERE + "evaluate.py",
+        "tuner/measure/evaluate.py",
         "        if wrong is not None:\n",
         '        if wrong == "":\n',
         "A kernel that computes something else may win.",
@@ -104,15 +108,15 @@ MUTANTS = (
     ),
     Mutant(
         "evaluate: one after the other in a race",
-        HERE + "evaluate.py",
+        "tuner/measure/evaluate.py",
         "rounds = [[ready.replay() for ready in entrants] for _ in range(protocol.repeats)]",
         "rounds = list(zip(*[[ready.replay() for _ in range(protocol.repeats)] for ready in entrants], strict=True))",
         "What slows the device down for a while slows one of them.",
-        ("tests/tuner/test_evaluate_races.py",),
+        ("tests/tuner/measure/test_evaluate_races.py",),
     ),
     Mutant(
         "protocol: what was screened counts in full",
-        HERE + "protocol.py",
+        "tuner/measure/protocol.py",
         "return replace(self, repeats=repeats, phase=SCREENED)",
         "return replace(self, repeats=repeats)",
         "Three lucky repeats would be a winner.",
@@ -120,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: a proposal may come again",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "            number = self._choose()\n        self._waiting[number] = False\n",
         "            number = self._choose()\n",
         "No config is measured twice.",
@@ -128,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: the caller's configs from the last on",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "number = self._first.pop(0)",
         "number = self._first.pop()",
         "The default is measured before its neighbours.",
@@ -136,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: families are alike",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "np.where(same, np.exp(-steps / reach) + FAMILY, 0.0)",
         "(np.exp(-steps / reach) + FAMILY)",
         "Trials go to families that cannot win.",
@@ -144,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: the least gain of the pool",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "return int(pool[np.argmax(gains)])",
         "return int(pool[np.argmin(gains)])",
         "What is proposed is what may be fastest.",
@@ -152,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: without costs, the oddest first",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "drawn[np.argmax(self._alike(",
         "drawn[np.argmin(self._alike(",
         "The corners of a space are slow.",
@@ -160,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: launches tell nothing",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "LAUNCH * np.exp(-launch / LAUNCH_REACH)",
         "LAUNCH",
         "A launch like a fast one is tried first, whatever its fields are.",
@@ -168,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: structures are like any",
-        HERE + "sampler.py",
+        "tuner/search/sampler.py",
         "steps = STRUCTURE * (",
         "steps = 0.0 * (",
         "The time of one structure says less of another.",
@@ -176,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: a target that nothing meets",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "or 100.0 * gain >= self.target",
         "or gain >= self.target",
         "A target is per cent.",
@@ -184,7 +188,7 @@ MUTANTS = (
     ),
     Mutant(
         "sanitized: a dirty scratch is clean",
-        HERE + "sanitized.py",
+        "tuner/measure/sanitized.py",
         'if role == "scratch" and any(content):',
         'if role == "scratch" and not any(content) and content == b"?":',
         "The next launch begins with what this one left.",
@@ -192,7 +196,7 @@ MUTANTS = (
     ),
     Mutant(
         "bayesian: what is known is left to be asked",
-        HERE + "strategies/bayesian.py",
+        "tuner/search/strategies/bayesian.py",
         "            self._left -= 1\n            finished",
         "            finished",
         "When all is measured there is nothing to ask.",
@@ -200,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "strategy: any name is one",
-        HERE + "strategy.py",
+        "tuner/search/strategy.py",
         "    if name not in names():\n",
         "    if not name:\n",
         "Who misspells a strategy is told which there are.",
@@ -208,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: a race renders again",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "        if plan.config not in self._candidates:\n",
         "        if plan.config not in self.rows:\n",
         "A candidate is rendered once, also where an earlier run has measured it with another source.",
@@ -216,39 +220,39 @@ MUTANTS = (
     ),
     Mutant(
         "tune: another strategy than was asked for",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "begin = named(search.strategy)",
         "begin = named(DEFAULT)",
         "The outcome would name a search that did not run.",
-        ("tests/tuner/test_evaluate.py",),
+        ("tests/tuner/measure/test_evaluate.py",),
     ),
     Mutant(
         "tune: a race without its leader",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "leader = [config for config in order if config in last][:1]",
         "leader: list[Config] = []",
         "The times of two races say little of each other.",
-        ("tests/tuner/test_evaluate_races.py",),
+        ("tests/tuner/measure/test_evaluate_races.py",),
     ),
     Mutant(
         "tune: one race is enough",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "            turns.update(last)\n",
         "            return\n",
         "A lucky row that was never raced is the fastest.",
-        ("tests/tuner/test_evaluate_races.py",),
+        ("tests/tuner/measure/test_evaluate_races.py",),
     ),
     Mutant(
         "tune: the default is not raced",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "*(config for config in order if config in untuned), ",
         "",
         "A speed-up is of two times of one race.",
-        ("tests/tuner/test_evaluate_races.py",),
+        ("tests/tuner/measure/test_evaluate_races.py",),
     ),
     Mutant(
         "tune: rows of another toolchain are known",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         'if row.toolchain == self._toolchain and row.outcome != "timeout":',
         'if row.outcome != "timeout":',
         "Another compiler makes another kernel.",
@@ -256,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: rows of another digest are known",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "if of_sources and (digest := self.candidate(plan).digest) in of_sources:",
         "if of_sources and self.candidate(plan) and (digest := next(iter(of_sources))):",
         "Templates have changed since it was measured.",
@@ -264,15 +268,15 @@ MUTANTS = (
     ),
     Mutant(
         "tune: rows of a time-out count as known",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         'and row.outcome != "timeout":',
         'and row.outcome != "":',
         "What took too long on a busy machine is tried again.",
-        ("tests/tuner/test_evaluate_races.py",),
+        ("tests/tuner/measure/test_evaluate_races.py",),
     ),
     Mutant(
         "tune: more trials than were asked for",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "len(self.rows) + len(ahead) < total",
         "len(self.rows) < total",
         "A search that compiles ahead measures no more than it should.",
@@ -280,31 +284,31 @@ MUTANTS = (
     ),
     Mutant(
         "verify: always right",
-        HERE + "verify.py",
+        "tuner/measure/verification.py",
         "    return InputSets(runnable.problem, runnable.device, sample).mismatch(runnable)\n",
         "    return None\n",
         "Every kernel passes.",
-        ("tests/tuner/test_verify.py",),
+        ("tests/tuner/measure/test_verification_verify.py",),
     ),
     Mutant(
         "worker: the data of the first problem for all",
-        HERE + "worker.py",
+        "tuner/measure/worker.py",
         "if input_sets is None or input_sets.problem != problem:",
         "if input_sets is None:",
         "A worker goes on to other problems.",
-        ("tests/tuner/test_worker.py",),
+        ("tests/tuner/measure/test_worker.py",),
     ),
     Mutant(
         "worker: all of a request by the first config",
-        HERE + "worker.py",
+        "tuner/measure/worker.py",
         'Candidate.from_dict(values, problem, device.target) for values in request["candidates"]]',
         'Candidate.from_dict(request["candidates"][0], problem, device.target) for _ in request["candidates"]]',
         "A race is one of different configs.",
-        ("tests/tuner/test_worker.py",),
+        ("tests/tuner/measure/test_worker.py",),
     ),
     Mutant(
         "input sets: every set is the first",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "[rolled(array, i) for array in self._first[0]]",
         "[rolled(array, 0) for array in self._first[0]]",
         "Sets that are alike may share what a cache holds of them.",
@@ -312,7 +316,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: all sets have the first one's weights",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "            elif weights:\n",
         "            elif not weights:\n",
         "What is packed of a set is its own.",
@@ -320,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: other data than the caller's",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "return [self.device.upload(array) for array in self._sample.arrays], self._outputs()",
         "return [self.device.upload(array[::-1]) for array in self._sample.arrays], self._outputs()",
         "The kernel computes from what the oracle computes from.",
@@ -328,7 +332,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: the first image alone is compared",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "if all(self.device.same(*both) for both in zip(outs, self._wanted, strict=True)):",
         "if all(self.device.same(out[:1], right[:1]) for out, right in zip(outs, self._wanted, strict=True)):",
         "All images are to be right.",
@@ -336,7 +340,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: one launch with scratch",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "launches = 2 if any(",
         "launches = 1 if any(",
         "The second launch begins with what the first one left in the scratch.",
@@ -344,7 +348,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: outputs are not poisoned",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "                self.device.copy(poison, out)\n",
         "                assert poison is not out\n",
         "What an earlier kernel wrote passes for this one's.",
@@ -352,7 +356,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: the intermediate is not poisoned",
-        HERE + "input_sets.py",
+        "tuner/measure/verification.py",
         "                self.device.fill(between, POISONS[launch])\n",
         "                assert between is not None\n",
         "What another candidate left between two kernels is the right intermediate tensor.",
@@ -360,7 +364,7 @@ MUTANTS = (
     ),
     Mutant(
         "comparison: the first image alone is compared",
-        HERE + "comparison.py",
+        "tuner/measure/verification.py",
         "got_bits, expected_bits = bits(got), bits(expected)",
         "got_bits, expected_bits = bits(got[:1]), bits(expected[:1])",
         "All images are to be right.",
@@ -368,7 +372,7 @@ MUTANTS = (
     ),
     Mutant(
         "comparison: the first output alone is compared",
-        HERE + "comparison.py",
+        "tuner/measure/verification.py",
         "zip(tensors, outs, expected, strict=True)]",
         "zip(tensors[:1], outs[:1], expected[:1], strict=True)]",
         "A dynamic quantization gives scales and zero points as well.",
@@ -376,7 +380,7 @@ MUTANTS = (
     ),
     Mutant(
         "comparison: zeros have no signs",
-        HERE + "comparison.py",
+        "tuner/measure/verification.py",
         'return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").ravel()',
         'return (np.ascontiguousarray(array) + 0).view(f"u{array.dtype.itemsize}").ravel()',
         "-0.0 is another float than 0.0.",
@@ -384,7 +388,7 @@ MUTANTS = (
     ),
     Mutant(
         "comparison: a constant poison",
-        HERE + "comparison.py",
+        "tuner/measure/verification.py",
         "return (~bits(expected)).view(",
         "return (bits(expected) * 0 + 0x5A).view(",
         "Where that is the right byte, nobody sees that it was not written.",

@@ -9,13 +9,13 @@ WHOLE = f"{TESTS}::test_nothing_is_left_out"
 CHANNELS, PIXELS, ONE, RESIDUALS, TWO = (
     f"{WHOLE}[{name}]" for name in ("channels", "pixels", "one consumer", "residuals", "two residuals")
 )
-COST = "tests/generator/test_wgmma_cost.py"
+COST = "tests/generator/families/wgmma/test_cost.py"
 SHORT = f"{TESTS}::test_how_much_of_the_last_slab_is_multiplied"
 
 MUTANTS = (
     Mutant(
         "wgmma: slots are released before they are read",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "            wait_for_products<1>(products);\n            if (slab > 0) release();",
         "            if (slab > 0) release();\n            wait_for_products<1>(products);",
         "The products of the slab before still read them.",
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: the last slab's slots are never free",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "        wait_for_products<0>(products);\n        release();",
         "        wait_for_products<0>(products);",
         "A ring has to be empty for the next tile.",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: sums are read before they are there",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "        wait_for_products<0>(products);\n",
         "        wait_for_products<1>(products);\n",
         "The last slab's products are under way.",
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: every slab is as short as the last",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "slab < SLABS - R * S",
         "slab < 0",
         "Only those of the last channels have zeros behind.",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: a whole slab of last channels is taken for zeros",
-        "generator/wgmma.py",
+        "generator/families/wgmma/plan.py",
         "(self.problem.c - 1) % SLAB + 1,",
         "self.problem.c % SLAB,",
         "128 channels leave a remainder of none.",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: weights of another tap",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "(r * S + s) * C + c, channel",
         "(s * R + r) * C + c, channel",
         "Taps follow each other along a row of the filter.",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: both consumers have the first one's pixels",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "const int pixel = tiles.first_pixel() + part * TILE_N;",
         "const int pixel = tiles.first_pixel();",
         "Each ring has pixels of its own.",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: the consumer behind is told too late",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "(slab == LAG || slab == SLABS - 1)",
         "(slab == LAG + SLABS || slab == SLABS)",
         "A consumer that is never told waits forever.",
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: pixels are asked for before the launch before has ended",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "        tile::wait_on_dependency();\n//% endif\n",
         "//% endif\n",
         "They are outputs of the launch before.",
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: residuals are asked for before the launch before has ended",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "        tile::wait_on_dependency();\n//%   endif\n        produce_residuals",
         "//%   endif\n        produce_residuals",
         "They are outputs of a launch before.",
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: residuals are read before they are there",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "        residual_ring.wait(residuals_at);\n",
         "",
         "Their bytes may be on their way.",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: a slot of residuals is released while a warp reads it",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "        tile::warp_barrier();  // the warp has read its residuals\n",
         "",
         "The next tile's residuals come there.",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: the first warp's release empties a slot of residuals",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "ring.open(4);  // the warps",
         "ring.open(1);  // the warps",
         "Four warps read it.",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: residuals of another slot",
-        PAGES + "wgmma.j2",
+        "templates/families/wgmma/page.j2",
         "shared.residuals[consumer].slot[residuals_at.slot]",
         "shared.residuals[consumer].slot[0]",
         "Two tiles of residuals may be under way.",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: both consumers add the first one's residuals",
-        PAGES + "wgmma_residual.j2",
+        "templates/families/wgmma/residual.j2",
         "(PIXEL_RINGS > 1 ? consumer : 0) * TILE_N",
         "(PIXEL_RINGS > 2 ? consumer : 0) * TILE_N",
         "Each consumer has pixels of its own.",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: residuals are read where no swizzle would put them",
-        PAGES + "wgmma_outputs.j2",
+        "templates/families/wgmma/outputs.j2",
         "channel / 16 ^ pixel % 8",
         "channel / 16",
         "The copy engine exchanges chunks.",
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: one tile of residuals is enough for short tiles",
-        "generator/wgmma_slots.py",
+        "generator/families/wgmma/plan.py",
         "slabs <= FEW_SLABS and",
         "slabs < 0 and",
         "A tile of a few slabs is multiplied before the next residuals have come.",
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: residuals never come by the copy engine",
-        "generator/wgmma_slots.py",
+        "generator/slabs.py",
         "if problem.k * residual.bytes % CHUNK:",
         "if problem.k * residual.bytes:",
         "Rows of whole 16 bytes do.",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: residuals need no room",
-        "generator/wgmma_slots.py",
+        "generator/families/wgmma/plan.py",
         "pixels + config.consumers * residuals",
         "pixels + 0 * residuals",
         "They lie in shared memory beside the slots of both factors.",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: channels of a tile past the last are written",
-        PAGES + "wgmma_outputs.j2",
+        "templates/families/wgmma/outputs.j2",
         "K % (TILE_M * WEIGHT_RINGS) == 0",
         "K % 8 == 0",
         "The second consumer of the last tile may have no channel.",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: two of four channels change places",
-        PAGES + "wgmma_outputs.j2",
+        "templates/families/wgmma/outputs.j2",
         "four[1] = sums[0][atom][2 + e];",
         "four[1] = sums[1][atom][2 + e];",
         "Rows are in the order in which the weights are repacked.",
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: rows of the weights in another order",
-        PAGES + "wgmma_rows.j2",
+        "templates/families/wgmma/rows.j2",
         "row % 128 / 64 * 2 + row % 16 / 8",
         "row % 128 / 64 + row % 16 / 8 * 2",
         "A lane's four sums are those of neighbours.",
@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: rows at the end of the image are inner ones",
-        PAGES + "wgmma_borders.j2",
+        "templates/families/wgmma/borders.j2",
         "row < OUT_H - ROWS_BEHIND && column",
         "row < OUT_H && column",
         "The taps of the last rows lie outside as well.",
@@ -199,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: taps below the image count",
-        PAGES + "wgmma_fold_borders.j2",
+        "templates/families/wgmma/fold_borders.j2",
         "row >= IN_H || column < 0",
         "row > IN_H || column < 0",
         "There the copy engine gives zeros.",
@@ -215,7 +215,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma borders: the offset of another channel",
-        PAGES + "wgmma_borders.j2",
+        "templates/families/wgmma/borders.j2",
         "border * K + (k < K ? k : K - 1)",
         "border * K + (k < K ? 0 : K - 1)",
         "Every channel has weights of its own.",
@@ -223,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: a tile of pixels fewer",
-        "generator/wgmma.py",
+        "generator/families/wgmma/plan.py",
         "tiles = channel_tiles * ceil_div(problem.pixels, tile_pixels)",
         "tiles = channel_tiles * max(1, problem.pixels // tile_pixels)",
         "The last tile has the pixels that fill no other.",
@@ -231,7 +231,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: as far behind as there are slots",
-        "generator/wgmma.py",
+        "generator/families/wgmma/plan.py",
         "if config.lag >= shared_slots:",
         "if config.lag > shared_slots:",
         "A slot that both read would never be free.",
@@ -239,7 +239,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma borders: one row fewer at the end",
-        "generator/wgmma_borders.py",
+        "generator/persistent.py",
         "(size - 1 - span + pad) // stride + 1)",
         "(size - span + pad) // stride + 1)",
         "A window that ends one pixel behind the image crosses its border.",
@@ -247,7 +247,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: a slot fewer under way costs nothing",
-        "generator/wgmma_cost.py",
+        "generator/families/wgmma/cost.py",
         "(LATENCY + clocks) / (slots - 1)",
         "clocks",
         "With two slots the tensor cores wait for the second-level cache.",
@@ -255,7 +255,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: residuals in device memory cost nothing",
-        "generator/wgmma_cost.py",
+        "generator/families/wgmma/cost.py",
         "if plan.waits_for_residuals:",
         "if False:",
         "The epilogue waits for every four pixels' residuals.",
@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: lanes store one output as fast as four",
-        "generator/wgmma_cost.py",
+        "generator/families/wgmma/cost.py",
         "if plan.vector_k == 1:",
         "if False:",
         "Stores of single bytes take longer than the epilogue's instructions.",
@@ -271,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: residuals are free",
-        "generator/wgmma_cost.py",
+        "generator/families/wgmma/cost.py",
         " + OF_RESIDUAL * of_residual(problem)",
         "",
         "A residual is instructions of every output.",
@@ -279,7 +279,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: zero points are free",
-        "generator/wgmma_cost.py",
+        "generator/families/wgmma/cost.py",
         " + of_parameters(problem)",
         "",
         "What is added to every output takes instructions.",
@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: the last wave is free",
-        "generator/wgmma_cost.py",
+        "generator/families/wgmma/cost.py",
         "rounds = ceil_div(plan.tiles, plan.target.processors)",
         "rounds = plan.tiles / plan.target.processors",
         "Multiprocessors without a tile wait for the others.",

@@ -3,10 +3,14 @@
 from mutants.mutant import Mutant
 
 HERE = "tuner/"
-WORKLOAD, LISTING, ALLOCATION = (f"tests/tuner/test_{name}.py" for name in ("workload", "listing", "allocation"))
-SCHEDULE, REFRESH, FLEET = (f"tests/tuner/test_{name}.py" for name in ("schedule", "refresh", "fleet"))
+WORKLOAD = "tests/tuner/test_workload.py"
+LISTING = "tests/tuner/workloads/test_listing.py"
+ALLOCATION = "tests/tuner/workloads/test_allocation.py"
+SCHEDULE = "tests/tuner/workloads/test_schedule.py"
+REFRESH = "tests/tuner/workloads/test_refresh.py"
+FLEET = "tests/tuner/workloads/test_fleet.py"
 SHAPES, TUNING = "tests/qconv/onnx/test_shapes.py", "tests/qconv/test_tuning.py"
-EVALUATE, SPACES = "tests/tuner/test_evaluate.py", "tests/tuner/test_spaces.py"
+EVALUATE, SPACES = "tests/tuner/measure/test_evaluate.py", "tests/tuner/workloads/test_schedule_spaces.py"
 MODEL = "src/qconv/onnx/shapes.py"
 
 MUTANTS = (
@@ -28,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing: a pair over what stands between the two",
-        HERE + "listing.py",
+        "tuner/workloads/listing.py",
         '    if row.get("between", "none") != "none":\n',
         '    if row.get("between", "none") == "":\n',
         "One kernel would leave out what the network computes between them.",
@@ -36,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing: the batch of the file in any case",
-        HERE + "listing.py",
+        "tuner/workloads/listing.py",
         "        *(batch or n, h, w, c, k, r, s),\n",
         "        *(n, h, w, c, k, r, s),\n",
         "Other problems would be tuned than were asked for.",
@@ -44,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing: no row has a bias",
-        HERE + "listing.py",
+        "tuner/workloads/listing.py",
         '            given[name] = "int32" if _SWITCHES[text] else "none"\n',
         '            given[name] = "none" if _SWITCHES[text] else "none"\n',
         "A layer with a bias is another problem.",
@@ -84,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "allocation: all get the same",
-        HERE + "allocation.py",
+        "tuner/workloads/allocation.py",
         "heappush(heap, (-standings[best].stake_us / (reached[best] + 1), best))",
         "heappush(heap, (reached[best], best))",
         "Trials go where the time is.",
@@ -92,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "allocation: what was made is forgotten",
-        HERE + "allocation.py",
+        "tuner/workloads/allocation.py",
         "    return [min(one.space, max(one.known, most)) for one in standings]\n",
         "    return [min(one.space, most) for one in standings]\n",
         "A run that goes on would spend the budget again.",
@@ -100,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "allocation: more trials than a space has",
-        HERE + "allocation.py",
+        "tuner/workloads/allocation.py",
         "        if reached[best] < standings[best].space:\n",
         "        if reached[best] < 10**9:\n",
         "What a small space cannot take is for the others.",
@@ -108,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: what was finished is visited again",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]",
         "left = list(entries)",
         "A finished problem costs nothing.",
@@ -116,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: a chain before its parts",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "        depths = sorted({_depth(entry.problem) for entry in self.workload.entries})\n",
         "        depths = sorted({_depth(entry.problem) for entry in self.workload.entries}, reverse=True)\n",
         "A chain is raced against its tuned parts.",
@@ -124,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: a run without its races is finished",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "                self.known[entry.problem] = 0\n",
         "                assert rows\n",
         "A speed-up is of one race, which an interrupted run has not had.",
@@ -132,15 +136,15 @@ MUTANTS = (
     ),
     Mutant(
         "ahead: what does not compile in the background is said there",
-        HERE + "ahead.py",
+        "tuner/search/compile_ahead.py",
         "with suppress(CompileError):",
         "with suppress():",
         "A kernel that nobody has asked for yet would end the tuner's output with a traceback.",
-        ("tests/tuner/test_ahead.py::test_in_the_background_a_plan_is_compiled_into_the_cache",),
+        ("tests/tuner/search/test_compile_ahead.py::test_in_the_background_a_plan_is_compiled_into_the_cache",),
     ),
     Mutant(
         "schedule: while one is measured its own kernel compiles",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "following = left[at + 1].problem",
         "following = left[at].problem",
         "The GPU waits for the compiler at every change of problems.",
@@ -148,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: a second visit enumerates the space again",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "lambda entries, at: None, again=True)",
         "lambda entries, at: None, again=False)",
         "The device waits for what was known.",
@@ -156,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "spaces: kept behind the last visit",
-        HERE + "spaces.py",
+        "tuner/workloads/schedule.py",
         "if again and len(plans) <= self._left:",
         "if len(plans) <= self._left:",
         "Memory is for problems that are visited again.",
@@ -164,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "spaces: kept however many",
-        HERE + "spaces.py",
+        "tuner/workloads/schedule.py",
         "if again and len(plans) <= self._left:",
         "if again:",
         "A workload of many problems would take gigabytes.",
@@ -172,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "spaces: what is dropped leaves no room",
-        HERE + "spaces.py",
+        "tuner/workloads/schedule.py",
         "            self._left += len(plans)\n",
         "            pass\n",
         "After so many visits nothing would be kept any more.",
@@ -180,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: time is spent evenly",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "allocation.seconds_for([self._stake(one) for one in",
         "allocation.seconds_for([1.0 for one in",
         "Seconds go where the time is.",
@@ -188,7 +192,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: a visit of any length",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "until=min(ends, default=None)",
         "until=None",
         "A budget of seconds ends.",
@@ -196,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: a budget by the clock of the wall",
-        HERE + "schedule.py",
+        "tuner/workloads/schedule.py",
         "self.deadline is not None and time.monotonic() >= self.deadline",
         "self.deadline is not None and time.time() >= self.deadline",
         "A clock that is set would end the tuning, or prolong it.",
@@ -204,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: a deadline of another host's clock",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         "deadline += self._scheduler_ahead_s",
         "deadline += 0.0",
         "Two hosts that started at different times would disagree about the end.",
@@ -212,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "result: layers are counted once",
-        HERE + "result.py",
+        "tuner/workloads/result.py",
         "            tuned_us=sum(count * us for count, _, us in both if us is not None),\n",
         "            tuned_us=sum(us for count, _, us in both if us is not None),\n",
         "The network computes a layer as often as it has it.",
@@ -220,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "result: a ratio of two races",
-        HERE + "result.py",
+        "tuner/workloads/result.py",
         "        if self.default_us is None or self.tuned_us is None or not self.is_raced:\n",
         "        if self.default_us is None or self.tuned_us is None:\n",
         "Times of two races say little of each other.",
@@ -228,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "result: rows of older templates hold",
-        HERE + "result.py",
+        "tuner/workloads/result.py",
         "    return generator.render_kernels(plan).digest == row.digest\n",
         "    return bool(row.digest)\n",
         "Today's kernel is another one.",
@@ -236,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         "refresh: a winner that was measured again is stale for ever",
-        HERE + "refresh.py",
+        "tuner/workloads/refresh.py",
         "        if not any(map(is_todays, again)):\n",
         "        if again:\n",
         "Every run of `db refresh` would tune all of them again.",
@@ -244,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "refresh: what was measured beside the winner overtakes it",
-        HERE + "refresh.py",
+        "tuner/workloads/refresh.py",
         "default.config not in configs and ",
         "",
         "It was slower: every run of `db refresh` would tune the layer again.",
@@ -252,7 +256,7 @@ MUTANTS = (
     ),
     Mutant(
         "refresh: other GPUs are expected to be as fast",
-        HERE + "refresh.py",
+        "tuner/workloads/refresh.py",
         "scaled(expected, default, best.device).us",
         "expected.us",
         "The models are of an H200.",
@@ -260,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         "refresh: the fastest is kept, whatever made it",
-        HERE + "refresh.py",
+        "tuner/workloads/refresh.py",
         "        while best is not None and not is_todays(best):\n",
         "        while best is not None and not best.correct:\n",
         "The shipped file would stay as it was.",
@@ -276,7 +280,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: two problems at a time on one device",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         'for name, one in workers.items() if one["nthreads"] != 1}',
         'for name, one in workers.items() if one["nthreads"] < 1}',
         "Two kernels at a time are slower than one.",
@@ -284,7 +288,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: workers of any kind",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         "        if len(stations) > 1:\n",
         "        if len(stations) > 9:\n",
         "A budget is of one device and one compiler.",
@@ -292,7 +296,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: what ends workers is begun again",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         "                self._given_up.add(problem)\n",
         "                assert problem\n",
         "Every round of visits would end four workers more.",
@@ -300,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: every worker sees the first GPU",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         'seen.split(",")[number] if seen else str(number)',
         'seen.split(",")[0] if seen else "0"',
         "Two workers on one GPU disturb each other.",
@@ -308,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: a file for workers of other hosts",
-        HERE + "fleet.py",
+        "tuner/workloads/fleet.py",
         'is_file = "://" not in self._where or',
         'is_file = "://" in self._where and',
         "Their rows would be in files of theirs.",
@@ -332,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: times of two races are compared",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "row.created_at if is_raced(row) else row.key",
         "is_raced(row)",
         "A run printed 6.84x over a default that was slow once.",
@@ -340,7 +344,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: shipped winners for the command alone",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "Layered([shipped_winners.layer(device.name)]) if shipped is None else shipped",
         "Layered([]) if shipped is None else shipped",
         "tune() from Python does what the command does.",
@@ -348,15 +352,15 @@ MUTANTS = (
     ),
     Mutant(
         "tune: enough rows are enough",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "with_untuned if search.trials else 0)",
         "0)",
         "A default that has come since is never measured, and the slower winner stays.",
-        ("tests/tuner/test_tune.py",),
+        ("tests/tuner/search/test_tune.py",),
     ),
     Mutant(
         "tune: what lookup gave is not raced",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         "        run.race([default, looked_up])\n",
         "        run.race([default])\n",
         "The gain over what lookup gave is of one race.",
@@ -364,7 +368,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: rows that never met in a race stay so",
-        HERE + "tune.py",
+        "tuner/search/tune.py",
         " or not run.is_settled([default, looked_up]):",
         ":",
         "A run that was interrupted before its races has no speed-up to print.",
@@ -372,7 +376,7 @@ MUTANTS = (
     ),
     Mutant(
         "evaluate: each row of a race has a time of its own",
-        HERE + "evaluate.py",
+        "tuner/measure/evaluate.py",
         "ready.row(own, protocol.race, at)",
         "ready.row(own, protocol.race)",
         "Rows of one race are known by their time.",

@@ -27,7 +27,7 @@ from machine_code.masks import Masks, writes_scalars
 
 from qconv.device.compile import CLANG_FLAGS
 from qconv.generator import Source
-from qconv.target import Target
+from qconv.targets.target import Target
 
 # clang 19 does not know it, as README's table says; a newer one, which QCONV_CLANG names, does.
 NOT_COMPILED = frozenset() if os.environ.get("QCONV_CLANG") else frozenset({"gfx950"})

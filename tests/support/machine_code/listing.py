@@ -29,7 +29,7 @@ from qconv.device.binary import resources
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Source
-from qconv.target import Target
+from qconv.targets.target import Target
 
 NVIDIA = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*/\* (0x[0-9a-f]+) \*/$")
 ENCODING = re.compile(r"^\s+/\* (0x[0-9a-f]+) \*/$")

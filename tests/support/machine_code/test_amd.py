@@ -11,7 +11,7 @@ from machine_code.masks import OPERATIONS, Masks
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Source
-from qconv.target import TARGETS, Target
+from qconv.targets.target import TARGETS, Target
 
 # 64 lanes; 32 lanes in the spelling before gfx11; 32 lanes with compares that write EXEC; split barriers.
 NAMES = ("gfx942", "gfx1030", "gfx1100", "gfx1201")

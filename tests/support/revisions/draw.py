@@ -28,7 +28,7 @@ from random_special import SHAPES, special_plan, special_problems  # noqa: E402
 from qconv import generator  # noqa: E402
 from qconv.errors import Infeasible  # noqa: E402
 from qconv.generator import FAMILIES, Plan  # noqa: E402
-from qconv.target import TARGETS, Target  # noqa: E402
+from qconv.targets.target import TARGETS, Target  # noqa: E402
 
 
 def case_of(name: str, plan: Plan) -> dict[str, Any]:

@@ -16,12 +16,13 @@ forget_installed()
 
 from qconv import generator  # noqa: E402
 from qconv.errors import Infeasible  # noqa: E402
-from qconv.target import TARGETS  # noqa: E402
 
 try:
-    from qconv.keys import parse
-except ImportError:  # keys were read there before they had a module
-    from qconv.problem import parse  # type: ignore[attr-defined, no-redef]
+    from qconv.ops.registry import parse
+    from qconv.targets.target import TARGETS
+except ImportError:  # where they were before families and nouns had folders
+    from qconv.keys import parse  # type: ignore[import-not-found, no-redef]
+    from qconv.target import TARGETS  # type: ignore[import-not-found, no-redef]
 
 
 def kernels_of(plan: Any) -> list[Any]:

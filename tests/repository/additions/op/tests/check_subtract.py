@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from qconv import generator, parse, reference, sample
+from qconv import generator, parse
 from qconv.cli.command_line import commands
-from qconv.instances.serving import lookup
-from qconv.subtract import Subtract
-from qconv.target import TARGETS
-from qconv.tuner.verify import mismatch
+from qconv.instances.load.serving import lookup
+from qconv.ops import registry
+from qconv.ops.subtract import Subtract
+from qconv.targets.target import TARGETS
+from qconv.tuner.measure.verification import mismatch
 
 KEY = "subtract:count=1000"
 
@@ -27,8 +28,8 @@ def test_it_is_keyed() -> None:
 
 
 def test_it_is_drawn_and_computed() -> None:
-    drawn = sample.draw(Subtract(1000), 1)
-    (y,) = reference.compute(Subtract(1000), drawn)
+    drawn = registry.draw(Subtract(1000), 1)
+    (y,) = registry.compute(Subtract(1000), drawn)
     a, b = drawn.arrays
     assert [int(value) for value in y] == [max(-128, min(127, int(i) - int(j))) for i, j in zip(a, b, strict=True)]
 
@@ -42,7 +43,7 @@ def test_it_is_planned(target: str) -> None:
 
 def test_it_runs() -> None:
     instance = lookup(Subtract(1000), "cpu")
-    assert mismatch(instance, sample.draw(Subtract(1000), 2)) is None
+    assert mismatch(instance, registry.draw(Subtract(1000), 2)) is None
     a, b = np.array([100] * 1000, "int8"), np.array([-27, -28] * 500, "int8")
     assert instance(a, b).tolist() == [127, 127] * 500
 

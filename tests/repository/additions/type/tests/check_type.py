@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from qconv import Conv2d, Quantization, generator, parse
-from qconv.convolution import compute
 from qconv.device.compile import compile_source
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import CompileError, Infeasible
-from qconv.generator.mma import MmaPlan
-from qconv.instances.serving import lookup
+from qconv.generator.families.mma.plan import MmaPlan
+from qconv.instances.load.serving import lookup
 from qconv.op import Sample
-from qconv.target import TARGETS
+from qconv.ops.convolution import compute
+from qconv.targets.target import TARGETS
 
 E4M3 = ELEMENT_TYPES["float8_e4m3fn"]
 REAL = Quantization(E4M3.name, E4M3.name, "float32", per_channel=True, bias="float32", activation="relu")

@@ -1,0 +1,1 @@
+"""The families of quantize, dequantize, requantize and choose."""

@@ -1,0 +1,279 @@
+"""The `depthwise` family: every output channel filters one input channel. Memory limits it: inputs go from device
+memory to registers and serve all outputs of a thread; four taps are one dot product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.convolution import (
+    REPACK_THREADS,
+    ConvolutionPlan,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    input_span,
+    problem_constants,
+    repack_launch,
+    why_not_bytes,
+)
+from qconv.generator.cost_units import launched, of_activation
+from qconv.generator.expect.features import filled, log, rounds
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Field, Launch, Roles, WaitingPlan, at_most, ceil_div, check_choices
+from qconv.op import INT_MAX
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
+
+# Unrolled products of a thread: more compile slowly or not at all, and do not stay in the instruction cache.
+MOST_PRODUCTS = 6144
+MOST_INPUT_ROWS = 24
+# Filters, sums and pixels of a thread: more do not fit its registers.
+MOST_WORDS = 144
+
+
+@dataclass(frozen=True)
+class Depthwise(Config):
+    family: ClassVar[str] = "depthwise"
+    rows: int  # of outputs of a thread
+    columns: int  # of outputs of a thread
+    vector: int  # channels of a thread
+    run: int  # neighbouring outputs that share the words of the first
+    threads: int
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "rows": (1, 2, 4, 7, 8, 14),
+    "columns": (1, 2, 4, 8),
+    "vector": (4, 8, 16),
+    "run": (1, 2),
+    "threads": (64, 128, 256),
+}
+LIKELY: dict[str, tuple[int, ...]] = {"threads": (128,)}
+
+
+def why_none(problem: Conv2d, _target: Target) -> str | None:
+    """What stands against every config."""
+    if problem.c_group != 1 or problem.groups == 1:
+        return f"a depthwise layer has groups=c (here groups={problem.groups}, c={problem.c})"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
+    return why_not_bytes(problem)
+
+
+# The part of the clocks counted here that an H200 took, over 120 kernels: more overlaps than the model tells apart.
+FITTED = 0.43
+
+
+@dataclass(frozen=True)
+class DepthwiseRoles(Roles):
+    gathers: bool
+    repack_threads: int = REPACK_THREADS
+
+
+@dataclass(frozen=True)
+class DepthwisePlan(WaitingPlan, ConvolutionPlan):
+    page: ClassVar[str] = "families/depthwise/page.j2"
+
+    problem: Conv2d
+    config: Depthwise
+    gathers: bool  # whether the channels of a thread are loaded and stored in parts
+    words: int  # of four taps in a filter row
+    in_rows: int  # of the input that a thread's outputs look at
+    in_columns: int
+    register_words: int  # what a thread holds at a time
+    tiles_h: int
+    tiles_w: int
+    vectors: int  # of channels
+    units: int  # threads that have outputs
+
+    @property
+    def blocks(self) -> int:
+        return ceil_div(self.units, self.config.threads)
+
+    @property
+    def load_k(self) -> int:
+        """Channels of a pixel that are loaded at once."""
+        return gcd(self.problem.c, self.config.vector) if self.problem.k_group == 1 else 1
+
+    @property
+    def store_k(self) -> int:
+        """Channels of a pixel that are stored at once."""
+        return gcd(self.problem.k, self.config.vector)
+
+    @property
+    def taps(self) -> int:
+        """Words of all filters."""
+        return self.problem.r * self.words * self.vectors * self.config.vector
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_depthwise", (self.blocks, 1, 1), self.config.threads, 0)
+        return (*fold_launches(self.problem), repack_launch(self.taps), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the filters, four taps of a channel to a word"
+        return argument_fields(self.problem, (Field("taps", "int*", "workspace", says, None, self.taps),))
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        t = self.problem.quantization.types
+        alignment = {"x": self.load_k, "w": 1, "y": min(16, self.store_k * t.y.bytes)}
+        if t.residual is not None:
+            of_residual = 1 if self.gathers else self.config.vector
+            alignment["residual"] = min(16, of_residual * t.residual.bytes)
+        return alignment
+
+    @property
+    def roles(self) -> DepthwiseRoles:
+        return DepthwiseRoles(self.gathers)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("bytes", *("kept",) * self.overlaps, *super().wants)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config = self.config
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": (
+                Constant("ROWS", config.rows, "of outputs of a thread"),
+                Constant("COLUMNS", config.columns, "of outputs of a thread"),
+                Constant("VECTOR", config.vector, "channels of a thread"),
+                Constant("RUN", config.run, "neighbouring outputs that share the words of the first"),
+                Constant("THREADS", config.threads),
+            ),
+            "What follows.": (
+                Constant("WORDS", self.words, "of four taps in a filter row"),
+                Constant("TILES_H", self.tiles_h),
+                Constant("TILES_W", self.tiles_w),
+                Constant("VECTORS", self.vectors, "of channels"),
+                Constant("UNITS", self.units, "threads that have outputs"),
+                *fold_constants(self.problem),
+            ),
+        }
+
+    def cost(self) -> float:
+        config, problem, target = self.config, self.problem, self.target
+        # Instructions of a thread, counted in the binaries: what each loaded pixel takes, and each output.
+        quads = config.vector // 4
+        of_pixel = 4 + quads * (2.5 if config.run > 1 else 4) if not self.gathers else 4 + 20 // self.load_k
+        outputs = config.rows * config.columns * config.vector
+        of_output = 1.3 * problem.r * self.words * (1 + problem.quantization.w_zero_point) + 6.5
+        of_output += of_activation(problem)
+        work = self.in_rows * self.in_columns * of_pixel + outputs * of_output + 80
+        blocks = self.blocks
+        if target.vendor == "cpu":  # one thread after the other
+            return blocks * config.threads * work / 40
+        held = min(self.resident, ceil_div(blocks, target.processors))
+        warps = held * config.threads // target.warp_size
+        # So few instructions a clock as the warps allow: each waits for its own.
+        step = warps * work / min(2.7, warps / 8)
+        rounds = ceil_div(blocks, held * target.processors)
+        return launched(problem, target, FITTED * (rounds * (step + 1500) + 1200))
+
+    @property
+    def resident(self) -> int:
+        """About how many blocks a multiprocessor has room for."""
+        target, threads = self.target, self.config.threads
+        registers = min(255.0, 24 + 0.6 * self.register_words)
+        return max(1, min(int(target.registers_per_sm / (registers * threads)), target.threads_per_sm // threads))
+
+
+def plan(problem: Conv2d, config: Depthwise, target: Target) -> DepthwisePlan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    gathers = problem.k_group > 1 or problem.c % 4 != 0
+    words = ceil_div(problem.s, 4)
+    _check_tile(problem, config, gathers, target)
+    _check_run(problem, config, words)
+    products = config.rows * config.columns * config.vector * problem.r * words
+    at_most(products, MOST_PRODUCTS, "dot products of a thread")
+    in_rows, in_columns = input_span(problem, config.rows, config.columns)
+    at_most(in_rows, MOST_INPUT_ROWS, "input rows of a thread")
+    # A tile may reach beyond the last output; how far its last row lies from its first is an int.
+    at_most(in_rows * problem.w * problem.c, INT_MAX, "elements of the input rows of a thread")
+    register_words = words_in_registers(problem, config.rows, config.columns, config.vector, config.run)
+    at_most(register_words, MOST_WORDS, "registers for filters, pixels and sums")
+    tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
+    vectors = ceil_div(problem.k, config.vector)
+    units = problem.n * tiles_h * tiles_w * vectors
+    at_most(units, INT_MAX - config.threads, "threads")
+    return DepthwisePlan(
+        problem=problem,
+        config=config,
+        target=target,
+        gathers=gathers,
+        words=words,
+        in_rows=in_rows,
+        in_columns=in_columns,
+        register_words=register_words,
+        tiles_h=tiles_h,
+        tiles_w=tiles_w,
+        vectors=vectors,
+        units=units,
+    )
+
+
+def _check_tile(problem: Conv2d, config: Depthwise, gathers: bool, target: Target) -> None:
+    """Whether the outputs of a thread are whole vectors of channels, and mostly of the problem."""
+    if config.vector > 4 and (gathers or problem.k % config.vector):
+        raise Infeasible(f"vector={config.vector} channels of a thread do not divide {problem.k}; 4 does for any")
+    for name, size in (("rows", problem.oh), ("columns", problem.ow)):
+        at_most(getattr(config, name), max(1, 2 * size - 1), f"{name} (the problem has {size})")
+    at_most(config.threads, target.threads_per_block, "threads of a block")
+
+
+def _check_run(problem: Conv2d, config: Depthwise, words: int) -> None:
+    """Whether the outputs of a run find all of their taps in the words of the first."""
+    if config.columns % config.run:
+        raise Infeasible(f"columns={config.columns} must be a multiple of run={config.run}")
+    if config.run > 1 and problem.dilation[1] > 1:
+        raise Infeasible(f"run={config.run}: the taps of a filter lie {problem.dilation[1]} apart")
+    taken = problem.s + (config.run - 1) * problem.stride[1]
+    at_most(taken, 4 * words, f"run={config.run}: taps in the {words} words of a filter row")
+
+
+def words_in_registers(problem: Conv2d, rows: int, columns: int, vector: int, run: int) -> int:
+    """What a thread holds at a time: its filters, a row of pixels, the sums of the outputs that look at that row."""
+    _, width = input_span(problem, rows, columns)
+    open_rows = min(rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))
+    sums = open_rows * columns * vector * (1 + problem.quantization.w_zero_point)
+    filters = run * problem.r * ceil_div(problem.s, 4) * vector
+    return filters + sums + width * vector // 4 + vector
+
+
+def features(plan: DepthwisePlan) -> dict[str, float]:
+    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    problem, config, processors = plan.problem, plan.config, plan.target.processors
+    of_thread = config.rows * config.columns
+    return {
+        "rows_filled": filled(problem.oh, config.rows),
+        "columns_filled": filled(problem.ow, config.columns),
+        "registers": log(plan.register_words),
+        "outputs": log(of_thread * config.vector),
+        "overlap": plan.in_rows * plan.in_columns / of_thread,
+        "gathers": float(plan.gathers),
+        **rounds("rounds", plan.blocks / (plan.resident * processors)),
+        "warps_per_sm": log(plan.units / processors / plan.target.warp_size),
+        "threads_filled": filled(plan.units, config.threads),
+        "vectors": log(plan.vectors),
+    }
+
+
+FAMILY = Family(
+    ops=("conv2d",),
+    config=Depthwise,
+    choices=CHOICES,
+    plan=plan,
+    cost=DepthwisePlan.cost,
+    features=features,
+    why_none=why_none,
+    likely=LIKELY,
+)

@@ -1,0 +1,221 @@
+"""The `direct` family: groups of few channels, on matrix instructions. A tile of the input comes to shared memory once
+and serves all taps; the filters of several groups are spread over one matrix, with zeros between the groups."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.convolution import input_span, pads_with_zero_point, why_not_bytes
+from qconv.generator.cost_units import launched, of_activation
+from qconv.generator.family import Family
+from qconv.generator.plan import Constant, WaitingPlan, at_most, ceil_div, check_choices
+from qconv.generator.tiles import (
+    TiledConfig,
+    TiledPlan,
+    TiledRoles,
+    check_blocks_per_sm,
+    features,
+    instruction_of,
+    size_constants,
+    tiles_of,
+    warp_constants,
+)
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
+
+# Filter words that a lane has in registers while its warp works on its slab.
+MOST_FILTER_WORDS = 128
+# Output channels of a slab: more sums and filters than a lane holds.
+MOST_SLAB_K = 64
+
+
+@dataclass(frozen=True)
+class Direct(TiledConfig):
+    family: ClassVar[str] = "direct"
+    tile_h: int  # output rows of a block
+    tile_w: int  # output columns of a block
+    slabs: int  # of channels, of a block
+    warps: int
+    batch: int  # sixteens of pixels that a warp has at a time
+    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "tile_h": (2, 4, 8, 14),
+    "tile_w": (8, 16),
+    "slabs": (1, 2, 4, 8),
+    "warps": (1, 2, 4, 8),
+    "batch": (1, 2),
+    "blocks_per_sm": (2, 3, 4, 6, 8),
+}
+LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8), "batch": (2,), "blocks_per_sm": (2, 3, 4, 6)}
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    if instruction_of(target) is None or not target.async_copies:
+        return f"{target.name} has no mma.m16n8k32 with asynchronous copies"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
+    if problem.c_group not in (1, 2, 4, 8, 16, 32):
+        return f"groups of {problem.c_group} channels do not divide 16 and are not 32"
+    if problem.c % 4:
+        return f"c={problem.c} is no multiple of 4, the narrowest asynchronous copy"
+    return why_not_bytes(problem)
+
+
+# The part of the clocks counted here that an H200 took, over 15 kernels: more overlaps than the model tells apart.
+FITTED = 0.79
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectRoles(TiledRoles):
+    fills: bool
+
+
+@dataclass(frozen=True)
+class DirectPlan(WaitingPlan, TiledPlan):
+    page: ClassVar[str] = "families/direct.j2"
+
+    config: Direct
+    chunks: int  # of 16 input channels in a slab
+    in_bytes: int  # of a tile
+    x_bytes: int  # one copy of x
+    vector_k: int  # channels that are written at once
+
+    @property
+    def taps(self) -> int:
+        return self.problem.r * self.problem.s
+
+    @property
+    def vectors(self) -> int:
+        """Copies of a tile's input."""
+        return self.in_bytes // self.x_bytes
+
+    @property
+    def fills(self) -> bool:
+        """Whether padding is written by the kernel: a copy fills with zeros alone."""
+        return pads_with_zero_point(self.problem)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return self._aligned(self.x_bytes, self.vector_k * self.problem.quantization.types.y.bytes)
+
+    @property
+    def roles(self) -> DirectRoles:
+        return DirectRoles(
+            instruction=self.instruction, spelled=self.spelled, operation=self.operation, fills=self.fills
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("warp", "copies", "matrices", *("fill",) * self.fills, *super().wants)
+
+    @property
+    def _config_constants(self) -> tuple[Constant, ...]:
+        slabs = Constant("SLABS", self.config.slabs, "of channels, of a block")
+        return (*size_constants(self.config), slabs, *warp_constants(self.config))
+
+    @property
+    def _own_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("TAPS", self.taps, "of a filter"),
+            Constant("CHUNKS", self.chunks, "of 16 input channels in a slab"),
+            *self.tiles.slab_constants,
+            Constant("STEPS", self.steps, "along the reduction"),
+            Constant("ATOMS", self.atoms, "instructions that a step takes"),
+            *self.tiles.constants,
+            Constant("X_BYTES", self.x_bytes, "one copy of x"),
+            Constant("VECTOR_K", self.vector_k, "channels that are written at once"),
+            *self._copies_in_flight,
+        )
+
+    @property
+    def _copies_in_flight(self) -> tuple[Constant, ...]:
+        """The CPU device keeps a thread's copies in a queue."""
+        if self.target.vendor != "cpu":
+            return ()
+        return (Constant("COPIES_IN_FLIGHT", ceil_div(self.vectors, self.tiles.threads), "of a thread"),)
+
+    def cost(self) -> float:
+        config, problem, tiles, steps, atoms = self.config, self.problem, self.tiles, self.steps, self.atoms
+        sixteens = ceil_div(config.tile_h * config.tile_w, 16) * config.slabs
+        sums = 1 + problem.quantization.w_zero_point
+        # Instructions of warps: copies, then for 16 pixels of a slab loads, products and the epilogue.
+        of_output = 6 + of_activation(problem)
+        of_sixteen = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * of_output + 30
+        work = self.vectors / 32 * 14 + sixteens * of_sixteen
+        if self.target.vendor == "cpu":  # one thread after the other
+            return tiles.count * work * 32 / 64
+        held = tiles.resident
+        # So few instructions a clock as the warps allow: each waits for its own.
+        at_a_time = min(2.5, held * tiles.threads / 32 * (1 + config.batch) / 24)
+        step = max(held * work / at_a_time, held * self.in_bytes / 24)
+        return launched(problem, self.target, FITTED * (tiles.turns * (step + 250) + 3000 + 3 * steps * atoms))
+
+
+def plan(problem: Conv2d, config: Direct, target: Target) -> DirectPlan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    instruction = instruction_of(target)
+    assert instruction is not None
+    slab_c, slab_k = _slab(problem)
+    chunks = slab_c // 16
+    steps, atoms = ceil_div(problem.r * problem.s * chunks, 2), slab_k // 8
+    filter_words = 2 * steps * atoms
+    at_most(filter_words, MOST_FILTER_WORDS, "registers of a lane for filters")
+    tiles = tiles_of(problem, config, CHOICES, slab_k, ceil_div(problem.c, slab_c), target)
+    in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
+    smem_bytes = _smem_bytes(problem, config, in_rows * in_columns, slab_c, slab_k)
+    registers = filter_words + config.batch * 4 * atoms * (1 + problem.quantization.w_zero_point) + 40
+    check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, registers, target)
+    x_bytes = math.gcd(16, problem.c)
+    y_bytes = problem.quantization.types.y.bytes
+    return DirectPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=instruction,
+        tiles=tiles,
+        steps=steps,
+        smem_bytes=smem_bytes,
+        chunks=chunks,
+        in_bytes=in_rows * in_columns * config.slabs * slab_c,
+        x_bytes=x_bytes,
+        vector_k=math.gcd(16 // y_bytes, math.gcd(problem.k, slab_k)),
+    )
+
+
+def _slab(problem: Conv2d) -> tuple[int, int]:
+    """Input and output channels of the groups that one matrix has the filters of."""
+    slab_c = max(16, problem.c_group)
+    slab_k = slab_c // problem.c_group * problem.k_group
+    if slab_k % 8:
+        raise Infeasible(f"{slab_c} input channels have {slab_k} output channels, no multiple of 8")
+    at_most(slab_k, MOST_SLAB_K, f"output channels of {slab_c} input channels")
+    return slab_c, slab_k
+
+
+def _smem_bytes(problem: Conv2d, config: Direct, in_pixels: int, slab_c: int, slab_k: int) -> int:
+    """The input of two tiles, in planes of 16 channels, and the outputs of one on their way to device memory."""
+    plane = (in_pixels + 6) // 8 * 8 + 1
+    y_bytes = problem.quantization.types.y.bytes
+    outputs = config.tile_h * config.tile_w * (config.slabs * slab_k * y_bytes + 16)
+    return ceil_div(2 * config.slabs * slab_c * plane + outputs, 16) * 16
+
+
+FAMILY = Family(
+    ops=("conv2d",),
+    config=Direct,
+    choices=CHOICES,
+    plan=plan,
+    cost=DirectPlan.cost,
+    features=features,
+    why_none=why_none,
+    likely=LIKELY,
+)

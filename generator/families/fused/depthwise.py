@@ -1,0 +1,137 @@
+"""A depthwise layer, on dot products over the taps of a filter row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.convolution import input_span
+from qconv.generator.cost_units import of_activation
+from qconv.generator.families.depthwise import MOST_WORDS, words_in_registers
+from qconv.generator.families.fused.layer import InKernel, LayerPlan, LayerRoles
+from qconv.generator.families.fused.layer_config import LayerConfig, Work, chunks
+from qconv.generator.plan import Constant, at_most, ceil_div
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
+
+# Words of pixels of the image that a thread asks for together, before its filters.
+MOST_EARLY = 32
+COLUMNS = 2  # of output pixels of a thread
+# Fitted with the rest of the model (see `fused.cost`): clocks of an instruction of a warp that is alone and waits
+# for pixels of the image, and clocks until the first of them come.
+ALONE_WAITING, FIRST = 5, 1170
+# Instructions of a thread and what they wait for: for four channels of a pixel, which are loaded and transposed; for an
+# output beside its products; for a patch; and for a channel's filter.
+OF_PIXEL, OF_OUTPUT, OF_PATCH, OF_FILTER, WAITS = 5.4, 3.2, 20, 6, 1.03
+
+
+@dataclass(frozen=True)
+class DepthwiseRoles(LayerRoles):
+    two_ways: bool
+    early: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthwiseLayer(LayerPlan):
+    kind: ClassVar[str] = "depthwise"
+    workspace: ClassVar[str] = "taps"
+
+    run: int  # neighbouring outputs that share the words of the first
+    two_ways: bool  # patches whose pixels all lie in the image have a loop of their own
+    early_rows: int  # of a patch, asked for before the filters
+
+    @property
+    def vector(self) -> int:
+        """Channels of a thread."""
+        return 4 * self.config.n
+
+    @property
+    def row_words(self) -> int:
+        """Words of four taps in a filter row."""
+        return ceil_div(self.problem.s, 4)
+
+    @property
+    def own_config(self) -> tuple[Constant, ...]:
+        return (
+            Constant("ROWS", self.config.m, "of output pixels of a thread"),
+            Constant("COLUMNS", COLUMNS),
+            Constant("VECTOR", self.vector, "channels of a thread"),
+            Constant("RUN", self.run, "neighbouring outputs that share the words of the first"),
+        )
+
+    @property
+    def own_constants(self) -> tuple[Constant, ...]:
+        early = Constant("EARLY_ROWS", self.early_rows, "of a patch, asked for before the filters")
+        return (
+            Constant("WORDS", self.row_words, "of four taps in a filter row"),
+            Constant("VECTORS", self.problem.k // self.vector, "of channels"),
+            *(early,) * (self.early_rows > 0),
+            *(Constant("BLOCK_K", self.block_k, "channels of a block"),) * self.divided,
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        # The first layer reads the image: it asks for lines ahead, and most of its patches are inside.
+        return ("bytes", *("kept", "near") * self.is_first, *("warp_uniform",) * self.two_ways, *super().wants)
+
+    @property
+    def roles(self) -> DepthwiseRoles:
+        return DepthwiseRoles(**vars(super().roles), two_ways=self.two_ways, early=self.early_rows > 0)
+
+    def count_work(self) -> Work:
+        problem, config, threads = self.problem, self.config, self.in_kernel.threads
+        sums = 1 + problem.quantization.w_zero_point
+        patches = ceil_div(config.rows, config.m) * ceil_div(config.columns, COLUMNS)
+        outputs, quads = config.m * COLUMNS * self.vector, self.vector // 4
+        vectors = (self.block_k if self.divided else problem.k) // self.vector
+        across = min(vectors, threads)
+        sets, turns = ceil_div(vectors, across), ceil_div(patches, threads // across)
+        pixels = math.prod(input_span(problem, config.m, COLUMNS))
+        of_outputs = outputs * (problem.r * self.row_words * sums + OF_OUTPUT + of_activation(problem))
+        of_patch = pixels * quads * OF_PIXEL + of_outputs + OF_PATCH
+        longest = sets * (turns * of_patch * WAITS + self.vector * OF_FILTER + 60)
+        return Work(longest * (threads // self.target.warp_size) / 4, ALONE_WAITING * longest + FIRST)
+
+
+def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> DepthwiseLayer:
+    vector, rows, row_words = 4 * config.n, config.m, ceil_div(problem.s, 4)
+    if 16 % vector or problem.c % vector:
+        raise Infeasible(f"{vector} channels of a thread do not divide {problem.c}, or 16; 4 does for any")
+    at_most(rows, max(1, 2 * config.rows - 1), f"rows of a thread (a tile has {config.rows})")
+    taken = problem.s + problem.stride[1]
+    run = 2 if problem.dilation[1] == 1 and taken <= 4 * row_words else 1
+    words = words_in_registers(problem, rows, COLUMNS, vector, run)
+    at_most(words, MOST_WORDS, "registers for filters, pixels and sums")
+    block_chunks = config.slice_k // 16 or ceil_div(chunks(problem.c), config.blocks)
+    at_most(config.blocks, ceil_div(chunks(problem.c), block_chunks), "cluster_blocks (each has 16 channels or more)")
+    two_ways = config.layer == "first" and _inside(problem, rows, COLUMNS) >= 0.5
+    # A second way would have to be chosen before the filters come: of two, none asks early.
+    asks_early = config.layer == "first" and not two_ways
+    height, width = input_span(problem, rows, COLUMNS)
+    return DepthwiseLayer(
+        problem=problem,
+        config=config,
+        target=target,
+        in_kernel=in_kernel,
+        lane_k=vector,
+        slab_k=vector,
+        block_k=16 * block_chunks,
+        registers=words + 16,
+        weight_words=problem.r * row_words * problem.k,
+        run=run,
+        two_ways=two_ways,
+        early_rows=min(height, MOST_EARLY // (width * config.n)) * asks_early,
+    )
+
+
+def _inside(problem: Conv2d, rows: int, columns: int) -> float:
+    """How many of the patches of so many outputs look at pixels of the image alone."""
+    sides = []
+    for axis, size in enumerate((rows, columns)):
+        span = input_span(problem, rows, columns)[axis]
+        firsts = range(0, (problem.oh, problem.ow)[axis], size)
+        starts = [first * problem.stride[axis] - problem.pad[axis] for first in firsts]
+        sides.append(sum(0 <= at <= (problem.h, problem.w)[axis] - span for at in starts) / len(starts))
+    return sides[0] * sides[1]

@@ -1,0 +1,31 @@
+"""Which kind of layer a convolution in a kernel of several becomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from qconv.errors import Infeasible
+from qconv.generator.convolution import why_not_bytes
+from qconv.generator.families.fused.depthwise import depthwise_layer
+from qconv.generator.families.fused.layer import InKernel, LayerPlan
+from qconv.generator.families.fused.layer_config import LayerConfig, is_depthwise
+from qconv.generator.families.fused.matrix import matrix_layer
+from qconv.generator.families.fused.warpgroup import warpgroup_layer
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
+
+
+@lru_cache(maxsize=4096)
+def layer_plan(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> LayerPlan:
+    """Cached twice, because many configs have the same layer, and kernels ask different things of the same layer."""
+    return replace(_any_layer(problem, config, target), in_kernel=in_kernel)
+
+
+@lru_cache(maxsize=1024)
+def _any_layer(problem: Conv2d, config: LayerConfig, target: Target) -> LayerPlan:
+    """The layer as if its kernel asked nothing of it. Raises Infeasible where a layer does not have these types."""
+    if (reason := why_not_bytes(problem)) is not None:
+        raise Infeasible(reason)
+    make = depthwise_layer if is_depthwise(problem) else warpgroup_layer if config.on_wgmma else matrix_layer
+    return make(problem, config, target, InKernel(threads=target.warp_size))

@@ -1,0 +1,174 @@
+"""A layer on the matrix instructions of warps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.atom import Atom
+from qconv.generator.cost_units import of_activation
+from qconv.generator.families.fused.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_subtile
+from qconv.generator.families.fused.layer_config import (
+    ALONE,
+    MBARRIER_BYTES,
+    LayerConfig,
+    Work,
+    atom_of,
+    chunks,
+    fetches,
+    times_asked,
+)
+from qconv.generator.plan import Constant, at_most, ceil_div
+from qconv.problem.convolution import Conv2d
+from qconv.targets.instruction import MatrixInstruction
+from qconv.targets.target import Target
+
+# Steps of a loop that is written out: of more, the compiler would load the weights ahead and spill them. Of a longer
+# one so many are that divide it: where it could be left half-way, ptxas 13.0 loads from an address before it is set.
+MOST_UNROLLED = 4
+
+
+@dataclass(frozen=True)
+class MatrixRoles(LayerRoles):
+    instruction: MatrixInstruction
+    spelled: str
+    atom: str
+    operation: str
+    sums_may_sink: bool
+    fragments: str
+    whole_taps: bool
+    rolled: bool
+    unroll: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixLayer(LayerPlan):
+    kind: ClassVar[str] = "matrix"
+
+    atom: Atom
+    slabs: int
+    block_slabs: int
+    slab_chunks: int  # of 16 input channels that a slab looks at
+    steps: int  # along the reduction
+
+    @property
+    def taps(self) -> int:
+        return self.problem.r * self.problem.s
+
+    @property
+    def step_chunks(self) -> int:
+        return self.atom.block_k // 16
+
+    @property
+    def whole_taps(self) -> bool:
+        """Whether no step looks at two taps."""
+        return self.slab_chunks % self.step_chunks == 0
+
+    @property
+    def own_config(self) -> tuple[Constant, ...]:
+        return (
+            Constant("ATOMS", self.config.n, "of channels, of a warp"),
+            Constant("BATCH", self.config.m, "atoms of pixels that it has at a time"),
+        )
+
+    @property
+    def own_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("ATOM_M", self.atom.pixels, "pixels of one instruction"),
+            Constant("ATOM_N", self.atom.channels, "channels of one instruction"),
+            Constant("SLAB_K", self.slab_k, "output channels of a warp"),
+            Constant("ALL_SLABS", self.slabs),
+            Constant("BLOCK_SLABS", self.block_slabs, "of a block"),
+            Constant("TAPS", self.taps),
+            Constant("CHUNKS", self.slab_chunks, "of 16 input channels that a slab looks at"),
+            Constant("ALL_CHUNKS", chunks(self.problem.c)),
+            Constant("UNITS", self.taps * self.slab_chunks, "chunks of a slab's reduction"),
+            Constant("STEP_CHUNKS", self.step_chunks, "of one instruction or more"),
+            Constant("STEPS", self.steps, "along the reduction"),
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return (*("matrices",) * self.atom.is_nvidia, *super().wants)
+
+    @property
+    def roles(self) -> MatrixRoles:
+        files = self.atom.files(self.problem.quantization, self.target, "windows")
+        turns = self.slab_chunks // self.step_chunks if self.whole_taps else self.steps
+        return MatrixRoles(
+            **vars(super().roles),
+            instruction=files.instruction,
+            spelled=files.spelled,
+            atom=files.atom,
+            operation=files.operation,
+            sums_may_sink=files.sums_may_sink,
+            fragments=files.fragments,
+            whole_taps=self.whole_taps,
+            rolled=self.steps > MOST_UNROLLED,
+            unroll=max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0),
+        )
+
+    def count_work(self) -> Work:
+        problem, config, threads = self.problem, self.config, self.in_kernel.threads
+        sums, of_curve = 1 + problem.quantization.w_zero_point, of_activation(problem)
+        run = config.m * self.atom.pixels
+        items = ceil_div(config.pixels, run) * self.block_slabs
+        # A partition multiplies, or waits for the fragments of its factors.
+        steps: float = self.steps * self.step_chunks * 16 * run * self.slab_k * sums / 570
+        of_step = config.m * (4 + config.n) + config.n * (8 if self.in_kernel.weights_in_smem else 11) + 8
+        # Shared memory brings a partition 32 bytes a clock, of pixels that lie on different banks.
+        column_stride = 1 if self.by_turns else problem.stride[1]
+        of_pixels = run * times_asked(config.pixels, config.columns, problem.stride[0] * self.source_row, column_stride)
+        of_fragments = self.step_chunks * 16 * (of_pixels + self.slab_k * sums) / 32
+        steps = max(steps, self.steps * max(of_step, of_fragments))
+        epilogue: float = run * min(problem.k, self.slab_k) / 32 * (6.7 + of_curve) + 125
+        one = steps + epilogue
+        return Work(items * one / 4, ALONE * ceil_div(items, threads // self.target.warp_size) * one + 215)
+
+
+def matrix_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> MatrixLayer:
+    atom, q = atom_of(problem, target), problem.quantization
+    if atom is None:
+        raise Infeasible(f"{target.name} has no matrix instruction that multiplies {q.x_type} by {q.w_type}")
+    slab_k = config.n * atom.channels
+    sums = slab_k * config.m * atom.pixels // target.warp_size * (1 + q.w_zero_point)
+    check_subtile(problem, config, slab_k, config.m * atom.pixels, sums)
+    slabs = ceil_div(problem.k, slab_k)
+    block_slabs = ceil_div(slabs, config.blocks)
+    check_blocks(config, slabs, block_slabs)
+    slab_chunks = max(_chunks_of(problem, slab, slab_k) for slab in range(slabs))
+    steps = ceil_div(problem.r * problem.s * slab_chunks, atom.block_k // 16)
+    step_words = config.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
+    # Behind the last step another is loaded, and not used.
+    weight_words = (block_slabs * config.blocks * steps + 1) * step_words
+    at_most(weight_words, 2**28, "words of weights")
+    fetched = fetches(config, target)
+    return MatrixLayer(
+        problem=problem,
+        config=config,
+        target=target,
+        in_kernel=in_kernel,
+        lane_k=config.n * atom.lane_channels,
+        slab_k=slab_k,
+        block_k=block_slabs * slab_k,
+        registers=sums + max(2 * config.n * atom.lane_words + 4 * config.m, 3 * config.n * atom.lane_channels) + 24,
+        weight_words=weight_words,
+        weight_smem_bytes=4 * (block_slabs * steps + 1) * step_words + MBARRIER_BYTES * fetched,
+        weight_copies=() if fetched else (block_slabs * steps * step_words // 4,),
+        atom=atom,
+        slabs=slabs,
+        block_slabs=block_slabs,
+        slab_chunks=slab_chunks,
+        steps=steps,
+    )
+
+
+def _chunks_of(problem: Conv2d, slab: int, slab_k: int) -> int:
+    """Chunks from the first that a slab looks at to its last."""
+    if problem.groups == 1:
+        return chunks(problem.c)
+    last_k = min(problem.k, (slab + 1) * slab_k) - 1
+    first = slab * slab_k // problem.k_group * problem.c_group
+    last = (last_k // problem.k_group + 1) * problem.c_group - 1
+    return last // 16 - first // 16 + 1

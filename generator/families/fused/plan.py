@@ -1,0 +1,407 @@
+"""What follows from two or three convolutions, a config and a target. The intermediate tensors stay in shared
+memory: a block computes of them what a tile of the last layer's outputs looks at, all channels of it or those that its
+outputs look at, and so nothing twice but what neighbouring tiles both look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.convolution import ChainPlan, pads_with_zero_point
+from qconv.generator.families.fused.config import (
+    BLOCK_CHOICES,
+    CHOICES,
+    Fused,
+    Geometry,
+    Weights,
+    geometry,
+    is_sliced,
+    tile_outputs,
+    tiles_of,
+    weights_of,
+)
+from qconv.generator.families.fused.layer import InKernel, LayerPlan
+from qconv.generator.families.fused.layer_config import MBARRIER_BYTES, LayerConfig, chunks
+from qconv.generator.families.fused.layers import layer_plan
+from qconv.generator.plan import Constant, Field, Launch, Roles, WaitingPlan, at_most, ceil_div, check_choices
+from qconv.generator.tiles import BLOCKS_PER_SM_SAYS, check_blocks_per_sm
+from qconv.problem.chain import MIDS, Chain
+from qconv.targets.target import Target
+
+# Registers per thread below which nothing spills.
+FEW_REGISTERS = 64
+
+
+@dataclass(frozen=True)
+class FusedRoles(Roles):
+    loads_input: bool
+    loads_async: bool
+    copies: bool
+    copied: tuple[str, ...]
+    fetched: tuple[str, ...]
+    weights_in_smem: tuple[str, ...]
+    weights_before_input: tuple[str, ...]  # whose weights are asked for before the input,
+    weights_behind_input: tuple[str, ...]  # and behind it, where a block has one team
+    waits_before_first: bool  # for copies
+    waits_before_second: bool
+    weight_ring: bool
+    on_wgmma: tuple[str, ...]
+    pads: tuple[str, ...]  # layers that write the padding of the next, where it is another for each tile
+    bordered: tuple[str, ...]  # layers around whose outputs it is the same
+    padded: tuple[str, ...]  # layers whose windows reach beyond their inputs
+    mid_chunks: tuple[str, ...]  # of each intermediate tensor, as the source spells them
+    last: str
+    spare_bytes: int
+    cluster_blocks: int
+    teams: bool
+    block_threads: str
+    clusters: bool
+    by_slices: bool  # a block has some channels, the same in all layers
+    counts_tiles: bool  # mbarriers have a phase for each tile
+    stays: bool
+    kinds: frozenset[str]
+    depthwise: tuple[str, ...]  # layers of that kind
+
+
+@dataclass(frozen=True)
+class FusedPlan(WaitingPlan, ChainPlan):
+    page: ClassVar[str] = "families/fused/page.j2"
+
+    problem: Chain
+    config: Fused
+    geometry: Geometry
+    weights: Weights
+    layer_plans: dict[str, LayerPlan]
+    cluster: int  # blocks that have a tile together and reach each other's shared memory
+    weight_smem_bytes: int  # of the weights in shared memory, with what belongs to them
+    spare_bytes: int  # past the last pixels, which warpgroups read
+    smem_bytes: int
+    tiles_h: int
+    tiles_w: int
+    tiles: int  # of all images
+    blocks: int  # or groups of blocks that have a tile together
+
+    @property
+    def layers(self) -> dict[str, LayerPlan]:
+        return self.layer_plans
+
+    @property
+    def first(self) -> LayerPlan:
+        return self.layer_plans["first"]
+
+    @property
+    def last(self) -> str:
+        return self.problem.LAYERS[-1]
+
+    @property
+    def threads(self) -> int:
+        """Threads of a team."""
+        return self.config.warps * self.target.warp_size
+
+    @property
+    def block_threads(self) -> int:
+        return self.config.teams * self.threads
+
+    @property
+    def has_teams(self) -> bool:
+        return self.config.teams > 1
+
+    @property
+    def grid_teams(self) -> int:
+        """Teams that have tiles in turn."""
+        return self.blocks * self.config.teams
+
+    @property
+    def stays(self) -> bool:
+        """Whether a block has several tiles, one after the other."""
+        return self.has_teams or self.grid_teams < self.tiles
+
+    @property
+    def clusters(self) -> bool:
+        return self.cluster > 1
+
+    @property
+    def by_slices(self) -> bool:
+        return self.first.in_kernel.by_slices
+
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """Layers whose weights come by asynchronous copies."""
+        return tuple(name for name in self.weights.in_smem if self.layer_plans[name].weight_copies)
+
+    @property
+    def fetched(self) -> tuple[str, ...]:
+        """Layers whose weights come by bulk copies."""
+        return tuple(name for name in self.weights.in_smem if self.layer_plans[name].fetches)
+
+    @property
+    def loads_input(self) -> bool:
+        return self.first.loads_image
+
+    @property
+    def loads_async(self) -> bool:
+        """Whether the input comes by asynchronous copies."""
+        return self.loads_input and self.first.asynchronous
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        grid = (self.blocks * self.config.cluster_blocks, 1, 1)
+        main = Launch(self.problem.op, grid, self.block_threads, self.smem_bytes, cluster=self.cluster)
+        return (*(launch for layer in self.layer_plans.values() for launch in layer.launches), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(field for layer in self.layer_plans.values() for field in layer.fields)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return {
+            "x": self.first.alignment["x"],
+            **dict.fromkeys(self.problem.packed, 1),
+            **{name: n for name, n in self.layer_plans[self.last].alignment.items() if name != "w"},
+        }
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        wants = {*super().wants, *(want for layer in self.layer_plans.values() for want in layer.wants)}
+        asked = {
+            "cluster": self.clusters,
+            "parts": self.clusters,
+            "phases": self.clusters and self.stays,
+            "bulk": bool(self.fetched),
+            "teams": self.has_teams,
+            "copies": self.loads_async or bool(self.copied),
+            "kept": self.overlaps and self.loads_input and not self.loads_async,
+            "fill": self.loads_async and pads_with_zero_point(self.problem.first),
+        }
+        return tuple(sorted(wants | {want for want, is_asked in asked.items() if is_asked}))
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config, part_chunks = self.config, self.first.block_k // 16
+        in_chunks, in_plane = self.geometry.planes[0]
+        return {
+            "The config.": (
+                Constant("TILE_H", config.tile_h, "output rows of a block"),
+                Constant("TILE_W", config.tile_w, "output columns of a block"),
+                Constant("BLOCKS_PER_SM", config.blocks_per_sm, BLOCKS_PER_SM_SAYS),
+                *(Constant("TEAMS", config.teams, "of a block, each with tiles of its own"),) * self.has_teams,
+                *(Constant("CLUSTER_BLOCKS", config.cluster_blocks, "blocks that have a tile together"),)
+                * (config.cluster_blocks > 1),
+            ),
+            "What follows.": (
+                Constant("WARP_SIZE", self.target.warp_size),
+                Constant("THREADS", self.threads, "of a team" * self.has_teams),
+                *(Constant("BLOCK_THREADS", self.block_threads),) * self.has_teams,
+                Constant("TILES_H", self.tiles_h),
+                Constant("TILES_W", self.tiles_w),
+                Constant("TILES", self.tiles),
+                Constant("GRID_TEAMS", self.grid_teams, "that have tiles in turn"),
+                *_window_constants(self.problem, self.geometry),
+                *(Constant("IN_CHUNKS", in_chunks), Constant("IN_PLANE", in_plane)) * self.loads_input,
+                *_plane_constants(self.problem, self.geometry, self.by_slices * self.first.block_k),
+                *(Constant("PART_CHUNKS", part_chunks, "of a block of a cluster"),) * self.clusters,
+                *(Constant("SPARE_BYTES", self.spare_bytes, "past the last, that warpgroups read"),)
+                * (self.spare_bytes > 0),
+                Constant("SMEM_BYTES", self.smem_bytes),
+                *self._copies_in_flight,
+            ),
+        }
+
+    @property
+    def _copies_in_flight(self) -> tuple[Constant, ...]:
+        """The CPU device keeps a thread's copies in a queue."""
+        if self.target.vendor != "cpu":
+            return ()
+        loops = (count for name in self.weights.in_smem for count in self.layer_plans[name].weight_copies)
+        copies = sum(ceil_div(count, self.block_threads) for count in loops)
+        if self.loads_async:
+            rows, columns = self.first.source_span
+            of_row = columns * ceil_div(self.problem.first.c, self.first.load_bytes)
+            across = min(of_row, self.threads)
+            copies += ceil_div(of_row, across) * ceil_div(rows, self.threads // across)
+        return (Constant("COPIES_IN_FLIGHT", copies, "of a thread"),) * (copies > 0)
+
+    @property
+    def roles(self) -> FusedRoles:
+        copies = self.loads_async or bool(self.copied)
+        behind = (self.last,) * (self.loads_input and self.last in self.copied and not self.has_teams)
+        return FusedRoles(
+            loads_input=self.loads_input,
+            loads_async=self.loads_async,
+            copies=copies,
+            copied=self.copied,
+            fetched=self.fetched,
+            weights_in_smem=self.weights.in_smem,
+            weights_before_input=tuple(name for name in self.weights.in_smem if name not in behind),
+            weights_behind_input=behind,
+            # Teams wait for the weights before their first tile.
+            waits_before_first=self.loads_async if self.has_teams else copies and self.loads_input,
+            waits_before_second=not self.has_teams and copies and (bool(behind) or not self.loads_input),
+            weight_ring=self.weights.weight_ring,
+            on_wgmma=self.weights.on_wgmma,
+            pads=tuple(name for name, layer in self.layer_plans.items() if layer.fills),
+            bordered=tuple(name for name, layer in self.layer_plans.items() if layer.bordered),
+            padded=tuple(name for name, layer in self.layer_plans.items() if layer.is_padded),
+            mid_chunks=_mid_chunks(self.problem, self.geometry),
+            last=self.last,
+            spare_bytes=self.spare_bytes,
+            cluster_blocks=self.config.cluster_blocks,
+            teams=self.has_teams,
+            block_threads=self.first.in_kernel.block_threads,
+            clusters=self.clusters,
+            by_slices=self.by_slices,
+            counts_tiles=self.clusters or self.weights.weight_ring,
+            stays=self.stays,
+            kinds=frozenset(layer.kind for layer in self.layer_plans.values()),
+            depthwise=tuple(name for name, layer in self.layer_plans.items() if layer.kind == "depthwise"),
+        )
+
+
+def _window_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
+    """Where a tile's part of what each layer gives begins: its windows, without the padding that lies around it."""
+    return tuple(
+        constant
+        for name, producer, consumer in zip(MIDS, problem.LAYERS, problem.LAYERS[1:], strict=False)
+        for (stride_h, stride_w), (top, left, *_) in ((problem.layers[consumer].stride, problem.layers[consumer].pad),)
+        for constant in (
+            Constant(f"{name.upper()}_STRIDE_H", stride_h),
+            Constant(f"{name.upper()}_STRIDE_W", stride_w),
+            Constant(f"{name.upper()}_PAD_TOP", top - room.borders[producer].top),
+            Constant(f"{name.upper()}_PAD_LEFT", left - room.borders[producer].left),
+        )
+    )
+
+
+def _plane_constants(problem: Chain, room: Geometry, slice_k: int) -> tuple[Constant, ...]:
+    of_chunks = "of 16 channels, of a block" if slice_k else "of 16 channels"
+    return tuple(
+        constant
+        for name, producer, (_, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
+        for constant in (
+            Constant(f"{name.upper()}_CHUNKS", chunks(slice_k or problem.layers[producer].k), of_chunks),
+            Constant(f"{name.upper()}_PLANE", pixels, "pixels of a chunk"),
+        )
+    )
+
+
+def _mid_chunks(problem: Chain, room: Geometry) -> tuple[str, ...]:
+    """Warpgroups read two chunks at a time."""
+    return tuple(
+        f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.layers[producer].k))
+        for name, producer, (count, _) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
+    )
+
+
+def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
+    check_choices(config, BLOCK_CHOICES if len(problem.LAYERS) > 2 else CHOICES)
+    teams, threads = config.teams, config.warps * target.warp_size
+    _check_threads(config, threads, target)
+    weights = weights_of(problem, config.weights_in_smem, config.on_wgmma, target)
+    sliced = is_sliced(problem, config.cluster_blocks)
+    # The blocks of a cluster each compute some channels of the intermediate, for all; without clusters each computes
+    # all of them, or those that it looks at itself.
+    cluster = config.cluster_blocks if target.bulk_copies and not sliced else 1
+    layers = _layers(problem, config, weights, cluster, target)
+    slice_k = layers["first"].block_k if sliced else 0
+    tile = config.tile_h, config.tile_w
+    room = geometry(problem, *tile, teams, threads, config.blocks_per_sm, weights.on_wgmma, target, slice_k)
+    weight_smem_bytes = sum(layers[name].weight_smem_bytes for name in weights.in_smem)
+    spare_bytes = _spare_bytes(layers, weights, room, weight_smem_bytes)
+    smem_bytes = teams * room.smem_bytes + weight_smem_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
+    registers = _least_registers(layers, config.blocks_per_sm * teams * threads, target)
+    check_blocks_per_sm(config.blocks_per_sm, teams * threads, smem_bytes, registers, target)
+    tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
+    at_most(tiles * config.cluster_blocks, 2**30, "blocks of tiles")
+    return FusedPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        geometry=room,
+        weights=weights,
+        layer_plans=layers,
+        cluster=cluster,
+        weight_smem_bytes=weight_smem_bytes,
+        spare_bytes=spare_bytes,
+        smem_bytes=smem_bytes,
+        tiles_h=tiles_h,
+        tiles_w=tiles_w,
+        tiles=tiles,
+        blocks=min(ceil_div(tiles, teams), _room(config, cluster, target)),
+    )
+
+
+def _check_threads(config: Fused, threads: int, target: Target) -> None:
+    at_most(config.teams * threads, target.threads_per_block, "threads of a block")
+    if config.teams > 1 and (config.cluster_blocks > 1 or not config.weights_in_smem):
+        raise Infeasible(
+            f"teams={config.teams}: teams of a block share weights in shared memory, and no tile; 1 serves it"
+        )
+    if target.vendor == "amd":  # whose compiler bounds no registers
+        at_most(config.warps, 8, f"warps of a block on {target.name}")
+
+
+def _layers(
+    problem: Chain,
+    config: Fused,
+    weights: Weights,
+    cluster: int,
+    target: Target,
+) -> dict[str, LayerPlan]:
+    """The layers, with what the kernel asks of each."""
+    last, by_slices = problem.LAYERS[-1], is_sliced(problem, config.cluster_blocks)
+    blocks = {"first": config.cluster_blocks if by_slices else cluster, last: config.cluster_blocks}
+    outputs, borders = tile_outputs(problem, config.tile_h, config.tile_w)
+    layers: dict[str, LayerPlan] = {}
+    for name in problem.LAYERS:
+        layer_config = LayerConfig(
+            name,
+            name == last,
+            *outputs[name],
+            blocks.get(name, 1),
+            name in weights.on_wgmma,
+            *config.subtile(name),
+            config.warps // 4 * (weights.weight_ring and name == last),
+            layers["first"].block_k if by_slices and name == last else 0,
+        )
+        asks = InKernel(
+            config.warps * target.warp_size,
+            borders.get(name),
+            config.teams > 1,
+            name in weights.in_smem,
+            by_slices,
+        )
+        layers[name] = layer_plan(problem.layers[name], layer_config, target, asks)
+        if name == "first" and blocks[name] > 1 and layers[name].block_k % 16:
+            raise Infeasible(
+                f"cluster_blocks={config.cluster_blocks}: {layers[name].block_k} channels of a block are no whole "
+                "chunks of 16; first_n=4 serves any"
+            )
+    return layers
+
+
+def _least_registers(layers: dict[str, LayerPlan], threads: int, target: Target) -> int:
+    """Registers that a thread needs at least. A third of them can be computed again or spilled, where many are left:
+    beyond that ptxas 13.0 loses pointers, so that kernels read address 0, or searches for minutes."""
+    registers = max(layer.registers for layer in layers.values())
+    return 2 * registers // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else registers
+
+
+def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry, weight_smem_bytes: int) -> int:
+    """How far warpgroups, which read past the end of a tile's pixels, read beyond all that follows these."""
+    beyond = 0
+    for at, (name, layer) in enumerate(layers.items()):
+        if name in weights.on_wgmma:
+            follow_bytes = sum(16 * count * pixels for count, pixels in room.planes[at + 1 :]) + weight_smem_bytes
+            beyond = max(beyond, layer.past_bytes - follow_bytes)
+    return 16 * ceil_div(beyond, 16)
+
+
+def _room(config: Fused, cluster: int, target: Target) -> int:
+    """How many blocks, or groups of blocks that share tiles, the device holds at a time."""
+    room = config.blocks_per_sm * target.processors
+    # Clusters of more than two do not fill the groups of multiprocessors that they live in.
+    usable = int(0.9 * room) if cluster > 2 else room
+    return max(1, usable // config.cluster_blocks)

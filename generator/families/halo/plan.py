@@ -1,0 +1,454 @@
+"""What a block of the `halo` family has in shared memory, and what the copy engine (TMA) brings there and takes.
+
+The `halo` family: convolutions by persistent blocks whose weights stay in shared memory. The copy engine (TMA)
+brings the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; it
+stores the outputs as well. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is
+a copy with products hidden in it. Where a stride lies between the pixels that neighbouring outputs look at, a tile has
+several windows, one for each remainder: the copy engine passes over the pixels in between. Output channels are the rows
+of an instruction, 64 at a time; where that wastes products, pixels are its rows and channels its columns. Pixels that
+are no whole 16 bytes, which is all that the copy engine moves, are brought by lanes of the producer instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd, prod
+from typing import ClassVar, TypeVar
+
+from qconv.generator import tensor_map
+from qconv.generator.convolution import argument_fields, problem_constants, repack_launch
+from qconv.generator.expect.features import filled, log, rounds
+from qconv.generator.families.halo.config import (
+    CHOICES,
+    CHUNKS_AT_ONCE,
+    GROUP_THREADS,
+    WORD,
+    ColumnsTogether,
+    Halo,
+    as_seen,
+    check_useful,
+    products,
+    registers,
+    why_none,
+)
+from qconv.generator.families.halo.windows import COLUMNS, REPEATS, STEP, Windows, is_gathered
+from qconv.generator.persistent import ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
+from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.slabs import MBARRIER_BYTES
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.problem.convolution import Conv2d
+from qconv.targets.instruction import WarpgroupInstruction
+from qconv.targets.target import Target
+
+# Slots for the windows of so many tiles: with more, nothing more is under way.
+MOST_SLOTS = 8
+SUM_BYTES = 4
+
+
+def tap_bytes(problem: Conv2d) -> int:
+    """What the weights of a tap take for an output channel: whole chunks."""
+    return ceil_div(problem.c, CHUNK) * CHUNK
+
+
+def weight_bytes(problem: Conv2d, config: Halo) -> int:
+    windows = Windows.of(problem, config.rows)
+    return problem.r * problem.s * windows.slabs * config.channels * windows.row
+
+
+def is_staged(problem: Conv2d) -> bool:
+    """Whether outputs leave by the copy engine: bytes, in rows of whole chunks."""
+    return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
+
+
+def is_residual_staged(problem: Conv2d, blocks: int) -> bool:
+    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile, which it brings to
+    the one block that has the tile."""
+    if blocks > 1:
+        return False
+    residual, alone = problem.quantization.types.residual, Windows.of(problem, 1).strided or is_gathered(problem)
+    return is_staged(problem) and residual is not None and residual.bytes == 1 and not alone
+
+
+def pixel_map(problem: Conv2d, windows: Windows) -> TensorMap:
+    """A slab of a window. Channels past the last are zeros, whatever the weights have there."""
+    row, steps = windows.row, (windows.row_step, problem.stride[1])
+    span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
+    return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row)
+
+
+def weight_map(problem: Conv2d, channels: int, row: int, weight_rows: int) -> TensorMap:
+    """A slab of a tap's weights, so many bytes, for a tile's channels."""
+    w_type, columns = problem.quantization.types.w.name, problem.r * problem.s * tap_bytes(problem)
+    return tensor_map.matrix("weights", w_type, weight_rows, columns, channels, row, swizzle=row)
+
+
+def tile_map(problem: Conv2d, config: Halo, array: str, rows: int) -> TensorMap:
+    """So many rows of a tile of the outputs, or of the residuals: what lies outside of the image is not written, and
+    zeros."""
+    t = problem.quantization.types
+    element = t.y if array == "y" else t.residual
+    assert element is not None
+    box = config.channels, COLUMNS, rows, 1
+    swizzle = 0 if config.has_pixel_rows else config.channels
+    return tensor_map.of_outputs(problem, array, element.name, box, swizzle=swizzle)
+
+
+def slots(problem: Conv2d, config: Halo, target: Target) -> int:
+    """Windows have the room that weights and outputs leave."""
+    of_slot = smem_bytes(problem, config, 1) - smem_bytes(problem, config, 0)
+    left = target.smem_bytes - smem_bytes(problem, config, 0)
+    # A slot's mbarriers are few bytes, but may begin another multiple of what a swizzle repeats after.
+    windows = Windows.of(problem, config.rows).count
+    found, least = min(MOST_SLOTS * windows, (left - REPEATS) // of_slot), windows + 1
+    if found < least:
+        at_most(smem_bytes(problem, config, least), target.smem_bytes, f"bytes of shared memory on {target.name}")
+        found = least
+    return found
+
+
+def smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
+    """The weights, windows with their residuals, the outputs of each consumer where they are staged, the sums that it
+    gets of other blocks, and mbarriers."""
+    tile = COLUMNS * config.rows * config.channels
+    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem, config.blocks)
+    staged = config.consumers * tile * is_staged(problem) // config.blocks
+    exchanged = config.consumers * tile * SUM_BYTES * (config.blocks > 1)
+    mbarriers = 2 * slots + 1 + config.consumers * (3 if config.blocks > 1 else 1)
+    weights = ceil_div(weight_bytes(problem, config), REPEATS) * REPEATS
+    whole = weights + slots * window + staged + exchanged + mbarriers * MBARRIER_BYTES
+    return ceil_div(whole, REPEATS) * REPEATS
+
+
+Made = TypeVar("Made", bound="HaloPlan")
+
+# Where they copy asynchronously: how many windows are under way while the next one is asked for.
+MOST_AHEAD = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class HaloRoles(Products):
+    staged: bool  # whether outputs go through shared memory and the copy engine
+    write_sums: str  # the file that makes outputs of a tile's sums
+    residual_in_smem: bool  # whether residuals come with the window
+    split: bool = False  # whether the blocks of a cluster have a tile together
+    strided: bool = False  # whether taps, or the rows that lanes gather, lie a stride from each other
+    pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
+    tile_rows: str = "TILE_M"  # how many of a tile are rows of instructions
+    tile_columns: str = "TILE_N"
+    made_rows: str = "ATOMS"  # rows of a tile whose outputs a block makes, where channels are the instruction's
+    first_row: str = "tiles.row()"  # of these
+    zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
+    produce_windows: str = "families/halo/copies.j2"
+    copies: bool = False  # whether lanes that bring pixels copy asynchronously
+    at_once: int = CHUNKS_AT_ONCE
+    tile_at_once: bool = True  # whether all products of a tile are under way together
+    products_of_tile: str = "families/halo/products.j2"
+
+
+@dataclass(frozen=True)
+class HaloPlan(PersistentPlan):
+    page: ClassVar[str] = "families/halo/page.j2"
+
+    config: Halo
+    instruction: WarpgroupInstruction
+    slots: int  # windows that are under way or multiplied
+
+    @property
+    def pixels(self) -> int:
+        """How many a tile has."""
+        return COLUMNS * self.config.rows
+
+    @cached_property
+    def seen(self) -> Conv2d:
+        """The problem as tiles are counted."""
+        return as_seen(self.problem)
+
+    @property
+    def multiplied(self) -> Conv2d:
+        """What a block multiplies of it."""
+        return self.seen
+
+    @property
+    def made_rows(self) -> int:
+        """Rows of a tile whose outputs a block makes."""
+        return self.config.rows
+
+    @cached_property
+    def windows(self) -> Windows:
+        return Windows.of(self.multiplied, self.config.rows)
+
+    @cached_property
+    def columns_together(self) -> ColumnsTogether | None:
+        return ColumnsTogether.of(self.problem)
+
+    @property
+    def weight_bytes(self) -> int:
+        return weight_bytes(self.multiplied, self.config)
+
+    @property
+    def products(self) -> int:
+        return products(self.multiplied, self.config)
+
+    @property
+    def columns(self) -> int:
+        """How many an instruction has."""
+        return self.config.channels if self.config.has_pixel_rows else self.pixels
+
+    @property
+    def staged(self) -> bool:
+        return is_staged(self.problem)
+
+    @property
+    def residual_in_smem(self) -> bool:
+        return is_residual_staged(self.seen, self.config.blocks)
+
+    @property
+    def threads(self) -> int:
+        return GROUP_THREADS * (self.config.consumers + 1)
+
+    @property
+    def weight_rows(self) -> int:
+        """Output channels, and rows of zeros that fill the last tile."""
+        return self.config.channels * self.channel_tiles
+
+    @property
+    def weight_words(self) -> int:
+        return self.weight_rows * self.seen.r * self.seen.s * tap_bytes(self.seen) // 4
+
+    @property
+    def gathers(self) -> bool:
+        """Whether lanes bring the pixels."""
+        return is_gathered(self.seen)
+
+    @property
+    def part(self) -> int:
+        """How many neighbouring channels begin at a multiple of their number, in each pixel."""
+        return gcd(self.seen.c, CHUNK)
+
+    @property
+    def lane_chunks(self) -> int:
+        """How many chunks of a window a lane of the producer brings."""
+        return ceil_div(self.windows.rows * self.windows.columns * self.windows.steps * STEP // CHUNK, GROUP_THREADS)
+
+    @property
+    def copies(self) -> bool:
+        """Whether these lanes copy asynchronously, which moves whole words, and not by loads and stores."""
+        return self.gathers and self.part >= WORD
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        cluster = self.config.blocks
+        main = Launch("conv2d_halo", (self.blocks * cluster, 1, 1), self.threads, self.smem_bytes, cluster=cluster)
+        return (*self.fold_launches, repack_launch(self.weight_words), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the weights, with the rows of each 16 channels in the order of the lanes"
+        weights = Field("weights", "int*", "workspace", says, None, self.weight_words)
+        return argument_fields(self.problem, (weights, *self.border_fields, *self._map_fields))
+
+    @property
+    def _map_fields(self) -> tuple[Field, ...]:
+        found = {} if self.gathers else {"pixel_map": ("of x", pixel_map(self.seen, self.windows))}
+        weights = weight_map(self.seen, self.config.channels, self.windows.row, self.weight_rows)
+        found["weight_map"] = "of the weights", weights
+        if self.staged:
+            found["output_map"] = "of y", tile_map(self.seen, self.config, "y", self.made_rows)
+        if self.residual_in_smem:
+            found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual", self.made_rows)
+        return map_fields(found)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        found = self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
+        # Filters are read byte by byte where they are not as the kernel sees them.
+        of_w = {"w": 1} if self.gathers or self.columns_together else {}
+        return found | of_w | ({"x": max(self.part, WORD)} if self.gathers else {})
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels of a pixel that a lane reads or writes at once: all of them exist or none."""
+        return gcd(self.problem.k, 4 if self.config.has_pixel_rows else 2)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        stores = ("store_tile_4d",) if self.staged else ()
+        transposes = not self.config.has_pixel_rows
+        staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
+        residuals = (*("load_transposed",) * transposes, "byte_floats") if self.residual_in_smem else ()
+        overlap = ("overlap",) if self.overlaps else ()
+        # Who writes windows fences them for the products of warpgroups.
+        gathering = (*("warpgroup",) * self.gathers, *("copies",) * self.copies)
+        copies = tensor_map.wants(*("load_tile_4d",) * (not self.gathers), "load_tile_2d", *stores)
+        return ("warp", "warp_barrier", "registers", *gathering, *staging, *residuals, *overlap, *copies)
+
+    @property
+    def roles(self) -> HaloRoles:
+        pixel_rows, strided, split = self.config.has_pixel_rows, self.windows.strided, self.config.blocks > 1
+        products = self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)
+        return HaloRoles(
+            **vars(replace(products, gathers=self.gathers, columns_together=self.columns_together is not None)),
+            staged=self.staged,
+            split=split,
+            write_sums=file_of_outputs(self.staged, pixel_rows),
+            residual_in_smem=self.residual_in_smem,
+            strided=strided,
+            pixel_rows=pixel_rows,
+            tile_rows="TILE_N" if pixel_rows else "TILE_M",
+            tile_columns="TILE_M" if pixel_rows else "TILE_N",
+            made_rows="OWN_ROWS" if split else "ATOMS",
+            first_row="tiles.own_row()" if split else "tiles.row()",
+            zeros_behind=self.windows.last_row < self.windows.row,
+            products_of_tile=f"families/halo/products{'_strided' * strided}.j2",
+            produce_windows=f"families/halo/{'gather' if self.gathers else 'copies'}.j2",
+            copies=self.copies,
+        )
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": self._problem_constants,
+            "The config.": self.config_constants,
+            "What follows.": self._constants_that_follow,
+        }
+
+    @property
+    def _problem_constants(self) -> tuple[Constant, ...]:
+        found = problem_constants(self.seen, filter_rows=True)
+        if self.columns_together is None:
+            return found
+        # What an output adds up are the products of the problem, without the zeros that are added to filters.
+        reduction = {"REDUCTION": self.problem.reduction}
+        found = tuple(one._replace(value=reduction.get(one.name, one.value)) for one in found)
+        return (*found, *self.columns_together.constants)
+
+    @property
+    def config_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
+            Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
+            Constant("TILE_M", self.config.channels, "output channels of a tile"),
+        )
+
+    @property
+    def _constants_that_follow(self) -> tuple[Constant, ...]:
+        return (
+            *self.role_constants(*registers(self.seen, self.config)),
+            Constant("TILE_N", self.pixels, "output pixels of a tile"),
+            *self.window_constants,
+            *self._gathering_constants,
+            Constant("SLOTS", self.slots, "windows that are under way or multiplied"),
+            *self.image_constants(tiles_down(self.seen, self.config), tiles_across(self.seen), self.weight_rows),
+            *self._vector_constants,
+            *self.last_constants,
+        )
+
+    @property
+    def window_constants(self) -> tuple[Constant, ...]:
+        return _window_constants(self.windows)
+
+    @property
+    def _gathering_constants(self) -> tuple[Constant, ...]:
+        if not self.gathers:
+            return ()
+        return (
+            Constant("TAP_BYTES", tap_bytes(self.seen), "of a tap's channels among the weights, with zeros behind"),
+            *self._bringing_constants,
+        )
+
+    @property
+    def _bringing_constants(self) -> tuple[Constant, ...]:
+        if not self.copies:
+            return (Constant("X_WORDS", prod(self.problem.x_shape) // WORD, "of the input"),)
+        ahead = min(MOST_AHEAD, self.slots - self.windows.count)
+        queued = Constant("COPIES_IN_FLIGHT", (ahead + 1) * self.lane_chunks * CHUNK // self.part, "of a thread")
+        # The CPU device keeps a thread's copies in a queue.
+        return (
+            Constant("PART", self.part, "neighbouring channels of a pixel that a lane copies at once"),
+            Constant("AHEAD", ahead, "windows that are under way while the next one is asked for"),
+            *(queued,) * (self.target.vendor == "cpu"),
+        )
+
+    @property
+    def _vector_constants(self) -> tuple[Constant, ...]:
+        """Only where lanes read or write device memory."""
+        if self.staged and (self.residual_in_smem or self.problem.quantization.residual == "none"):
+            return ()
+        return (Constant("VECTOR_K", self.vector_k, "neighbouring channels that a lane reads or writes at once"),)
+
+
+def _window_constants(windows: Windows) -> tuple[Constant, ...]:
+    last_row = Constant("LAST_ROW", windows.last_row, "and of its last slab, up to the zeros behind its channels")
+    in_slabs = (
+        Constant("ROW", windows.row, "bytes of a pixel in a slab"),
+        *(last_row,) * (windows.last_row < windows.row),
+        Constant("SLABS", windows.slabs, "of a pixel's channels"),
+    )
+    if not windows.strided:
+        return (
+            Constant("WINDOW_H", windows.rows, "rows of the input that come for a tile"),
+            Constant("WINDOW_W", windows.columns, "and columns"),
+            *in_slabs,
+        )
+    return (
+        Constant("WINDOW_H", windows.rows, "rows of a window"),
+        Constant("WINDOW_W", windows.columns, "and columns, a stride from each other"),
+        Constant("ROW_STEP", windows.row_step, "rows of the input from one row of a window to the next"),
+        Constant("WINDOWS", windows.count, "of a tile, by the remainders of rows and columns"),
+        Constant("WINDOWS_ACROSS", windows.across, "by the remainders of columns"),
+        *in_slabs,
+    )
+
+
+def tiles_down(problem: Conv2d, config: Halo) -> int:
+    return ceil_div(problem.oh, config.rows)
+
+
+def tiles_across(problem: Conv2d) -> int:
+    return ceil_div(problem.ow, COLUMNS)
+
+
+def file_of_outputs(staged: bool, pixel_rows: bool = False) -> str:
+    """What makes outputs of a tile's sums."""
+    return "families/halo/staged.j2" if staged else f"families/halo/direct{'_by_pixels' * pixel_rows}.j2"
+
+
+def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
+    check_choices(config, CHOICES)
+    return make(HaloPlan, problem, config, target, as_seen(problem), target.processors)
+
+
+def make(kind: type[Made], problem: Conv2d, config: Halo, target: Target, multiplied: Conv2d, resident: int) -> Made:
+    """With blocks each of which multiplies so much of the problem; so many of them, or of clusters, are resident."""
+    instruction = warpgroup_of(target, why_none(problem, target))
+    check_useful(multiplied, config)
+    windows = slots(multiplied, config, target)
+    made = kind(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=instruction,
+        slots=windows,
+        smem_bytes=smem_bytes(multiplied, config, windows),
+        **vars(ImageTiles.of(as_seen(problem), config.rows, COLUMNS, config.channels, resident)),
+    )
+    made.check_sizes(made.pixels)
+    at_most(made.weight_words, 2**29 - 1, "words of weights")
+    # The maps refuse what the copy engine cannot copy.
+    assert made.fields
+    return made
+
+
+def features(plan: HaloPlan) -> dict[str, float]:
+    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    problem, config = plan.problem, plan.config
+    return {
+        **rounds("rounds", plan.tiles / plan.blocks),
+        "rows_filled": filled(problem.oh, config.rows),
+        "columns_filled": filled(problem.ow, COLUMNS),
+        "channels": filled(problem.k, config.channels),
+        "products": log(plan.products),
+        "slots": log(plan.slots),
+        "zeros": float(plan.windows.row - plan.seen.c),
+    }

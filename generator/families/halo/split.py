@@ -1,0 +1,130 @@
+"""The `halo_split` family: `halo` with the input channels divided among the blocks of a cluster, for layers of many
+channels and few pixels. The filters of all channels would not fit into one block's shared memory, and few tiles leave
+most multiprocessors idle. Each block adds up the products of its own channels; then the blocks send each other their
+sums, row by row of the tile, and each makes the outputs of its own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.families.halo import config as halo_config
+from qconv.generator.families.halo.config import Halo, as_seen
+from qconv.generator.families.halo.plan import HaloPlan, make
+from qconv.generator.families.halo.windows import STEP, is_gathered
+from qconv.generator.plan import Constant, ceil_div, check_choices
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
+
+# What a warp stores of a tile at least.
+PAIR_OF_ROWS = 2
+# Clusters of more than two do not fill the groups of multiprocessors that they live in: an H100 holds 30 of four.
+FILLED = 0.9
+
+
+@dataclass(frozen=True)
+class HaloSplit(Halo):
+    family: ClassVar[str] = "halo_split"
+    split: int  # blocks of a cluster, which have a tile together
+
+    @property
+    def blocks(self) -> int:
+        return self.split
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "rows": (4, 8, 12, 16, 20, 24),
+    "consumers": (2, 3),
+    "channels": (64, 128),
+    "split": (2, 4),
+}
+
+
+@dataclass(frozen=True)
+class HaloSplitPlan(HaloPlan):
+    config: HaloSplit
+
+    @cached_property
+    def multiplied(self) -> Conv2d:
+        return part_of(self.seen, self.config.split)
+
+    @property
+    def made_rows(self) -> int:
+        return self.config.rows // self.config.split
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return (*super().wants, "warpgroup_barrier", "exchange")
+
+    @property
+    def tile_constants(self) -> tuple[Constant, ...]:
+        return (*super().tile_constants[:-1], Constant("BLOCKS", self.blocks, "clusters, which have tiles in turn"))
+
+    @property
+    def config_constants(self) -> tuple[Constant, ...]:
+        split = Constant("SPLIT", self.config.split, "blocks of a cluster, which have a tile together")
+        return (*super().config_constants, split)
+
+    @property
+    def window_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("PART_C", self.multiplied.c, "input channels of a block"),
+            Constant("OWN_ROWS", self.made_rows, "rows of a tile whose outputs a block makes"),
+            *super().window_constants,
+        )
+
+
+def part_channels(problem: Conv2d, split: int) -> int:
+    """Input channels of a block, in whole steps. The last block may have fewer."""
+    return ceil_div(problem.c, split * STEP) * STEP
+
+
+def part_of(problem: Conv2d, split: int) -> Conv2d:
+    """The problem that a block multiplies. Where `why_not_split` has nothing against it, a part has fewer channels than
+    the whole, so that no limit of problems refuses it."""
+    return replace(problem, c=part_channels(problem, split))
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    if (reason := halo_config.why_none(problem, target)) is not None:
+        return reason
+    if not target.clusters:
+        return f"{target.name} has no clusters of blocks; halo serves it"
+    if is_gathered(as_seen(problem)):
+        return f"c={problem.c}: lanes that bring pixels bring all channels of each; halo serves it"
+    return None
+
+
+def why_not_split(problem: Conv2d, config: HaloSplit) -> str | None:
+    """What stands against so many parts of the problem that a kernel sees."""
+    part = part_channels(problem, config.split)
+    if (config.split - 1) * part >= problem.c:
+        return f"split={config.split}: parts of {part} channels are fewer for the problem's {problem.c}; split less"
+    if config.rows % (PAIR_OF_ROWS * config.split):
+        return (
+            f"rows={config.rows}: each of split={config.split} blocks makes the outputs of whole pairs of rows; give a "
+            f"multiple of {PAIR_OF_ROWS * config.split}"
+        )
+    return None
+
+
+def resident_clusters(target: Target, split: int) -> int:
+    """How many the device holds at a time, with a block a multiprocessor."""
+    usable = int(FILLED * target.processors) if split > 2 else target.processors
+    return max(1, usable // split)
+
+
+def plan(problem: Conv2d, config: HaloSplit, target: Target) -> HaloSplitPlan:
+    check_choices(config, CHOICES)
+    seen = as_seen(problem)
+    reason = why_none(problem, target) or why_not_split(seen, config)
+    if reason is not None:
+        raise Infeasible(reason)
+    split = config.split
+    return make(HaloSplitPlan, problem, config, target, part_of(seen, split), resident_clusters(target, split))
+
+
+def structure(config: HaloSplit) -> tuple[int, ...]:
+    return config.consumers, config.channels, config.split

@@ -1,0 +1,23 @@
+"""The family `mma`: warps that multiply by matrix instructions, on NVIDIA and AMD."""
+
+from __future__ import annotations
+
+from qconv.generator.families.mma import amd, config, nvidia, plan
+from qconv.generator.family import Family
+
+
+def _cost(planned: plan.MmaPlan) -> float:
+    """By the model of the vendor."""
+    return nvidia.cost(planned) if planned.target.buffer_word is None else amd.cost(planned)
+
+
+FAMILY = Family(
+    ops=("conv2d",),
+    config=config.Mma,
+    choices=config.CHOICES,
+    plan=plan.plan,
+    cost=_cost,
+    features=plan.features,
+    promising=config.configs,
+    likely=config.LIKELY,
+)

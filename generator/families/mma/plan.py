@@ -1,0 +1,352 @@
+"""The `mma` family: implicit GEMM on matrix instructions. One page; the instruction, the way to shared memory, the
+division of the work and the way of the outputs are roles that the plan chooses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from qconv.arithmetic.step import Argument
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.generator.atom import InstructionFiles
+from qconv.generator.convolution import (
+    ConvolutionPlan,
+    argument_fields,
+    channel_arguments,
+    fold_constants,
+    fold_launches,
+    pads_with_zero_point,
+    problem_constants,
+)
+from qconv.generator.expect.features import filled, log
+from qconv.generator.families.mma.config import WORD, Combine, Mma, Shape, checked, in_cluster, whole_tiles
+from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
+from qconv.problem.convolution import Conv2d
+from qconv.targets.target import Target
+
+# All blocks read it: 128 cache lines, on many parts of the second-level cache.
+PADDING_WORDS = 4096
+
+# How the sums of blocks that share a tile become one: in device memory, or in the shared memory of a cluster.
+
+
+@dataclass(frozen=True)
+class MmaRoles(InstructionFiles, Roles):
+    """The files of the page's roles, and what its lines depend on."""
+
+    loader: Literal["async", "registers", "buffers"]
+    fills_padding: bool  # no byte of x is outside of its buffer but padding, and that is no zero
+    gathers_x: bool  # byte by byte
+    gathers_w: bool
+    reads_padding: bool  # from device memory, where an asynchronous copy would leave zeros
+    combine: Combine
+    split: int
+    split_last_wave: bool
+    tile_swizzle_width: int
+    persist: bool
+    stream_k: bool
+    schedule: Literal["tile", "persist"]
+    prefetch_fragments: bool
+    gemm: bool  # every output pixel is a row of x
+    one_tap: bool
+    taps_first: bool
+    staged: bool
+    store: Literal["direct", "staged"]
+    channel_arguments: tuple[Argument, ...]
+    channel_parameters_are_late: bool
+
+
+@dataclass(frozen=True)
+class MmaPlan(ConvolutionPlan):
+    page: ClassVar[str] = "families/mma/page.j2"
+
+    problem: Conv2d
+    config: Mma
+    shape: Shape
+    vector_n: int  # channels that a lane writes at once
+    combine: Combine
+    smem_bytes: int
+    whole: int  # tiles that are not shared
+    blocks: int
+    sums: int  # in device memory, for the tiles that blocks share there
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        cluster = self.config.split if self.combine == "cluster" else 1
+        main = Launch("conv2d_mma", (self.blocks, 1, 1), self.shape.threads, self.smem_bytes, cluster=cluster)
+        return (*fold_launches(self.problem), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        own: list[Field] = []
+        if self.reads_padding:
+            own.append(Field("padding", "int*", "workspace", "x_zero in every element", None, PADDING_WORDS))
+        if self.combine == "scratch":
+            shared = self.shape.tiles - self.whole
+            own.append(Field("sums", "Sum*", "scratch", "of tiles that several blocks share", None, self.sums))
+            own.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
+        return argument_fields(self.problem, tuple(own))
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        t = self.problem.quantization.types
+        y_bytes = 16 if self.config.staged else self.vector_n * t.y.bytes
+        alignment = {"x": self.shape.x_bytes, "w": self.shape.w_bytes, "y": y_bytes}
+        if t.residual is not None:
+            alignment["residual"] = self.vector_n * t.residual.bytes
+        return alignment
+
+    @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        wants = ["warp"]
+        if self.target.async_copies:
+            wants.append("copies")
+        if self.target.buffer_word is not None:
+            wants.append("buffers")
+        if self.shape.atom.is_nvidia:
+            wants.append("matrices")
+        if self.combine != "none":
+            wants.append({"cluster": "cluster", "scratch": "atomics"}[self.combine])
+        if self.target.overlaps_launches:
+            wants.append("overlap")
+        return tuple(wants)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": self._config_constants,
+            "What follows.": self._constants_that_follow,
+        }
+
+    @property
+    def _config_constants(self) -> tuple[Constant, ...]:
+        config = self.config
+        return (
+            Constant("TILE_M", config.tile_m, "output pixels of a block"),
+            Constant("TILE_N", config.tile_n, "output channels of a block"),
+            Constant("TILE_K", config.tile_k, "bytes of the reduction in a step"),
+            Constant("WARP_M", config.warp_m, "output pixels of a warp"),
+            Constant("WARP_N", config.warp_n, "output channels of a warp"),
+            Constant(
+                "PIPELINE_STAGES",
+                config.pipeline_stages,
+                "steps in shared memory: one is multiplied, the others on their way",
+            ),
+            *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
+            *((Constant("WHOLE", self.whole, "tiles that are not shared"),) if config.split_last_wave else ()),
+            *(
+                (
+                    Constant(
+                        "TILE_SWIZZLE_WIDTH", config.tile_swizzle_width, "tiles of pixels that are worked on together"
+                    ),
+                )
+                * (config.tile_swizzle_width > 1)
+            ),
+        )
+
+    @property
+    def _constants_that_follow(self) -> tuple[Constant, ...]:
+        problem, config, shape = self.problem, self.config, self.shape
+        atom = shape.atom
+        return (
+            Constant("WARP_SIZE", self.target.warp_size),
+            Constant("THREADS", shape.threads),
+            Constant("ATOM_M", atom.pixels, "output pixels of one instruction"),
+            Constant("ATOM_N", atom.channels, "output channels of one instruction"),
+            Constant("ATOM_K", atom.instruction.k_bytes, "bytes of the reduction in one instruction"),
+            Constant("K_BLOCK", atom.block_k, "bytes of the reduction in one fragment"),
+            Constant("STEPS", shape.steps, "along the reduction"),
+            Constant(
+                "HAS_REDUCTION_REMAINDER",
+                self._reduction_bytes % config.tile_k != 0,
+                "the last step reaches beyond the reduction",
+            ),
+            Constant("TILES_M", shape.tiles_m, "along the pixels"),
+            Constant("TILES_N", shape.tiles_n, "along the channels of a group"),
+            *((Constant("TILES", shape.tiles), Constant("BLOCKS", self.blocks)) if config.persist else ()),
+            Constant("X_BYTES", shape.x_bytes, "one copy of x (less than a word: one element)"),
+            Constant("W_BYTES", shape.w_bytes, "one copy of w (less than a word: one element)"),
+            Constant("VECTOR_N", self.vector_n, "channels that are written at once"),
+            *self._copies_in_flight,
+            *self._buffer_sizes,
+            Constant("SMEM_BYTES", self.smem_bytes),
+            *fold_constants(problem),
+            *((Constant("PADDING_WORDS", PADDING_WORDS, "of four times x_zero"),) * self.reads_padding),
+        )
+
+    @property
+    def _copies_in_flight(self) -> tuple[Constant, ...]:
+        """The CPU device keeps a thread's copies in a queue."""
+        if self.target.vendor != "cpu" or not self.target.async_copies:
+            return ()
+        vectors = self.shape.x_vectors + self.shape.w_vectors
+        parameters = ceil_div(self.config.tile_n, self.shape.threads) * len(channel_arguments(self.problem))
+        return (Constant("COPIES_IN_FLIGHT", self.config.pipeline_stages * vectors + parameters, "of a thread"),)
+
+    @property
+    def _buffer_sizes(self) -> tuple[Constant, ...]:
+        if self.target.buffer_word is None:
+            return ()
+        x, w = (math.prod(t.shape) * ELEMENT_TYPES[t.dtype].bytes for t in self.problem.inputs[:2])
+        return Constant("X_SIZE", x, "bytes of x"), Constant("W_SIZE", w, "bytes of w")
+
+    @property
+    def reads_padding(self) -> bool:
+        """Whether padding is something else than the zeros that an asynchronous copy leaves where there is nothing to
+        copy."""
+        return self.target.async_copies and self._pads_in_copies
+
+    @property
+    def _pads_in_copies(self) -> bool:
+        """Whether padding, where it is no zero, comes in copies of several bytes."""
+        return not self._gathers_x and pads_with_zero_point(self.problem)
+
+    @property
+    def roles(self) -> MmaRoles:
+        problem, config, target = self.problem, self.config, self.target
+        one_tap = problem.r * problem.s == 1 and not any(problem.pad)
+        return MmaRoles(
+            **vars(self.shape.atom.files(problem.quantization, target, "tiles")),
+            loader="async" if target.async_copies else "registers" if target.buffer_word is None else "buffers",
+            fills_padding=target.buffer_word is not None and self._pads_in_copies,
+            gathers_x=self._gathers_x,
+            gathers_w=self.shape.w_bytes < WORD,
+            reads_padding=self.reads_padding,
+            combine=self.combine,
+            split=config.split,
+            split_last_wave=bool(config.split_last_wave),
+            tile_swizzle_width=config.tile_swizzle_width,
+            persist=bool(config.persist),
+            stream_k=bool(config.stream_k),
+            schedule="persist" if config.persist else "tile",
+            prefetch_fragments=bool(config.prefetch_fragments),
+            gemm=one_tap and problem.stride == (1, 1),
+            one_tap=one_tap,
+            taps_first=self._taps_first,
+            staged=bool(config.staged),
+            store="staged" if config.staged else "direct",
+            channel_arguments=channel_arguments(problem),
+            channel_parameters_are_late=self._channel_parameters_are_late,
+        )
+
+    @property
+    def _gathers_x(self) -> bool:
+        return self.shape.x_bytes < WORD
+
+    @property
+    def _reduction_bytes(self) -> int:
+        return self.problem.reduction * self.problem.quantization.types.x.bytes
+
+    @property
+    def _taps_first(self) -> bool:
+        """Whether all taps of a run of channels come before the next run: a step finds most of its input where the
+        last one left it."""
+        problem, config = self.problem, self.config
+        channel_bytes = problem.c_group * problem.quantization.types.x.bytes
+        return (
+            problem.layout == "nhwc"
+            and channel_bytes % config.tile_k == 0
+            and problem.r * problem.s > 1
+            and channel_bytes > config.tile_k
+            # The few steps of a part read runs of the weights instead, which come from device memory.
+            and (config.split == 1 or config.split_last_wave > 0)
+        )
+
+    @property
+    def _channel_parameters_are_late(self) -> bool:
+        """Whether channel parameters may be under way when the last step has been multiplied: they come with step
+        `pipeline_stages - 1`, and `prefetch_fragments` waits for one step more than there are."""
+        config = self.config
+        if not (self.target.async_copies and channel_arguments(self.problem)):
+            return False
+        fewest = 1 if config.stream_k else self.shape.steps // config.split
+        return fewest + config.prefetch_fragments < config.pipeline_stages
+
+
+def plan(problem: Conv2d, config: Mma, target: Target) -> MmaPlan:
+    shape = checked(problem, config, target)
+    vector_n = _vector(problem, config, shape)
+    combine = _combine(config, target)
+    smem_bytes = _smem_bytes(problem, config, target, shape, combine, vector_n)
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    whole = whole_tiles(config, target, shape.tiles)
+    blocks = config.persist * target.processors or whole + (shape.tiles - whole) * config.split
+    at_most(blocks, 2**31 - 1, "blocks")
+    sums = _sums(problem, config, shape, whole) if combine == "scratch" else 0
+    at_most(problem.quantization.types.sum.bytes * sums, 2**30, "bytes of scratch memory")
+    return MmaPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        shape=shape,
+        vector_n=vector_n,
+        combine=combine,
+        smem_bytes=smem_bytes,
+        whole=whole,
+        blocks=blocks,
+        sums=sums,
+    )
+
+
+def _combine(config: Mma, target: Target) -> Combine:
+    return "cluster" if in_cluster(config, target) else "scratch" if config.split > 1 or config.stream_k else "none"
+
+
+def _sums(problem: Conv2d, config: Mma, shape: Shape, whole: int) -> int:
+    """What the blocks of shared tiles add up in device memory: products, and with weights' zero points windows."""
+    shared = shape.tiles - whole
+    sums = shared * config.tile_m * config.tile_n
+    if problem.quantization.w_zero_point:
+        sums += shared * config.tile_m * shape.atom.channels * (config.tile_n // config.warp_n)
+    return sums
+
+
+def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
+    """Channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
+    lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
+    widest = min(lane & -lane, 16 // problem.quantization.types.y.bytes)
+    return math.gcd(widest, problem.k_group)
+
+
+def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: Combine, vector_n: int) -> int:
+    q = problem.quantization
+    of_channel = sum(argument.bytes for argument in channel_arguments(problem))
+    kept = ceil_div(of_channel * config.tile_n, 16) * 16 * (2 if config.persist else 1)
+    phases = [config.pipeline_stages * config.tile_k * (config.tile_m + config.tile_n)]
+    if config.staged:
+        staged = config.tile_m * (config.tile_n * q.types.y.bytes + 16)
+        if config.persist:
+            kept += staged
+        else:
+            phases.append(staged)
+    if combine == "cluster":
+        of_lane = config.warp_m * config.warp_n // target.warp_size
+        slots = ceil_div(of_lane // vector_n, config.split)
+        kept += config.split * slots * shape.threads * q.types.sum.bytes * (vector_n + q.w_zero_point)
+    return kept + max(phases) + 16 * (combine != "none")
+
+
+def features(plan: MmaPlan) -> dict[str, float]:
+    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    problem, config, shape, main = plan.problem, plan.config, plan.shape, plan.main
+    held = plan.target.smem_bytes_per_sm // (main.smem_bytes + 1024)
+    return {
+        "m_filled": filled(problem.pixels, config.tile_m),
+        "n_filled": filled(problem.k_group, config.tile_n),
+        "steps": log(shape.steps * shape.tiles / plan.blocks),
+        "warp_tile": log(config.warp_m * config.warp_n),
+        "x_bytes": log(shape.x_bytes),
+        "vector_n": log(plan.vector_n),
+        "warps": log((config.tile_m // config.warp_m) * (config.tile_n // config.warp_n)),
+        "warp_shape": log(config.warp_m / config.warp_n),
+        "tile": log(config.tile_m * config.tile_n),
+        "steps_filled": filled(problem.reduction, config.tile_k),
+        "threads_per_sm": log(max(1, min(held, plan.target.threads_per_sm // main.threads)) * main.threads),
+    }

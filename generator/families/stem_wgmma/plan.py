@@ -1,0 +1,367 @@
+"""The `stem_wgmma` family: first layers of three or four channels and a stride of two, on the matrix instructions of
+warpgroups. Two by two pixels of four channels are the 16 bytes of a tap (space to depth), which a producer's warps put
+together from what the copy engine (TMA) brings; every tap reads them in place, as in `halo`. The filters stay in
+registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.generator import tensor_map
+from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
+from qconv.generator.families.halo.config import GROUP_THREADS
+from qconv.generator.families.halo.plan import HaloRoles, file_of_outputs, is_staged
+from qconv.generator.families.halo.windows import COLUMNS, REPEATS
+from qconv.generator.persistent import ImageTiles, PersistentPlan, map_fields, warpgroup_of
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.slabs import MBARRIER_BYTES
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.problem.convolution import Conv2d
+from qconv.targets.instruction import WarpgroupInstruction
+from qconv.targets.target import Target
+
+# Output channels of a tile: the rows of an instruction.
+CHANNELS = 64
+# Pixels of a cell, down and across.
+CELL = 2
+# Windows of cells that are made or multiplied, and images of tiles that are under way.
+WINDOWS, IMAGES = 4, 8
+# What a copy's place in shared memory is a multiple of.
+COPY_ALIGNMENT = 128
+# Registers of a thread, once its role is known, by the number of consumers; and those beside sums and filters.
+REGISTERS = {2: (72, 216), 3: (56, 152)}
+BESIDE_SUMS = 56
+
+
+@dataclass(frozen=True)
+class StemWgmma(Config):
+    family: ClassVar[str] = "stem_wgmma"
+    rows: int  # of a tile, which is eight pixels wide
+    consumers: int  # warpgroups that multiply, in turn
+    team: int  # warps that put the cells of a tile together
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "rows": (4, 8, 10, 12, 14, 16, 20, 24, 28),
+    "consumers": (2, 3),
+    "team": (1, 4),
+}
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Which cells a tile looks at. They begin at multiples of a cell down, and of two across, as words of an image's
+    row do; so a filter's first tap may lie within a cell."""
+
+    before: tuple[int, int]  # pixels of the image above and left of the first output, from which cells are counted
+    taps: tuple[int, int]  # cells that a window spans, down and across, past those that are skipped
+    skipped: int  # cells of a row in front of the first tap
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Cells:
+        top, left = problem.pad[:2]
+        above, ahead = ceil_div(top, CELL) * CELL, ceil_div(left, 2 * CELL) * 2 * CELL
+        skipped = (ahead - left) // CELL
+        down, across = ceil_div(above - top + problem.r, CELL), ceil_div(ahead - left + problem.s, CELL) - skipped
+        return cls((above, ahead), (down, across), skipped)
+
+    @property
+    def row_steps(self) -> int:
+        """Instructions of a row of taps: each has two side by side."""
+        return ceil_div(self.taps[1], 2)
+
+    @property
+    def steps(self) -> int:
+        return self.taps[0] * self.row_steps
+
+    def window(self, rows: int) -> tuple[int, int]:
+        """Cells of a tile of so many rows: a row has an even number."""
+        across = self.skipped + COLUMNS - 1 + 2 * self.row_steps
+        return rows + self.taps[0] - 1, ceil_div(across, 2) * 2
+
+    def chunk_shift(self, problem: Conv2d) -> int:
+        """Bytes from the chunk that a copy begins with to the first of its cells."""
+        return -self.before[1] * problem.c % CHUNK
+
+    def image_bytes(self, problem: Conv2d, rows: int) -> int:
+        """What comes of a row of the image."""
+        _, across = self.window(rows)
+        return ceil_div(self.chunk_shift(problem) + across * CELL * problem.c, CHUNK) * CHUNK
+
+
+@dataclass(frozen=True, kw_only=True)
+class StemWgmmaRoles(HaloRoles):
+    pads: bool  # whether the producer's warps put padding where there is no image
+
+
+@dataclass(frozen=True)
+class StemWgmmaPlan(PersistentPlan):
+    page: ClassVar[str] = "families/stem_wgmma/page.j2"
+
+    config: StemWgmma
+    instruction: WarpgroupInstruction
+    cells: Cells
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return self.config.consumers
+
+    @property
+    def rows(self) -> int:
+        """What a tile has of sums."""
+        return self.config.rows
+
+    @property
+    def seen(self) -> Conv2d:
+        """The problem as tiles are counted."""
+        return self.problem
+
+    @property
+    def pixels(self) -> int:
+        """What a tile has, as columns of an instruction."""
+        return COLUMNS * self.rows
+
+    @property
+    def steps(self) -> int:
+        return self.cells.steps
+
+    @property
+    def pairs(self) -> int:
+        """Cells that a tile looks at, in twos, as a lane makes them."""
+        down, across = self.cells.window(self.rows)
+        return down * across // 2
+
+    @property
+    def staged(self) -> bool:
+        return is_staged(self.problem)
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """Columns and rows of a tile of the output."""
+        return COLUMNS, self.rows
+
+    @property
+    def write_sums(self) -> str:
+        """The file that makes outputs of a tile's sums."""
+        return file_of_outputs(self.staged)
+
+    @property
+    def threads(self) -> int:
+        return GROUP_THREADS * (self.consumers + 1)
+
+    @property
+    def weight_rows(self) -> int:
+        """Output channels, and rows of zeros that fill the last tile."""
+        return CHANNELS * self.channel_tiles
+
+    @property
+    def weight_words(self) -> int:
+        """A step has two taps of four words."""
+        return self.weight_rows * self.cells.steps * 8
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_stem_wgmma", (self.blocks, 1, 1), self.threads, self.smem_bytes)
+        return (*self.fold_launches, repack_launch(self.weight_words), main)
+
+    @cached_property
+    def borders(self) -> None:
+        """What x_zero_point adds is the same for all pixels: padding is what stands for zero."""
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the filters as the lanes of a consumer hold them"
+        fragments = Field("fragments", "int*", "workspace", says, None, self.weight_words)
+        return argument_fields(self.problem, (fragments, *self._map_fields))
+
+    @property
+    def _map_fields(self) -> tuple[Field, ...]:
+        found = {"image_map": ("of x", self._image_map)}
+        if self.staged:
+            found["output_map"] = "of y", self._output_map
+        return map_fields(found)
+
+    @property
+    def _image_map(self) -> TensorMap:
+        """What a tile looks at: rows of bytes, whatever pixel they are of."""
+        problem = self.seen
+        row, image = problem.w * problem.c, problem.h * problem.w * problem.c
+        down, _ = self.cells.window(self.rows)
+        box = self.cells.image_bytes(problem, self.rows), down * CELL, 1
+        return TensorMap("x", problem.quantization.types.x.name, (row, problem.h, problem.n), (row, image), box)
+
+    @property
+    def _output_map(self) -> TensorMap:
+        columns, rows = self.stored
+        box = CHANNELS, columns, rows, 1
+        y_type = self.problem.quantization.types.y.name
+        return tensor_map.of_outputs(self.problem, "y", y_type, box, swizzle=CHANNELS)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return self.aligned(self.vector_k, y_in_chunks=self.staged) | {"w": 1}
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels of a pixel that a lane writes at once: both exist or none."""
+        return 2 if self.problem.k % 2 == 0 else 1
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        found = ["warp", "warp_barrier", "registers", "warpgroup", "warpgroup_barrier", "bytes"]
+        found += ["store_matrices"] * self.staged + ["overlap"] * self.overlaps
+        return (*found, *tensor_map.wants("load_tile_3d", *["store_tile_4d"] * self.staged))
+
+    @property
+    def roles(self) -> StemWgmmaRoles:
+        products = self.warpgroup_products(self.instruction, self.pixels, "wgmma_filters")
+        return StemWgmmaRoles(
+            **vars(products) | {"filters_in_registers": True},
+            staged=self.staged,
+            write_sums=self.write_sums,
+            residual_in_smem=False,
+            products_of_tile="families/stem_wgmma/products.j2",
+            pads=pads_with_zero_point(self.seen),
+        )
+
+    @property
+    def down(self) -> int:
+        """Tiles of an image."""
+        return ceil_div(self.problem.oh, self.rows)
+
+    @property
+    def across(self) -> int:
+        return ceil_div(self.problem.ow, COLUMNS)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": problem_constants(self.seen, filter_rows=True),
+            **self.behind,
+            "The config.": (*self.config_constants, *self.role_counts),
+            "What follows.": (
+                *self.cell_constants,
+                *self.image_constants(self.down, self.across, self.weight_rows),
+                *self.vector_constants,
+                *self.last_constants,
+            ),
+        }
+
+    @property
+    def behind(self) -> dict[str, tuple[Constant, ...]]:
+        """What is computed of the outputs."""
+        return {}
+
+    @property
+    def config_constants(self) -> tuple[Constant, ...]:
+        return (Constant("TILE_H", self.rows, "output rows of a tile, which is eight pixels wide"),)
+
+    @property
+    def role_counts(self) -> tuple[Constant, ...]:
+        return (
+            Constant("CONSUMERS", self.consumers, "warpgroups that multiply, in turn"),
+            Constant("TEAM", self.config.team, "warps that put the cells of a tile together"),
+        )
+
+    @property
+    def vector_constants(self) -> tuple[Constant, ...]:
+        """Where lanes write device memory."""
+        return () if self.staged else (Constant("VECTOR_K", self.vector_k, "channels that a lane writes at once"),)
+
+    @property
+    def cell_constants(self) -> tuple[Constant, ...]:
+        cells, (down, across) = self.cells, self.cells.window(self.rows)
+        return (
+            *self.role_constants(*REGISTERS[self.consumers]),
+            Constant("TILE_M", CHANNELS, "output channels of a tile"),
+            Constant("TILE_N", self.pixels, "output pixels of a tile"),
+            Constant("BEFORE_H", cells.before[0], "pixels above the first output's, from which cells are counted"),
+            Constant("BEFORE_W", cells.before[1], "and left of it"),
+            Constant("SKIPPED", cells.skipped, "cells of a row that no tap looks at"),
+            Constant("TAPS_H", cells.taps[0], "rows of cells that a filter spans"),
+            Constant("ROW_STEPS", cells.row_steps, "two cells each, of such a row"),
+            Constant("CELLS_H", down, "rows of cells that a tile looks at"),
+            Constant("CELLS_W", across, "and columns"),
+            Constant("IMAGE_BYTES", cells.image_bytes(self.seen, self.rows), "of a row of a tile's image"),
+            Constant("IMAGE_SHIFT", cells.chunk_shift(self.seen), "bytes of it before the first cell"),
+            Constant("IMAGES", IMAGES * self.config.team // 4, "of a team's tiles, which are under way"),
+        )
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    instruction, t = target.warpgroup, problem.quantization.types
+    if instruction is None or not target.tensor_maps:
+        return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; stem serves it"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
+    if problem.groups != 1 or problem.c not in (3, 4):
+        return f"cells have 3 or 4 channels in one group (here c={problem.c}, groups={problem.groups}); stem serves it"
+    if problem.stride != (CELL, CELL) or problem.tap_steps != (1, 1):
+        return (
+            f"stride={problem.stride} dilation={problem.tap_steps}: neighbouring outputs must look at neighbouring "
+            "cells, of two by two pixels; stem serves it"
+        )
+    if not instruction.serves(t.w, t.x):
+        return f"{t.w.name} by {t.x.name}: {instruction.name} does not multiply these; simt serves it"
+    if problem.w * problem.c % CHUNK or problem.w % 4:
+        return f"w={problem.w}: the copy engine brings rows of whole 16 bytes, in fours of pixels; stem serves it"
+    if problem.quantization.w_zero_point or problem.quantization.residual != "none":
+        return "w_zero_point and residuals are not for this page; stem serves them"
+    return None
+
+
+def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
+    check_choices(config, CHOICES)
+    instruction = warpgroup_of(target, why_none(problem, target))
+    cells = Cells.of(problem)
+    # Most of a tile is used, and sums and filters leave registers.
+    at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
+    check_registers(4 * (config.rows + cells.steps), config.consumers)
+    made = StemWgmmaPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=instruction,
+        cells=cells,
+        smem_bytes=smem_bytes(
+            cells,
+            problem,
+            config.rows,
+            outputs=config.consumers * COLUMNS * config.rows * CHANNELS,
+            others=config.consumers * MBARRIER_BYTES,
+        ),
+        **vars(ImageTiles.of(problem, config.rows, COLUMNS, CHANNELS, target.processors)),
+    )
+    at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    made.check_sizes(made.pixels)
+    # The maps refuse what the copy engine cannot copy.
+    assert made.fields
+    return made
+
+
+def smem_bytes(cells: Cells, problem: Conv2d, rows: int, outputs: int, others: int) -> int:
+    """What is staged of outputs, where they are staged, windows of cells and images with their mbarriers, and what else
+    a page has."""
+    down, across = cells.window(rows)
+    window = _aligned(down * across * CHUNK, COPY_ALIGNMENT)
+    image = _aligned(down * CELL * cells.image_bytes(problem, rows), COPY_ALIGNMENT)
+    staged = outputs * is_staged(problem)
+    mbarriers = 2 * (WINDOWS + IMAGES) * MBARRIER_BYTES
+    whole = staged + WINDOWS * window + IMAGES * image + mbarriers + others
+    return _aligned(whole, REPEATS if is_staged(problem) else COPY_ALIGNMENT)
+
+
+def _aligned(size: int, alignment: int) -> int:
+    return ceil_div(size, alignment) * alignment
+
+
+def check_registers(kept: int, consumers: int) -> None:
+    at_most(kept, REGISTERS[consumers][1] - BESIDE_SUMS, "registers of a thread for sums and filters")
+
+
+def structure(config: StemWgmma) -> tuple[int, ...]:
+    return config.consumers, config.team

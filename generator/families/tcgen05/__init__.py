@@ -1,0 +1,16 @@
+"""The family `tcgen05`: persistent blocks that multiply in Blackwell's tensor memory."""
+
+from __future__ import annotations
+
+from qconv.generator.families.tcgen05 import cost, plan
+from qconv.generator.family import Family
+
+FAMILY = Family(
+    ops=("conv2d",),
+    config=plan.Tcgen05,
+    choices=plan.CHOICES,
+    plan=plan.plan,
+    cost=cost.cost,
+    why_none=plan.why_none,
+    structure=plan.structure,
+)

@@ -1,0 +1,208 @@
+"""The `tcgen05` family: implicit GEMM by persistent blocks for GPUs whose tensor cores add up in tensor memory. One
+thread asks the copy engine (TMA) for pixels, in im2col order, and for weights; one asks for the products; warpgroups
+write one accumulator while the other is multiplied. Pixels are the rows of the product and output channels its columns,
+so that a thread of the epilogue has neighbouring channels of a pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.arithmetic.step import Argument
+from qconv.errors import Infeasible
+from qconv.generator import slabs, tensor_map
+from qconv.generator.convolution import argument_fields, channel_arguments, problem_constants
+from qconv.generator.persistent import why_not
+from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
+from qconv.generator.slabs import MBARRIER_BYTES, SlabPlan
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.problem.convolution import Conv2d
+from qconv.targets.instruction import TensorMemoryInstruction
+from qconv.targets.target import Target
+
+# Output channels whose sums a thread of the epilogue takes at once.
+STRIP = 32
+ACCUMULATORS = 2
+# The most that a thread writes at once.
+STORE_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Tcgen05(Config):
+    family: ClassVar[str] = "tcgen05"
+    pixels: int  # of a tile
+    channels: int  # of a tile
+    writers: int  # warpgroups of the epilogue
+    slab: int  # bytes of the reduction that are multiplied together
+    slots: int  # of the ring of slabs
+
+    @property
+    def strips(self) -> int:
+        """What the warpgroups of the epilogue divide: the 128 pixels of a product, by 32 channels."""
+        return self.pixels // 128 * (self.channels // STRIP)
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "pixels": (128, 256),
+    "channels": (32, 64, 96, 128, 192, 256),
+    "writers": (1, 2),
+    "slab": (64, 128),
+    "slots": (2, 3, 4, 6, 8),
+}
+
+
+@dataclass(frozen=True)
+class Tcgen05Roles(Roles):
+    operation: str  # the file that describes the products
+    spelled: str  # in PTX
+    borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
+    channel_arguments: tuple[Argument, ...]
+    kind: str = "tcgen05"  # of the layer whose channel parameters are loaded
+
+
+@dataclass(frozen=True)
+class Tcgen05Plan(SlabPlan):
+    page: ClassVar[str] = "families/tcgen05/page.j2"
+
+    config: Tcgen05
+    instruction: TensorMemoryInstruction
+    columns: int  # of tensor memory that are allocated
+
+    @property
+    def threads(self) -> int:
+        """The warpgroups of the epilogue, a warp that fetches and one that multiplies."""
+        return 128 * self.config.writers + 64
+
+    @property
+    def slab(self) -> int:
+        return self.config.slab
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_tcgen05", (self.blocks, 1, 1), self.threads, self.smem_bytes)
+        return (*self.fold_launches, main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        pixel_map, weight_map = maps(self.problem, self.config)
+        return argument_fields(
+            self.problem,
+            (
+                *self.border_fields,
+                Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
+                Field("weight_map", "tile::TensorMap", "tensor_map", "of w", tensor_map=weight_map),
+            ),
+        )
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        t = self.problem.quantization.types
+        written = {"y": t.y} if t.residual is None else {"y": t.y, "residual": t.residual}
+        at_once = {name: min(STORE_BYTES, self.vector_k * element.bytes) for name, element in written.items()}
+        return {"x": CHUNK, "w": CHUNK} | at_once
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels of a pixel that a thread writes at once: all of them exist or none."""
+        return next(vector for vector in (16, 4, 1) if self.problem.k % vector == 0)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
+        return ("warp", "warp_barrier", "tensor_memory", "vectors", *(("overlap",) if self.overlaps else ()), *copies)
+
+    @property
+    def roles(self) -> Tcgen05Roles:
+        operation, spelled = "instruction/tcgen05.j2", self.instruction.mnemonic
+        return Tcgen05Roles(operation, spelled, self.borders is not None, channel_arguments(self.problem))
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config = self.config
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": (
+                Constant("TILE_M", config.pixels, "output pixels of a tile"),
+                Constant("TILE_N", config.channels, "output channels of a tile"),
+                Constant("WRITERS", config.writers, "warpgroups of the epilogue"),
+                Constant("SLOTS", config.slots, "slabs that are under way or multiplied"),
+            ),
+            "What follows.": self._constants_that_follow,
+        }
+
+    @property
+    def _constants_that_follow(self) -> tuple[Constant, ...]:
+        return (
+            Constant("WARP_SIZE", self.target.warp_size),
+            Constant("THREADS", self.threads),
+            *self.slab_constants,
+            Constant("COLUMNS", self.columns, "of tensor memory"),
+            *self.tile_constants,
+            Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a thread writes at once"),
+            *self.last_constants,
+        )
+
+
+def maps(problem: Conv2d, config: Tcgen05) -> tuple[TensorMap, TensorMap]:
+    return slabs.maps(problem, config.pixels, "w", problem.k, config.channels, config.slab)
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    instruction = target.tensor_memory
+    if instruction is None or not target.tensor_maps:
+        return f"{target.name} has no products of bytes in tensor memory; wgmma or mma serves it"
+    return why_not(problem, instruction)
+
+
+def plan(problem: Conv2d, config: Tcgen05, target: Target) -> Tcgen05Plan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    instruction = target.tensor_memory
+    assert instruction is not None
+    _check_useful(problem, config)
+    columns = ACCUMULATORS * config.pixels // instruction.m * config.channels
+    at_most(columns, instruction.columns, f"columns of tensor memory for {ACCUMULATORS} accumulators")
+    smem_bytes = _smem_bytes(config)
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    channel_tiles = ceil_div(problem.k, config.channels)
+    tiles = channel_tiles * ceil_div(problem.pixels, config.pixels)
+    made = Tcgen05Plan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=instruction,
+        columns=instruction.allocated(columns),
+        smem_bytes=smem_bytes,
+        channel_tiles=channel_tiles,
+        tiles=tiles,
+        blocks=min(tiles, target.processors),
+    )
+    made.check_sizes(config.pixels)
+    maps(problem, config)
+    return made
+
+
+def _smem_bytes(config: Tcgen05) -> int:
+    """Slots of both factors, four bytes for where tensor memory begins, and the mbarriers of both rings: a multiple of
+    what a swizzle repeats after."""
+    slot = (config.pixels + config.channels) * config.slab + 2 * MBARRIER_BYTES
+    return ceil_div(config.slots * slot + ACCUMULATORS * 2 * MBARRIER_BYTES + 4, 1024) * 1024
+
+
+def _check_useful(problem: Conv2d, config: Tcgen05) -> None:
+    """Refuses configs that leave a warpgroup of the epilogue, or most of a tile, without anything to do."""
+    if config.strips % config.writers:
+        raise Infeasible(
+            f"writers={config.writers}: warpgroups divide the tile's {config.strips} strips of 32 channels evenly; "
+            "writers=1 serves it"
+        )
+    at_most(config.slab, max(64, 2 * problem.c - 1), f"bytes of a slab (a pixel has {problem.c})")
+    at_most(config.channels, max(STRIP, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
+    at_most(config.pixels, max(128, 2 * problem.pixels - 1), f"pixels of a tile (the problem has {problem.pixels})")
+
+
+def structure(config: Tcgen05) -> tuple[int, ...]:
+    return config.writers, config.slab

@@ -1,0 +1,1 @@
+"""The families of the integer ops between convolutions."""

@@ -1,0 +1,341 @@
+"""The `wgmma` family: implicit GEMM by persistent blocks, whose warpgroups have jobs of their own. Producers ask the
+copy engine (TMA) for pixels, in im2col order, and for weights; consumers multiply them by `wgmma`, with output channels
+as the rows of the product and pixels as its columns. docs/hopper tells how each of these was measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator import slabs, tensor_map
+from qconv.generator.convolution import argument_fields, problem_constants, repack_launch
+from qconv.generator.expect.features import filled, log
+from qconv.generator.persistent import Products, warpgroup_of, why_not
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.slabs import CHANNELS, MBARRIER_BYTES, SLAB, SlabPlan, why_residual_is_not_staged
+from qconv.generator.tensor_map import TensorMap
+from qconv.problem.convolution import Conv2d
+from qconv.targets.instruction import WarpgroupInstruction
+from qconv.targets.target import Target
+
+GROUP_THREADS = 128
+# Pixels of a consumer beside whose sums there are registers for the residuals and borders of outputs of several bytes.
+MOST_WITH_BORDERS = 128
+# Registers of a thread, once its role is known: three warpgroups have at most 65536 together.
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+
+
+@dataclass(frozen=True)
+class Wgmma(Config):
+    family: ClassVar[str] = "wgmma"
+    consumers: int  # warpgroups that multiply
+    split_pixels: int  # whether two consumers divide the pixels of a tile, and not its channels
+    pixels: int  # of a consumer
+    weight_slots: int  # slots of a ring of weights; the rings of pixels have the rest of shared memory
+    lag: int  # slabs that the second consumer is behind the first
+
+    @property
+    def pixel_rings(self) -> int:
+        return 2 if self.split_pixels else 1
+
+    @property
+    def weight_rings(self) -> int:
+        return self.consumers // self.pixel_rings
+
+    @property
+    def ahead(self) -> int:
+        return 0 if self.split_pixels else self.lag
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "consumers": (1, 2),
+    "split_pixels": (0, 1),
+    "pixels": (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192),
+    "weight_slots": (2, 3, 4, 6, 7, 9),
+    "lag": (0, 1, 2, 3),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaRoles(Products):
+    residual_in_smem: bool
+    tile_at_once: bool = False  # whether all products of a tile are under way together
+    zeros_behind: bool = False  # whether a pixel's last slab ends in runs of nothing but zeros
+
+
+# Slots that pixels have beyond those of the weights: with more, nothing more is under way.
+MORE_PIXEL_SLOTS = 2
+# Tiles of so many slabs are multiplied before the next tile of residuals has come: two are under way then.
+FEW_SLABS = 4
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Slots of each ring; each consumer has a ring of residuals."""
+
+    pixels: int
+    residuals: int
+    smem_bytes: int
+
+
+def slots(problem: Conv2d, config: Wgmma, slabs: int, target: Target) -> Slots:
+    """Pixels have as many slots as there is room for beside weights and residuals."""
+    residuals = 1 if why_residual_is_not_staged(problem) is None else 0
+    pixels = _pixel_slots(config, residuals, target)
+    if residuals and slabs <= FEW_SLABS and _pixel_slots(config, 2, target) >= max(2, config.ahead + 1):
+        residuals, pixels = 2, _pixel_slots(config, 2, target)
+    if pixels < 2:
+        least = _bytes_of_slots(config, 2, residuals) + 1024
+        at_most(least, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    whole = ceil_div(_bytes_of_slots(config, pixels, residuals) + MBARRIER_BYTES, 1024) * 1024
+    return Slots(pixels, residuals, whole)
+
+
+def _pixel_slots(config: Wgmma, residuals: int, target: Target) -> int:
+    # The last bytes: an mbarrier that is no slot's, and the end of a multiple of what a swizzle repeats after.
+    left = target.smem_bytes - 1024 - _bytes_of_slots(config, 0, residuals)
+    return min(left // (config.pixel_rings * _slot(config.pixels)), config.weight_slots + MORE_PIXEL_SLOTS)
+
+
+def _slot(rows: int) -> int:
+    return rows * SLAB + 2 * MBARRIER_BYTES
+
+
+def _bytes_of_slots(config: Wgmma, pixels: int, residuals: int) -> int:
+    as_pixels = config.pixel_rings * pixels + config.consumers * residuals
+    return as_pixels * _slot(config.pixels) + config.weight_rings * config.weight_slots * _slot(CHANNELS)
+
+
+@dataclass(frozen=True)
+class WgmmaPlan(SlabPlan):
+    page: ClassVar[str] = "families/wgmma/page.j2"
+
+    config: Wgmma
+    instruction: WarpgroupInstruction
+    pixel_slots: int
+    residual_slots: int  # 0 where the epilogue reads device memory, or there is no residual
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Output channels and pixels."""
+        return CHANNELS * self.config.weight_rings, self.config.pixels * self.config.pixel_rings
+
+    @property
+    def consumers(self) -> int:
+        return self.config.consumers
+
+    @property
+    def slots(self) -> int:
+        """Slabs that may be under way."""
+        return min(self.pixel_slots, self.config.weight_slots)
+
+    @property
+    def lag(self) -> int:
+        return self.config.lag
+
+    @property
+    def waits_for_residuals(self) -> bool:
+        return self.problem.quantization.types.residual is not None and self.residual_slots == 0
+
+    @property
+    def threads(self) -> int:
+        return GROUP_THREADS * (self.config.consumers + 1)
+
+    @property
+    def weight_rows(self) -> int:
+        """Output channels, and rows of zeros that fill the last 128."""
+        return CHANNELS * ceil_div(self.problem.k, CHANNELS)
+
+    @property
+    def weight_words(self) -> int:
+        return self.weight_rows * self.problem.reduction // 4
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_wgmma", (self.blocks, 1, 1), self.threads, self.smem_bytes)
+        return (*self.fold_launches, repack_launch(self.weight_words), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the weights, with the rows of each 128 channels in the order of the lanes"
+        weights = Field("weights", "int*", "workspace", says, None, self.weight_words)
+        pixel_map, weight_map = maps(self.problem, self.config.pixels, self.weight_rows)
+        of_residual: tuple[Field, ...] = ()
+        if self.residual_slots:
+            made = residual_map(self.problem, self.config.pixels)
+            of_residual = (Field("residual_map", "tile::TensorMap", "tensor_map", "of the residual", tensor_map=made),)
+        return argument_fields(
+            self.problem,
+            (
+                weights,
+                *self.border_fields,
+                Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
+                Field("weight_map", "tile::TensorMap", "tensor_map", "of the weights", tensor_map=weight_map),
+                *of_residual,
+            ),
+        )
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return self.aligned(self.vector_k, residual_in_chunks=self.residual_slots > 0)
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels of a pixel that a lane writes at once: all of them exist or none."""
+        return 4 if self.problem.k % 4 == 0 else 1
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
+        residuals = ("warp_barrier", "byte_floats") if self.residual_slots else ()
+        return ("warp", *residuals, "registers", *(("overlap",) if self.overlaps else ()), *copies)
+
+    @property
+    def roles(self) -> WgmmaRoles:
+        products = self.warpgroup_products(self.instruction, self.config.pixels, "wgmma_swizzled")
+        return WgmmaRoles(
+            **vars(products),
+            residual_in_smem=self.residual_slots > 0,
+            zeros_behind=self.last_slab < SLAB,
+        )
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": self._config_constants,
+            "What follows.": self._constants_that_follow,
+        }
+
+    @property
+    def _config_constants(self) -> tuple[Constant, ...]:
+        config = self.config
+        return (
+            Constant("CONSUMERS", config.consumers, "warpgroups that multiply"),
+            Constant("TILE_N", config.pixels, "output pixels of a consumer"),
+            Constant("WEIGHT_SLOTS", config.weight_slots, "slots of a ring of weights"),
+            Constant("LAG", config.lag, "slabs that the second consumer is behind the first"),
+        )
+
+    @property
+    def last_slab(self) -> int:
+        """Bytes of a pixel's last slab that are multiplied: behind them lie zeros."""
+        return ceil_div((self.problem.c - 1) % SLAB + 1, self.instruction.k) * self.instruction.k
+
+    @property
+    def _last_slab_constants(self) -> tuple[Constant, ...]:
+        says = "and of those of the last channels, up to the zeros behind them"
+        return (Constant("LAST_SLAB", self.last_slab, says),) * (self.last_slab < SLAB)
+
+    @property
+    def _constants_that_follow(self) -> tuple[Constant, ...]:
+        return (
+            *self.role_constants(PRODUCER_REGISTERS, CONSUMER_REGISTERS),
+            Constant("TILE_M", CHANNELS, "output channels of a consumer"),
+            *self.slab_constants,
+            *self._last_slab_constants,
+            Constant("PIXEL_RINGS", self.config.pixel_rings),
+            Constant("WEIGHT_RINGS", self.config.weight_rings),
+            Constant("PIXEL_SLOTS", self.pixel_slots, "slots of a ring of pixels"),
+            *(
+                (Constant("RESIDUAL_SLOTS", self.residual_slots, "tiles of residuals of a consumer"),)
+                if self.residual_slots
+                else ()
+            ),
+            *self.tile_constants,
+            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last 128"),
+            Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a lane writes at once"),
+            *self.last_constants,
+        )
+
+
+def maps(problem: Conv2d, pixels: int, weight_rows: int) -> tuple[TensorMap, TensorMap]:
+    return slabs.maps(problem, pixels, "weights", weight_rows, CHANNELS)
+
+
+def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
+    """The residuals of a consumer's tile; those past the last pixel or channel are zeros."""
+    residual = problem.quantization.types.residual
+    assert residual is not None
+    return tensor_map.matrix("residual", residual.name, problem.pixels, problem.k, pixels, CHANNELS, swizzle=SLAB)
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    instruction = target.warpgroup
+    if instruction is None or not target.tensor_maps:
+        return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
+    return why_not(problem, instruction)
+
+
+def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
+    check_choices(config, CHOICES)
+    instruction = warpgroup_of(target, why_none(problem, target))
+    if config.consumers == 1 and (config.split_pixels or config.lag):
+        raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
+    _check_useful(problem, config)
+    chosen = slots(problem, config, ceil_div(problem.c, SLAB) * problem.r * problem.s, target)
+    shared_slots = config.weight_slots if config.split_pixels else chosen.pixels
+    if config.lag >= shared_slots:
+        raise Infeasible(
+            f"lag={config.lag}: a slot that both consumers read is full until the second has read it, and there are "
+            f"{shared_slots}; a lag below that serves it"
+        )
+    tile_pixels = config.pixels * (2 if config.split_pixels else 1)
+    channel_tiles = ceil_div(problem.k, CHANNELS * (1 if config.split_pixels else config.consumers))
+    tiles = channel_tiles * ceil_div(problem.pixels, tile_pixels)
+    made = WgmmaPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=instruction,
+        pixel_slots=chosen.pixels,
+        residual_slots=chosen.residuals,
+        smem_bytes=chosen.smem_bytes,
+        channel_tiles=channel_tiles,
+        tiles=tiles,
+        blocks=min(tiles, target.processors),
+    )
+    made.check_sizes(tile_pixels)
+    maps(problem, config.pixels, made.weight_rows)
+    if made.residual_slots:
+        residual_map(problem, config.pixels)
+        # The epilogue computes where a lane's outputs begin, those of a tile past the last as well.
+        at_most((problem.pixels + 2 * tile_pixels) * problem.k, 2**31 - 1, "outputs of whole tiles")
+    if made.residual_slots and made.borders is not None and problem.quantization.types.y.bytes > 1:
+        at_most(config.pixels, MOST_WITH_BORDERS, "pixels of a consumer with registers for borders and wide outputs")
+    at_most(made.weight_words, 2**29 - 1, "words of weights")
+    return made
+
+
+def _check_useful(problem: Conv2d, config: Wgmma) -> None:
+    """Refuses configs one of whose consumers would have nothing to do."""
+    if config.consumers == 2 and not config.split_pixels and problem.k <= CHANNELS:
+        raise Infeasible(f"k={problem.k}: the second consumer would have no channel; split_pixels=1 serves it")
+    pixels = config.pixels * (2 if config.split_pixels else 1)
+    at_most(pixels, max(16, 2 * problem.pixels - 1), f"pixels of a tile (the problem has {problem.pixels})")
+
+
+def structure(config: Wgmma) -> tuple[int, ...]:
+    return config.consumers, config.split_pixels
+
+
+def features(plan: WgmmaPlan) -> dict[str, float]:
+    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    channels, pixels = plan.tile
+    rounds = plan.tiles / plan.target.processors
+    return {
+        "tiles_per_sm": log(rounds),
+        "last_round": rounds / math.ceil(rounds),
+        "channels": filled(plan.problem.k, channels),
+        "slabs": log(plan.slabs),
+        "pixels_filled": filled(plan.problem.pixels, pixels),
+        "tile_pixels": log(pixels),
+        "tile_channels": log(channels),
+        "slots": log(plan.slots),
+        "pixel_slots": float(plan.pixel_slots),
+        "image_rows": pixels / plan.problem.ow,
+    }

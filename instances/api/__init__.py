@@ -1,0 +1,1 @@
+"""The functions that users call with arrays: conv2d, quantize, add, ..."""

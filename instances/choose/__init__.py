@@ -1,0 +1,1 @@
+"""From a problem to a plan: measured, nearest or default, and why."""

@@ -1,0 +1,1 @@
+"""From a plan to a kernel that is ready to launch."""

@@ -1,0 +1,151 @@
+"""problem -> instance: a choice out of the databases, loaded; and remembered, so that later calls are one hit."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qconv.device import Device, folders, open_device
+from qconv.errors import CacheError, DatabaseCut
+from qconv.instances.choose.lookup import Place, choose
+from qconv.instances.load.instance import Instance
+from qconv.instances.load.pair import load
+from qconv.op import Problem
+from qconv.ops.registry import problem_of
+
+if TYPE_CHECKING:
+    from qconv.tune_db.layered import Layered, Source
+
+log = logging.getLogger("qconv")
+
+_warm: dict[tuple[Problem, str | None, str | None, bool], Instance] = {}
+
+
+# Who answers meanwhile, and nobody else.
+_instead: ContextVar[Callable[[Problem], Instance] | None] = ContextVar("instead", default=None)
+
+
+@contextmanager
+def answered_by(answer: Callable[[Problem], Instance]) -> Iterator[None]:
+    """Lookups ask neither a database nor a cache, where it is entered."""
+    token = _instead.set(answer)
+    try:
+        yield
+    finally:
+        _instead.reset(token)
+
+
+# Where every problem that is looked up is written down meanwhile.
+_noted: ContextVar[list[Problem] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[Problem]]:
+    """The problems that are looked up where it is entered, one for each time."""
+    problems: list[Problem] = []
+    token = _noted.set(problems)
+    try:
+        yield problems
+    finally:
+        _noted.reset(token)
+
+
+# Whether what is looked up is launched among the launches of a network.
+_in_sequence: ContextVar[bool] = ContextVar("in_sequence", default=False)
+
+
+@contextmanager
+def in_sequence() -> Iterator[None]:
+    """Lookups prefer what was measured in sequence, where it is entered."""
+    token = _in_sequence.set(True)
+    try:
+        yield
+    finally:
+        _in_sequence.reset(token)
+
+
+def is_in_sequence() -> bool:
+    return _in_sequence.get()
+
+
+def lookup(problem: Problem | str, device: str | None = None, database: str | None = None) -> Instance:
+    """The instance to use for a problem or its key, which says where it comes from. The first call opens the database
+    and loads the binary; later ones are one dictionary hit, until `forget()`."""
+    if not isinstance(problem, Problem):
+        problem = problem_of(problem)
+    if (problems := _noted.get()) is not None:
+        problems.append(problem)
+    if (answer := _instead.get()) is not None:
+        return answer(problem)
+    key = problem, device, database, is_in_sequence()
+    instance = _warm.get(key)
+    if instance is None:
+        instance = _warm[key] = found(problem, open_device(device), database, is_in_sequence())
+    return instance
+
+
+def forget() -> None:
+    """Make the next lookups see what was tuned in the meantime."""
+    _warm.clear()
+
+
+def default_database() -> str:
+    return os.environ.get("QCONV_DB") or str(folders.cache_root() / folders.DATABASE)
+
+
+def found(problem: Problem, device: Device, database: str | Source | None, in_sequence: bool) -> Instance:
+    """As `lookup`, and remembered by nobody."""
+    with open_layers(database, device, serves=True) as layers:
+        choice = choose(problem, device, layers, in_sequence)
+    log.info("%s on %s: %s", problem, device.name, choice.reason)
+    return Instance(choice, load(choice.plan, device, choice.toolchain, choice.sources))
+
+
+@contextmanager
+def open_layers(database: str | Source | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
+    """The user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. One that
+    was named must exist; one that is open already stays open. Where it `serves` a program that runs, one that was cut
+    short is left out, and said to be."""
+    from qconv.instances.choose import shipped
+    from qconv.tune_db.database import Database
+    from qconv.tune_db.layered import Layered
+
+    with ExitStack() as opened:
+        found: list[Source] = []
+
+        def add(where: str | Path, **how: bool) -> None:
+            try:
+                found.append(opened.enter_context(Database.open(where, create=False, **how)))
+            except DatabaseCut as error:
+                if not serves:
+                    raise
+                _warn_once(f"{error}; lookups go on without its winners")
+
+        if database is not None and not isinstance(database, str):
+            found.append(database)
+        elif database is not None or has_database():
+            add(database or default_database())
+        for layer in folders.layers():
+            if not layer.is_user and layer.database.exists():
+                add(layer.database, read_only=True)
+        yield Layered([*found, shipped.layer(device.name)])
+
+
+@lru_cache(maxsize=64)
+def _warn_once(message: str) -> None:
+    log.warning(message)
+
+
+def has_database() -> bool:
+    """Whether the user has one: it need not be there, nor a place for it."""
+    try:
+        chosen = default_database()
+    except CacheError:
+        return False
+    return "://" in chosen or Path(chosen).exists()

@@ -1,0 +1,395 @@
+"""How an accumulator becomes an output element: an ordered list of steps, each one C++ line beside its NumPy line.
+
+The C++ lines see `acc` (Sum), `value` (float), `result` (the output element, or what `narrow` makes one of: see
+`packs`), `channel` (what is known per output channel), `x_sum` (the sum of the window's activations), `residual` (int)
+and the functions of `tile::`. The NumPy lines see the same state as whole arrays, and a `Values` with the residual, and
+the arguments as arrays that broadcast over the channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qconv.arithmetic import output_table
+from qconv.arithmetic import quantized_sum as requantized_sum
+from qconv.arithmetic.fma import fma
+from qconv.arithmetic.quantization import Parameters, Quantization
+from qconv.arithmetic.step import Argument, Array, Step, Values, activation
+from qconv.dtypes import ELEMENT_TYPES, RANGES
+
+
+def _float32(value: Any) -> Array:
+    return np.asarray(value, dtype=np.float32)
+
+
+def real_scale(quantization: Quantization, parameters: Parameters) -> Array:
+    """What one accumulator unit is worth: x_scale * w_scale, one fp32 rounding."""
+    return _kept(quantization, parameters.x_scale) * _float32(parameters.w_scale)
+
+
+def _kept(quantization: Quantization, scale: Any) -> Array:
+    """A scale as the system has it by the time it multiplies."""
+    one = np.float32(1)
+    return one / (one / _float32(scale)) if quantization.mode.scales == "twice_inverted" else _float32(scale)
+
+
+def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
+    """x_scale * w_scale / y_scale, or the scale of its own output where that is requantized first; without the division
+    where the output, or what the activation sees, is real."""
+    y_scale = parameters.y_scale if quantization.to_output_units == "multiply" else 1.0
+    if quantization.mode.requantizes_before_residual:
+        y_scale = parameters.inner_scale
+    if quantization.mode.multiplier == "fp64_rounded":
+        x, w, y = (np.asarray(v, np.float64) for v in (parameters.x_scale, parameters.w_scale, y_scale))
+        return _float32(x * w / y)
+    scale = real_scale(quantization, parameters)
+    if quantization.mode.multiplier == "fp32_reciprocal":
+        return scale * (np.float32(1) / _float32(y_scale))
+    return scale / _float32(y_scale)
+
+
+def integer_bias(quantization: Quantization, parameters: Parameters) -> Array:
+    """The bias in the accumulator: as given, or an fp32 bias rounded to accumulator units."""
+    if parameters.bias is None:
+        return np.zeros((), np.int32)
+    if quantization.bias == "int32":
+        return np.asarray(parameters.bias, np.int32)
+    low, high = RANGES["int32"]
+    units = np.asarray(_scaled_down(quantization, parameters), np.float64)
+    return np.asarray(np.clip(np.rint(units), low, high), np.int32)
+
+
+def _scaled_down(quantization: Quantization, parameters: Parameters) -> Array:
+    if quantization.mode.bias_scaling in ("reciprocal", "int32_reciprocal"):
+        return _float32(parameters.bias) * _inverse_scale(quantization, parameters)
+    return _float32(parameters.bias) / real_scale(quantization, parameters)
+
+
+def _inverse_scale(quantization: Quantization, parameters: Parameters) -> Array:
+    return np.float32(1) / real_scale(quantization, parameters)
+
+
+def real_bias(quantization: Quantization, parameters: Parameters) -> Array:
+    if quantization.bias == "int32":
+        return np.asarray(parameters.bias, np.int32).astype(np.float32) * real_scale(quantization, parameters)
+    return _float32(parameters.bias)
+
+
+def steps(quantization: Quantization) -> tuple[Step, ...]:
+    """The epilogue, in the order in which it is computed."""
+    chosen = list(_corrections(quantization))
+    if quantization.scaled:
+        chosen += _scale(quantization)
+    if quantization.mode.requantizes_before_residual:
+        return (*chosen, *requantized_sum.steps(quantization))
+    if quantization.residual != "none":
+        chosen.append(_residual(quantization))
+    if packs_from_zero(quantization):
+        chosen.append(_relu6_top(quantization))
+    elif quantization.activation != "none" and not _clamped_anyway(quantization):
+        chosen.append(activation(quantization.activation))
+    if quantization.to_output_units in TO_OUTPUT_UNITS:
+        chosen.append(TO_OUTPUT_UNITS[quantization.to_output_units])
+    chosen.append(_store(quantization))
+    return tuple(chosen)
+
+
+def computed(quantization: Quantization, parameters: Parameters, acc: Array, residual: Array | None = None) -> Array:
+    """The outputs of sums whose last axis is the output channels; the residual, as int32, lies like them."""
+    chosen = steps(quantization)
+    values: Values = {made.name: made.value(quantization, parameters) for step in chosen for made in step.arguments}
+    if residual is not None:
+        values["residual"] = residual
+    state = acc
+    with np.errstate(over="ignore"):
+        for step in chosen:
+            state = step.numpy(state, values)
+    return state
+
+
+def _clamped_anyway(quantization: Quantization) -> bool:
+    """A relu in front of a clamp at the same 0. Besides saving it: of the two, ptxas 13.0 makes one F2IP.U8.RELU, which
+    an H200 refuses as illegal."""
+    zero = quantization.y_zero_point
+    return quantization.activation == "relu" and packs(quantization) and quantization.limits[0] == 0 and not zero
+
+
+def packs_from_zero(quantization: Quantization) -> bool:
+    """Whether the zero of relu6 is left to the packing, which clamps to an unsigned byte. An int8 is one as well if its
+    largest value is clamped to before, in units of the output."""
+    is_byte = quantization.out_type == "uint8" or quantization.mode.order == "multiply"
+    return quantization.activation == "relu6" and packs(quantization) and not quantization.y_zero_point and is_byte
+
+
+def _relu6_top(quantization: Quantization) -> Step:
+    relu6, largest = activation("relu6"), np.float32(RANGES[quantization.out_type][1])
+    (top,) = relu6.arguments
+
+    def capped(q: Quantization, parameters: Parameters) -> Array:
+        value: Array = top.value(q, parameters)
+        return np.minimum(value, largest) if q.mode.order == "multiply" else value
+
+    return replace(
+        relu6,
+        cxx="value = tile::minimum(value, channel.top);  // 0 is the least that is packed",
+        arguments=(replace(top, value=capped),),
+    )
+
+
+def _corrections(quantization: Quantization) -> Iterator[Step]:
+    """In int32, modulo 2**32. The oracle subtracts the zero points from the operands instead, so that here its lines
+    only add the bias: sum (x - zx)(w - zw) = sum x w + [count zx zw - zx sum w + bias] - zw sum x."""
+    if has_offset(quantization):
+        folded = quantization.x_zero_point
+        yield Step(
+            "offset",
+            "acc = tile::wrapping_add(acc, channel.offset);",
+            (lambda acc, v: acc + v["offset"]) if quantization.bias_at == "accumulator" else (lambda acc, v: acc),
+            (
+                Argument(
+                    "offset",
+                    "int",
+                    True,
+                    "written by fold: the int32 bias and what x_zero_point adds" if folded else "the int32 bias",
+                    integer_bias,
+                ),
+            ),
+        )
+    if quantization.w_zero_point:
+        yield Step(
+            "weight_zero_point",
+            "acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);",
+            lambda acc, v: acc,
+            (
+                Argument(
+                    "w_zero",
+                    "int",
+                    quantization.per_channel,
+                    "the weight zero point",
+                    lambda q, parameters: np.asarray(parameters.w_zero_point, np.int32),
+                ),
+            ),
+        )
+
+
+def has_offset(quantization: Quantization) -> bool:
+    return quantization.bias_at == "accumulator" or quantization.x_zero_point
+
+
+TO_FLOAT = Step("to_float", "float value = static_cast<float>(acc);", lambda acc, v: acc.astype(np.float32))
+TO_DOUBLE = Step("to_double", "double value = static_cast<double>(acc);", lambda acc, v: acc.astype(np.float64))
+
+
+def _scale(quantization: Quantization) -> Iterator[Step]:
+    mode = quantization.mode
+    if mode.order != "multiply":
+        yield TO_FLOAT
+        yield from _real_scale(quantization)
+        return
+    wide = mode.multiplier == "fp64"
+    yield TO_DOUBLE if wide else TO_FLOAT
+    if quantization.bias_at == "value" and mode.bias_scaling == "reciprocal_fma":
+        yield Step(
+            "float32_bias",
+            "value = tile::fma(channel.bias, channel.inverse_scale, value);",
+            lambda value, v: fma(v["bias"], v["inverse_scale"], value),
+            (
+                Argument("bias", "float", True, "the bias, in real units", real_bias),
+                Argument("inverse_scale", "float", quantization.per_channel, "1 / (x_scale * w_scale)", _inverse_scale),
+            ),
+            ("fma",),
+        )
+    elif quantization.bias_at == "value":
+        by = "* fp32(1 / (x_scale * w_scale))" if mode.bias_scaling == "reciprocal" else "/ (x_scale * w_scale)"
+        yield Step(
+            "float32_bias",
+            "value = tile::add(value, channel.bias);",
+            lambda value, v: value + v["bias"],
+            (Argument("bias", "float", True, f"fp32 bias {by}", _scaled_down),),
+        )
+    says = "x_scale * w_scale / y_scale" if quantization.to_output_units == "multiply" else "x_scale * w_scale"
+    if mode.requantizes_before_residual:
+        says = "x_scale * w_scale / inner_scale"
+    yield Step(
+        "multiply",
+        "value = tile::multiply(value, channel.multiplier);",
+        lambda value, v: value * v["multiplier"],
+        (Argument("multiplier", "float", quantization.per_channel, says, multiplier),),
+        ("double",) if wide else (),
+    )
+
+
+def _real_scale(quantization: Quantization) -> Iterator[Step]:
+    scale = Argument("scale", "float", quantization.per_channel, "x_scale * w_scale", real_scale)
+    if quantization.bias_at is None:
+        yield Step(
+            "scale",
+            "value = tile::multiply(value, channel.scale);",
+            lambda value, v: value * v["scale"],
+            (scale,),
+        )
+        return
+    bias = Argument("bias", "float", True, "the bias, in real units", real_bias)
+    if quantization.mode.fma == "on":
+        yield Step(
+            "scale_and_bias",
+            "value = tile::fma(value, channel.scale, channel.bias);",
+            lambda value, v: fma(value, v["scale"], v["bias"]),
+            (scale, bias),
+            ("fma",),
+        )
+        return
+    yield Step(
+        "scale_and_bias",
+        "value = tile::add(tile::multiply(value, channel.scale), channel.bias);",
+        lambda value, v: value * v["scale"] + v["bias"],
+        (scale, bias),
+    )
+
+
+def _residual(quantization: Quantization) -> Step:
+    """In the units that the value has here: the output's behind the one `multiply`, else real."""
+    in_output_units = quantization.to_output_units == "multiply"
+
+    def scale(q: Quantization, parameters: Parameters) -> Array:
+        kept = _kept(q, parameters.residual_scale)
+        return kept / _float32(parameters.y_scale) if in_output_units else kept
+
+    says = "residual_scale / y_scale" if in_output_units else "the scale of the residual"
+    arguments = [Argument("residual_scale", "float", False, says, scale)]
+    shifted = "residual"
+    if quantization.residual_zero_point:
+        shifted = "residual - channel.residual_zero"
+        zero = Argument(
+            "residual_zero", "int", False, "the zero point of the residual", lambda q, p: p.residual_zero_point
+        )
+        arguments.append(zero)
+
+    def real(v: Values) -> Array:
+        return np.asarray(v["residual"] - v.get("residual_zero", 0), np.float32)
+
+    added = f"const float added = static_cast<float>({shifted});\n    "
+    if quantization.mode.residual_add == "fma":
+        return Step(
+            "residual",
+            f"{added}value = tile::fma(added, channel.residual_scale, value);",
+            lambda value, v: fma(real(v), v["residual_scale"], value),
+            tuple(arguments),
+            ("fma",),
+        )
+    return Step(
+        "residual",
+        f"{added}value = tile::add(value, tile::multiply(added, channel.residual_scale));",
+        lambda value, v: value + real(v) * v["residual_scale"],
+        tuple(arguments),
+    )
+
+
+def _inverse_where_it_serves(scale: float) -> np.float32:
+    """For `tile::quotient`, which divides where this is 0."""
+    return np.float32(1) / np.float32(scale) if 2.0**-40 <= scale <= 2.0**40 else np.float32(0)
+
+
+TO_OUTPUT_UNITS = {
+    "multiply_divide": Step(
+        "divide",
+        # As a division, which GPUs are slow at; zeros, which relu leaves many of, take them longest.
+        "value = tile::quotient(value, channel.y_scale, channel.y_inverse);",
+        lambda value, v: value / v["y_scale"],
+        (
+            Argument("y_scale", "float", False, "the output scale", lambda q, p: _float32(p.y_scale)),
+            Argument(
+                "y_inverse", "float", False, "1 / y_scale, or 0", lambda q, p: _inverse_where_it_serves(p.y_scale)
+            ),
+        ),
+        ("quotient", "divide", "fma"),
+    ),
+    "multiply_reciprocal": Step(
+        "multiply_reciprocal",
+        "value = tile::multiply(value, channel.inverse);",
+        lambda value, v: value * v["inverse"],
+        (Argument("inverse", "float", False, "1 / y_scale", lambda q, p: np.float32(1) / _float32(p.y_scale)),),
+    ),
+}
+
+
+def _store(quantization: Quantization) -> Step:
+    if quantization.requantizes:
+        return _requantize(quantization)
+    if quantization.out_type in NARROWED:
+        function, wants = NARROWED[quantization.out_type]
+        narrow = _narrowed(quantization.out_type)
+        return Step(function, f"result = tile::{function}(value);", narrow, wants=wants)
+    if quantization.out_type == "float32":
+        return Step("to_float32", "result = value;", lambda value, v: value.astype(np.float32))
+    return Step("to_int32", "result = acc;", lambda acc, v: acc)
+
+
+NARROWED = {"float16": ("to_half", ("half",)), "bfloat16": ("to_bfloat16", ("bfloat16", "bits"))}
+
+
+def _narrowed(out_type: str) -> Callable[[Array, Values], Array]:
+    def narrow(value: Array, v: Values) -> Array:
+        with np.errstate(over="ignore"):
+            return value.astype(np.float32).astype(ELEMENT_TYPES[out_type].numpy)
+
+    return narrow
+
+
+def _half_away(value: Array) -> Array:
+    whole = np.trunc(value)
+    return whole + np.where(np.abs(value - whole) >= 0.5, np.sign(value), np.zeros_like(value))
+
+
+ROUNDINGS: dict[str, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
+    "rne": ("tile::round_small", np.rint, ()),
+    "half_away": ("tile::round_half_away", _half_away, ("half_away",)),
+    "rtz": ("static_cast<int>", np.trunc, ()),
+}
+
+
+def packs(quantization: Quantization) -> bool:
+    """Whether the last rounding, the clamp to the output's range and the narrowing are done for several outputs at
+    once, behind the steps: GPUs have an instruction that does all three, half to even. What is looked up by its byte
+    is a byte of its own before."""
+    rounds_so = quantization.mode.rounding == "rne" and quantization.mode.multiplier != "fp64"
+    return quantization.requantizes and rounds_so and not quantization.table
+
+
+def _requantize(quantization: Quantization) -> Step:
+    low, high = quantization.limits
+    cxx, rounded, wants = ROUNDINGS[quantization.mode.rounding]
+    out_type = quantization.out_type
+    zero = Argument("y_zero", "float", False, "the output zero point", lambda q, p: _float32(p.y_zero_point))
+    arguments = (zero,) if quantization.y_zero_point else ()
+    before = quantization.y_zero_point and quantization.mode.zero_point_add == "before_round"
+
+    def requantized(value: Array, v: Values) -> Array:
+        whole = rounded(value + v["y_zero"]) if before else rounded(value) + v.get("y_zero", 0)
+        return np.clip(whole, low, high).astype(out_type)
+
+    added = "value = tile::add(value, channel.y_zero);\n    " if before else ""
+    if packs(quantization):
+        adds_whole = bool(arguments) and not before
+        whole = "tile::rounded(value, channel.y_zero)" if adds_whole else "value"
+        # The upper limit is the type's.
+        in_range = low == RANGES[out_type][0] or packs_from_zero(quantization)
+        inside = whole if in_range else f"tile::maximum({whole}, {low}.0f)"
+        wants = ("narrow", "rounded_more") if adds_whole else ("narrow",)
+        return Step("requantize", f"{added}result = {inside};", requantized, arguments, wants)
+    # Clamping to [low - zero, high - zero] before the rounding equals clamping after it, because the bounds are
+    # integers, and it keeps the conversion to int in range.
+    limits, behind = f"{low}.0f, {high}.0f", ""
+    if arguments and not before:
+        limits = f"{low}.0f - channel.y_zero, {high}.0f - channel.y_zero"
+        behind = "\n        + static_cast<int>(channel.y_zero)"
+    clamped = f"{cxx}(tile::clamp(value, {limits}))"
+    if quantization.table:
+        indexes = Step("look_up", f"{added}result = {output_table.entry(clamped)};", requantized, arguments, wants)
+        return output_table.look_up(quantization, indexes)
+    cast = f"static_cast<Output>(\n        {clamped}{behind})" if behind else f"static_cast<Output>({clamped})"
+    return Step("requantize", f"{added}result = {cast};", requantized, arguments, wants)

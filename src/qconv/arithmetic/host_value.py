@@ -1,0 +1,141 @@
+"""What a step's run-time value is in C++, for programs that launch kernels without Python: a line beside the NumPy line
+of `qconv.arithmetic.epilogue` and `qconv.arithmetic.activation`.
+
+A line is an expression of `p`, the checked parameters of a convolution, and `k`, an output channel. `p` has x_scale,
+y_scale, residual_scale and inner_scale as doubles, x_zero_point, y_zero_point, residual_zero_point and inner_zero_point
+as ints, and by channel w_scale(k), a double, w_zero_point(k) and integer_bias(k), which are ints, and bias(k), a float;
+number(NAME), a float, of the activation; and table_word(k, FIRST), an int, which is word `k` of the table from entry
+FIRST on. `rounded(double)` gives the nearest int, half to even, within its range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qconv.arithmetic import output_table
+from qconv.arithmetic.activation import BY_NAME
+from qconv.arithmetic.epilogue import packs_from_zero
+from qconv.arithmetic.quantization import Quantization
+from qconv.arithmetic.step import Argument
+from qconv.dtypes import RANGES
+
+
+def host_value(quantization: Quantization, argument: Argument) -> str:
+    """Rounds where NumPy rounds: to be compiled without contraction."""
+    q = quantization
+    numbers = {number.name: number for number in BY_NAME[q.activation].numbers}
+    if argument.name in numbers:
+        number = numbers[argument.name]
+        given = f'p.number("{number.name}")' if number.fixed is None else _literal(number.fixed)
+        value = _in_output_units(q, given) if number.is_value else given
+        return _capped(q, value) if number.name == "top" and packs_from_zero(q) else value
+    values: dict[str, Callable[[Quantization], str]] = {
+        "offset": _integer_bias,
+        "w_zero": lambda _: "p.w_zero_point(k)",
+        "x_zero": lambda _: "p.x_zero_point",
+        "bias": lambda q: _real_bias(q) if _adds_real_bias(q) else _scaled_down(q),
+        "inverse_scale": lambda q: f"1.0f / ({_real_scale(q)})",
+        "multiplier": _multiplier,
+        "scale": _real_scale,
+        "residual_scale": _residual_scale,
+        "residual_zero": lambda _: "p.residual_zero_point",
+        "y_scale": lambda _: _single("p.y_scale"),
+        "y_inverse": lambda _: "inverse_where_it_serves(p.y_scale)",
+        "inverse": lambda _: f"1.0f / {_single('p.y_scale')}",
+        "y_zero": lambda _: _single("p.y_zero_point"),
+        "inner_zero": lambda _: _single("p.inner_zero_point"),
+        "inner_ratio": lambda _: _ratio("inner"),
+        "residual_ratio": lambda _: _ratio("residual"),
+        "sum_offset": _sum_offset,
+        "table": lambda q: f"p.table_word(k, {'p.y_zero_point' if output_table.begins_with_zero(q) else '0'})",
+    }
+    if argument.name not in values:
+        raise ValueError(
+            f"the value {argument.name!r} of a step has no C++ line: add it to src/qconv/arithmetic/host_value.py, "
+            "as its NumPy line in src/qconv/arithmetic/epilogue.py has it"
+        )
+    return values[argument.name](q)
+
+
+def _single(value: str) -> str:
+    return f"static_cast<float>({value})"
+
+
+def _literal(value: float) -> str:
+    return f"{np.float32(value)!s}f"
+
+
+def _kept(quantization: Quantization, scale: str) -> str:
+    """As the system has a scale by the time it multiplies."""
+    single = _single(scale)
+    return f"1.0f / (1.0f / {single})" if quantization.mode.scales == "twice_inverted" else single
+
+
+def _real_scale(quantization: Quantization) -> str:
+    return f"({_kept(quantization, 'p.x_scale')}) * {_single('p.w_scale(k)')}"
+
+
+def _multiplier(quantization: Quantization) -> str:
+    y_scale = "p.y_scale" if quantization.to_output_units == "multiply" else "1.0"
+    if quantization.mode.requantizes_before_residual:
+        y_scale = "p.inner_scale"
+    if quantization.mode.multiplier == "fp64_rounded":
+        return _single(f"p.x_scale * p.w_scale(k) / {y_scale}")
+    if quantization.mode.multiplier == "fp32_reciprocal":
+        return f"{_real_scale(quantization)} * (1.0f / {_single(y_scale)})"
+    return f"{_real_scale(quantization)} / {_single(y_scale)}"
+
+
+def _integer_bias(quantization: Quantization) -> str:
+    if quantization.bias == "none":
+        return "0"
+    if quantization.bias == "int32":
+        return "p.integer_bias(k)"
+    return f"rounded({_scaled_down(quantization)})"
+
+
+def _scaled_down(quantization: Quantization) -> str:
+    scale = _real_scale(quantization)
+    if quantization.mode.bias_scaling in ("reciprocal", "int32_reciprocal"):
+        return f"p.bias(k) * (1.0f / ({scale}))"
+    return f"p.bias(k) / ({scale})"
+
+
+def _adds_real_bias(quantization: Quantization) -> bool:
+    return quantization.bias_at == "real" or quantization.mode.bias_scaling == "reciprocal_fma"
+
+
+def _real_bias(quantization: Quantization) -> str:
+    if quantization.bias == "int32":
+        return f"{_single('p.integer_bias(k)')} * ({_real_scale(quantization)})"
+    return "p.bias(k)"
+
+
+def _residual_scale(quantization: Quantization) -> str:
+    kept = _kept(quantization, "p.residual_scale")
+    return f"({kept}) / {_single('p.y_scale')}" if quantization.to_output_units == "multiply" else kept
+
+
+def _ratio(of: str) -> str:
+    return f"{_single(f'p.{of}_scale')} / {_single('p.y_scale')}"
+
+
+def _sum_offset(quantization: Quantization) -> str:
+    first, last = ("inner", "residual") if quantization.mode.begins_with_own else ("residual", "inner")
+    product = f"({_ratio(first)}) * {_single(f'p.{first}_zero_point')}"
+    return f"{_single('p.y_zero_point')} - std::fma({_ratio(last)}, {_single(f'p.{last}_zero_point')}, {product})"
+
+
+def _in_output_units(quantization: Quantization, real: str) -> str:
+    """A number of the activation, where the value is multiplied by one number in units of the output."""
+    if quantization.requantizes and quantization.mode.order == "multiply":
+        return f"{real} / {_single('p.y_scale')}"
+    return real
+
+
+def _capped(quantization: Quantization, value: str) -> str:
+    if quantization.mode.order != "multiply":
+        return value
+    return f"std::fmin({value}, {_literal(RANGES[quantization.out_type][1])})"

@@ -1,0 +1,43 @@
+"""A table behind a convolution as the last step of its epilogue: what is requantized is the index of the output.
+
+The kernel's table begins with the entry of the output zero point where that is added behind the rounding: the rounded
+number is the index as it is, and nothing is added. It is read through the first-level cache, which holds its two lines:
+no page has to find shared memory for it, or a barrier that all of its warps reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from qconv.arithmetic.parameter import ENTRIES
+from qconv.arithmetic.quantization import Parameters, Quantization
+from qconv.arithmetic.step import Argument, Array, Step, Values
+
+
+def entry(rounded: str) -> str:
+    """In C++: what is rounded and clamped, without the zero point that is added behind the rounding, as an index."""
+    return f"tile::load(channel.table + static_cast<unsigned char>(\n        {rounded}))"
+
+
+def begins_with_zero(quantization: Quantization) -> bool:
+    """Whether the kernel's table begins with the entry of the output zero point."""
+    return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"
+
+
+def look_up(quantization: Quantization, indexes: Step) -> Step:
+    """The step that has `entry` in its C++ line, and in its NumPy line gives the byte itself."""
+    from_zero = begins_with_zero(quantization)
+
+    def words(q: Quantization, parameters: Parameters) -> Array:
+        turned: Array = np.roll(parameters.table, -int(parameters.y_zero_point) if from_zero else 0)
+        return turned.view(np.int32)
+
+    def looked_up(value: Array, v: Values) -> Array:
+        byte = indexes.numpy(value, v).astype(np.int32) - (v["y_zero"].astype(np.int32) if from_zero else 0)
+        outputs: Array = v["table"].view(quantization.out_type)[byte % ENTRIES]
+        return outputs
+
+    says = f"{ENTRIES} outputs, one for each byte{', from that of y_zero on' if from_zero else ''}"
+    table = Argument("table", "const Output*", False, says, words, ENTRIES // 4)
+    return replace(indexes, numpy=looked_up, arguments=(*indexes.arguments, table))

@@ -1,0 +1,150 @@
+"""lookup, space, source, devices: the commands that only look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
+from qconv.op import Problem
+
+
+@click.command(cls=ProblemCommand)
+@problem_options
+@device_option
+@database_option
+@json_option
+def lookup(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+    """The instance that the library would use, and why; its binary is in the cache afterwards."""
+    from qconv.instances.load.serving import lookup as find
+
+    instance = find(problem, device, database)
+    needs = instance.binary.resources.get(instance.plan.main.kernel)
+    document: dict[str, Any] = {
+        "problem": str(problem),
+        "device": instance.device.name,
+        "target": instance.plan.target.name,
+        "origin": instance.origin,
+        "reason": instance.reason,
+        "config": instance.plan.config.as_dict(),
+        "toolchain": instance.binary.toolchain,
+        "registers": needs.registers if needs else None,
+        "spill_bytes": needs.spill_bytes if needs else None,
+        "smem_bytes": instance.plan.main.smem_bytes,
+        "binary": str(instance.binary.path),
+    }
+    if as_json:
+        print_json(document)
+        return
+    click.echo(
+        f"{problem}\n  on {instance.device.name}: {instance.reason}\n  {instance.plan.config}\n  {instance.plan.main}"
+    )
+    click.echo(f"  {instance.binary.path}")
+
+
+def _target(name: str | None, device: str | None) -> Any:
+    from qconv.device import open_device
+    from qconv.targets.target import target
+
+    if name is not None and device is not None:
+        raise click.UsageError("--target and --device both name an architecture: give one")
+    return target(name) if name is not None else open_device(device).target
+
+
+target_option = click.option("--target", "target_name", metavar="sm_80|gfx90a|cpu|...", help="Needs no such device.")
+
+
+@click.command(cls=ProblemCommand)
+@problem_options
+@device_option
+@target_option
+@json_option
+def space(problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, as_json: bool) -> None:
+    """Every config of the search space: the feasible ones by estimated cost, and why each other one is not."""
+    from qconv.generator import space as enumerate_space
+
+    target = _target(target_name, device)
+    feasible, rejected = enumerate_space(problem, target)
+    if as_json:
+        print_json(
+            {
+                "problem": str(problem),
+                "target": target.name,
+                "feasible": [plan.config.as_dict() for plan in feasible],
+                "rejected": [{"config": r.config.as_dict(), "reason": r.reason} for r in rejected],
+            }
+        )
+        return
+    for plan in feasible:
+        click.echo(f"feasible  {plan.config}  {plan.main}")
+    for r in rejected:
+        click.echo(f"rejected  {r.config}  {r.reason}")
+    click.echo(f"{len(feasible)} feasible, {len(rejected)} rejected on {target.name}")
+
+
+@click.command(cls=ProblemCommand)
+@problem_options
+@device_option
+@target_option
+@click.option(
+    "--config", "config_json", help="A config as JSON, as space --json prints it. Default: the untuned default."
+)
+def source(
+    problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, config_json: str | None
+) -> None:
+    """Print the generated kernel, or the kernels in turn of what no kernel computes alone."""
+    from qconv import generator
+
+    target = _target(target_name, device)
+    if config_json is None:
+        plan = generator.default(problem, target)
+    else:
+        plan = generator.plan(problem, generator.config_from_json(config_json), target)
+    if len(plan.kernels) == 1:
+        click.echo(generator.render(plan).text, nl=False)
+        return
+    for number, kernel in enumerate(plan.kernels, 1):
+        click.echo(f"// Kernel {number} of {len(plan.kernels)}, which is a file of its own: {kernel.problem}")
+        click.echo(generator.render(kernel).text)
+    click.echo(
+        f"these are {len(plan.kernels)} kernels, launched in turn, and do not compile as one file: qconv-tune export "
+        "writes each to its own",
+        err=True,
+    )
+
+
+@click.command()
+@json_option
+def devices(as_json: bool) -> None:
+    """The devices of this machine, and the targets that can be compiled for without one."""
+    from qconv.device import gpu_specs, open_device, why_unused
+    from qconv.device.compile import compiler_ahead
+    from qconv.errors import CompileError
+    from qconv.targets.target import TARGETS
+
+    gpus = gpu_specs()
+    if not gpus and (why := why_unused()) is not None:
+        click.echo(why, err=True)
+    found = [{"device": spec} | open_device(spec).facts() for spec in [*gpus, "cpu"]]
+    targets: dict[str, str] = {}
+    for name, target in TARGETS.items():
+        try:
+            targets[name] = compiler_ahead(target).toolchain
+        except CompileError as error:
+            targets[name] = f"no: {error}"
+    if as_json:
+        print_json({"devices": found, "targets": targets})
+        return
+    for facts in found:
+        click.echo("  ".join(f"{name}={value}" if name != "device" else f"{value:<8}" for name, value in facts.items()))
+    for answer, names in _alike(targets).items():
+        click.echo(f"targets {', '.join(names)}: {answer}")
+
+
+def _alike(targets: dict[str, str]) -> dict[str, list[str]]:
+    """Those that one compiler serves, or that lack the same, in one line."""
+    found: dict[str, list[str]] = {}
+    for name, answer in targets.items():
+        found.setdefault(answer.replace(f" {name} ", " them "), []).append(name)
+    return found

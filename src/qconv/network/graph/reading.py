@@ -1,0 +1,82 @@
+"""The inputs of one layer as the readers of layers ask for them: what is not as they need it is `Unserved`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.served import Unserved
+from qconv.tensor_ops.problem import BYTES
+
+Array = NDArray[Any]
+# Where ONNX Runtime's quantized ops of one tensor have their scales and zero points.
+NUMBERS = {"x_scale": 1, "x_zero_point": 2, "y_scale": 3, "y_zero_point": 4}
+
+
+class Reading:
+    """The inputs of one layer by their number: constants where the kernels need them to be."""
+
+    def __init__(self, layer: Layer, network: Network) -> None:
+        self.layer = layer
+        self.network = network
+
+    def name(self, number: int) -> str:
+        return self.layer.inputs[number] if number < len(self.layer.inputs) else ""
+
+    def constant(self, number: int, what: str) -> Array:
+        name = self.name(number)
+        array = self.network.constant(name) if name else None
+        if array is None:
+            says = f"{name!r} is computed" if name else "it is not given"
+            raise Unserved(f"the kernels need a constant {what}: {says}")
+        return array
+
+    def optional(self, number: int, what: str) -> Array | None:
+        return self.constant(number, what) if self.name(number) else None
+
+    def x(self, number: int = 0) -> tuple[str, str]:
+        """Name and type of an input that is computed."""
+        name = self.name(number)
+        if name in self.network.constants:
+            raise Unserved(f"its input {name!r} is a constant")
+        return name, self.dtype(number)
+
+    def dtype(self, number: int) -> str:
+        """The type of an input that may be a constant as well."""
+        name = self.name(number)
+        array, tensor = self.network.constant(name), self.network.tensor(name)
+        dtype = tensor.dtype if array is None else str(array.dtype)
+        if dtype not in BYTES:
+            raise Unserved(f"its input {name!r} is {dtype}; the kernels read {' and '.join(BYTES)}")
+        return dtype
+
+    def weights(self, number: int, ranks: tuple[int, ...]) -> Array:
+        w = self.constant(number, "w")
+        if str(w.dtype) not in BYTES or w.ndim not in ranks:
+            has = " or ".join(map(str, ranks))
+            raise Unserved(f"w is {w.dtype} with {w.ndim} dimensions; the kernels read bytes with {has}")
+        return w
+
+    def scales(self, numbers: Mapping[str, int], k: int) -> dict[str, Any]:
+        """Scales and zero points: one number, or for the weights one for each of k outputs. Where all are the same one
+        is given, which needs no kernel of its own."""
+        found = {}
+        for name, number in numbers.items():
+            array = self.optional(number, name)
+            if array is None:
+                continue
+            if array.size not in ((1, k) if name.startswith("w_") else (1,)):
+                raise Unserved(
+                    f"{name} has {array.size} values; the kernels take one, or one per output for the weights"
+                )
+            found[name] = one_where_same(array.reshape(-1))
+        return found
+
+
+def one_where_same(array: Array) -> Array:
+    """A number where all values are that number."""
+    return np.asarray(array.flat[0]) if array.size and (array == array.flat[0]).all() else array

@@ -1,0 +1,159 @@
+"""QuantizeLinear of what the caller brings and DequantizeLinear of what it gets, where what lies between runs here.
+
+In the middle of a network these two stand beside layers that run elsewhere: run here, they would only move floats,
+which are four times the bytes.
+
+Callers have images as NCHW, and the kernels in between as NHWC. The same kernel turns them, where channels are few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.conversion import Dequantize, Quantize
+from qconv.conversion.problem import MOST_TURNED
+from qconv.conversion.view import view_of
+from qconv.device import Device
+from qconv.instances.load.serving import lookup
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.served import Prepared, Served, Unserved
+from qconv.network.graph.value import Value, has_two_orders, last_of
+from qconv.network.layers.concatenation import Joined
+from qconv.network.layers.convolution import IntegerConvolution
+from qconv.network.layers.pooling import QuantizedPool
+from qconv.network.layers.upsampling import Widening
+from qconv.tensor_ops.problem import BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class End:
+    """One of the two with one scale for the whole tensor. `integer` is the type of the side that has few bits;
+    `meets_last`: a layer beside it has images with their channels last."""
+
+    layer: Layer
+    scale: NDArray[Any]
+    zero: NDArray[Any]
+    integer: str
+    meets_last: bool = False
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.layer.inputs[:1]
+
+    @property
+    def y(self) -> str:
+        return self.layer.outputs[0]
+
+    def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
+        (shape,) = shapes
+        return _Converted(self, shape, device)
+
+
+class _Converted:
+    """A tensor whose channels change places has a scale for each of them, the same: other tensors are one run of
+    elements."""
+
+    def __init__(self, end: End, shape: tuple[int, ...], device: Device) -> None:
+        quantizes = end.layer.op == "QuantizeLinear"
+        sizes: dict[str, Any] = dict(view_of(shape, None).sizes)
+        self._turns = end.meets_last and len(shape) > 2 and shape[1] <= MOST_TURNED and has_two_orders(shape)
+        if self._turns:
+            sizes |= {"outer": shape[0], "channels": shape[1], "inner": prod(shape[2:]), "channels_last": True}
+        zero_point = bool(end.zero.any())
+        problem = (
+            Quantize(**sizes, x_type="float32", out_type=end.integer, zero_point=zero_point)
+            if quantizes
+            else Dequantize(**sizes, x_type=end.integer, out_type="float32", zero_point=zero_point)
+        )
+        values = {"scale": end.scale, "zero_point": end.zero}
+        given = [np.full(tensor.shape, values[tensor.name], tensor.dtype) for tensor in problem.inputs[1:]]
+        self.problems = (problem,)
+        self._device = device
+        self._reads_last, self._gives_last = self._turns and not quantizes, self._turns and quantizes
+        self._seen = problem.inputs[0].shape
+        self._made = last_of(shape) if self._gives_last else shape
+        self._given = [device.upload(array) for array in given]
+        instance = lookup(problem, device.spec)
+        self._packed = instance.pack()
+        self.why = instance.why
+
+    def __call__(self, *inputs: Value) -> Value:
+        (x,) = inputs
+        y = self._packed.in_sequence(x.in_order(self._reads_last).reshape(self._seen), *self._given)
+        y = y.reshape(self._made)
+        return Value.ordered(self._device, y, self._gives_last)
+
+
+def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:
+    """The layers that run here already, and with them the ends that touch no others; and why each of the others of
+    these ops does not."""
+    makers = {one.y: one for one in served.values()}
+    found: dict[str, Served] = dict(served)
+    left: dict[str, str] = {}
+    for layer in network.layers:
+        if layer.name in served:  # a table from bytes to bytes may be called after the end that it took in
+            continue
+        try:
+            if layer.op == "QuantizeLinear":
+                beside = _readers_of_first(layer, network, served)
+            elif layer.op == "DequantizeLinear":
+                beside = [_maker_of_last(layer, network, makers)]
+            else:
+                continue
+            found[layer.name] = _read(layer, network, any(map(_has_channels_last, beside)))
+        except Unserved as error:
+            left[layer.name] = str(error)
+    return found, left
+
+
+def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Served]) -> list[Served]:
+    """The layers here that read the bytes that it makes of what the caller brings."""
+    x, y = layer.inputs[0], layer.outputs[0]
+    if x not in network.inputs:
+        maker = network.producers.get(x)
+        by = "are constants" if maker is None else f"come from elsewhere, of {maker.op} ({maker.name})"
+        raise Unserved(f"the floats that it reads {by}")
+    readers = network.consumers.get(y, ())
+    for reader in readers:
+        if reader.name not in served:
+            raise Unserved(f"the bytes that it makes are read elsewhere, by {reader.op} ({reader.name})")
+    if y in network.outputs or not readers:
+        raise Unserved("the bytes that it makes are an output of the network")
+    return [served[reader.name] for reader in readers]
+
+
+def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served]) -> Served:
+    """The layer here that makes the bytes of which it makes floats for the caller."""
+    if layer.inputs[0] not in makers:
+        raise Unserved("the bytes that it reads come from elsewhere")
+    for reader in network.consumers.get(layer.outputs[0], ()):
+        raise Unserved(f"the floats that it makes are read elsewhere, by {reader.op} ({reader.name})")
+    return makers[layer.inputs[0]]
+
+
+def _has_channels_last(one: Served) -> bool:
+    """Whether it reads and gives images in that order, however they come."""
+    if isinstance(one, IntegerConvolution):
+        return one.axes > 0
+    return isinstance(one, QuantizedPool | Joined | Widening)
+
+
+def _read(layer: Layer, network: Network, meets_last: bool) -> End:
+    scale, zero = (network.constant(name) if name else None for name in (*layer.inputs[1:], "")[:2])
+    zero = np.zeros((), np.uint8) if zero is None and len(layer.inputs) < 3 else zero
+    if scale is None or zero is None:
+        raise Unserved("its scale or its zero point is computed; the kernels here need constants")
+    if scale.size != 1 or zero.size != 1 or layer.attributes.get("block_size", 0):
+        raise Unserved(f"it has {scale.size} scales; at the ends of a network the kernels have one for the tensor")
+    integer = network.tensor(layer.outputs[0] if layer.op == "QuantizeLinear" else layer.inputs[0]).dtype
+    real = network.tensor(layer.inputs[0] if layer.op == "QuantizeLinear" else layer.outputs[0]).dtype
+    if (real, str(scale.dtype)) != ("float32", "float32") or integer not in BYTES:
+        raise Unserved(f"it has {real}, {integer} and a scale of {scale.dtype}; the kernels have float32 and bytes")
+    if not np.isfinite(scale).all() or scale.item() <= 0:
+        raise Unserved(f"its scale is {scale.item()}; the kernels need one above 0")
+    return End(layer, scale, zero, integer, meets_last)

@@ -1,0 +1,309 @@
+"""Integer convolutions and products of matrices with constant weights, as the layers that the kernels run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from qconv.arithmetic.mode import Mode
+from qconv.device import Device
+from qconv.instances.api.convolution import conv2d_problem
+from qconv.instances.load.arguments import is_nonzero
+from qconv.instances.load.serving import lookup
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.reading import Array, Reading
+from qconv.network.graph.served import Prepared, Served, Unserved
+from qconv.network.graph.value import Value
+from qconv.network.layers.argmax import arg_max
+from qconv.network.layers.binary import qlinear_add, qlinear_mul
+from qconv.network.layers.concatenation import concat, qlinear_concat, slice_of, split
+from qconv.network.layers.movement import flatten, identity, reshape, squeeze, transpose, unsqueeze
+from qconv.network.layers.pooling import QuantizedPool, average_pool, global_average_pool, max_pool
+from qconv.network.layers.table import clip, leaky_relu, relu, sigmoid
+from qconv.network.layers.upsampling import pad, resize
+from qconv.network.layers.window import check_auto_pad, sides
+from qconv.problem.convolution import Conv2d
+from qconv.problem.pooled import PooledConv2d
+from qconv.tensor_ops import MaxPool
+from qconv.tensor_ops.binary import begins_with_first
+
+# Where QLinearConv and QLinearMatMul have their scales and zero points.
+LINEAR = {"x_scale": 1, "x_zero_point": 2, "w_scale": 4, "w_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
+
+
+@dataclass(frozen=True)
+class Added:
+    """The tensor that a sum behind the convolution adds, and whether it is the sum's first input."""
+
+    tensor: str
+    is_first: bool
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerConvolution:
+    """A layer of the network with everything that does not change from run to run. `weights` are KCRS; `attributes` say
+    the window. A product of matrices, which has no `axes` to slide along, is a 1x1 convolution: each row is a pixel.
+    With a sum behind it, `parameters` has the numbers of its own output as `inner`, those of the other tensor as
+    `residual`, and those of the sum as `y`. With a table behind it, `parameters` has the entries as `table`, and its
+    scale and zero point are those of what the table reads. With a max pool behind it, `y` is what the pool makes."""
+
+    layer: Layer
+    x: str
+    y: str
+    x_type: str
+    weights: Array
+    out_type: str
+    parameters: Mapping[str, Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    axes: int = 2
+    activation: str = "none"
+    added: Added | None = None
+    pooled: QuantizedPool | None = None
+    _uploaded: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.x,) if self.added is None else (self.x, self.added.tensor)
+
+    @property
+    def has_table(self) -> bool:
+        return "table" in self.parameters
+
+    @property
+    def is_single(self) -> bool:
+        """Whether nothing behind it is a part of it."""
+        return self.added is None and self.pooled is None and not self.has_table
+
+    @property
+    def channels(self) -> int:
+        return int(self.weights.shape[1]) * self.groups
+
+    @property
+    def groups(self) -> int:
+        return int(self.attributes.get("group", 1))
+
+    def weights_on(self, device: Device) -> Any:
+        """In the kernels' order, on the device once: what is packed for each shape reads them where they lie."""
+        if device.spec not in self._uploaded:
+            self._uploaded[device.spec] = device.upload(np.ascontiguousarray(self.weights.transpose(0, 2, 3, 1)))
+        return self._uploaded[device.spec]
+
+    def problem(self, x_shape: tuple[int, ...]) -> Conv2d:
+        """For an input of that shape, with the channels behind N. What no kernel serves is a ValueError."""
+        given = self.parameters
+        if self.axes and len(x_shape) != self.axes + 2:
+            raise ValueError(f"x has shape {x_shape}, but w has {self.axes} axes: it must have {self.axes + 2}")
+        n, channels, *sizes = x_shape if self.axes else (int(np.prod(x_shape[:-1])), x_shape[-1])
+        window = sides(self.attributes, sizes, self.weights.shape[4 - self.axes :]) if self.axes else {}
+        h, w = (*(1,) * (2 - self.axes), *sizes)
+        problem = conv2d_problem(
+            _shaped((n, h, w, channels), self.x_type), self.weights, w_layout="kcrs",
+            groups=self.groups, out_type=self.out_type, mode="ort",
+            activation=self.activation, table=given.get("table"), bias=given.get("bias"),
+            w_scale=given.get("w_scale", 1.0),
+            **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")}, **window,
+        )  # fmt: skip
+        if self.pooled is not None:
+            return self._with_pool(problem, x_shape, self.pooled)
+        return problem if self.added is None else self._with_sum(problem, x_shape, self.added)
+
+    def _with_sum(self, problem: Conv2d, x_shape: tuple[int, ...], added: Added) -> Conv2d:
+        """ONNX Runtime begins with the first or the second, by their shapes."""
+        shape = self.made_shape(x_shape, problem)
+        begins_with_own = begins_with_first(shape, shape) != added.is_first
+        spec: dict[str, Any] = {
+            name: is_nonzero(self.parameters[name]) for name in ("residual_zero_point", "inner_zero_point")
+        }
+        mode = Mode(residual_add="requantized" if begins_with_own else "requantized_last")
+        return replace(problem, quantization=replace(problem.quantization, residual=self.out_type, mode=mode, **spec))
+
+    def _with_pool(self, problem: Conv2d, x_shape: tuple[int, ...], pooled: QuantizedPool) -> PooledConv2d:
+        pool = pooled.problem(self.made_shape(x_shape, problem))
+        assert isinstance(pool, MaxPool)
+        return PooledConv2d.behind(problem, pool)
+
+    def y_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
+        """As the array of the kernel's output is to be seen: channels last, or the rows of a matrix."""
+        if not self.axes:
+            return (*x_shape[:-1], problem.k)
+        n, *sizes, k = problem.y_shape
+        return (n, *sizes[2 - self.axes :], k)
+
+    def made_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
+        """The shape of its output, with the channels behind N."""
+        shape = self.y_shape(x_shape, problem)
+        return (shape[0], shape[-1], *shape[1:-1]) if self.axes else shape
+
+    def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
+        shape, *others = shapes
+        made = self.made_shape(shape, self.problem(shape))
+        for other in others:
+            if other != made:
+                raise ValueError(f"its output has shape {made}, but {other} is added: the kernels add equal shapes")
+        return _Packed(self, shape, device)
+
+
+class _Packed:
+    """One convolution for one shape: its kernel, its packed weights, and how the kernel's arrays are to be seen."""
+
+    def __init__(self, convolution: IntegerConvolution, shape: tuple[int, ...], device: Device) -> None:
+        self._device = device
+        self._matrix = not convolution.axes
+        self._problem = convolution.problem(shape)
+        self.problems = (self._problem,)
+        self._y_shape = convolution.y_shape(shape, self._problem)
+        instance = lookup(self._problem, device.spec)
+        self._packed = instance.pack(convolution.weights_on(device), **convolution.parameters)
+        self.why = instance.why
+
+    def __call__(self, *inputs: Value) -> Value:
+        arrays = (each.on_device if self._matrix else each.channels_last for each in inputs)
+        shapes = (self._problem.x_shape, self._problem.y_shape)
+        given = [self._device.contiguous(array).reshape(shape) for array, shape in zip(arrays, shapes, strict=False)]
+        y = self._packed.in_sequence(*given)
+        y = y.reshape(self._y_shape)
+        return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
+
+
+def _shaped(shape: tuple[int, ...], dtype: str) -> Array:
+    """An array that says its shape and type, and takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def read_layer(layer: Layer, network: Network) -> Served:
+    """The layer as one that runs here; else `Unserved`."""
+    reader = READERS.get(layer.op)
+    if layer.op in DYNAMIC:
+        raise Unserved(f"it computes a scale and a zero point at each run, {AS_CONSTANTS}")
+    if reader is None:
+        raise Unserved(f"no kernel here computes {layer.op}")
+    made = reader(Reading(layer, network))
+    if isinstance(made, IntegerConvolution):
+        check_smallest(made)
+    return made
+
+
+def check_smallest(made: IntegerConvolution) -> None:
+    """Refuses what no shape of the input makes possible, by the smallest image that the filter fits in."""
+    filters = made.weights.shape[4 - made.axes :] if made.axes else ()
+    gaps = made.attributes.get("dilations") or (1,) * made.axes
+    spans = [(size - 1) * gap + 1 for size, gap in zip(filters, gaps, strict=False)]
+    try:
+        made.problem((1, made.channels, *spans)).checked(dict(made.parameters))
+    except ValueError as error:
+        raise Unserved(str(error)) from None
+
+
+def _made(
+    reading: Reading,
+    w: Array,
+    numbers: Mapping[str, int],
+    bias: Array | None,
+    attributes: Mapping[str, Any],
+    axes: int,
+) -> IntegerConvolution:
+    """`w` is KCRS; `numbers` say where the scales and zero points are. Without a scale the output is the sum itself."""
+    x, x_type = reading.x()
+    out_type = str(reading.constant(numbers["y_zero_point"], "y_zero_point").dtype) if "y_scale" in numbers else "int32"
+    given = reading.scales(numbers, len(w)) | ({} if bias is None else {"bias": bias})
+    (y,) = reading.layer.outputs
+    return IntegerConvolution(reading.layer, x, y, x_type, w, out_type, given, attributes, axes)
+
+
+def _convolution(reading: Reading, w_at: int, numbers: Mapping[str, int], bias_at: int | None) -> IntegerConvolution:
+    attributes = dict(reading.layer.attributes)
+    if attributes.pop("channels_last", 0):
+        raise Unserved("channels_last=1, which ONNX Runtime writes for its own kernels")
+    try:
+        check_auto_pad(attributes)
+    except ValueError as error:
+        raise Unserved(str(error)) from None
+    w = reading.weights(w_at, (3, 4))
+    bias = None if bias_at is None else reading.optional(bias_at, "bias")
+    return _made(reading, w if w.ndim == 4 else w[:, :, np.newaxis], numbers, bias, attributes, w.ndim - 2)
+
+
+def _qlinear_conv(reading: Reading) -> IntegerConvolution:
+    return _convolution(reading, 3, LINEAR, 8)
+
+
+def _conv_integer(reading: Reading) -> IntegerConvolution:
+    return _convolution(reading, 1, _zero_points(reading), None)
+
+
+def _matrix(reading: Reading, w: Array, numbers: Mapping[str, int], bias: Array | None = None) -> IntegerConvolution:
+    """`w` is KC."""
+    return _made(reading, np.ascontiguousarray(w)[:, :, np.newaxis, np.newaxis], numbers, bias, {}, 0)
+
+
+def _qlinear_matmul(reading: Reading) -> IntegerConvolution:
+    return _matrix(reading, reading.weights(3, (2,)).T, LINEAR)
+
+
+def _matmul_integer(reading: Reading) -> IntegerConvolution:
+    return _matrix(reading, reading.weights(1, (2,)).T, _zero_points(reading))
+
+
+def _qgemm(reading: Reading) -> IntegerConvolution:
+    attributes = reading.layer.attributes
+    if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0:
+        raise Unserved("transA or alpha is given, which the kernels do not have")
+    if not reading.name(7):
+        raise Unserved("its output is float, which ONNX Runtime scales in one operation more")
+    w = reading.weights(3, (2,))
+    w = w if attributes.get("transB", 0) else w.T
+    bias = reading.optional(6, "bias")
+    if bias is not None:
+        if bias.size not in (1, len(w)) or (bias.ndim == 2 and bias.shape[0] != 1) or bias.ndim > 2:
+            raise Unserved(f"its bias has shape {bias.shape}; the kernels take one number per output")
+        bias = np.ascontiguousarray(np.broadcast_to(bias.reshape(-1), (len(w),)))
+    return _matrix(reading, w, LINEAR | {"y_scale": 7, "y_zero_point": 8}, bias)
+
+
+def _zero_points(reading: Reading) -> dict[str, int]:
+    """Refuse the computed zero points of ConvInteger and MatMulInteger."""
+    for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):
+        name = reading.name(number)
+        if name and reading.network.constant(name) is None:
+            raise Unserved(f"its {what} {name!r} is computed at each run, {AS_CONSTANTS}")
+    return {"x_zero_point": 2, "w_zero_point": 3}
+
+
+# Ops that only quantize_dynamic writes, and those that ONNX Runtime fuses them into.
+DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul", "com.microsoft.DynamicQuantizeLSTM")
+AS_CONSTANTS = "as in models of quantize_dynamic; the kernels need constants: quantize_static makes a model with such"
+
+# One for each op that runs here.
+READERS: Mapping[str, Callable[[Reading], Served]] = {
+    "QLinearConv": _qlinear_conv,
+    "com.microsoft.QLinearConv": _qlinear_conv,
+    "ConvInteger": _conv_integer,
+    "QLinearMatMul": _qlinear_matmul,
+    "MatMulInteger": _matmul_integer,
+    "com.microsoft.QGemm": _qgemm,
+    "com.microsoft.QLinearAdd": qlinear_add,
+    "com.microsoft.QLinearMul": qlinear_mul,
+    "com.microsoft.QLinearAveragePool": average_pool,
+    "com.microsoft.QLinearGlobalAveragePool": global_average_pool,
+    "com.microsoft.QLinearConcat": qlinear_concat,
+    "com.microsoft.QLinearLeakyRelu": leaky_relu,
+    "com.microsoft.QLinearSigmoid": sigmoid,
+    "ArgMax": arg_max,
+    "MaxPool": max_pool,
+    "Clip": clip,
+    "Concat": concat,
+    "Slice": slice_of,
+    "Split": split,
+    "Relu": relu,
+    "Flatten": flatten,
+    "Identity": identity,
+    "Pad": pad,
+    "Resize": resize,
+    "Reshape": reshape,
+    "Squeeze": squeeze,
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+}

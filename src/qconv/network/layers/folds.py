@@ -1,0 +1,227 @@
+"""Folds a clamp behind an integer convolution into it, where that changes no bit.
+
+Folds the max pool behind an integer convolution into it: one kernel, which changes no bit.
+
+Folds the sum behind an integer convolution into it: one kernel, which changes no bit.
+
+Folds the table behind an integer convolution into it: one kernel, which changes no bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.served import Served, Unserved
+from qconv.network.layers.binary import QuantizedBinary
+from qconv.network.layers.convolution import Added, IntegerConvolution, check_smallest
+from qconv.network.layers.pooling import QuantizedPool
+from qconv.network.layers.table import Tabulated
+from qconv.tensor_ops import Add, MaxPool
+
+# In steps of the output's scale, further from zero than any byte.
+BEYOND = 512.0
+
+
+def fold_clamps(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
+    """Convolution, DequantizeLinear, Relu or Clip, QuantizeLinear: one convolution, if both scales and both zero points
+    are the same.
+
+    Then QuantizeLinear gives back every integer that DequantizeLinear was given, because the error of the product and
+    of the quotient together is far below half a step. Both are monotone, so that a clamp between them is one of the
+    integers; and rounding is monotone, so that it may as well come before the convolution's own rounding."""
+    layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
+    for name, convolution in served.items():
+        chain = _chain(network, convolution) if isinstance(convolution, IntegerConvolution) else None
+        if chain is None or not isinstance(convolution, IntegerConvolution):
+            continue
+        clamp = _clamp(network, chain[1], convolution)
+        if clamp is None:
+            continue
+        activation, limits = clamp
+        layer = replace(convolution.layer, outputs=chain[-1].outputs, parts=(convolution.layer, *chain))
+        parameters = {**convolution.parameters, **limits}
+        folded[name] = replace(
+            convolution, layer=layer, y=layer.outputs[0], activation=activation, parameters=parameters
+        )
+        layers[name] = layer
+        for gone in chain:
+            del layers[gone.name]
+    return replace(network, layers=tuple(layers.values())), folded
+
+
+def _chain(network: Network, convolution: IntegerConvolution) -> tuple[Layer, Layer, Layer] | None:
+    """The three layers behind it that nobody else reads from."""
+    found = []
+    name = convolution.y
+    for ops in (("DequantizeLinear",), ("Relu", "Clip"), ("QuantizeLinear",)):
+        layer = network.only_consumer(name)
+        if layer is None or layer.op not in ops or layer.inputs[0] != name:
+            return None
+        found.append(layer)
+        (name,) = layer.outputs
+    first, clamp, last = found
+    own = _output_of(convolution)
+    same = own is not None and own == _linear(network, first) == _linear(network, last)
+    return (first, clamp, last) if same else None
+
+
+def _output_of(convolution: IntegerConvolution) -> tuple[float, int, str] | None:
+    given = convolution.parameters
+    if "y_scale" not in given:
+        return None
+    return float(given["y_scale"]), int(given["y_zero_point"]), convolution.out_type
+
+
+def _linear(network: Network, layer: Layer) -> tuple[float, int, str] | None:
+    """Scale, zero point and integer type of a layer that quantizes or dequantizes by one float32 scale."""
+    arrays = [network.constant(name) if name else None for name in (*layer.inputs[1:], "")[:2]]
+    scale, zero = arrays
+    if scale is None or scale.size != 1 or scale.dtype != np.float32 or zero is None or zero.size != 1:
+        return None
+    return float(scale.item()), int(zero.item()), str(zero.dtype)
+
+
+def _clamp(network: Network, layer: Layer, convolution: IntegerConvolution) -> tuple[str, dict[str, Any]] | None:
+    if layer.op == "Relu":
+        return "relu", {}
+    step = float(convolution.parameters["y_scale"])
+    limits = {"low": np.float32(-BEYOND * step), "high": np.float32(BEYOND * step)}
+    for number, (name, attribute) in enumerate((("low", "min"), ("high", "max")), 1):
+        tensor = layer.inputs[number] if number < len(layer.inputs) else ""
+        if tensor:
+            array = network.constant(tensor)
+            if array is None or array.size != 1:
+                return None
+            limits[name] = np.float32(array.item())
+        elif attribute in layer.attributes:
+            limits[name] = np.float32(layer.attributes[attribute])
+    finite = np.isfinite(list(limits.values())).all() and limits["low"] <= limits["high"]
+    return ("clamp", dict(limits)) if finite else None
+
+
+def with_pool(network: Network, convolution: IntegerConvolution, pool: QuantizedPool) -> IntegerConvolution | None:
+    """None where one kernel does not compute both."""
+    if pool.kind is not MaxPool or convolution.y != pool.x or network.only_consumer(convolution.y) != pool.layer:
+        return None
+    # Nothing stands between the sums that are requantized and the pool, and one pool is all.
+    if not convolution.is_single:
+        return None
+    gaps = pool.attributes.get("dilations") or ()
+    is_image = convolution.axes == len(pool.attributes["kernel_shape"]) == 2
+    if not is_image or any(gap != 1 for gap in gaps) or convolution.out_type != pool.dtype:
+        return None
+    layer = replace(convolution.layer, outputs=pool.layer.outputs, parts=(convolution.layer, pool.layer))
+    return replace(convolution, layer=layer, y=pool.y, pooled=pool)
+
+
+def fold_sums(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
+    """QLinearConv and QLinearAdd: one convolution with a residual, if only the sum reads what the convolution gives.
+
+    The convolution moves to where the sum stands, by when the other tensor is there: it cannot depend on the
+    convolution, whose only reader is the sum. Of two convolutions the later one takes the sum."""
+    order = {layer.name: at for at, layer in enumerate(network.layers)}
+    convolutions = {one.y: one for one in served.values() if isinstance(one, IntegerConvolution)}
+    layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
+    for name, add in served.items():
+        if not isinstance(add, QuantizedBinary) or add.kind is not Add:
+            continue
+        candidates = [convolutions[one] for one in add.inputs if one in convolutions]
+        for convolution in sorted(candidates, key=lambda one: -order[one.layer.name]):
+            made = with_sum(network, convolution, add)
+            if made is None:
+                continue
+            layers[name] = made.layer
+            del layers[convolution.layer.name], folded[name]
+            folded[convolution.layer.name] = made
+            break
+    return replace(network, layers=tuple(layers.values())), folded
+
+
+def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBinary) -> IntegerConvolution | None:
+    """None where one kernel does not compute both."""
+    own = _letter(convolution, add)
+    if own is None or network.only_consumer(convolution.y) != add.layer:
+        return None
+    other = "b" if own == "a" else "a"
+    tensor = add.operands["ab".index(other)]
+    if not isinstance(tensor, str) or tensor == convolution.y or not _may_be_equal(network, convolution.y, tensor):
+        return None
+    numbers = add.parameters
+    parameters = {name: value for name, value in convolution.parameters.items() if not name.startswith("y_")}
+    for what, default in (("scale", 1.0), ("zero_point", 0)):
+        parameters[f"inner_{what}"] = numbers.get(f"{own}_{what}", default)
+        parameters[f"residual_{what}"] = numbers.get(f"{other}_{what}", default)
+        parameters[f"y_{what}"] = numbers.get(f"y_{what}", default)
+    layer = replace(
+        convolution.layer,
+        inputs=(*convolution.layer.inputs, tensor),
+        outputs=add.layer.outputs,
+        parts=(convolution.layer, add.layer),
+    )
+    added = Added(tensor, other == "a")
+    made = replace(convolution, layer=layer, y=add.y, parameters=parameters, added=added)
+    try:
+        check_smallest(made)
+    except Unserved:
+        return None
+    return made
+
+
+def _letter(convolution: IntegerConvolution, add: QuantizedBinary) -> str | None:
+    """Which of the two that are added it gives, if the sum reads it as it was written and nothing is folded yet."""
+    if convolution.activation != "none" or convolution.added is not None or convolution.out_type != add.dtype:
+        return None
+    letter = "ab"[add.operands.index(convolution.y)] if isinstance(add.operands[0], str) else "b"
+    same = all(
+        _number(convolution.parameters, f"y_{what}", default) == _number(add.parameters, f"{letter}_{what}", default)
+        for what, default in (("scale", 1.0), ("zero_point", 0))
+    )
+    return letter if same else None
+
+
+def _number(parameters: Mapping[str, Any], name: str, default: float) -> float:
+    return float(np.float32(parameters.get(name, default)))
+
+
+def _may_be_equal(network: Network, one: str, other: str) -> bool:
+    """Whether nothing that is known of the shapes says that they differ."""
+    a, b = network.tensor(one).shape, network.tensor(other).shape
+    if a is None or b is None:
+        return True
+    pairs = zip(a, b, strict=False)
+    return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def fold_tables_behind(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
+    """A convolution and any function of its output: one convolution, if only the function reads what it gives."""
+    tables = {one.x: one for one in served.values() if isinstance(one, Tabulated)}
+    convolutions = [one for one in served.values() if isinstance(one, IntegerConvolution) and one.y in tables]
+    made = (with_table(network, one, tables[one.y]) for one in convolutions)
+    found = {one.layer.name: one for one in made if one is not None}
+    gone = {part.name for one in found.values() for part in one.layer.parts[1:]}
+    left = (layer for layer in network.layers if layer.name not in gone)
+    layers = tuple(found[layer.name].layer if layer.name in found else layer for layer in left)
+    return replace(network, layers=layers), {name: one for name, one in {**served, **found}.items() if name not in gone}
+
+
+def with_table(network: Network, convolution: IntegerConvolution, table: Tabulated) -> IntegerConvolution | None:
+    """None where one kernel does not compute both."""
+    if convolution.y != table.x or network.only_consumer(convolution.y) != table.layer:
+        return None
+    # A kernel looks up one byte by another of the same type, once, and neither a sum nor the largest of a window.
+    types = {convolution.out_type, table.dtype, str(table.table.dtype)}
+    if len(types) > 1 or not convolution.is_single:
+        return None
+    layer = replace(convolution.layer, outputs=table.layer.outputs, parts=(convolution.layer, table.layer))
+    parameters = {**convolution.parameters, "table": table.table}
+    made = replace(convolution, layer=layer, y=table.y, parameters=parameters)
+    try:
+        check_smallest(made)
+    except Unserved:
+        return None
+    return made

@@ -1,0 +1,200 @@
+"""Layers that only move bytes: another shape or another order. They run here where one beside them does, for otherwise
+the bytes would go to the device and back for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from qconv.device import Device
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.reading import Reading
+from qconv.network.graph.served import Prepared, Served, Unserved
+from qconv.network.graph.value import Shape, Value, last_of
+
+LEFT = "it only moves bytes, and they come from elsewhere"
+
+
+@dataclass(frozen=True, eq=False)
+class Moving:
+    """`inputs` and `y` as of any layer that runs here."""
+
+    layer: Layer
+    inputs: tuple[str, ...]
+    y: str
+
+
+@dataclass(frozen=True, eq=False)
+class Reshaped(Moving):
+    """`to` gives the shape of the output for that of the input."""
+
+    to: Callable[[Shape], Shape]
+
+    def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
+        (shape,) = shapes
+        made = self.to(shape)
+        if prod(made) != prod(shape):
+            raise ValueError(f"x has shape {shape}, which cannot be seen as {made}")
+        return _Reshaped(shape, made, device)
+
+
+class _Reshaped:
+    """Without a copy where the result does not depend on where the channels lie: they keep their place, or there is one
+    of them, or one pixel."""
+
+    why = "no kernel: the same bytes in another shape"
+    problems = ()
+
+    def __init__(self, shape: Shape, made: Shape, device: Device) -> None:
+        self._device = device
+        self._shape = made
+        self._keeps = len(shape) > 2 and len(made) > 2 and shape[:2] == made[:2]
+        # It makes no difference then whether the channels are last.
+        self._in_any_order = len(made) > 2 and (made[1] == 1 or prod(made[2:]) == 1)
+
+    def __call__(self, *inputs: Value) -> Value:
+        (x,) = inputs
+        if self._keeps and x.is_channels_last:
+            return Value(self._device, channels_last=x.channels_last.reshape(last_of(self._shape)))
+        array = self._device.contiguous(x.on_device)
+        if self._in_any_order:
+            return Value(self._device, channels_last=array.reshape(last_of(self._shape)))
+        return Value(self._device, there=array.reshape(self._shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Transposed(Moving):
+    """`axes` are those of the input in the order of the output; None for the reverse order."""
+
+    axes: tuple[int, ...] | None
+
+    def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
+        (shape,) = shapes
+        axes = tuple(reversed(range(len(shape)))) if self.axes is None else self.axes
+        if sorted(axes) != list(range(len(shape))):
+            raise ValueError(f"x has shape {shape}, whose axes cannot stand in the order {axes}")
+        return _Transposed(axes, device)
+
+
+class _Transposed:
+    """From one order of axes into another there are at most two copies, one into the layer's order and one out of it:
+    here is one, or none where the bytes lie as the output asks for, in either of its orders."""
+
+    why = "no kernel: the same bytes in another order"
+    problems = ()
+
+    def __init__(self, axes: tuple[int, ...], device: Device) -> None:
+        self._device = device
+        self._axes = axes
+
+    def __call__(self, *inputs: Value) -> Value:
+        (x,) = inputs
+        rank = len(self._axes)
+        if rank < 3:
+            return Value(self._device, there=self._device.contiguous(x.on_device.transpose(self._axes)))
+        lies = last_of(range(rank)) if x.is_channels_last else tuple(range(rank))
+        array = x.channels_last if x.is_channels_last else x.on_device
+        seen = array.transpose([lies.index(axis) for axis in self._axes])
+        last = seen.transpose(last_of(range(rank)))
+        if last.flags.c_contiguous:
+            return Value(self._device, channels_last=last)
+        return Value(self._device, there=self._device.contiguous(seen))
+
+
+def serve_moving(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:
+    """The layers that run here, without those that move what comes from elsewhere; and why each of these does not.
+
+    What the caller brings may as well be moved here, if only layers that run here read it."""
+    known = [served[layer.name] for layer in network.layers if layer.name in served]
+    moving = [one for one in known if isinstance(one, Moving)]
+    here = {name for name, one in served.items() if not isinstance(one, Moving)}
+    wanted = set(here)  # and those that nobody else reads
+    for one in reversed(moving):
+        readers = network.consumers.get(one.y, ())
+        if readers and one.y not in network.outputs and all(reader.name in wanted for reader in readers):
+            wanted.add(one.layer.name)
+    for one in moving:
+        makers = [network.producers.get(name) for name in one.inputs]
+        is_made_here = any(maker is not None and maker.name in here for maker in makers)
+        of_caller = all(_is_of_caller(network, maker) for maker in makers)
+        if is_made_here or (one.layer.name in wanted and of_caller):
+            here.add(one.layer.name)
+    left = {name: LEFT for name in served if name not in here}
+    return {name: one for name, one in served.items() if name in here}, left
+
+
+def _is_of_caller(network: Network, maker: Layer | None) -> bool:
+    """Whether a tensor that this layer makes is what the caller brings, quantized at most."""
+    return maker is None or (maker.op == "QuantizeLinear" and maker.inputs[0] in network.inputs)
+
+
+def flatten(reading: Reading) -> Reshaped:
+    axis = int(reading.layer.attributes.get("axis", 1))
+    return _reshaped(reading, lambda shape: (prod(shape[:axis]), prod(shape[axis:])))
+
+
+def reshape(reading: Reading) -> Reshaped:
+    wanted = [int(extent) for extent in reading.constant(1, "shape").reshape(-1)]
+    keeps_zeros = bool(reading.layer.attributes.get("allowzero", 0))
+
+    def to(shape: Shape) -> Shape:
+        taken = dict(enumerate(() if keeps_zeros else shape))
+        known = [extent or taken.get(at, 0) for at, extent in enumerate(wanted)]
+        rest = prod(extent for extent in known if extent != -1)
+        return tuple(prod(shape) // max(rest, 1) if extent == -1 else extent for extent in known)
+
+    return _reshaped(reading, to)
+
+
+def squeeze(reading: Reading) -> Reshaped:
+    axes = _axes(reading)
+
+    def to(shape: Shape) -> Shape:
+        gone = [at for at, extent in enumerate(shape) if extent == 1] if axes is None else _from_front(axes, len(shape))
+        return tuple(extent for at, extent in enumerate(shape) if at not in gone)
+
+    return _reshaped(reading, to)
+
+
+def unsqueeze(reading: Reading) -> Reshaped:
+    axes = _axes(reading)
+    if axes is None:
+        raise Unserved("the kernels need constant axes: they are not given")
+
+    def to(shape: Shape) -> Shape:
+        rank = len(shape) + len(axes)
+        new, rest = _from_front(axes, rank), iter(shape)
+        return tuple(1 if at in new else next(rest) for at in range(rank))
+
+    return _reshaped(reading, to)
+
+
+def identity(reading: Reading) -> Reshaped:
+    return _reshaped(reading, lambda shape: shape)
+
+
+def transpose(reading: Reading) -> Transposed:
+    x, _ = reading.x()
+    given: Any = reading.layer.attributes.get("perm")
+    return Transposed(reading.layer, (x,), reading.layer.outputs[0], None if given is None else tuple(given))
+
+
+def _reshaped(reading: Reading, to: Callable[[Shape], Shape]) -> Reshaped:
+    x, _ = reading.x()
+    return Reshaped(reading.layer, (x,), reading.layer.outputs[0], to)
+
+
+def _axes(reading: Reading) -> tuple[int, ...] | None:
+    """An attribute until opset 12, an input since; a number stands for a list of one."""
+    given: Any = reading.layer.attributes.get("axes")
+    if given is None:
+        given = reading.optional(1, "axes")
+    return None if given is None else tuple(int(axis) for axis in np.reshape(given, -1))
+
+
+def _from_front(axes: Sequence[int], rank: int) -> list[int]:
+    return [axis % rank for axis in axes]

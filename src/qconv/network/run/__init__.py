@@ -1,0 +1,1 @@
+"""Running a network: its regions, the kernels that serve them, its memory, its report."""

@@ -1,0 +1,185 @@
+"""A network with certain kernels, ready to be raced against the same network with others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qconv.device import Device
+from qconv.instances.load.instance import Instance
+from qconv.instances.load.serving import answered_by
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.served import Prepared, Served
+from qconv.network.graph.value import Shape, Value, last_of
+from qconv.network.run.arrange import Arrangement, Arranging
+from qconv.network.run.partition import Segment
+from qconv.network.run.recorded import Anew, Form
+from qconv.network.run.region import Region
+from qconv.network.run.runner import Elsewhere, Runner, Shapes
+from qconv.op import Problem
+
+# Runs until all that can be recorded is: the first looks up, the second records.
+WARM_RUNS = 3
+# Launches of a kernel that are added in its place, runs that are timed together, and how often; the fastest counts.
+ADDED, RUNS, REPEATS = 8, 10, 5
+# A difference of two times can be below what the clock tells.
+LEAST_US = 0.001
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that a runner is made of, but who decides which kernels it has; and the forms of its inputs."""
+
+    network: Network
+    served: Mapping[str, Served | Region]
+    device: Device
+    elsewhere: Elsewhere
+    forms: Mapping[str, Form]
+
+    def drawn(self) -> dict[str, tuple[Any, bool]]:
+        """An array of the device for each input, and whether its channels are last. Integers of more than a byte may be
+        indices: they are zeros."""
+        rng = np.random.default_rng(0)
+        return {name: (self.device.upload(_drawn(rng, form)), form[2]) for name, form in self.forms.items()}
+
+
+def _drawn(rng: np.random.Generator, form: Form) -> Any:
+    shape, name, channels_last = form
+    shape, dtype = last_of(shape) if channels_last else shape, np.dtype(name)
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        limits = np.iinfo(dtype)
+        return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return np.zeros(shape, dtype)
+
+
+class Contender:
+    """`answer` gives the kernel of each problem that is looked up, `arranging` which layers are one kernel."""
+
+    def __init__(self, parts: Parts, arranging: Arranging, answer: Callable[[Problem], Instance]) -> None:
+        self._parts = parts
+        self._answer = answer
+        self._answers: dict[Problem, Instance] = {}
+        self._inputs = parts.drawn()
+        with answered_by(self.answer):
+            self._runner = _Timed(parts.network, parts.served, parts.device, parts.elsewhere, arranging)
+            for _ in range(WARM_RUNS):
+                self._run()
+
+    def answer(self, problem: Problem) -> Instance:
+        """Its kernel for a problem, whether or not the network has that."""
+        if problem not in self._answers:
+            self._answers[problem] = self._answer(problem)
+        return self._answers[problem]
+
+    @property
+    def kernels(self) -> dict[Problem, Instance]:
+        """The kernels of the last run, in the order of the network."""
+        return {problem: self.answer(problem) for one in self._runner.ready for problem in one.problems}
+
+    def with_kernels(self, others: Mapping[Problem, Instance]) -> Contender:
+        """The same layers in one kernel each, with these kernels for these problems."""
+        arranged = _Arranged({name: dict(every) for name, every in self._runner.arrangements.items()})
+        return Contender(self._parts, arranged, lambda problem: others.get(problem) or self.answer(problem))
+
+    def run_ms(self, runs: int) -> float:
+        """A run's share of several that follow each other."""
+        self._parts.device.synchronize()
+        begin = time.perf_counter()
+        with answered_by(self.answer):
+            for _ in range(runs):
+                self._run()
+        self._parts.device.synchronize()
+        return (time.perf_counter() - begin) * 1e3 / runs
+
+    def launch_us(self) -> dict[Problem, float]:
+        """How much longer the network takes by one more launch of each kernel, in its place among the others."""
+        with answered_by(self.answer):
+            return self._runner.launch_us(self._values())
+
+    def _run(self) -> None:
+        self._runner.run(self._values(), self._parts.network.outputs)
+
+    def _values(self) -> dict[str, Value]:
+        device = self._parts.device
+        return {name: Value.ordered(device, array, last) for name, (array, last) in self._inputs.items()}
+
+
+@dataclass(frozen=True)
+class _Arranged:
+    """Decides as was decided."""
+
+    arrangements: Mapping[str, Mapping[Shapes, Arrangement]]
+
+    def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
+        return self.arrangements[region.layer.name][tuple(shapes)]
+
+
+class _Timed(Runner):
+    """A runner that tells what its launches take among each other."""
+
+    @property
+    def ready(self) -> list[Prepared]:
+        """Its layers that run here, by what they were prepared as for the last run."""
+        return [one for layer in self._in_order() if layer.key in self._steps and (one := self._ran(layer)) is not None]
+
+    def launch_us(self, feeds: Mapping[str, Value]) -> dict[Problem, float]:
+        found: dict[Problem, float] = {}
+
+        def timed(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+            made = self._in_turn(segment, values, self._layer)
+            steps = [step for layer in segment.layers for step in self._of(layer)]
+            new: dict[Problem, Layer] = {}
+            for step in steps:
+                ready = self._ran(step)
+                if ready is None:
+                    return made  # a part of it runs elsewhere, and nothing is recorded
+                new |= {problem: step for problem in ready.problems if problem not in found}
+            if new:
+                given = {name: values[name] for name in segment.inputs if name in values}
+                found.update(self._added_us(segment, given, new))
+            return made
+
+        self._run(feeds, self.network.outputs, timed, self._elsewhere_run)
+        return found
+
+    def _added_us(
+        self, segment: Segment, given: Mapping[str, Value], layers: Mapping[Problem, Layer]
+    ) -> dict[Problem, float]:
+        added, runs = (2, 1) if self._device.target.vendor == "cpu" else (ADDED, RUNS)
+        before = self._recorded(segment, given, None, 0)
+        found: dict[Problem, float] = {}
+        for problem, layer in layers.items():
+            after = self._recorded(segment, given, layer, added)
+            pairs = [(self._us(before, runs), self._us(after, runs)) for _ in range(REPEATS)]
+            short, long = map(min, zip(*pairs, strict=True))
+            found[problem] = max(LEAST_US, (long - short) / added)
+        return found
+
+    def _recorded(
+        self, segment: Segment, given: Mapping[str, Value], more_of: Layer | None, added: int
+    ) -> Callable[[], None]:
+        def run(alone: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+            if more_of is not None and alone.layers[0].key == more_of.key:
+                for _ in range(added):
+                    self._layer(alone, values)
+            return self._layer(alone, values)
+
+        def work() -> list[Any]:
+            return [value.array for value in self._in_turn(segment, Anew(given), run).values()]
+
+        _, again = self._device.record(work)
+        return again
+
+    def _us(self, again: Callable[[], None], runs: int) -> float:
+        self._device.synchronize()
+        begin = time.perf_counter()
+        for _ in range(runs):
+            again()
+        self._device.synchronize()
+        return (time.perf_counter() - begin) * 1e6 / runs

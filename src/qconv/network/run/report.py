@@ -1,0 +1,122 @@
+"""What runs where, why, and what crosses; and how long each layer takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qconv.network.graph.graph import Layer, Network, Tensor
+from qconv.network.run.memory import Memory
+
+HERE, ELSEWHERE = "qconv", "fallback"
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """`bytes_in` and `bytes_out` cross between the two sides; None where a shape is known only with the inputs."""
+
+    name: str
+    op: str
+    runs_on: str
+    why: str
+    bytes_in: int | None
+    bytes_out: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs_on:<12} {self.op:<28} in {_shown(self.bytes_in):>10} out {_shown(self.bytes_out):>10}  "
+            f"{self.name}: {self.why}"
+        )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The layers in the order in which they run, and the memory of what is recorded: a run is from its second time."""
+
+    rows: tuple[LayerReport, ...]
+    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def fallen_back(self) -> Mapping[str, int]:
+        """How many layers of each op run elsewhere."""
+        return Counter(row.op for row in self.rows if row.runs_on != HERE)
+
+    @property
+    def crossing_bytes(self) -> int | None:
+        """In one run, where every shape is known. Each crossing has one end on qconv's side, and is counted there."""
+        total = 0
+        for row in self.rows:
+            if row.runs_on != HERE:
+                continue
+            if row.bytes_in is None or row.bytes_out is None:
+                return None
+            total += row.bytes_in + row.bytes_out
+        return total
+
+    def __str__(self) -> str:
+        here = sum(row.runs_on == HERE for row in self.rows)
+        elsewhere = ", ".join(f"{op} {count}" for op, count in self.fallen_back.items()) or "nothing"
+        said = f"{here} of {len(self.rows)} layers run on qconv's kernels; elsewhere: {elsewhere}"
+        crossing = f"bytes that cross: {_shown(self.crossing_bytes)}"
+        memory = [str(self.memory)] if self.memory.recordings else []
+        return "\n".join([*map(str, self.rows), said, crossing, *memory])
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """`time_us` of a layer here is that of its kernels, one after the other with what turns its inputs into their
+    layout; of others it has what it took to bring inputs to their side."""
+
+    name: str
+    op: str
+    runs_on: str
+    time_us: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    rows: tuple[LayerTime, ...]
+
+    @property
+    def total_us(self) -> float:
+        return sum(row.time_us for row in self.rows)
+
+    def __str__(self) -> str:
+        lines = [f"{row.time_us:>10.1f} us  {row.runs_on:<12} {row.op}  {row.name}" for row in self.rows]
+        return "\n".join([*lines, f"{self.total_us:>10.1f} us  in all"])
+
+
+def explained(
+    network: Network, order: Sequence[Layer], reasons: Mapping[str, tuple[str, str]], seen: Mapping[str, Tensor]
+) -> Explanation:
+    """`reasons`: layer -> where it runs, and why. `seen`: tensors with the shapes of the last run."""
+    sides = {name: where for name, (where, _) in reasons.items()}
+
+    def producer_side(name: str) -> str:
+        made = network.producers.get(name)
+        return ELSEWHERE if made is None else sides[made.name]
+
+    def size(names: Sequence[str]) -> int | None:
+        sizes = [(seen.get(name) or network.tensor(name)).bytes for name in names]
+        return None if None in sizes else sum(each or 0 for each in sizes)
+
+    rows = []
+    for layer in order:
+        where, why = reasons[layer.name]
+        here = where == HERE
+        moved = [name for name in layer.reads if name not in network.constants]
+        came = [name for name in moved if (producer_side(name) == HERE) != here]
+        goes = [name for name in layer.outputs if name and _leaves(network, name, sides, where)]
+        rows.append(LayerReport(layer.name, layer.op, where, why, size(came), size(goes)))
+    return Explanation(tuple(rows))
+
+
+def _leaves(network: Network, name: str, sides: Mapping[str, str], where: str) -> bool:
+    readers = network.consumers.get(name, ())
+    crosses = any((sides[reader.name] == HERE) != (where == HERE) for reader in readers)
+    return crosses or (where == HERE and name in network.outputs)
+
+
+def _shown(count: int | None) -> str:
+    return "?" if count is None else f"{count} B"

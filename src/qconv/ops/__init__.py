@@ -1,0 +1,1 @@
+"""The ops: how each is keyed, drawn and computed exactly. `registry` lists them all."""

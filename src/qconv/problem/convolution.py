@@ -1,0 +1,338 @@
+"""What the user asks for. `str(problem)` is its canonical key, and `parse` reads one back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qconv.arithmetic.mode import Mode
+from qconv.arithmetic.quantization import Parameters, Quantization
+from qconv.op import (
+    LARGEST,
+    WIDEST,
+    Problem,
+    Tensor,
+    alignment,
+    check_choice,
+    checked_size,
+    quoted,
+    read_integer,
+    several,
+)
+
+LAYOUTS = ("nhwc", "nchw")
+W_LAYOUTS = ("krsc", "kcrs")
+EXACT_IN_FP32 = 2**24
+# Channels in a step of the reduction: what divides them leaves no remainder.
+WHOLE_STEP = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Conv2d(Problem):
+    """NHWC activations * KRSC weights -> NHWK; with layout nchw, NCHW * KCRS -> NKHW. A residual lies as the output.
+
+    `stride` and `dilation` are (vertical, horizontal); `pad` is (top, left, bottom, right)."""
+
+    op: ClassVar[str] = "conv2d"
+    n: int
+    h: int
+    w: int
+    c: int
+    k: int
+    r: int
+    s: int
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: int = 1
+    layout: str = "nhwc"
+    quantization: Quantization = field(default_factory=Quantization)
+    key: str = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    if TYPE_CHECKING:
+        # One number may stand for both directions, or for all four sides; the fields hold each of them.
+        def __init__(
+            self,
+            n: int,
+            h: int,
+            w: int,
+            c: int,
+            k: int,
+            r: int,
+            s: int,
+            stride: int | tuple[int, int] = 1,
+            dilation: int | tuple[int, int] = 1,
+            pad: int | tuple[int, int, int, int] = 0,
+            groups: int = 1,
+            layout: str = "nhwc",
+            quantization: Quantization = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
+            object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
+        for name, length, least in (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0)):
+            object.__setattr__(self, name, several(name, getattr(self, name), length, least))
+        check_choice("layout", self.layout, LAYOUTS)
+        if not isinstance(self.quantization, Quantization):
+            raise ValueError(f"quantization={self.quantization!r} must be a qconv.Quantization")
+        self._check_geometry()
+        self._name(_key(self))
+
+    def _check_geometry(self) -> None:
+        for name, size in (("c", self.c), ("k", self.k)):
+            if size % self.groups:
+                raise ValueError(
+                    f"{name}={size} is not a multiple of groups={self.groups}; every group has {name}/groups channels"
+                )
+        spans = (
+            ("h", self.h + self.pad[0] + self.pad[2], (self.r - 1) * self.dilation[0] + 1, "r"),
+            ("w", self.w + self.pad[1] + self.pad[3], (self.s - 1) * self.dilation[1] + 1, "s"),
+        )
+        for name, padded, span, filter_name in spans:
+            if padded > LARGEST:
+                raise ValueError(f"{name} with its padding is {padded}; at most {LARGEST} is supported")
+            if padded < span:
+                raise ValueError(
+                    f"the filter spans {span} along {name} ({filter_name} and its dilation) but the padded input has "
+                    f"only {padded}; pad more or use a smaller {filter_name} or dilation"
+                )
+        self._check_offsets()
+        self._check_sums()
+
+    def _check_sums(self) -> None:
+        """Whether all elements can be counted, and sums of integers do not overflow."""
+        images = "split n" if self.n > 1 else "split the image into strips of rows"
+        outputs = images if self.k == 1 else "split n or k" if self.n > 1 else "split k"
+        for has, count, remedy in (
+            ("the input has", self.n * self.h * self.w * self.c, images),
+            ("the output has", self.n * self.oh * self.ow * self.k, outputs),
+            ("the weights have", self.k * self.reduction, "split k"),
+        ):
+            if count > LARGEST:
+                raise ValueError(f"{has} {count} elements; at most {LARGEST} are supported: {remedy}")
+        q = self.quantization
+        if not q.types.sum.is_integer:
+            return
+        worst, (_, most) = self.reduction * q.largest_product, q.types.sum.range
+        if worst > most:
+            raise ValueError(
+                f"a sum of r*s*c/groups={self.reduction} products can reach {worst}, more than an {q.types.sum.name} "
+                f"accumulator holds ({most}); use at most {most // q.largest_product} products (more groups, or split "
+                f"the channels and add {q.types.sum.name} outputs)"
+            )
+        if q.mode.correction == "fp32" and (q.x_zero_point or q.w_zero_point) and worst > EXACT_IN_FP32:
+            raise ValueError(
+                f"correction='fp32' with zero points: a sum of {self.reduction} products can reach {worst}, beyond "
+                f"{EXACT_IN_FP32} fp32 rounds it, and an integer kernel cannot round like that; use at most "
+                f"{EXACT_IN_FP32 // q.largest_product} products, where both corrections are the same, or "
+                "correction='int32'"
+            )
+
+    def _check_offsets(self) -> None:
+        """Kernels count in int32 how far an element lies from the first one, in the padding as well. The filter fits
+        into the padded input, so a dilation cannot be too large; a stride can, where there is only one output."""
+        height, width = self.h + self.pad[0] + self.pad[2], self.w + self.pad[1] + self.pad[3]
+        padded = self.n * height * width * self.c
+        if padded > LARGEST >= self.n * self.h * self.w * self.c:
+            raise ValueError(
+                f"the input with pad={','.join(map(str, self.pad))} has {padded} elements; at most {LARGEST} are "
+                "supported: use smaller pads, or split n"
+            )
+        for step, elements, extent in ((self.stride[0], width * self.c, height), (self.stride[1], self.c, width)):
+            if step * elements > LARGEST:
+                raise ValueError(
+                    f"stride={step} is a step of {step * elements} elements; at most {LARGEST} are supported: give "
+                    f"{extent}, the padded extent, for one output"
+                )
+
+    @property
+    def tap_steps(self) -> tuple[int, int]:
+        """Pixels from a filter's tap to its next, down and across. A single tap has none: kernels compute steps past
+        the last one, and its dilation may be too large for that."""
+        return self.dilation[0] if self.r > 1 else 1, self.dilation[1] if self.s > 1 else 1
+
+    @cached_property
+    def oh(self) -> int:
+        span = (self.r - 1) * self.dilation[0] + 1
+        return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[0] + 1
+
+    @cached_property
+    def ow(self) -> int:
+        span = (self.s - 1) * self.dilation[1] + 1
+        return (self.w + self.pad[1] + self.pad[3] - span) // self.stride[1] + 1
+
+    @property
+    def c_group(self) -> int:
+        return self.c // self.groups
+
+    @property
+    def k_group(self) -> int:
+        return self.k // self.groups
+
+    @cached_property
+    def reduction(self) -> int:
+        """Products in one output element."""
+        return self.r * self.s * self.c_group
+
+    @cached_property
+    def pixels(self) -> int:
+        return self.n * self.oh * self.ow
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        return self._laid_out(self.h, self.w, self.c)
+
+    @property
+    def w_shape(self) -> tuple[int, ...]:
+        if self.layout == "nchw":
+            return (self.k, self.c_group, self.r, self.s)
+        return (self.k, self.r, self.s, self.c_group)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        return self._laid_out(self.oh, self.ow, self.k)
+
+    def _laid_out(self, h: int, w: int, channels: int) -> tuple[int, ...]:
+        return (self.n, channels, h, w) if self.layout == "nchw" else (self.n, h, w, channels)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        q = self.quantization
+        residual = () if q.residual == "none" else (Tensor("residual", self.y_shape, q.residual),)
+        return (Tensor("x", self.x_shape, q.x_type), Tensor("w", self.w_shape, q.w_type), *residual)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (Tensor("y", self.y_shape, self.quantization.out_type),)
+
+    @property
+    def operations(self) -> int:
+        return 2 * self.pixels * self.k * self.reduction
+
+    @cached_property
+    def io_bytes(self) -> int:
+        t = self.quantization.types
+        of_output = t.y.bytes + (t.residual.bytes if t.residual else 0)
+        x_bytes, w_bytes = self.n * self.h * self.w * self.c * t.x.bytes, self.k * self.reduction * t.w.bytes
+        return x_bytes + w_bytes + self.pixels * self.k * of_output
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """The extents of the implicit GEMM."""
+        return {name: getattr(self, name) for name in ("pixels", "k_group", "reduction", "groups")}
+
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        q = self.quantization
+        return self.layout, q.x_type, q.w_type, q.out_type, q.w_zero_point
+
+    @property
+    def shape_class(self) -> tuple[object, ...]:
+        q = self.quantization
+        depthwise = self.c_group == self.k_group == 1 < self.groups
+        if depthwise:  # no reduction over channels: a thread's vectors run across the groups
+            channels: tuple[int, ...] = (alignment(self.c, WIDEST),)
+        else:
+            channels = (alignment(self.c_group, WHOLE_STEP), alignment(self.k_group, WHOLE_STEP))
+        return (
+            self.layout,
+            q.types.y.bytes,
+            q.w_zero_point,
+            self.groups > 1,
+            *channels,
+            self.r * self.s > 1,
+            self.stride,
+        )
+
+    @property
+    def packed(self) -> tuple[str, ...]:
+        return ("w",)
+
+    @property
+    def arithmetic(self) -> Quantization:
+        return self.quantization
+
+    def relayout(self, named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        layout = named.pop("w_layout", None)
+        if layout is None:
+            return {}
+        check_choice("w_layout", layout, W_LAYOUTS)
+        if layout == W_LAYOUTS[LAYOUTS.index(self.layout)]:
+            return {}
+        return {"w": (0, 2, 3, 1) if layout == "kcrs" else (0, 3, 1, 2)}
+
+    def checked(self, parameters: dict[str, Any]) -> Parameters:
+        try:
+            return Parameters(**parameters).checked(self.quantization, self.k)
+        except TypeError as error:
+            raise ValueError(f"{error}; the parameters are {', '.join(Parameters.__dataclass_fields__)}") from None
+
+
+_PLURAL = ("stride", "dilation", "pad")
+_SIZES = ("n", "h", "w", "c", "k", "r", "s")
+_TYPES = ("x_type", "w_type", "out_type")
+_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
+FLAGS = ("per_channel", *_ZERO_POINTS, "table")
+_CHOICES = ("bias", "activation", "residual")
+_MODES = tuple(flag.name for flag in fields(Mode))
+
+
+def _key(problem: Conv2d) -> str:
+    """Sizes and types always; everything else only where it differs from the default, always in this order."""
+    parts = ["conv2d"]
+    parts += [f"{name}={getattr(problem, name)}" for name in _SIZES]
+    for name in _PLURAL:
+        values = getattr(problem, name)
+        if any(value != (name != "pad") for value in values):
+            parts.append(f"{name}={','.join(map(str, values))}")
+    if problem.groups != 1:
+        parts.append(f"groups={problem.groups}")
+    if problem.layout != "nhwc":
+        parts.append(f"layout={problem.layout}")
+    return ":".join([*parts, *_quantization_parts(problem.quantization)])
+
+
+# Few quantizations serve thousands of layers, whose keys are read from databases.
+@lru_cache(maxsize=256)
+def _quantization_parts(quantization: Quantization) -> tuple[str, ...]:
+    parts = [f"{name}={getattr(quantization, name)}" for name in _TYPES]
+    parts += [name for name in FLAGS if getattr(quantization, name)]
+    parts += [f"{name}={value}" for name in _CHOICES if (value := getattr(quantization, name)) != "none"]
+    for flag in fields(Mode):
+        value = getattr(quantization.mode, flag.name)
+        if value != flag.default:
+            parts.append(f"{flag.name}={value}")
+    return tuple(parts)
+
+
+def read_several(name: str, text: str | bool) -> int | tuple[int, ...]:
+    values = tuple(read_integer(name, part) for part in str(text).split(","))
+    return values[0] if len(values) == 1 else values
+
+
+def read_conv2d(key: str, given: dict[str, str | bool], others: tuple[str, ...] = ()) -> Conv2d:
+    """The problem of what stands behind the op in a key, which has these other fields as well."""
+    sizes: dict[str, int | tuple[int, ...]] = {}
+    for name in (*_SIZES, "groups"):
+        if name in given:
+            sizes[name] = read_integer(name, given.pop(name))
+        elif name != "groups":
+            raise ValueError(f"the key {quoted(key)} has no {name}; it needs {', '.join(_SIZES)}")
+    for name in _PLURAL:
+        if name in given:
+            sizes[name] = read_several(name, given.pop(name))
+    layout = str(given.pop("layout", "nhwc"))
+    modes = tuple((name, str(given.pop(name))) for name in _MODES if name in given)
+    quantized = tuple((name, given.pop(name)) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given)
+    if given:
+        known = ", ".join((*_SIZES, "groups", *_PLURAL, "layout", *_TYPES, *FLAGS, *_CHOICES, *_MODES, *others))
+        raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}; it has {known}")
+    return Conv2d(layout=layout, quantization=_quantization(quantized, modes), **sizes)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=256)
+def _quantization(quantized: tuple[tuple[str, str | bool], ...], modes: tuple[tuple[str, str], ...]) -> Quantization:
+    return Quantization(mode=Mode(**dict(modes)), **dict(quantized))  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Random data with which outputs show a wrong kernel."""

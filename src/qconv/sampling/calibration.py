@@ -1,0 +1,197 @@
+"""Scales, biases, output zero points and the parameters of the activation, from the sums that the data really gives.
+
+Each channel's sums, with the residual and the bias, get a place around the real zero that lets its activation be met on
+both sides of its bend; the output's scale and zero point then make what comes out of it fill the type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.arithmetic.activation import BY_NAME
+from qconv.arithmetic.epilogue import computed
+from qconv.arithmetic.quantization import Parameters, Quantization
+
+Array = NDArray[Any]
+
+# Where values of one sign all but fill the range, they are all on one side of the bend: nearer to it they differ more.
+SPREAD_OF_ONE_SIGN = 1.2
+# Pixels from which on a channel's spread is measured, not derived.
+ENOUGH_PIXELS = 16
+# A spread for sums of padding only.
+OF_NOTHING = 1000.0
+# Codes between the output zero point and an end of the type, below which that side has no room.
+ROOM = 40
+# Fractions of the outputs that lie beyond an end of the type; one is drawn for each end.
+SATURATED = (0.0, 0.005, 0.02, 0.05)
+
+
+@dataclass(frozen=True)
+class Style:
+    """`powers`: scales are powers of two, and so is the multiplier: ties. `coarse`: besides, differences with the zero
+    points are multiples of 8, which makes many. `attempt`: how often what was drawn lacked variety; a later one is
+    further from what makes that hard."""
+
+    powers: bool
+    coarse: bool
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The accumulator of each channel over some pixels, before the bias."""
+
+    center: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, acc: Array, spread: Array) -> Sums:
+        pooled = float(np.sqrt(np.mean(spread**2)))
+        return cls(acc.mean(axis=0), np.maximum(spread, pooled / 20 or OF_NOTHING))
+
+
+def side(q: Quantization, y_zero_point: int | None) -> int:
+    """The sign that most values before the activation should have, 0 for both alike: behind relu, or with no room on
+    one side of the output zero point, those of the other become one value. The zero point is None where it is free."""
+    inputs = BY_NAME[q.activation].inputs
+    if inputs.one_sign:
+        return 1
+    if q.requantizes and y_zero_point is not None and not inputs.one_sided:
+        low, high = q.limits
+        if y_zero_point - low < ROOM:
+            return 1
+        return -1 if high - y_zero_point < ROOM else 0
+    return 0
+
+
+def centers(q: Quantization, towards: int, channels: int, style: Style, rng: np.random.Generator) -> Array:
+    """Where each channel's values should lie around the real zero, in units of their spread."""
+    if towards:
+        return towards * (rng.uniform(0.35, 1.1, channels) + min(0.6 * style.attempt, 1.8))
+    end = BY_NAME[q.activation].inputs.center
+    return rng.uniform(-end, end, channels)
+
+
+def off_center(sums: Sums, wanted: Array, towards: int, added: Array | float) -> Array:
+    """By how much the mean of each channel has to change; 0 where it is acceptable. `added` is the mean of what the
+    residual adds, in units of the spread."""
+    now = sums.center / sums.spread + added
+    bad = (now * towards < np.abs(wanted) * 0.9) | (now * towards > 3) if towards else np.abs(now) > 2
+    return np.where(bad, (wanted - now) * sums.spread, 0.0)
+
+
+def snapped(value: Any, style: Style) -> Any:
+    """In fp32, and the nearest power of two where scales are."""
+    return np.float32(2.0 ** np.rint(np.log2(value)) if style.powers else value)
+
+
+def scales(
+    q: Quantization, sums: Sums, x_scale: np.float32 | None, style: Style, rng: np.random.Generator
+) -> tuple[np.float32, Array]:
+    """x_scale, unless it is given, and w_scale."""
+    x = snapped(np.exp(rng.uniform(np.log(0.003), np.log(0.3))), style) if x_scale is None else x_scale
+    extent = sums.spread if q.bias != "none" else np.hypot(sums.spread, sums.center)
+    pooled = float(np.sqrt(np.mean(extent**2)))
+    spread = BY_NAME[q.activation].inputs.spread
+    if spread is not None:
+        real = rng.uniform(*spread)
+        if q.bias == "none" and np.median(np.abs(sums.center) / sums.spread) > 2:
+            real = min(real, SPREAD_OF_ONE_SIGN) if not style.attempt else real * rng.uniform(0.3, 1.5)
+        if q.residual != "none":
+            real *= 0.75
+    else:
+        real = float(x) * np.exp(rng.uniform(np.log(5e-4), np.log(0.05))) * pooled
+    if not q.per_channel:
+        return x, snapped(real / (float(x) * pooled), style)
+    uneven = np.exp(rng.uniform(-0.5, 0.5, len(extent)))
+    return x, snapped(real * uneven / (float(x) * extent), style)
+
+
+def bias(
+    q: Quantization,
+    sums: Sums,
+    unit: Array,
+    wanted: Array,
+    residual: Array | None,
+    style: Style,
+    rng: np.random.Generator,
+) -> Array:
+    """Puts each channel's values where they are wanted. `unit` is what one of the accumulator is worth, in what the
+    residual, as real numbers, adds."""
+    mean, spread = (0.0, 0.0) if residual is None else (residual.mean(), residual.std())
+    total = np.hypot(sums.spread, spread / unit)
+    whole = np.rint(wanted * total - sums.center - mean / unit)
+    if style.coarse:
+        whole = np.rint(whole / 64) * 64
+    whole = np.clip(whole, -(2**31), 2**31 - 1)
+    if q.bias == "int32":
+        return whole.astype(np.int32)
+    noise = 0.0 if style.powers else rng.uniform(-0.5, 0.5, len(whole))
+    return ((whole + noise) * unit).astype(np.float32)
+
+
+def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array | None) -> Array:
+    """What comes out of the activation, in real units."""
+    if q.mode.requantizes_before_residual and residual is not None:
+        return _sum_of_requantized(q, k, given, acc, residual)
+    real = replace(q, out_type="float32", y_zero_point=False, table=False)
+    known = {name: value for name, value in given.items() if name not in ("y_scale", "y_zero_point")}
+    return computed(real, Parameters(**known).checked(real, k), acc, residual)
+
+
+def own_values(q: Quantization, k: int, given: dict[str, Any], acc: Array) -> Array:
+    """What is requantized before the residual is added, in real units."""
+    mode = replace(q.mode, residual_add="multiply_add")
+    none: dict[str, Any] = {
+        "residual": "none",
+        "residual_zero_point": False,
+        "inner_zero_point": False,
+        "activation": "none",
+    }
+    known = {name: value for name, value in given.items() if name.split("_")[0] not in ("residual", "inner")}
+    return real_values(replace(q, mode=mode, **none), k, known, acc, None)
+
+
+def _sum_of_requantized(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array) -> Array:
+    zero, scale = int(given["inner_zero_point"]), float(given["inner_scale"])
+    own = np.clip(np.rint(own_values(q, k, given, acc) / scale) + zero, *q.limits) - zero
+    added = (residual - int(given["residual_zero_point"])) * float(given["residual_scale"])
+    values: Array = own * scale + added
+    return np.maximum(values, 0) if q.activation == "relu" else values
+
+
+def ends_of_clamp(values: Array, rng: np.random.Generator) -> dict[str, np.float32]:
+    low, high = np.quantile(values, (rng.uniform(0.03, 0.25), rng.uniform(0.75, 0.97)))
+    return {"low": np.float32(low), "high": np.float32(high)}
+
+
+def output(
+    q: Quantization, values: Array, zero: int | None, style: Style, rng: np.random.Generator
+) -> tuple[np.float32, Any]:
+    """y_scale, and y_zero_point unless it is given: outputs fill the type, and some saturate where that is meant."""
+    low, high = q.limits
+    beyond = (0.0, 0.0) if style.attempt else rng.choice(SATURATED, 2)
+    bottom, top = (float(end) for end in np.quantile(values, (beyond[0], 1 - beyond[1])))
+    bottom, top = min(bottom, 0.0), max(top, 0.0)
+    if top - bottom <= 0:
+        top = 1.0
+    if zero is None:
+        # Filled to its ends, the type's own clamp would do what relu does.
+        filled = 1.0 if style.attempt or rng.random() < 0.25 else rng.uniform(0.6, 1.0)
+        step = (top - bottom) / ((high - low) * filled)
+    else:
+        # What a side with no room for it says, the other side need not wait for.
+        rooms = [(end, room) for end, room in ((top, high - zero), (-bottom, zero - low)) if end > 0 and room > 0]
+        steps = sorted(end / room for end, room in rooms) or [1.0]
+        step = steps[-1] if (top - bottom) / steps[-1] >= 2 * ROOM else steps[0]
+    scale = np.float32(2.0 ** np.ceil(np.log2(step) - 0.3) if style.powers else step)
+    if zero is not None:
+        return scale, np.full((), zero)
+    least = int(np.ceil(low - bottom / scale))
+    most = int(np.floor(high - top / scale))
+    drawn = rng.integers(least, most + 1) if least <= most else (least + most) // 2
+    return scale, np.asarray(np.clip(drawn, low, high), q.out_type)

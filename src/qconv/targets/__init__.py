@@ -1,0 +1,1 @@
+"""GPUs as generated code sees them: instructions, generations, targets."""

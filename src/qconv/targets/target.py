@@ -1,0 +1,255 @@
+"""What a kernel is compiled for: a generation, with the instructions a template may use, and an architecture's limits.
+
+Adding an architecture whose generation is known is one entry here; nothing else names an architecture.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from qconv.targets.generation import (
+    ADA,
+    AMPERE,
+    BLACKWELL,
+    BLACKWELL_100,
+    CDNA_1,
+    CDNA_2,
+    CDNA_3,
+    CDNA_4,
+    CPU,
+    HOPPER,
+    RDNA_2,
+    RDNA_3,
+    RDNA_4,
+    TURING,
+    VEGA,
+    Generation,
+    Vendor,
+)
+from qconv.targets.instruction import DotProduct, MatrixInstruction, TensorMemoryInstruction, WarpgroupInstruction
+
+NAME_OF_VENDOR = {"nvidia": r"sm_\d{2,3}a?", "amd": r"gfx[0-9a-f]{3,4}"}
+NAME_OF_VENDOR["cpu"] = rf"cpu(\.({NAME_OF_VENDOR['nvidia']}|{NAME_OF_VENDOR['amd']}))?"
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Target:
+    """One architecture. On AMD: warp = wavefront, SM = compute unit, shared memory = LDS, register = VGPR."""
+
+    name: str
+    generation: Generation = field(repr=False)
+    processors: int  # SMs of the largest part that is common
+    smem_bytes: int  # the most shared memory that a block can have, by opt-in where there is one
+    smem_bytes_per_sm: int
+    threads_per_sm: int
+    threads_per_block: int = 1024
+    grid_y_max: int = 65535
+
+    def __hash__(self) -> int:
+        # Plans are cached by target, thousands of times for one problem: what tells targets apart is enough.
+        return hash(self.name)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(NAME_OF_VENDOR[self.vendor], self.name):
+            raise ValueError(
+                f"target name {self.name!r}: {self.vendor} names match {NAME_OF_VENDOR[self.vendor]!r}; "
+                f"use the compiler's name of the architecture"
+            )
+        for limit in (
+            *("processors", "smem_bytes", "smem_bytes_per_sm"),
+            *("threads_per_sm", "threads_per_block", "grid_y_max"),
+        ):
+            if getattr(self, limit) < 1:
+                raise ValueError(f"{self.name}: {limit}={getattr(self, limit)}: limits are positive; give 1 or more")
+        if self.threads_per_block % self.warp_size:
+            raise ValueError(
+                f"{self.name}: threads_per_block={self.threads_per_block}: a block is whole warps; "
+                f"give a multiple of {self.warp_size}"
+            )
+        for per_block, per_sm in (
+            ("smem_bytes", "smem_bytes_per_sm"),
+            ("threads_per_block", "threads_per_sm"),
+        ):
+            if getattr(self, per_block) > getattr(self, per_sm):
+                raise ValueError(
+                    f"{self.name}: {per_block}={getattr(self, per_block)}: a block runs on one SM, which has "
+                    f"{per_sm}={getattr(self, per_sm)}; give at most that"
+                )
+
+    @property
+    def vendor(self) -> Vendor:
+        return self.generation.vendor
+
+    @property
+    def warp_size(self) -> int:
+        return self.generation.warp_size
+
+    @property
+    def dots(self) -> tuple[DotProduct, ...]:
+        return self.generation.dots
+
+    @property
+    def instructions(self) -> tuple[MatrixInstruction, ...]:
+        return self.generation.instructions
+
+    @property
+    def warpgroup(self) -> WarpgroupInstruction | None:
+        return self.generation.warpgroup
+
+    @property
+    def tensor_memory(self) -> TensorMemoryInstruction | None:
+        return self.generation.tensor_memory
+
+    @property
+    def registers_per_thread(self) -> int:
+        return self.generation.registers_per_thread
+
+    @property
+    def registers_per_sm(self) -> int:
+        return self.generation.registers_per_sm
+
+    @property
+    def simds(self) -> int:
+        return self.generation.simds
+
+    @property
+    def register_granule(self) -> int:
+        return self.generation.register_granule
+
+    @property
+    def buffer_word(self) -> int | None:
+        return self.generation.buffer_word
+
+    @property
+    def async_copies(self) -> bool:
+        return "async_copies" in self.generation.features
+
+    @property
+    def overlaps_launches(self) -> bool:
+        return "overlaps_launches" in self.generation.features
+
+    @property
+    def clusters(self) -> bool:
+        return "clusters" in self.generation.features
+
+    @property
+    def bulk_copies(self) -> bool:
+        return "bulk_copies" in self.generation.features
+
+    @property
+    def tensor_maps(self) -> bool:
+        return "tensor_maps" in self.generation.features
+
+    @property
+    def packs_floats(self) -> bool:
+        return "packs_floats" in self.generation.features
+
+
+def _nvidia(
+    name: str, generation: Generation, processors: int, smem_kib: int, smem_kib_per_sm: int, threads_per_sm: int
+) -> Target:
+    return Target(name, generation, processors, smem_kib * KIB, smem_kib_per_sm * KIB, threads_per_sm)
+
+
+def _amd(name: str, generation: Generation, processors: int, lds_kib: int, threads_per_sm: int) -> Target:
+    return Target(name, generation, processors, lds_kib * KIB, lds_kib * KIB, threads_per_sm)
+
+
+# NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities".
+# An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB. The SMs are those of the
+# T4, A100, A10, L40S, H200, B200, B300 and RTX 5090; the B300 is taken to have as many as the B200.
+_NVIDIA = (
+    _nvidia("sm_75", TURING, 40, 64, 64, 1024),
+    _nvidia("sm_80", AMPERE, 108, 163, 164, 2048),
+    _nvidia("sm_86", AMPERE, 84, 99, 100, 1536),
+    _nvidia("sm_89", ADA, 142, 99, 100, 1536),
+    _nvidia("sm_90a", HOPPER, 132, 227, 228, 2048),
+    _nvidia("sm_100a", BLACKWELL_100, 148, 227, 228, 2048),
+    _nvidia("sm_103a", BLACKWELL, 148, 227, 228, 2048),
+    _nvidia("sm_120", BLACKWELL, 170, 99, 100, 1536),
+)
+
+# AMD: ROCm's "GPU hardware specifications" for LDS, rocminfo for threads. RDNA counts a compute unit, half of a
+# work-group processor: 64 of its 128 KiB of LDS, which is also the most that a block can have. The compute units are
+# those of the MI50, MI100, one die of the MI250X at 104, MI300X, MI355X, RX 6900 XT, RX 7900 XTX and RX 9070 XT.
+_AMD = (
+    _amd("gfx906", VEGA, 60, 64, 2560),
+    _amd("gfx908", CDNA_1, 120, 64, 2560),
+    _amd("gfx90a", CDNA_2, 104, 64, 2048),
+    _amd("gfx942", CDNA_3, 304, 64, 2048),
+    _amd("gfx950", CDNA_4, 256, 160, 2048),
+    _amd("gfx1030", RDNA_2, 80, 64, 1024),
+    _amd("gfx1100", RDNA_3, 96, 64, 1024),
+    _amd("gfx1201", RDNA_4, 64, 64, 1024),
+)
+
+# The CPU device is as large as the largest GPU.
+_CPU = Target("cpu", CPU, 4, smem_bytes=227 * KIB, smem_bytes_per_sm=228 * KIB, threads_per_sm=2560)
+
+
+def _emulation(generation: Generation) -> Target:
+    """The CPU device with the instructions, the features and the limits of a generation's first architecture, so that
+    kernels which use them run, and fail, where there is no such GPU."""
+    first = next(entry for entry in (*_NVIDIA, *_AMD) if entry.generation is generation)
+    name = f"{_CPU.name}.{first.name}"
+    return replace(first, name=name, generation=generation.emulated(), processors=_CPU.processors)
+
+
+# The other generations have nothing that these lack.
+_EMULATED = tuple(map(_emulation, (TURING, AMPERE, HOPPER, BLACKWELL_100, CDNA_1, CDNA_3, CDNA_4, RDNA_3, RDNA_4)))
+
+TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, *_EMULATED, _CPU)}
+
+
+def target(name: str) -> Target:
+    """The target called `name`, as in "sm_90a", "gfx942", "cpu" or "cpu.gfx942"."""
+    if name in TARGETS:
+        return TARGETS[name]
+    near = difflib.get_close_matches(name, TARGETS, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"target {name!r} is not one of {_listed(TARGETS.values())}{hint}")
+
+
+def target_of_compute_capability(major: int, minor: int) -> Target:
+    """The target whose code runs best on an NVIDIA device of this compute capability.
+
+    Code for sm_86 runs on 8.6 and on any later 8.x (CUDA programming guide 13, "Binary Compatibility"); code
+    for an architecture-specific target, such as sm_90a, runs on that very capability only.
+    """
+    best: tuple[int, Target] | None = None
+    for entry in _NVIDIA:
+        digits = entry.name.removeprefix("sm_").removesuffix("a")
+        entry_major, entry_minor = int(digits[:-1]), int(digits[-1])
+        specific = entry.name.endswith("a")
+        runs = entry_major == major and (entry_minor == minor if specific else entry_minor <= minor)
+        if runs and (best is None or entry_minor >= best[0]):
+            best = entry_minor, entry
+    if best is None:
+        raise ValueError(
+            f"compute capability {major}.{minor} is unknown: no code of {_listed(_NVIDIA)} runs there; "
+            f"add an entry for sm_{major}{minor} to qconv/target.py"
+        )
+    return best[1]
+
+
+def target_of_gcn_arch(gcn_arch_name: str) -> Target:
+    """The target of an AMD device, from HIP's gcnArchName, as in "gfx90a:sramecc+:xnack-".
+
+    The features after the colon choose among builds of one target; code that names none of them runs on all.
+    """
+    name = gcn_arch_name.split(":")[0]
+    if name in TARGETS and TARGETS[name].vendor == "amd":
+        return TARGETS[name]
+    raise ValueError(
+        f"AMD architecture {gcn_arch_name!r} is unknown: no code of {_listed(_AMD)} runs there; "
+        f"add an entry for {name!r} to qconv/target.py"
+    )
+
+
+def _listed(targets: Iterable[Target]) -> str:
+    return ", ".join(entry.name for entry in targets)

@@ -1,0 +1,34 @@
+"""A table is as wide as the terminal, or as it needs to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from qconv.cli.database import fitted, table
+
+ROWS = [["1.50 us", "a config that is long", ""], ["12.25 us", "short", ""]]
+
+
+def test_in_a_pipe_every_letter_is_there() -> None:
+    assert table(["time", "config", "reason"], ROWS, None).splitlines() == [
+        "    time  config",
+        " 1.50 us  a config that is long",
+        "12.25 us  short",
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 60, 40])
+def test_in_a_terminal_no_line_is_wider(columns: int) -> None:
+    rows = [["1.50 us", "config " * 9, "problem " * 20, "why"]]
+    shown = table(["time", "config", "problem", "reason"], rows, columns)
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "1.50" in shown
+
+
+def test_the_widest_gives_way() -> None:
+    assert fitted([8, 60, 100, 4], 60) == [8, 21, 21, 4]
+    assert fitted([9, 9], 3) == [6, 6]
+
+
+def test_nothing_to_show_has_its_names() -> None:
+    assert table(["time", "config"], [], 80) == "time  config"

@@ -1,0 +1,168 @@
+"""The table of targets, which is not written here again, and how a device finds its target."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from qconv.device import Device
+from qconv.targets.generation import CDNA_2, CPU, FEATURES, Generation
+from qconv.targets.instruction_tables import ON_THE_CPU
+from qconv.targets.target import TARGETS, Target, target, target_of_compute_capability, target_of_gcn_arch
+
+
+def test_the_table_lists_each_target_under_its_name() -> None:
+    assert all(entry.name == name for name, entry in TARGETS.items())
+
+
+def test_the_cpu_emulates_what_gpus_have() -> None:
+    """What a GPU has and no emulation does would go untested where there is no such GPU."""
+    emulations = [entry.generation for entry in TARGETS.values() if entry.vendor == "cpu"]
+    for entry in TARGETS.values():
+        has = entry.generation
+        assert any(
+            e.features >= has.features
+            and {*e.instructions, e.warpgroup} >= {*has.instructions, has.warpgroup} - {None}
+            and e.warp_size == has.warp_size
+            for e in emulations
+        ), entry.name
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name.startswith("cpu.")])
+def test_an_emulation_has_the_limits_of_its_architecture(name: str) -> None:
+    entry, emulated = target(name), target(name.removeprefix("cpu."))
+    assert (entry.vendor, entry.dots) == ("cpu", ON_THE_CPU)
+    generation = replace(entry.generation, **{part: getattr(emulated, part) for part in ("vendor", "dots")})
+    assert replace(generation, name=emulated.generation.name) == emulated.generation
+    others = ("name", "generation", "processors")
+    assert replace(entry, **{part: getattr(emulated, part) for part in others}) == emulated
+
+
+@pytest.mark.parametrize("entry", [t for t in TARGETS.values() if t.async_copies], ids=lambda entry: entry.name)
+def test_an_sm_keeps_a_kibibyte_per_block_for_itself(entry: Target) -> None:
+    assert entry.smem_bytes_per_sm - entry.smem_bytes == 1024
+
+
+@pytest.mark.parametrize("entry", TARGETS.values(), ids=TARGETS)
+def test_a_target_answers_for_its_generation(entry: Target) -> None:
+    for part in fields(Generation):
+        if part.name not in ("name", "features"):
+            assert getattr(entry, part.name) == getattr(entry.generation, part.name)
+    assert {feature for feature in FEATURES if getattr(entry, feature)} == entry.generation.features
+
+
+@pytest.mark.gpu
+def test_limits_are_those_of_the_device(gpu: Device) -> None:
+    import cupy
+
+    says, entry = cupy.cuda.runtime.getDeviceProperties(0), gpu.target
+    assert entry.warp_size == says["warpSize"]
+    assert entry.smem_bytes_per_sm == says["sharedMemPerMultiprocessor"]
+    assert entry.registers_per_sm == says["regsPerMultiprocessor"]
+    assert entry.threads_per_sm == says["maxThreadsPerMultiProcessor"]
+    assert (entry.threads_per_block, entry.grid_y_max) == (says["maxThreadsPerBlock"], says["maxGridSize"][1])
+    if entry.vendor == "nvidia":
+        assert entry.smem_bytes == says["sharedMemPerBlockOptin"]
+
+
+NVIDIA = [entry for entry in TARGETS.values() if entry.vendor == "nvidia"]
+
+
+def capability_of(entry: Target) -> tuple[int, int]:
+    digits = entry.name.removeprefix("sm_").removesuffix("a")
+    return int(digits[:-1]), int(digits[-1])
+
+
+@pytest.mark.parametrize("entry", NVIDIA, ids=lambda entry: entry.name)
+def test_a_device_gets_the_target_made_for_it(entry: Target) -> None:
+    assert target_of_compute_capability(*capability_of(entry)) is entry
+
+
+@pytest.mark.parametrize("minor", range(11))
+@pytest.mark.parametrize("major", sorted({capability_of(entry)[0] for entry in NVIDIA}))
+def test_code_runs_on_later_revisions_unless_it_is_for_one_alone(major: int, minor: int) -> None:
+    minors = [capability_of(entry)[1] for entry in NVIDIA if entry.name in (f"sm_{major}{m}" for m in range(10))]
+    runs = [f"sm_{major}{before}" for before in minors if before <= minor]
+    if f"sm_{major}{minor}a" in TARGETS:
+        runs.append(f"sm_{major}{minor}a")
+    if runs:
+        assert target_of_compute_capability(major, minor) is TARGETS[runs[-1]]
+    else:
+        assert_refused(major, minor)
+
+
+def assert_refused(major: int, minor: int) -> None:
+    says = rf"compute capability {major}\.{minor} is unknown.*sm_75, .*sm_{major}{minor} to "
+    with pytest.raises(ValueError, match=says):
+        target_of_compute_capability(major, minor)
+
+
+# sm_75 is newer than 7.0.
+@pytest.mark.parametrize("capability", [(7, 0), (6, 1), (99, 0)])
+def test_a_device_that_no_target_serves_is_refused(capability: tuple[int, int]) -> None:
+    assert_refused(*capability)
+
+
+@pytest.mark.parametrize(
+    ("arch", "name"),
+    [("gfx90a:sramecc+:xnack-", "gfx90a"), ("gfx942", "gfx942"), ("gfx1100", "gfx1100")],
+)
+def test_an_amd_device_is_known_by_its_arch_without_features(arch: str, name: str) -> None:
+    assert target_of_gcn_arch(arch) is TARGETS[name]
+
+
+AMD = ", ".join(entry.name for entry in TARGETS.values() if entry.vendor == "amd")
+
+
+@pytest.mark.parametrize("arch", ["gfx1fff", "gfx900:xnack-", "cpu", "cpu.gfx942", "sm_80", ""])
+def test_an_unknown_amd_arch_is_refused(arch: str) -> None:
+    with pytest.raises(ValueError, match=rf"is unknown: no code of {AMD} runs there"):
+        target_of_gcn_arch(arch)
+
+
+@pytest.mark.parametrize(("name", "near"), [("sm_90", "sm_90a"), ("sm90a", "sm_90a"), ("gfx94", "gfx942")])
+def test_an_unknown_name_lists_the_known_ones_and_the_closest(name: str, near: str) -> None:
+    with pytest.raises(ValueError, match=rf"target '{name}' is not one of sm_75, .*, cpu; did you mean '{near}'\?"):
+        target(name)
+
+
+def test_a_name_like_no_other_gets_no_hint() -> None:
+    with pytest.raises(ValueError, match=r", cpu$"):
+        target("quantum")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "hopper"}, "target name 'hopper': nvidia names match"),
+        ({"generation": CPU, "name": "cpu.hopper"}, r"target name 'cpu.hopper': cpu names match"),
+        ({"generation": CDNA_2}, "target name 'sm_90a': amd names match"),
+        ({"processors": 0}, "processors=0: limits are positive"),
+        ({"smem_bytes": 0}, "smem_bytes=0: limits are positive"),
+        (
+            {"smem_bytes": 300000},
+            "smem_bytes=300000: a block runs on one SM, which has smem_bytes_per_sm=233472",
+        ),
+        ({"threads_per_sm": 512}, "threads_per_block=1024: a block runs on one SM"),
+        (
+            {"threads_per_block": 1000},
+            "threads_per_block=1000: a block is whole warps; give a multiple of 32",
+        ),
+    ],
+)
+def test_a_broken_target_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(target("sm_90a"), **change)
+
+
+def test_importing_targets_imports_only_the_standard_library() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import qconv.targets.target; "
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) - sys.stdlib_module_names == {"qconv"}

@@ -1,0 +1,41 @@
+"""Every search strategy keeps the contract, found by the name of its module; and what each promises beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from strategy_contract import LARGE, Begin, StrategyContract, run, simulated_us, space_of
+
+from qconv.tuner.search import strategy
+from qconv.tuner.search.strategies.bayesian import Bayesian
+from qconv.tuner.search.strategies.cheapest import Cheapest
+
+
+class TestEvery(StrategyContract):
+    @pytest.fixture(params=strategy.names())
+    def begin(self, request: pytest.FixtureRequest) -> Begin:
+        return strategy.named(request.param)
+
+
+def test_they_have_names() -> None:
+    assert strategy.DEFAULT in strategy.names()
+    assert strategy.named("cheapest") is Cheapest
+    with pytest.raises(ValueError, match=f"'simulated_annealing' is not known; use {', '.join(strategy.names())}$"):
+        strategy.named("simulated_annealing")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bayesian_learns(seed: int) -> None:
+    """Better than the middle of the space after a quarter of it."""
+    space = replace(space_of(LARGE), seed=seed)
+    times = sorted(simulated_us(plan.config) for plan in space.plans)
+    asked = run(Bayesian(space), len(times) // 4)
+    assert min(simulated_us(config) for config in asked) <= times[len(times) // 20]
+
+
+def test_cheapest_keeps_the_order_of_the_cost_model_whatever_it_is_told() -> None:
+    space = space_of(LARGE)
+    order = [plan.config for plan in space.plans]
+    assert run(Cheapest(space)) == order
+    assert run(Cheapest(replace(space, first=[order[7]], seed=3)), 5) == [order[7], *order[:4]]

@@ -1,0 +1,157 @@
+"""Bit for bit: what an output holds before a launch that is to be verified, and in what it differs afterwards.
+
+One problem's data on one device, the same for every candidate: drawn once, uploaded once, its oracle run once.
+
+Whether a kernel computes what the oracle does: fresh random data, a poisoned output, tolerance 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from qconv.arithmetic.step import Array
+from qconv.device import Device
+from qconv.instances.load.executable import Bound
+from qconv.instances.load.pair import Runnable
+from qconv.op import Problem, Tensor
+from qconv.ops import registry
+from qconv.ops.registry import Sample
+
+
+def opposite(expected: Array) -> Array:
+    """Every bit is the other one: whatever a kernel leaves unwritten is wrong, be it a single byte of an element. Of a
+    constant poison, one in 256 bytes is right by accident."""
+    return (~bits(expected)).view(expected.dtype).reshape(expected.shape)
+
+
+def differences(tensors: Sequence[Tensor], outs: Sequence[Array], expected: Sequence[Array]) -> str | None:
+    """None where every bit of every output is right, else how many elements of which are wrong, and the first."""
+    said = [_difference(*each) for each in zip(tensors, outs, expected, strict=True)]
+    return "; ".join(one for one in said if one is not None) or None
+
+
+def bits(array: Array) -> Array:
+    """As unsigned integers: -0.0 is not 0.0, and NaN is itself."""
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").ravel()
+
+
+def _difference(tensor: Tensor, got: Array, expected: Array) -> str | None:
+    got_bits, expected_bits = bits(got), bits(expected)
+    wrong = np.flatnonzero(got_bits != expected_bits)
+    if wrong.size == 0:
+        return None
+    first = wrong[0]
+    where = tuple(int(i) for i in np.unravel_index(first, tensor.shape))
+    shown = [str(got[where]), str(expected[where])]
+    if shown[0] == shown[1]:  # two NaN
+        shown = [
+            f"{text} ({int(value[first]):#x})" for text, value in zip(shown, (got_bits, expected_bits), strict=True)
+        ]
+    return (
+        f"{wrong.size} of {got.size} outputs {tensor.name} differ from the oracle; the first at {where}: "
+        f"{shown[0]} instead of {shown[1]}"
+    )
+
+
+# Bytes that poison what a chain keeps between its kernels, which no oracle knows: one for each launch.
+POISONS = (0xA5, 0x5A)
+MOST_SETS = 2048
+
+
+class InputSets:
+    """`rotated_bytes`: launches that are timed go round input sets of at least this size in total. `expected` is what
+    the oracle says, where that is known already."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        sample: Sample,
+        rotated_bytes: int = 0,
+        expected: tuple[Array, ...] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.device = device
+        self._sample = sample
+        self._rotated_bytes = rotated_bytes
+        self._known = expected
+
+    def mismatch(self, runnable: Runnable) -> str | None:
+        """Calls into outputs that hold the opposite of what is right: None where every bit of every call is right, else
+        what is wrong, in one line. With scratch there are two: the second begins with what the first one left there."""
+        arrays, outs = self._first
+        bound = runnable.bind(*arrays, out=_one_or_all(outs), **self._sample.parameters)
+        launches = 2 if any(kernel.scratch for kernel in runnable.plan.kernels) else 1
+        for launch in range(launches):
+            for between in bound.between:
+                self.device.fill(between, POISONS[launch])
+            for out, poison in zip(outs, self._poison, strict=True):
+                self.device.copy(poison, out)
+            bound()
+            self.device.synchronize()
+            if all(self.device.same(*both) for both in zip(outs, self._wanted, strict=True)):
+                continue
+            got = [np.asarray(self.device.download(out)) for out in outs]
+            said = differences(self.problem.outputs, got, self._expected)
+            return said if launches == 1 else f"launch {launch + 1} of {launches}: {said}"
+        return None
+
+    def replay(self, runnable: Runnable, overlap: bool = False) -> Callable[[], float]:
+        """A launch a set, ready to be timed: only what is packed of the weights is the executable's own. `overlap`: see
+        `Executable.bind`."""
+        return self.device.replay(self._bound(runnable, overlap))
+
+    def _bound(self, runnable: Runnable, overlap: bool) -> list[Bound]:
+        names = [tensor.name for tensor in self.problem.inputs]
+        bounds: list[Bound] = []
+        packed = None
+        for arrays, outs in self._sets:
+            given = dict(zip(names, arrays, strict=True))
+            weights = [given.pop(name) for name in self.problem.packed]
+            if packed is None:
+                packed = runnable.pack(*weights, **self._sample.parameters)
+            elif weights:
+                packed = packed.beside(*weights)
+            bounds.append(packed.prepare(list(given.values()), _one_or_all(outs), overlap))
+        self.device.synchronize()
+        return bounds
+
+    @cached_property
+    def _first(self) -> tuple[list[Any], list[Any]]:
+        return [self.device.upload(array) for array in self._sample.arrays], self._outputs()
+
+    @cached_property
+    def _sets(self) -> list[tuple[list[Any], list[Any]]]:
+        """The first, and copies of it, rolled on the device, so that no two are alike and all are full-range."""
+        count = min(MOST_SETS, max(1, -(-self._rotated_bytes // self.problem.io_bytes)))
+        rolled = self.device.rolled
+        others = [([rolled(array, i) for array in self._first[0]], self._outputs()) for i in range(1, count)]
+        return [self._first, *others]
+
+    @cached_property
+    def _expected(self) -> tuple[Array, ...]:
+        return registry.compute(self.problem, self._sample) if self._known is None else self._known
+
+    @cached_property
+    def _wanted(self) -> list[Any]:
+        return [self.device.upload(np.ascontiguousarray(expected)) for expected in self._expected]
+
+    @cached_property
+    def _poison(self) -> list[Any]:
+        return [self.device.upload(opposite(expected)) for expected in self._expected]
+
+    def _outputs(self) -> list[Any]:
+        return [self.device.empty(tensor.shape, tensor.dtype) for tensor in self.problem.outputs]
+
+
+def _one_or_all(outs: list[Any]) -> Any:
+    return tuple(outs) if len(outs) > 1 else outs[0]
+
+
+def mismatch(runnable: Runnable, sample: Sample) -> str | None:
+    """None where every bit is right, else what is wrong, in one line."""
+    return InputSets(runnable.problem, runnable.device, sample).mismatch(runnable)

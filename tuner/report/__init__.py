@@ -1,0 +1,1 @@
+"""The report of a tuning database: one page with charts."""

@@ -1,0 +1,27 @@
+"""In the order of the cost model, whatever was measured: the same configs on every machine and in every run. It is for
+a handful of trials of a model that is trusted, and what a search that learns has to beat."""
+
+from __future__ import annotations
+
+from qconv.generator import Config, Plan
+from qconv.tuner.search.strategy import Space
+
+
+class Cheapest:
+    gain = None  # it expects nothing
+
+    def __init__(self, space: Space) -> None:
+        plans = {plan.config: plan for plan in space.plans}
+        first = {config: plans[config] for config in space.first if config in plans}
+        self._waiting = first | plans  # in this order
+
+    def ask(self) -> Plan | None:
+        if not self._waiting:
+            return None
+        return self._waiting.pop(next(iter(self._waiting)))
+
+    def tell(self, config: Config, time_us: float | None) -> None:
+        self._waiting.pop(config, None)
+
+
+STRATEGY = Cheapest
