@@ -18,7 +18,6 @@ TEMPLATE_TWIN = "struct S {{\n    __device__ __forceinline__ void {name}() {{  /
 # What is written where, and which line of it is found by which count.
 PLANTED = {
     "functions over 60 lines": ({"tuner/a.py": "x = 1\n" + LONG}, ["tuner/a.py:2"]),
-    "files over 400 lines": ({"templates/a.j2": "x\n" * 401, "src/b.h": "x\n" * 400}, ["templates/a.j2:401"]),
     "dict[str, Any] in generator/": (
         {"generator/a.py": "a: int\nb: dict[str, Any]\n", "tuner/a.py": "b: dict[str, Any]\n"},
         ["generator/a.py:2"],
@@ -51,13 +50,20 @@ PLANTED = {
         },
         ["tuner/a.py:2", "tuner/a.py:3", "templates/a.j2:2", "templates/a.j2:3"],
     ),
-    "comments that begin with Of": (
+    "sentences without a subject": (
         {
-            "tuner/a.py": '"""Of a module."""\n\n# This is\n# Of two.\nx = 1  # Of one\n# Of a line below.\n',
-            "templates/a.j2": "// Some\n// Of it.\n//% set x = 1\n    // Of a step.\nint x;  // Of x\n",
-            "generator/b.py": 'def f():\n    """Offsets."""\n\n\nclass A:\n    """Of A.\n\n    Of it."""\n',
+            "tuner/a.py": '"""What a module is."""\n\n# This is\n# Of two.\nx = 1  # Which one\n# Those below.\n',
+            "templates/a.j2": "// Some\n// Of it.\n//% set x = 1\n    // Of a step.\nint x;  // That is x\n",
+            "generator/b.py": 'def f():\n    """Whatever."""\n\n\nclass A:\n    """Where A is.\n\n    Of it."""\n',
         },
         ["generator/b.py:6", "templates/a.j2:4", "templates/a.j2:5", "tuner/a.py:1", "tuner/a.py:5", "tuner/a.py:6"],
+    ),
+    "words that say nothing": (
+        {
+            "tuner/a.py": "# So many pixels.\n# so many that they fill it\nx = 'three times less'\n",
+            "docs/a.md": "The copy engine brings it\nto the second-level cache.\nTMA, L2.\n",
+        },
+        ["docs/a.md:1", "docs/a.md:2", "tuner/a.py:1", "tuner/a.py:3"],
     ),
 }
 
