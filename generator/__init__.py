@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from qconv.errors import Infeasible
-from qconv.generator import older_names
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.expect.correction import Correction, Expected, Model, stored
 from qconv.generator.families import (
@@ -203,8 +202,7 @@ def config_from_json(text: str) -> Config:
         raise ValueError(f"the config {text[:120]!r} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"the config {text[:120]!r} is not a JSON object")
-    name = older_names.family_today(str(values.pop("family", None)))
-    values = older_names.fields_today(name, values)
+    name = str(values.pop("family", None))
     if name == unfused.Unfused.family:
         return _unfused_from(values, text)
     family = FAMILIES.get(name)

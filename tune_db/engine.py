@@ -34,7 +34,6 @@ from sqlalchemy.pool import StaticPool
 from qconv.device import folders
 from qconv.errors import DatabaseCut, DatabaseError
 from qconv.op import quoted
-from qconv.tune_db import upgrade
 from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow
 from qconv.tune_db.url import read, where_of
 from qconv.tune_db.writing import start_writing
@@ -106,7 +105,6 @@ DRIVER_ERRORS = (SQLAlchemyError, UnicodeDecodeError)
 
 _ANEW = "bring back a copy, or move it away and tune again"
 # What drivers say to who may only read.
-_NOT_WRITABLE = ("readonly", "read-only", "permission denied", "must be owner")
 # What SQLite says where it cannot write, and nobody has taken the right away.
 _NO_ROOM = "disk i/o error"
 # What drivers say, and what to do about it.
@@ -122,7 +120,6 @@ _REMEDIES = (
     (_NO_ROOM, "make room on the disk, or check that it works"),
     ("no such table", f"a table is missing: {_ANEW}"),
     ("permission denied", "ask for the right to write there, or work on a copy"),
-    ("must be owner", "have the owner of its tables open it once: it is of an older qconv, and is upgraded then"),
     # A server that starts, ends or recovers refuses whoever comes.
     ("the database system is", "wait until it takes connections, and run the same command again"),
     ("fatal:", "check the user, the password and the name of the database in the URL"),
@@ -138,8 +135,9 @@ class Opened(NamedTuple):
 
 
 def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only: bool = False) -> Opened:
-    """Raises DatabaseError unless what is there is, or becomes, a database of this schema version: one of an older
-    version is upgraded, or read from a copy in memory where it cannot be written; with `create` one is made."""
+    """Open the database at a path or URL; with `create`, make the tables where there are none.
+
+    Raise DatabaseError where it is no database of this schema version."""
     url = read(url_or_path)
     where = where_of(url)
     file = _file(url)
@@ -234,7 +232,7 @@ def _text(stored: bytes) -> str | bytes:
 
 
 def _with_schema(engine: Engine, where: str, create: bool) -> Engine:
-    """The engine, or that of a copy in memory."""
+    """The engine, whose tables are of this schema version."""
     try:
         versions = _versions(engine)
     except SQLAlchemyError:
@@ -243,8 +241,6 @@ def _with_schema(engine: Engine, where: str, create: bool) -> Engine:
             if not create:
                 raise DatabaseError(f"{where}: it has no tuning tables yet; tune first") from None
             _create(engine)
-        elif state == "older" and not _upgraded(engine, where, create):
-            return _copy_in_memory(engine, where)
         # If it fails once more, it says why; if another process created the tables meanwhile, it does not.
         versions = _versions(engine)
     _check_versions(versions, where)
@@ -265,43 +261,18 @@ def _check_triggers(engine: Engine, where: str) -> None:
         )
 
 
-def _upgraded(engine: Engine, where: str, create: bool) -> bool:
-    """False where it may be read and not written, and need not be."""
-    try:
-        upgrade.in_place(engine, where)
-    except SQLAlchemyError as error:
-        if create or not any(word in str(error).lower() for word in _NOT_WRITABLE):
-            raise
-        return False
-    log.warning("%s: upgraded to schema version %d; an older qconv no longer reads it", where, SCHEMA_VERSION)
-    return True
-
-
-def _copy_in_memory(engine: Engine, where: str) -> Engine:
-    copy = _engine(read("sqlite://"))
-    _create(copy)
-    upgrade.copy(engine, copy, where)
-    engine.dispose()
-    with copy.connect() as connection:
-        connection.exec_driver_sql("PRAGMA query_only=1")
-    log.warning("%s: of an older schema version, and only to be read: read into memory", where)
-    return copy
-
-
 def _versions(engine: Engine) -> list[Any]:
     with engine.connect() as connection:
         return [row[0] for row in connection.exec_driver_sql(_PROBE)]
 
 
-def _state(engine: Engine, where: str) -> Literal["empty", "older", "damaged"]:
+def _state(engine: Engine, where: str) -> Literal["empty", "damaged"]:
     """Called when the tables are not as expected: raises what can be said at once."""
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
         if SchemaRow.__tablename__ in tables:
             # Another version has other columns, and is then the better explanation.
             versions = list(connection.execute(select(SchemaRow.version)).scalars())
-            if len(versions) == 1 and versions[0] in upgrade.OLDER:
-                return "older"
             _check_versions(versions, where)
     if tables & set(TABLES):
         return "damaged"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from qconv.generator import Config, config_from_json, older_names
+from qconv.generator import Config, config_from_json
 from qconv.op import Problem, quoted
 from qconv.ops.registry import parse
 
@@ -68,7 +68,7 @@ class Measurement:
         if self.compile_ms is not None:
             object.__setattr__(self, "compile_ms", _number("compile_ms", self.compile_ms))
         if self.protocol is not None:
-            object.__setattr__(self, "protocol", older_names.protocol_today(_plain(self.protocol)))
+            object.__setattr__(self, "protocol", _plain(self.protocol))
         if not isinstance(self.created_at, datetime) or self.created_at.tzinfo is None:
             raise ValueError(f"created_at={self.created_at!r} must be a time with its zone: datetime.now(UTC)")
         object.__setattr__(self, "created_at", self.created_at.astimezone(UTC))

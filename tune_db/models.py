@@ -73,8 +73,8 @@ def time_from_number(stored: object) -> datetime:
     raise ValueError(f"created_at is {repr(stored)[:160]}, which is no number of microseconds since 1970")
 
 
-# Raise it with every change of the tables, or of what `nearness.shape_of` says of a problem: a database of a newer
-# version is refused, one of an older version is upgraded.
+# Raise it with every change of the tables, or of what `nearness.shape_of` says of a problem: a database of another
+# version is refused.
 SCHEMA_VERSION = 3
 
 

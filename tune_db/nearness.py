@@ -15,7 +15,7 @@ COARSE = 4
 
 class Shape(NamedTuple):
     """What of a problem decides which others are near. Whoever changes what a problem's `shape_class`, `extents` or
-    `kinds` are changes what databases hold: raise SCHEMA_VERSION then, and let an upgrade compute them anew."""
+    `kinds` are changes what databases hold: raise SCHEMA_VERSION then."""
 
     group: str  # problems of another op or shape class are no neighbours
     extents: tuple[int, ...]

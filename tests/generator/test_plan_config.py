@@ -11,9 +11,8 @@ from dataclasses import fields
 
 import pytest
 
-from qconv.generator import FAMILIES, Config, config_from_json, older_names
+from qconv.generator import FAMILIES, Config, config_from_json
 from qconv.generator.families.simt import Simt
-from qconv.generator.families.unfused import Unfused
 
 CONFIG = Simt(tile_m=64, tile_n=32, tile_k=16, thread_m=4, thread_n=8, pipeline_stages=2)
 TEXT = '{"family":"simt","tile_m":64,"tile_n":32,"tile_k":16,"thread_m":4,"thread_n":8,"pipeline_stages":2}'
@@ -60,22 +59,6 @@ def test_choices_are_the_fields_and_their_values_differ(family: str) -> None:
 
 def test_the_order_of_the_text_is_free() -> None:
     assert config_from_json(json.dumps(dict(reversed(VALUES.items())), indent=2)) == CONFIG
-
-
-@pytest.mark.parametrize("family", older_names.FIELDS)
-def test_what_an_older_database_calls_its_fields_is_read(family: str) -> None:
-    today = FAMILIES[family].config(*(values[0] for values in FAMILIES[family].choices.values()))
-    before = {new: old for old, new in older_names.FIELDS[family].items()}
-    written = {before.get(name, name): value for name, value in today.as_dict().items()}
-    assert written.keys() != today.as_dict().keys()
-    assert config_from_json(json.dumps(written)) == today
-    chain = {"family": "apart", "first": written, "second": written}
-    assert config_from_json(json.dumps(chain)) == Unfused(today, today)
-
-
-def test_a_field_by_both_of_its_names_is_refused() -> None:
-    with pytest.raises(ValueError, match="must have exactly the fields"):
-        config_from_json(json.dumps(VALUES | {"stages": 1}))
 
 
 def without(name: str) -> str:

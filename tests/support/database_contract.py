@@ -26,9 +26,10 @@ class DatabaseContract:
     def test_a_row_comes_back_as_it_was(self, database: Database, make: Make) -> None:
         full = make(0, protocol={"name": "events", "nested": {"list": [1, 2.5, None, "text", True]}})
         bare = make(1, registers=None, spill_bytes=None, smem_bytes=None, compile_ms=None, protocol=None)
-        database.add(full)
-        database.add(bare)
-        assert database.measurements() == [full, bare]
+        thirds = make(2, times_us=(1 / 3, 2 / 3, 4 / 3), median_us=2 / 3)
+        for row in (full, bare, thirds):
+            database.add(row)
+        assert database.measurements() == [full, bare, thirds]
 
     @pytest.mark.parametrize("outcome", [word for word in OUTCOMES if word != "correct"])
     def test_a_failure_comes_back_as_it_was(self, database: Database, make: Make, outcome: str) -> None:

@@ -28,14 +28,12 @@ from machine_code.listing import first_difference, listing
 from revisions import WORKING_TREE, Answer, Case, Revision
 
 from qconv.errors import CompileError
-from qconv.generator import Source, older_names
+from qconv.generator import Source
 from qconv.generator.digest import code_of
 from qconv.targets.target import TARGETS
 
 # Old -> new. A family ("simt"), a field of a family's config ("mma.tail"), a target ("sm_90a").
-RENAMED: dict[str, str] = older_names.FAMILIES | {
-    f"{family}.{old}": new for family, names in older_names.FIELDS.items() for old, new in names.items()
-}
+RENAMED: dict[str, str] = {}
 # What a kernel calls of the CPU runtime, old -> new.
 RENAMED_CALLS: dict[str, str] = {}
 

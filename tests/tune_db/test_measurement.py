@@ -103,12 +103,6 @@ def test_what_was_only_screened_is_the_best_only_where_nothing_else_is(make: Mak
     assert ranked([lucky, make(outcome="runtime"), full, luckier]) == [full, luckier, lucky]
 
 
-def test_a_protocol_of_an_older_database_is_read_by_the_names_of_today(make: Make) -> None:
-    older = make(protocol={"name": "rotated", "stage": "screened"})
-    assert older.protocol == {"name": "rotated", "phase": "screened"}
-    assert older.screened
-
-
 def test_best_does_not_depend_on_the_order(make: Make) -> None:
     rows = [make(digest=digest, median_us=median) for digest in ("b", "a") for median in (10.0,)]
     assert best_of(rows) == best_of(rows[::-1]) == rows[1]

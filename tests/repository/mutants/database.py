@@ -8,17 +8,9 @@ LAYERED, TEXT, T4 = (f"tests/tune_db/test_{name}.py" for name in ("layered", "te
 CORRUPTION = "tests/tune_db/test_engine.py"
 URL, CUT = "tests/tune_db/test_url.py", "tests/tune_db/test_engine_cut.py"
 SERVES = "tests/instances/load/test_serving.py::test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once"
-NEARNESS, UPGRADE, WRITING = (f"tests/tune_db/test_{name}.py" for name in ("nearness", "upgrade", "writing"))
+NEARNESS, WRITING = (f"tests/tune_db/test_{name}.py" for name in ("nearness", "writing"))
 
 MUTANTS = (
-    Mutant(
-        "older names: a timing protocol is as it was written",
-        "generator/older_names.py",
-        "PROTOCOL.get(name, name)",
-        "name",
-        "A row that an older tuner screened is still known as screened.",
-        (MEASUREMENT,),
-    ),
     Mutant(
         "writing: merge takes the older row",
         HERE + "writing.py",
@@ -65,7 +57,7 @@ MUTANTS = (
         'struct.pack(f"<{len(times_us)}d", *times_us)',
         'struct.pack(f"<{len(times_us)}d", *(round(time, 3) for time in times_us))',
         "Every database gives back exactly what was stored.",
-        (UPGRADE,),
+        (CONTRACT,),
     ),
     Mutant(
         "nearness: types and layouts are alike",
@@ -122,22 +114,6 @@ MUTANTS = (
         ".order_by(M.median_us, M.id)",
         "Few repeats can be lucky.",
         (CONTRACT,),
-    ),
-    Mutant(
-        "upgrade: a batch begins behind the first row of the last",
-        HERE + "upgrade.py",
-        'last = rows[-1]["id"]',
-        'last = rows[0]["id"]',
-        "Each row is taken over once.",
-        (UPGRADE,),
-    ),
-    Mutant(
-        "engine: a copy in memory takes rows",
-        HERE + "engine.py",
-        "PRAGMA query_only=1",
-        "PRAGMA query_only=0",
-        "Rows that are stored there are gone when the process ends.",
-        (UPGRADE,),
     ),
     Mutant(
         "database: the best stops at the first row",

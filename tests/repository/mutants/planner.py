@@ -60,22 +60,6 @@ MUTANTS = (
         (COST,),
     ),
     Mutant(
-        "older names: those of matrix products alone",
-        HERE + "older_names.py",
-        "FIELDS.get(family, {})",
-        'FIELDS["mma"]',
-        "What an older database says of any family is still read.",
-        (CONFIG,),
-    ),
-    Mutant(
-        "older names: a chain in several kernels is forgotten",
-        HERE + "older_names.py",
-        "return FAMILIES.get(name, name)",
-        "return name",
-        "What an older database says of a chain is still read.",
-        (CONFIG,),
-    ),
-    Mutant(
         "family: the likely choices are all choices",
         HERE + "family.py",
         "choices = self.choices | (self.likely if likely else {})",
