@@ -14,6 +14,7 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
+from qconv.arithmetic.activation import named
 from qconv.arithmetic.quantization import Quantization
 from qconv.op import Problem, quoted
 from qconv.ops.registry import parse
@@ -29,7 +30,7 @@ TWOFOLD = ("stride", "pad")
 OF_EACH = ("K", "R", "S", "stride", "pad", "dil", "groups")
 PAIR = ("N", "H", "W", "C", *(f"{name}{which}" for which in (1, 2) for name in OF_EACH))
 # How networks call what stands between two convolutions.
-ACTIVATIONS = {"none": "none", "ReLU": "relu", "ReLU6": "relu6", "SiLU": "silu", "Hardswish": "hardswish"}
+ACTIVATIONS = named("module")
 _SWITCHES = {"": False, "0": False, "1": True}
 _STATED = {field.name: field.type for field in fields(Quantization) if field.name != "mode"}
 

@@ -142,6 +142,10 @@ class Activation:
     scales: bool = False  # it commutes with a positive scale: the value may be in any units when it meets it
     instructions: int = 0  # of an output, read from binaries of sm_90a; 0 where it is one or none
     inputs: Inputs = Inputs()
+    # Its name elsewhere, where it has no numbers there: an op of ONNX, a function of aten, a module of PyTorch.
+    onnx: str = ""
+    aten: str = ""
+    module: str = ""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -157,6 +161,9 @@ def _curve(
     spread: tuple[float, float],
     center: float = 1.0,
     one_sided: bool = False,
+    onnx: str = "",
+    aten: str = "",
+    module: str = "",
 ) -> Activation:
     def in_blocks(value: Array, _: Any) -> Array:
         flat = value.reshape(-1)
@@ -170,6 +177,9 @@ def _curve(
         wants=("activation", name, *wants),
         instructions=instructions,
         inputs=Inputs(spread, center, one_sided=one_sided),
+        onnx=onnx,
+        aten=aten,
+        module=module,
     )
 
 
@@ -184,6 +194,9 @@ BY_NAME = {
             lambda value, v: np.maximum(value, np.float32(0)),
             scales=True,
             inputs=Inputs(one_sign=True),
+            onnx="Relu",
+            aten="relu",
+            module="ReLU",
         ),
         Activation(
             "relu6",
@@ -192,6 +205,8 @@ BY_NAME = {
             (Number("top", "6", fixed=6.0),),
             scales=True,
             inputs=Inputs((2.0, 3.5), one_sign=True),
+            aten="relu6",
+            module="ReLU6",
         ),
         Activation(
             "leaky_relu",
@@ -209,7 +224,16 @@ BY_NAME = {
             (Number("low", "the least value"), Number("high", "the largest value")),
             scales=True,
         ),
-        _curve("hardswish", hardswish, "fma", instructions=13, spread=(1.0, 3.0)),
+        _curve(
+            "hardswish",
+            hardswish,
+            "fma",
+            instructions=13,
+            spread=(1.0, 3.0),
+            onnx="HardSwish",
+            aten="hardswish",
+            module="Hardswish",
+        ),
         _curve(
             "sigmoid",
             sigmoid,
@@ -219,9 +243,39 @@ BY_NAME = {
             spread=(1.0, 2.5),
             center=0.7,
             one_sided=True,
+            onnx="Sigmoid",
+            aten="sigmoid",
+            module="Sigmoid",
         ),
-        _curve("silu", silu, "sigmoid", "reciprocal", *EXPONENTIAL, instructions=24, spread=(1.0, 3.0)),
-        _curve("tanh", tanh, "reciprocal", *EXPONENTIAL, instructions=44, spread=(0.6, 1.5), center=0.7),
+        _curve(
+            "silu",
+            silu,
+            "sigmoid",
+            "reciprocal",
+            *EXPONENTIAL,
+            instructions=24,
+            spread=(1.0, 3.0),
+            onnx="Silu",
+            aten="silu",
+            module="SiLU",
+        ),
+        _curve(
+            "tanh",
+            tanh,
+            "reciprocal",
+            *EXPONENTIAL,
+            instructions=44,
+            spread=(0.6, 1.5),
+            center=0.7,
+            onnx="Tanh",
+            aten="tanh",
+            module="Tanh",
+        ),
         _curve("gelu", gelu, "divide", *EXPONENTIAL, instructions=57, spread=(0.7, 2.0)),
     )
 }
+
+
+def named(where: str) -> dict[str, str]:
+    """The activations by their names elsewhere: in "onnx", in "aten", or as a "module" of PyTorch."""
+    return {name: each.name for each in BY_NAME.values() if (name := getattr(each, where))}

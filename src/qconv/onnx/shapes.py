@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
+from qconv.arithmetic.activation import named
 from qconv.arithmetic.quantization import Quantization
 from qconv.network.layers.window import check_auto_pad, sides
 from qconv.onnx.tensor import type_name
@@ -28,7 +29,7 @@ from qconv.tuner.workload import Place, Refused, Workload
 # Each convolution, and where its x and w are among its inputs.
 CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
 # What a kernel applies behind its sums. A Clip is one of these by its limits.
-ACTIVATIONS = {"Relu": "relu", "HardSwish": "hardswish", "Silu": "silu"}
+ACTIVATIONS = named("onnx")
 # Ops that onnx's inference does not know: the output has the shape that a known op gives of these of its inputs, with
 # these of its attributes.
 STAND_INS = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qconv.arithmetic.activation import named
 from qconv.torch.pattern import arguments, target_of
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any] | None]
@@ -42,14 +43,9 @@ def _gelu(values: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 _READ: Mapping[str, Read] = {
-    "relu": _named("relu"),
-    "relu6": _named("relu6"),
+    **{name: _named(ours) for name, ours in named("aten").items()},
     "hardtanh": _clamp("min_val", "max_val"),
     "clamp": _clamp("min", "max"),
-    "hardswish": _named("hardswish"),
-    "silu": _named("silu"),
-    "sigmoid": _named("sigmoid"),
-    "tanh": _named("tanh"),
     "leaky_relu": _leaky,
     "gelu": _gelu,
 }
