@@ -40,35 +40,41 @@ class Addition:
     vectors: tuple[str, ...] = ()  # files that say what is expected of it
 
 
-MISH_NUMPY = '''def mish(x: Array) -> Array:
-    """x tanh(log(1 + e^x)), as x n / (n + 2) with n = e^x (e^x + 2): no cancellation. From 20 on, it is x."""
-    e = exponential(np.minimum(x, np.float32(20)))
-    n = e * (e + np.float32(2))
-    return flush(np.maximum(x, -MOST_EXPONENT) * (n * (np.float32(1) / (n + np.float32(2)))))
+HARDSIGMOID_NUMPY = '''def hardsigmoid(x: Array) -> Array:
+    """(x + 3) / 6, no less than 0 and no more than 1, as PyTorch has it."""
+    sixths = np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6))
+    return sixths * (np.float32(1) / np.float32(6))
 
 
 '''
-MISH_CXX = """//% if "mish" in wants
-// x tanh(log(1 + e^x)), as x n / (n + 2) with n = e^x (e^x + 2): no cancellation. From 20 on, it is x.
-__device__ __forceinline__ float mish(float x) {
-    const float e = exponential(minimum(x, 20.0f));
-    const float n = multiply(e, add(e, 2.0f));
-    return flush(multiply(maximum(x, -87.0f), multiply(n, reciprocal(add(n, 2.0f)))));
+HARDSIGMOID_CXX = """//% if "hardsigmoid" in wants
+// (x + 3) / 6, no less than 0 and no more than 1.
+__device__ __forceinline__ float hardsigmoid(float x) {
+    return multiply(minimum(maximum(add(x, 3.0f), 0.0f), 6.0f), 1.0f / 6.0f);
 }
 
 //% endif
 """
-MISH = '        _curve("mish", mish, "reciprocal", *EXPONENTIAL, instructions=30, spread=(1.0, 3.0)),\n'
+HARDSIGMOID = """        _curve(
+            "hardsigmoid",
+            hardsigmoid,
+            instructions=4,
+            spread=(0.6, 1.5),
+            center=0.7,
+            aten="hardsigmoid",
+            module="Hardsigmoid",
+        ),
+"""
 
 ACTIVATION = Addition(
     files=("src/qconv/arithmetic/activation.py", "templates/prelude/activation.j2"),
     rows=(
-        Row("src/qconv/arithmetic/activation.py", MISH_NUMPY, "def leaky_relu("),
-        Row("src/qconv/arithmetic/activation.py", MISH, '        _curve("gelu"'),
-        Row("templates/prelude/activation.j2", MISH_CXX, '//% if "gelu" in wants\n'),
+        Row("src/qconv/arithmetic/activation.py", HARDSIGMOID_NUMPY, "def leaky_relu("),
+        Row("src/qconv/arithmetic/activation.py", HARDSIGMOID, '        _curve("gelu"'),
+        Row("templates/prelude/activation.j2", HARDSIGMOID_CXX, '//% if "gelu" in wants\n'),
         Row(
             "tests/qconv/arithmetic/test_activation.py",
-            '    "mish": Curve(lambda x: x * math.tanh(math.log1p(math.exp(x)) if x < 40 else x), 2e-7),\n',
+            '    "hardsigmoid": Curve(lambda x: min(max(x + 3, 0), 6) / 6, 2e-7),\n',
             '    "gelu": Curve(',
         ),
     ),
@@ -79,19 +85,21 @@ ACTIVATION = Addition(
         "-m",
         "not slow",
         "-k",
-        "mish and not float",
+        "hardsigmoid and not float",
     ),
 )
-# The DGX Spark's and the RX 7800 XT's, of known generations.
+# The Jetson Orin's and the RX 7800 XT's, of known generations.
 ARCHITECTURE = Addition(
     files=("src/qconv/targets/target.py",),
     rows=(
-        Row("src/qconv/targets/target.py", '    _nvidia("sm_121", BLACKWELL, 48, 99, 100, 1536),\n', ")\n\n# AMD:"),
+        Row(
+            "src/qconv/targets/target.py", '    _nvidia("sm_87", AMPERE, 16, 163, 164, 1536),\n', '    _nvidia("sm_89"'
+        ),
         Row("src/qconv/targets/target.py", '    _amd("gfx1101", RDNA_3, 60, 64, 1024),\n', '    _amd("gfx1201"'),
     ),
     tests=(
         *("tests/qconv/targets/test_target.py", "tests/generator/test_compiles.py", "tests/generator/test_source.py"),
-        *("-m", "not slow", "-k", "test_target or ((sm_121 or gfx1101) and (test_source or residual or depthwise))"),
+        *("-m", "not slow", "-k", "test_target or ((sm_87 or gfx1101) and (test_source or residual or depthwise))"),
     ),
 )
 OP = Addition(
@@ -108,6 +116,15 @@ OP = Addition(
     ),
     vectors=("tests/check_subtract.py",),
     tests=("tests/check_subtract.py",),
+)
+FAMILY = Addition(
+    files=("generator/families/plain.py", "templates/families/plain.j2"),
+    lists=(
+        Row("generator/__init__.py", "    plain,\n", "    pointwise,\n"),
+        Row("generator/__init__.py", "        plain.FAMILY,\n", "        stem.FAMILY,\n"),
+    ),
+    vectors=("tests/check_family.py",),
+    tests=("tests/check_family.py",),
 )
 STRATEGY = Addition(
     files=("tuner/search/strategies/shuffled.py",),
@@ -150,7 +167,14 @@ TYPE = Addition(
     vectors=("tests/check_type.py",),
     tests=("tests/check_type.py",),
 )
-ADDITIONS = {"activation": ACTIVATION, "architecture": ARCHITECTURE, "op": OP, "strategy": STRATEGY, "type": TYPE}
+ADDITIONS = {
+    "activation": ACTIVATION,
+    "architecture": ARCHITECTURE,
+    "family": FAMILY,
+    "op": OP,
+    "strategy": STRATEGY,
+    "type": TYPE,
+}
 
 
 @pytest.mark.parametrize("name", mostly_slow(ADDITIONS, {"strategy"}))
