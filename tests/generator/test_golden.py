@@ -6,8 +6,10 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+import golden_files
 import pytest
 from golden_cases import CASES, plan_of
 
@@ -16,33 +18,83 @@ from qconv.generator.families.mma.plan import MmaPlan
 from qconv.targets.instruction_tables import WGMMA_M64K32
 from qconv.targets.target import TARGETS
 
-FOLDER = Path(__file__).parent.parent / "golden"
 REMEDY = (
     "to accept what is generated now: pytest tests/generator/test_golden.py --regenerate-golden, then read git diff"
 )
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_source_is_the_reviewed_one(name: str, request: pytest.FixtureRequest) -> None:
-    source = generator.render(plan_of(name))
-    path = FOLDER / name
-    assert path.suffix == source.suffix
+@pytest.fixture(scope="module")
+def reviewed(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """Whole sources, put together again from the files in tests/golden."""
     if request.config.getoption("--regenerate-golden"):
-        FOLDER.mkdir(exist_ok=True)
-        path.write_text(source.text, newline="")
-    assert path.exists(), f"{path} is missing; {REMEDY}"
-    reviewed = path.read_bytes().decode()
-    if reviewed != source.text:
-        diff = difflib.unified_diff(
-            reviewed.splitlines(), source.text.splitlines(), "reviewed", "generated", n=1, lineterm=""
-        )
-        pytest.fail("\n".join([f"{name} differs:", *itertools.islice(diff, 40), REMEDY]), pytrace=False)
+        golden_files.write({name: generator.render(plan_of(name)).text for name in CASES})
+    return golden_files.read()
 
 
-def test_warpgroups_are_told_what_the_table_spells() -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_the_source_is_the_reviewed_one(name: str, reviewed: Mapping[str, str]) -> None:
+    source = generator.render(plan_of(name))
+    assert Path(name).suffix == source.suffix
+    assert name in reviewed, f"tests/golden has no {name}; {REMEDY}"
+    if reviewed[name] != source.text:
+        pytest.fail("\n".join([difference(name, reviewed, source.text), REMEDY]), pytrace=False)
+
+
+def difference(name: str, reviewed: Mapping[str, str], generated: str) -> str:
+    """Return a unified diff, and whether all of it is in what kernels of several kinds share."""
+    old, new = reviewed[name], generated
+    gone = set(golden_files.paragraphs_of(old)) - set(golden_files.paragraphs_of(new))
+    is_shared = gone and gone <= golden_files.shared_paragraphs(reviewed)
+    title = f"{name}: the page is the reviewed one, what it shares differs:" if is_shared else f"{name} differs:"
+    diff = difflib.unified_diff(old.splitlines(), new.splitlines(), "reviewed", "generated", n=1, lineterm="")
+    return "\n".join([title, *itertools.islice(diff, 40)])
+
+
+def test_a_change_is_shown_and_placed() -> None:
+    """Two kinds of kernels share a prelude; each has a page of its own."""
+    prelude, page, other = "int clamp() {\n    return 1;\n}", "int page;", "int other;"
+    reviewed = {"a-sm_80.cu": f"// a\n\n{prelude}\n\n{page}\n", "b-sm_80.cu": f"// b\n\n{prelude}\n\n{other}\n"}
+    shown = difference("a-sm_80.cu", reviewed, reviewed["a-sm_80.cu"].replace("return 1", "return 2"))
+    assert shown.startswith("a-sm_80.cu: the page is the reviewed one, what it shares differs:\n--- reviewed")
+    assert shown.endswith("\n-    return 1;\n+    return 2;\n }")
+    shown = difference("a-sm_80.cu", reviewed, reviewed["a-sm_80.cu"].replace("page", "sheet"))
+    assert shown.startswith("a-sm_80.cu differs:\n--- reviewed")
+    assert shown.endswith("\n-int page;\n+int sheet;")
+
+
+def test_files_hold_every_byte(tmp_path: Path) -> None:
+    """Constants, variants of a paragraph, two blank lines, and a case that is written whole."""
+    long = "struct Loader {\n" + "".join(f"    int line_{number};\n" for number in range(12)) + "};"
+    constants = "// The problem.\nconstexpr int C = {};\nconstexpr bool PADDED = true;  // {} windows"
+    sources = {
+        golden_files.WHOLE[0]: f"// simt\n\n{constants.format(64, 'some')}\n\n{long}\n",
+        "simt-b-sm_80.cu": f"// b\n\n{constants.format(32, 'some')}\n\n\n{long.replace('line_3', 'third')}\n",
+        "mma-c-gfx942.hip": f"// c\n\n{constants.format(32, 'all')}\n\n\n{long.replace('    int line_11;', '')}\n",
+    }
+    golden_files.write(sources, tmp_path)
+    assert golden_files.read(tmp_path) == sources
+    (tmp_path / "pages" / "stale.cu").write_text("")
+    golden_files.write(sources, tmp_path)
+    assert not (tmp_path / "pages" / "stale.cu").exists()
+
+
+def test_the_folder_holds_the_cases_and_nothing_else(reviewed: Mapping[str, str]) -> None:
+    assert list(reviewed) == list(CASES), REMEDY
+    files = {golden_files.FOLDER / file: text for file, text in golden_files.files_of(reviewed).items()}
+    assert golden_files.written_files() == set(files), REMEDY
+    changed = [path.name for path, text in files.items() if path.read_bytes().decode() != text]
+    assert not changed, f"{changed} were not written by this test; {REMEDY}"
+
+
+def test_the_readme_lists_the_whole_sources() -> None:
+    listed = re.findall(r"^\| `(\S+)` \|", (golden_files.FOLDER / "README.md").read_text(), re.M)
+    assert listed == list(golden_files.WHOLE)
+
+
+def test_warpgroups_are_told_what_the_table_spells(reviewed: Mapping[str, str]) -> None:
     w = WGMMA_M64K32
     table = {w.spell(n, a_type, b_type) for n in w.widths for a_type in w.a_types for b_type in w.b_types}
-    texts = [path.read_text() for path in FOLDER.glob("fused-*.cu")]
+    texts = [text for name, text in reviewed.items() if re.fullmatch(r"fused-.*\.cu", name)]
     told = {name for text in texts for name in re.findall(r'"(wgmma\.mma_async\S+) ', text)}
     assert told
     assert told <= table
@@ -69,7 +121,3 @@ def test_between_them_every_matrix_instruction_and_every_role() -> None:
         assert {getattr(plan.roles, role) for plan in plans} == values, role
     assert {plan.target.vendor for plan in plans} == {"nvidia", "amd", "cpu"}
     assert {plan.problem.layout for plan in plans} == {"nhwc", "nchw"}
-
-
-def test_there_are_no_other_files() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == set(CASES), REMEDY

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import golden_files
 import pytest
 
 from qconv.device.compile import command_for, compiler_for
 from qconv.errors import CompileError
 from qconv.targets.target import TARGETS, target
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-CUDA = {path.name: path for path in sorted(GOLDEN.glob("*.cu"))}
+CUDA = {name: text for name, text in golden_files.read().items() if name.endswith(".cu")}
 
 
 @pytest.mark.slow
@@ -23,8 +23,8 @@ def test_nvcc_takes_what_nvrtc_does(name: str, tmp_path: Path) -> None:
     """By the command in an export's manifest. NVRTC compiles everything for the device, nvcc only what says so."""
     if shutil.which("nvcc") is None:
         pytest.skip("nvcc is not installed")
-    shutil.copy(CUDA[name], tmp_path)
-    target = TARGETS[CUDA[name].stem.rsplit("-", 1)[1]]
+    (tmp_path / name).write_text(CUDA[name])
+    target = TARGETS[Path(name).stem.rsplit("-", 1)[1]]
     command = command_for(target, name)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

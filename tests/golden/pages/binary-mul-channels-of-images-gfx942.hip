@@ -1,0 +1,31 @@
+// mul:outer=32:repeat=784:inner=120:a_type=uint8:b_type=uint8:out_type=uint8
+//
+//   y = clamp(round_half_to_even((a - a_zero) * (b - b_zero) * ratio + y_zero), low, high)
+//
+// target    gfx942
+// config    binary threads=128 vector=8 unroll=1
+// launch    mul<<<2940x1x1, 128, 0 B>>> when: call
+
+@@ // The problem.
+ELEMENTS=3010560 REPEAT=784
+constexpr int INNER = 120;  // elements of a row
+
+using A = unsigned char;
+using B = unsigned char;
+using Output = unsigned char;
+
+@@ a2da3618 in pages/binary-add-relu-sm_90a.cu: // The kernel's one argument.
+@@ 6+3
+    int a_zero;  // the zero point of a
+    int b_zero;  // the zero point of b
+    float ratio;  // a_scale * b_scale / y_scale
+    float y_zero;  // the zero point of y
+
+@@ 01c94885 in pages/binary-add-relu-sm_90a.cu: // Two elements. The order and the rounding of every step are the contract.
+@@ 3+2
+    float value = static_cast<float>((a - args.a_zero) * (b - args.b_zero));
+    value = tile::add(tile::multiply(value, args.ratio), args.y_zero);
+
+@@ adcb5bc1 in pages/binary-add-relu-sm_90a.cu: // A thread loads all of its vectors before it combines the first. What fills no vector is combined by itself.
+@@ 2+3
+extern "C" __global__ void __launch_bounds__(THREADS) mul(const Arguments args) {

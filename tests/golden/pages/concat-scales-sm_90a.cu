@@ -1,0 +1,90 @@
+// concat:rows=25088:widths=128,96,32:tables=0,1,1:x_type=uint8
+//
+//   y = the slices of each row, one behind the other
+//
+// target    sm_90a
+// config    concat threads=128 vector=16 unroll=1
+// launch    concat<<<3136x1x1, 128, 512 B>>> when: call
+
+@@ // The problem.
+constexpr int ELEMENTS = 6422528;  // of the output
+constexpr int WIDTH = 256;  // of a row
+TABLES=2 ENTRIES=256
+
+@@ // What follows.
+constexpr int ROWS = 1;  // of vectors, of a block
+SMEM_BYTES=512
+
+// The kernel's one argument.
+struct Arguments {
+    const X* x0;  // a tensor
+    const X* x1;  // a tensor
+    const X* x2;  // a tensor
+    const X* tables;  // the output for each byte, table by table
+    X* y;  // the output
+};
+
+// The tables of the tensors that have one, one behind the other.
+struct Shared { alignas(16) X entries[ENTRIES * TABLES]; };
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
+
+// VECTOR divides ENTRIES.
+__device__ __forceinline__ void prepare_tables(const Arguments& args) {
+    for (unsigned at = tile::thread() * VECTOR; at < ENTRIES * TABLES; at += THREADS * VECTOR) {
+        store_vector(tile::shared_memory<Shared>().entries + at, load_vector(args.tables + at));
+    }
+    tile::barrier();
+}
+
+// A tensor without a table has the number -1.
+template <int TABLE>
+__device__ __forceinline__ Vector<X> translate(const Vector<X>& x) {
+    if constexpr (TABLE < 0) return x;
+    const X* const table = tile::shared_memory<Shared>().entries + (TABLE < 0 ? 0 : TABLE) * ENTRIES;
+    Vector<X> y;
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) y.element[i] = table[static_cast<unsigned char>(x.element[i])];
+    return y;
+}
+
+// A vector of y lies in one slice. `column` is where it begins in its row.
+__device__ __forceinline__ Vector<X> load_slice(const Arguments& args, unsigned row, unsigned column) {
+    if (column < 128) {
+        const unsigned at = row * 128 + 0 + column - 0;
+        return load_vector(args.x0 + at);
+    }
+    if (column < 224) {
+        const unsigned at = row * 96 + 0 + column - 128;
+        return load_vector(args.x1 + at);
+    }
+    if (column < 256) {
+        const unsigned at = row * 32 + 0 + column - 224;
+        return load_vector(args.x2 + at);
+    }
+    return Vector<X>();
+}
+
+__device__ __forceinline__ Vector<X> translate_slice(const Vector<X>& x, unsigned column) {
+    if (column < 128) return translate<-1>(x);
+    if (column < 224) return translate<0>(x);
+    if (column < 256) return translate<1>(x);
+    return x;
+}
+
+// A thread loads all of its vectors before it stores the first. VECTOR divides ELEMENTS.
+extern "C" __global__ void __launch_bounds__(THREADS) concat(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
+    prepare_tables(args);
+    Vector<X> x[UNROLL] = {};
+#pragma unroll
+    for (int row = 0; row < UNROLL; ++row) {
+        const unsigned first = first_of_row(row);
+        if (first < ELEMENTS) x[row] = load_slice(args, first / WIDTH, first % WIDTH);
+    }
+#pragma unroll
+    for (int row = 0; row < UNROLL; ++row) {
+        const unsigned first = first_of_row(row);
+        if (first < ELEMENTS) store_vector(args.y + first, translate_slice(x[row], first % WIDTH));
+    }
+}

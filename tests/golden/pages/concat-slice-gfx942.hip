@@ -1,0 +1,39 @@
+// concat:rows=25088:widths=24:strides=128:offsets=40:x_type=int8
+//
+// target    gfx942
+// config    concat threads=128 vector=8 unroll=1
+// launch    concat<<<588x1x1, 128, 0 B>>> when: call
+
+@@ // The problem.
+constexpr int ELEMENTS = 602112;  // of the output
+constexpr int WIDTH = 24;  // of a row
+
+@@ // What follows.
+constexpr int ROWS = 1;  // of vectors, of a block
+SMEM_BYTES=0
+
+@@ 28d04e4a in pages/concat-scales-sm_90a.cu: // The kernel's one argument.
+@@ 4+3
+
+// Every slice is copied as it is.
+__device__ __forceinline__ void prepare_tables(const Arguments&) {}
+
+template <int TABLE>
+__device__ __forceinline__ Vector<X> translate(const Vector<X>& x) {
+    static_assert(TABLE < 0, "the problem has no tables");
+    return x;
+}
+
+@@ d6441d67 in pages/concat-scales-sm_90a.cu: // A vector of y lies in one slice. `column` is where it begins in its row.
+@@ 3+2
+    if (column < 24) {
+        const unsigned at = row * 128 + 40 + column - 0;
+@@ 6+8
+
+__device__ __forceinline__ Vector<X> translate_slice(const Vector<X>& x, unsigned column) {
+    if (column < 24) return translate<-1>(x);
+    return x;
+}
+
+@@ 2ecd6515 in pages/concat-scales-sm_90a.cu: // A thread loads all of its vectors before it stores the first. VECTOR divides ELEMENTS.
+@@ 3+2

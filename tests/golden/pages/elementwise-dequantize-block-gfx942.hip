@@ -1,0 +1,55 @@
+// dequantize:outer=64:channels=4096:inner=1:block=32:x_type=int8:out_type=float16
+//
+//   y = x * scale in float32, as float16
+//
+// target    gfx942
+// config    elementwise threads=64 vector=8 unroll=2
+// launch    dequantize<<<256x1x1, 64, 0 B>>> when: call
+
+@@ // The problem.
+ELEMENTS=262144 CHANNELS=4096 INNER=1 BLOCK=32
+constexpr int BLOCKS = 128;  // scales along the channels
+
+@@ // What follows.
+ONE_SCALE=false SHARED_SCALE=true
+
+__device__ __forceinline__ unsigned as_bits(float a) { return __builtin_bit_cast(unsigned, a); }
+__device__ __forceinline__ float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
+
+using X = signed char;
+using Scale = float;
+using Output = unsigned short;
+
+@@ 2c1cb5b8 in whole/elementwise-quantize-tensor-sm_90a.cu: // The kernel's one argument.
+@@ 5+1
+
+// What follows from one scale: computed once for all the elements that have it.
+struct Prepared {
+    float factor;  // scale as float32
+};
+
+__device__ __forceinline__ Prepared prepare(
+    [[maybe_unused]] float scale) {
+    Prepared prepared;
+    prepared.factor = static_cast<float>(scale);
+    return prepared;
+}
+
+@@ f6a2dccd in whole/elementwise-quantize-tensor-sm_90a.cu: // One element. The order and the rounding of every step are the contract.
+@@ 5+4
+    value = tile::multiply(value, prepared.factor);
+    result = tile::to_half(value);
+
+// Which of the scales an element has.
+__device__ __forceinline__ unsigned scale_index(unsigned element) {
+    const unsigned channel = element / INNER % CHANNELS;
+    return (element / (CHANNELS * INNER) * BLOCKS + channel / BLOCK) * INNER + element % INNER;
+}
+
+__device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
+    return prepare(args.scale[index]);
+}
+
+@@ 35df8e2e in whole/elementwise-quantize-tensor-sm_90a.cu: // One block: UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts the first.
+@@ 2+3
+extern "C" __global__ void __launch_bounds__(THREADS) dequantize(const Arguments args) {

@@ -1,0 +1,184 @@
+// conv2d:n=4:h=28:w=28:c=96:k=96:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=uint8:per_channel:
+//     y_zero_point:bias=int32:activation=relu6+conv2d:n=4:h=28:w=28:c=96:k=96:r=3:s=3:pad=1,1,1,1:
+//     x_type=uint8:w_type=int8:out_type=uint8:per_channel:x_zero_point:w_zero_point:y_zero_point:bias=int32:
+//     activation=relu6:residual=int8
+//
+// target    cpu.sm_80
+// config    fused tile_h=8 tile_w=14 warps=4 blocks_per_sm=2 teams=1 cluster_blocks=1 weights_in_smem=0
+//           on_wgmma=0 first_m=2 first_n=2 second_m=1 second_n=2
+// launch    first_repack_weights<<<163x1x1, 128, 0 B>>> when: prepare
+// launch    second_fold<<<96x1x1, 128, 512 B>>> when: prepare
+// launch    second_repack_weights<<<326x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_conv2d<<<8x1x1, 128, 36288 B>>> when: call
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=128 TILES_H=4 TILES_W=2 TILES=32 GRID_TEAMS=8 MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1
+MID_PAD_LEFT=1 IN_CHUNKS=6 IN_PLANE=217 MID_CHUNKS=6 MID_PLANE=161 SMEM_BYTES=36288 COPIES_IN_FLIGHT=12
+
+@@ // What follows.
+constexpr int ATOM_M = 16;  // pixels of one instruction
+constexpr int ATOM_N = 8;  // channels of one instruction
+constexpr int SLAB_K = 16;  // output channels of a warp
+ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
+constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
+ALL_CHUNKS=6
+constexpr int UNITS = 54;  // chunks of a slab's reduction
+STEP_CHUNKS=2 STEPS=27 SOURCE_ROWS=12 SOURCE_COLUMNS=18 SOURCE_PLANE=217 GRID_ROWS=10 GRID_COLUMNS=16
+GRID_PIXELS=160 WIDTH=16 HAS_K_REMAINDER=false
+
+// All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
+// multiplied; behind the last slab's last there is one more to load.
+__device__ __forceinline__ void multiply(
+    WeightsAt at, Source& source, int slab, int first_pixel, Sums& sums) {
+    const Windows windows(source, slab, first_pixel);
+    Weights next = at.load();
+#pragma unroll 1
+    for (int r = 0; r < R; ++r) {
+#pragma unroll 1
+        for (int s = 0; s < S; ++s) {
+            const int row = r * DILATION_H, column = Layout::column(s * DILATION_W);
+            const int first = (row * Layout::ROW + column) * 16;
+#pragma unroll 3
+            for (int chunk = 0; chunk < CHUNKS; chunk += STEP_CHUNKS) {
+                const Weights weights = next;
+                next = at.load();
+                multiply_step(windows, first + chunk * (SOURCE_PLANE * 16), weights, sums);
+            }
+        }
+    }
+}
+
+//   acc = sum over r, s, c of (x - x_zero) * (w - w_zero[k]), in int32
+//   v   = (acc + bias[k]) * multiplier[k]
+//   r   = v + residual * residual_scale
+//   y   = clamp(round_half_to_even(relu6(r)) + y_zero) as uint8
+namespace second {
+
+@@ // The problem.
+IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=28 OUT_W=28 K=96 K_GROUP=96 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
+DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=864 X_SIGNED=false W_SIGNED=true
+
+@@ // The config.
+constexpr int ATOMS = 2;  // of channels, of a warp
+constexpr int BATCH = 1;  // atoms of pixels that it has at a time
+
+@@ // What follows.
+constexpr int ATOM_M = 16;  // pixels of one instruction
+constexpr int ATOM_N = 8;  // channels of one instruction
+constexpr int SLAB_K = 16;  // output channels of a warp
+ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
+constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
+ALL_CHUNKS=6
+constexpr int UNITS = 54;  // chunks of a slab's reduction
+STEP_CHUNKS=2 STEPS=27 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=8 GRID_COLUMNS=14
+GRID_PIXELS=112 HAS_K_REMAINDER=false VECTOR_K=4 FOLD_THREADS=128
+
+@@ 274e85a2 in shared.cu: using X = unsigned char;
+@@ 5+0
+using Residual = signed char;
+
+@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 3+1
+@@ 6+0
+    const Residual* residual;  // what is added before the activation, NHWK
+@@ 10+0
+    int* fragments;  // the weights as the lanes read them
+    float residual_scale;  // residual_scale / y_scale
+
+@@ af440513 in pages/wgmma-requantized-sum-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ 4+0
+    int w_zero;
+@@ 5+4
+    float residual_scale;
+    float top;
+
+@@ 96a7abe2 in whole/simt-body-sm_90a.cu: // What an output element is made of, beside its channel parameters.
+@@ 4+0
+    Sum x_sum;  // the sum of its window's inputs
+    int residual;
+
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
+    const int residual = inputs.residual;
+    Finished result;
+    acc = tile::wrapping_add(acc, channel.offset);
+    acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
+    float value = static_cast<float>(acc);
+    value = tile::multiply(value, channel.multiplier);
+    const float added = static_cast<float>(residual);
+    value = tile::add(value, tile::multiply(added, channel.residual_scale));
+    value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
+    result = tile::rounded(value, channel.y_zero);
+    return result;
+}
+
+@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
+@@ 11+0
+        const auto w_zero =
+            tile::load_vector<WIDTH>(args.w_zero + first);
+@@ 16+0
+            channels[i + j].w_zero = w_zero.element[j];
+@@ 17+0
+            channels[i + j].residual_scale = args.residual_scale;
+@@ 18+0
+            channels[i + j].y_zero = args.y_zero;
+
+@@ 4cdee7e7 in shared.cu: // The weights as lanes hold them: for each slab and step W_GROUPS times so many words of every lane.
+@@ 5+1
+constexpr int STEP_WORDS = 2 * SET_WORDS;  // the weights', and then the ones'
+@@ 9+0
+    WFragment ones[ATOMS];  // where the weights are: they add up a window
+
+@@ 287ac837 in shared.cu:     __device__ __forceinline__ Weights load() {
+@@ 4+0
+        load_fragments(words + index + SET_WORDS, weights.ones);
+
+@@ 1a48ce37 in shared.cu: // The weights in that order. Once for a set of weights, a thread for each word.
+@@ 12+0
+    unsigned ones = 0;
+@@ 17+0
+        ones |= 1u << (8 * i);
+@@ 18+1
+    const int at = index + index / SET_WORDS * SET_WORDS;
+    args.fragments[at] = static_cast<int>(bytes);
+    args.fragments[at + SET_WORDS] = static_cast<int>(ones);
+
+struct Sums {
+    Sum product[BATCH][ATOMS][D_REGISTERS];
+    Sum x_sum[BATCH][ATOMS][D_REGISTERS];  // of each window
+};
+
+@@ ee4e3499 in shared.cu: // One step of all products: so far behind the windows' first bytes.
+@@ 12+0
+            multiply_add(x[n], weights.ones[j], sums.x_sum[n][j]);
+
+@@ e14b29d9 in shared.cu: __device__ __forceinline__ void finish_pixels(
+@@ 10+0
+            const auto residuals = sink.template residuals_at<LANE_K>(pixel, k);
+@@ 15+0
+                inputs.x_sum = sums.x_sum[n][atom][d];
+                inputs.residual = residuals.element[j];
+
+@@ 1ff55538 in pages/fused-depthwise-pointwise-sm_90a.cu: __device__ __forceinline__ void fold(const Arguments& args) {
+@@ 15+0
+        const int w_zero = tile::load(args.w_zero + k);
+        offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
+
+@@ 476a7bbf in pages/fused-pointwise-depthwise-gfx942.hip: // Persistent blocks, as many as are resident at a time, have one tile after the other.
+@@ 10+0
+    team.copies.commit();
+@@ 12+0
+        team.copies.wait<0>();
+@@ 15+1
+@@ 20+0
+        team.copies.commit();
+@@ 21+1
+        second::run(team, args.second, activations.mid, out);
+
+@@ 6b74a561 in pages/fused-teams-cpu.sm_90a.cpp: // How the CPU device calls a thread.
+@@ 4+0
+}
+extern "C" void second_fold_entry(const void* args) {
+    second_fold(*static_cast<const Arguments*>(args));

@@ -1,0 +1,183 @@
+// conv2d:n=32:h=56:w=56:c=144:k=144:r=3:s=3:pad=1,1,1,1:groups=144:x_type=int8:w_type=int8:out_type=int8:
+//     per_channel:bias=int32:activation=relu+conv2d:n=32:h=56:w=56:c=144:k=24:r=1:s=1:x_type=int8:
+//     w_type=int8:out_type=int8:per_channel:bias=int32:activation=relu
+//
+// target    cpu.sm_90a
+// config    fused tile_h=8 tile_w=14 warps=4 blocks_per_sm=2 teams=2 cluster_blocks=1 weights_in_smem=1
+//           on_wgmma=1 first_m=2 first_n=2 second_m=1 second_n=2
+// launch    first_repack_weights<<<4x1x1, 128, 0 B>>> when: prepare
+// launch    second_repack_weights<<<10x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_conv2d<<<8x1x1, 256, 41808 B>>> when: call
+
+@@ // The config.
+TILE_H=8 TILE_W=14 BLOCKS_PER_SM=2
+constexpr int TEAMS = 2;  // of a block, each with tiles of its own
+
+@@ // What follows.
+WARP_SIZE=32
+constexpr int THREADS = 128;  // of a team
+BLOCK_THREADS=256 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=16 MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0
+MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 SMEM_BYTES=41808 COPIES_IN_FLIGHT=2
+
+@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 7+0
+void qconv_cpu_barrier_of_team(int team, int threads, int line);
+@@ 8+1
+@@ 10+1
+int qconv_cpu_defers_copies(void);
+void qconv_cpu_mbarrier_init(void* mbarrier, int line);
+@@ 13+3
+void qconv_cpu_copy_bulk(void* to, const void* from, unsigned bytes, void* mbarrier, int line);
+void qconv_cpu_use_async_proxy(void);
+void qconv_cpu_fence_proxy_async(void);
+const void* qconv_cpu_async_proxy_view(const void* address);
+
+__device__ __forceinline__ int team() { return thread() / THREADS; }
+__device__ __forceinline__ void barrier_of_team(int team, int line = __builtin_LINE()) {
+    qconv_cpu_barrier_of_team(team, THREADS, line);
+}
+
+__device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
+// What this thread wrote to shared memory is there for copies in bulk and for the products of warpgroups.
+__device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
+
+// Each thread goes its own way.
+__device__ __forceinline__ bool warp_uniform(bool said) { return said; }
+
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) { return address; }
+
+// Asks for a line of device memory that will be read soon: it must exist.
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+    static_cast<void>(*static_cast<const volatile char*>(address));
+}
+
+    // One thread initialises and expects bytes, before the others wait for them or send them.
+    __device__ __forceinline__ void expect(int bytes, int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_init(this, line);
+        expect_next(bytes, line);
+    }
+    // One thread expects the next bytes, when all of the last phase are there.
+    __device__ __forceinline__ void expect_next(int bytes, int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_expect(this, static_cast<unsigned>(bytes), line);
+    }
+    // Asks for bytes of device memory, a multiple of 16, and expects no others.
+    __device__ __forceinline__ void fetch(
+        void* to, const void* from, int bytes, int line = __builtin_LINE()) {
+        expect(bytes, line);
+        qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
+    }
+    // Asks for the next bytes, when nobody reads those any more that are there.
+    __device__ __forceinline__ void fetch_next(
+        void* to, const void* from, int bytes, int line = __builtin_LINE()) {
+        expect_next(bytes, line);
+        qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
+    }
+    // Waits until all bytes of a phase are there; phases are counted from 0.
+    __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
+    }
+    __device__ __forceinline__ void wait(int line = __builtin_LINE()) { wait_for_phase(0, line); }
+};
+
+@@ 872e4269 in whole/fused-small-image-sm_90a.cu: // Bytes of pixels in shared memory: chunk after chunk, each with 16 channels of every pixel. Eight
+@@ 9+1
+using Mid = Planes<MID_CHUNKS + 1, MID_PLANE>;
+
+@@ // The config.
+ATOMS=2
+
+@@ // What follows.
+constexpr int RUN = 64;  // pixels of one instruction
+SLAB_K=16 ALL_SLABS=2 BLOCK_SLABS=2 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112 EIGHTS_STRIDE=8 SOURCE_ROWS=8
+SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 HAS_K_REMAINDER=true VECTOR_K=4
+
+// wgmma on the CPU device: 64 pixels by SLAB_K channels, each by 32 bytes of the reduction. Each lane reads
+// of the factors what its sums take, through the same strides as the hardware, and as the async proxy sees
+// it.
+struct Operand {
+    const unsigned char* first;
+    int to_chunk, to_eight, rows;
+    long to_view;  // from an address to where the async proxy finds its bytes
+
+    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
+    // What the hardware reads past the rows that exist gives sums that nobody reads.
+    __device__ __forceinline__ Operand(
+        const void* begin, int to_chunk, int to_eight, int rows, int line = __builtin_LINE())
+        : first(static_cast<const unsigned char*>(begin)), to_chunk(to_chunk), to_eight(to_eight),
+          rows(rows),
+          to_view(static_cast<const char*>(qconv_cpu_async_proxy_view(begin)) -
+                  static_cast<const char*>(begin)) {
+        if ((reinterpret_cast<unsigned long>(first) | to_chunk | to_eight) % 16 != 0)
+            qconv_cpu_fail("a factor of a warpgroup that is not 16-byte aligned", line);
+    }
+    __device__ __forceinline__ Operand behind(int bytes) const {
+        Operand operand = *this;
+        operand.first += bytes;
+        return operand;
+    }
+    __device__ __forceinline__ unsigned word(int row, int i) const {
+        const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
+        const unsigned char* const at = matrix + row % 8 * 16 + i % 4 * 4;
+        static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // for the sanitizers: it is read
+        return reinterpret_cast<const tile::Words<1>*>(at + to_view)->word[0];
+    }
+};
+
+constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
+__device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
+    const unsigned a_byte = (a >> (8 * index)) & 0xffu, b_byte = (b >> (8 * index)) & 0xffu;
+    return (A_SIGNED ? static_cast<signed char>(a_byte) : static_cast<int>(a_byte)) *
+           (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
+}
+
+// D += A * B, modulo 2**32.
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
+    for (int place = 0; place < LANE_PIXELS; ++place) {
+        const int row = pixel_of_lane(place);
+        if (row >= a.rows) continue;
+        for (int j = 0; j < LANE_K; ++j) {
+            Sum& sum = d[j / 2][place * 2 + j % 2];
+            unsigned added = static_cast<unsigned>(sum);
+            for (int word = 0; word < 8; ++word) {
+                const unsigned x = a.word(row, word);
+                const unsigned w = b.word(j / 2 * 8 + channel_lane() * 2 + j % 2, word);
+                added += four_products(x, w);
+            }
+            sum = static_cast<Sum>(added);
+        }
+    }
+}
+
+// The sums are there at once.
+__device__ __forceinline__ void end_products() {}
+__device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
+
+@@ aea5eeca in whole/fused-small-image-sm_90a.cu: struct Shared {
+@@ 2+1
+    Activations activations[TEAMS];
+
+@@ ecedfdae in pages/fused-warpgroups-sm_90a.cu: // A block has TEAMS teams, which share the weights. Each has one tile after the other.
+@@ 3+2
+// The next tile's input comes meanwhile, into the cache.
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
+@@ 10+1
+@@ 14+5
+    team.copies.wait<0>();
+@@ 23+3
+        tile::barrier_of_team(team.number);  // the last intermediate has been read
+@@ 27+1
+        first::run(team, args.first, out_tile, mid);
+@@ 30+4
+        if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
+
+// How the CPU device calls a thread.
+extern "C" void first_repack_weights_entry(const void* args) {
+    first_repack_weights(*static_cast<const Arguments*>(args));
+}
+extern "C" void second_repack_weights_entry(const void* args) {
+    second_repack_weights(*static_cast<const Arguments*>(args));
+}
+extern "C" void conv2d_conv2d_entry(const void* args) {
+    conv2d_conv2d(*static_cast<const Arguments*>(args));
+}

@@ -1,0 +1,85 @@
+// conv2d:n=1:h=28:w=28:c=80:k=21:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=uint8:out_type=float16:x_zero_point:
+//     bias=float32:activation=relu
+//
+// target    cpu.sm_90a
+// config    halo rows=2 consumers=2 channels=64
+// launch    conv2d_fold<<<21x1x1, 128, 512 B>>> when: prepare
+// launch    conv2d_fold_borders<<<2x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_repack_weights<<<90x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_halo<<<4x1x1, 384, 115712 B>>> when: call
+
+@@ // The config.
+constexpr int TILE_H = 2;  // output rows of a tile, which is eight pixels wide
+CONSUMERS=2
+constexpr int TILE_M = 64;  // output channels of a tile
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
+constexpr int TILE_N = 16;  // output pixels of a tile
+WINDOW_H=4 WINDOW_W=10 ROW=128 LAST_ROW=96 SLABS=1 SLOTS=8 TILES_DOWN=14 TILES_ACROSS=4 CHANNEL_TILES=1
+TILES=56 BLOCKS=4 WEIGHT_ROWS=64
+constexpr int VECTOR_K = 1;  // neighbouring channels that a lane reads or writes at once
+ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=115712
+FOLD_THREADS=128
+
+@@ 976447d7 in whole/halo-body-sm_90a.cu: static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
+@@ 6+0
+static_assert(LAST_ROW % 32 == 0 && C <= (SLABS - 1) * ROW + LAST_ROW, "only zeros are left out");
+
+@@ 96a00124 in shared.cpp: // By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
+@@ 11+2
+__device__ __forceinline__ void load_tile(
+@@ 14+2
+    int c0, int c1, int c2, int c3,
+@@ 17+3
+    const int coordinates[] = {c0, c1, c2, c3};
+    const unsigned short* const offsets = nullptr;
+
+@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 6+1
+@@ 8+3
+    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
+    int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
+@@ 14+5
+    float multiplier;  // x_scale * w_scale
+
+constexpr int ATOMS = TILE_N / 8;
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // of a tap
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M / 64);  // of a tile, by one instruction each
+
+@@ fa5fa11b in pages/wgmma-odd-cpu.sm_90a.cpp: // wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
+@@ 5+0
+    int group;  // bytes from eight rows to the next
+
+    Operand() = default;
+    __device__ __forceinline__ Operand(const void* rows, int group)
+        : rows(static_cast<const unsigned char*>(rows)), group(group) {}
+    __device__ __forceinline__ Operand behind(int bytes) const { return Operand(rows + bytes, group); }
+    // Hardware exchanges chunks by bits of their address.
+    __device__ __forceinline__ unsigned word(int row, int i) const {
+        const unsigned char* const place = rows + row / 8 * group + row % 8 * ROW + i * 4;
+        const unsigned long at = reinterpret_cast<unsigned long>(place);
+        const unsigned long exchanged = at ^ (at >> 7) % (ROW / 16) * 16;
+        return reinterpret_cast<const tile::Words<1>*>(exchanged)->word[0];
+    }
+};
+
+@@ 8c8d6fb1 in whole/halo-body-sm_90a.cu: // The outputs of a lane in one row of a tile: of each pixel its two channels from `k` on.
+@@ 7+0
+        const int border = border_of(row * OUT_W + column + e);
+@@ 10+1
+            finished[2 * e + h] = finish(inputs, with_offset_of(args, channels[h], border, k + h));
+
+@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
+@@ 35+0
+                if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;
+@@ 53+2
+
+@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 5+0
+extern "C" void conv2d_fold_borders_entry(const void* args) {
+    conv2d_fold_borders(*static_cast<const Arguments*>(args));
+}
+@@ 8+2
+extern "C" void conv2d_halo_entry(const void* args) {
+    conv2d_halo(*static_cast<const Arguments*>(args));

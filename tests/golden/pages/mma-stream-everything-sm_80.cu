@@ -1,0 +1,142 @@
+// conv2d:n=8:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:x_type=uint8:w_type=int8:out_type=uint8:per_channel:
+//     x_zero_point:w_zero_point:y_zero_point:bias=int32:activation=relu6
+//
+// target    sm_80
+// config    mma instruction=0 tile_m=64 tile_n=64 tile_k=64 warp_m=32 warp_n=32 pipeline_stages=4
+//           prefetch_fragments=1 split=1 split_last_wave=0 persist=1 stream_k=1 tile_swizzle_width=1 staged=0
+// launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
+// launch    conv2d_mma<<<108x1x1, 128, 34320 B>>> when: call
+
+@@ // The config.
+TILE_M=64 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
+TILES_M=98 TILES_N=2 TILES=196
+constexpr int BLOCKS = 108;
+X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=34320 FOLD_THREADS=128 PADDING_WORDS=4096
+
+// Device memory that several blocks add to.
+__device__ __forceinline__ void accumulate(int* address, int value) {
+    asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+// Tells other blocks what this one has done, and returns what was there before: who sees a value that another
+// block left sees what that block did as well.
+__device__ __forceinline__ int arrive(int* address, int by) {
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(address), "r"(by)
+                 : "memory");
+    return before;
+}
+// Every thread calls this before one of them arrives for all: here the barrier between is enough.
+__device__ __forceinline__ void publish() {}
+// What is there; zero is left.
+__device__ __forceinline__ int take(int* address) {
+    int value;
+    asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 0;" : "=r"(value) : "l"(address) : "memory");
+    return value;
+}
+
+@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 10+0
+    int* padding;  // x_zero in every element
+    Sum* sums;  // of tiles that several blocks share
+    int* arrived;  // steps added to each of those tiles
+
+@@ 1c5882fd in whole/mma-body-sm_90a.cu:     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
+@@ 2+2
+    __device__ __forceinline__ TilePart(unsigned tile, int begin, int end, int turn)
+        : tile(tile), begin(begin), end(end), turn(turn) {
+
+@@ 1f25f261 in whole/mma-body-sm_90a.cu:     // The first steps of a part of a tile. The weights come first: they do not depend on the launch before.
+@@ 13+1
+
+@@ ccbf82bc in whole/mma-body-sm_90a.cu:     // Waits until the oldest step is there.
+@@ 3+0
+    // Waits until the channel parameters are there: the part of a tile has too few steps for that to be sure.
+    __device__ __forceinline__ void wait_for_channel_parameters() { copies.wait<0>(); }
+
+@@ 8383292c in whole/mma-body-sm_90a.cu: struct Shared {
+@@ 2+1
+    ChannelParameters channel_parameters[2];  // for this tile and the next
+@@ 6+0
+    alignas(16) int is_last;  // whether this block is the last to add to its tile
+
+@@ ff9797a3 in whole/mma-body-sm_90a.cu: __device__ __forceinline__ Channel channel_at(
+@@ 4+1
+    const ChannelParameters& channel_parameters = shared.channel_parameters[tile_part.turn % 2];
+@@ 7+0
+    channel.w_zero = channel_parameters.w_zero[n];
+@@ 8+0
+    channel.top = args.top;
+    channel.y_zero = args.y_zero;
+
+// Adds a block's products to those of the other blocks of its tile, in device memory. The answer is whether
+// the block came last: it takes the sums, and leaves zeros for the next launch. Nobody waits for anybody.
+__device__ __forceinline__ bool add_up(
+    const Arguments& args, Shared& shared, const TilePart& tile_part, Accumulators& acc) {
+    constexpr int COUNT = sizeof(Accumulators) / sizeof(Sum);
+    Sum* const products = reinterpret_cast<Sum*>(&acc);
+    const int index = tile_part.tile;
+    Sum* const sums = args.sums + index * (COUNT * THREADS) + tile::thread();
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) tile::accumulate(sums + i * THREADS, products[i]);
+    tile::publish();
+    tile::barrier();
+    if (tile::thread() == 0) {
+        const int steps = tile_part.end - tile_part.begin;
+        shared.is_last = tile::arrive(args.arrived + index, steps) + steps == STEPS;
+    }
+    tile::barrier();
+    if (!shared.is_last) return false;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) products[i] = tile::take(sums + i * THREADS);
+    if (tile::thread() == 0) tile::take(args.arrived + index);
+    return true;
+}
+
+__device__ __forceinline__ void finish_part(
+    const Arguments& args, Shared& shared, const TilePart& tile_part, Accumulators& acc) {
+    const bool is_whole = tile_part.begin == 0 && tile_part.end == STEPS;
+    if (is_whole || add_up(args, shared, tile_part, acc)) write_tile(args, shared, tile_part, acc);
+}
+
+@@ 9b825902 in whole/mma-body-sm_90a.cu: // The products of one tile over a block's part of the reduction; the loader has begun. PIPELINE_STAGES - 1
+@@ 36+0
+    loader.wait_for_channel_parameters();
+    tile::barrier();
+
+// What a block does: as many steps as every other, give or take one, whatever tiles they belong to. A tile at
+// either end of its run may be shared with a neighbour.
+struct Work {
+    unsigned at;  // in the steps of all tiles
+    int left;
+    int turn = 0;
+
+    __device__ __forceinline__ Work() {
+        constexpr int EACH = TILES * STEPS / BLOCKS, MORE = TILES * STEPS % BLOCKS;
+        const int block = tile::block_x();
+        at = block * EACH + (block < MORE ? block : MORE);
+        left = EACH + (block < MORE ? 1 : 0);
+    }
+    __device__ __forceinline__ bool exists() const { return left > 0; }
+    __device__ __forceinline__ int steps() const {
+        const int rest = STEPS - static_cast<int>(at % STEPS);
+        return left < rest ? left : rest;
+    }
+    __device__ __forceinline__ TilePart tile_part() const {
+        const int begin = at % STEPS;
+        return {at / STEPS, begin, begin + steps(), turn};
+    }
+    __device__ __forceinline__ void advance() {
+        const int done = steps();
+        at += done;
+        left -= done;
+        ++turn;
+    }
+};
+
+@@ 9aa7b7d0 in pages/mma-persist-staged-sm_100a.cu: // Persistent blocks, as many as are resident at a time, have one tile after the other: the first steps of the
+@@ 5+1

@@ -1,0 +1,59 @@
+// conv2d:n=1:h=14:w=14:c=64:k=96:r=3:s=3:pad=1,1,1,1:groups=8:x_type=int8:w_type=int8:out_type=int8:
+//     y_zero_point:bias=int32:zero_point_add=before_round:multiplier=fp64
+//
+//   acc = sum over r, s, c of x * w, in int32
+//   y   = clamp(round_half_to_even((acc + bias[k]) * multiplier + y_zero)) as int8
+//
+// target    cpu
+// config    simt tile_m=128 tile_n=16 tile_k=32 thread_m=8 thread_n=8 pipeline_stages=2
+// launch    conv2d_simt<<<2x8x1, 32, 9728 B>>> when: call
+
+@@ // The config.
+TILE_M=128 TILE_N=16
+constexpr int TILE_K = 32;  // bytes of the reduction staged at a time
+THREAD_M=8 THREAD_N=8
+constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+
+@@ // What follows.
+THREADS=32 STEPS=3 TILES_N=1 VECTOR_M=4
+constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
+constexpr int X_BYTES = 8;  // one load of x (less than a word: one element)
+X_RUNS=16
+constexpr int W_BYTES = 8;  // one load of w (less than a word: one element)
+W_RUNS=2 SMEM_BYTES=9728
+
+__device__ __forceinline__ double add(double a, float b) { return a + b; }
+__device__ __forceinline__ double multiply(double a, float b) { return a * b; }
+__device__ __forceinline__ double maximum(double a, float b) { return a > b ? a : b; }
+__device__ __forceinline__ double minimum(double a, float b) { return a < b ? a : b; }
+__device__ __forceinline__ int round_to_int(double a) { return static_cast<int>(__builtin_rint(a)); }
+
+__device__ __forceinline__ double clamp(double a, float low, float high) {
+    return minimum(maximum(a, low), high);
+}
+
+__device__ __forceinline__ int round_small(double a) { return round_to_int(a); }
+
+@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 7+1
+    float multiplier;  // x_scale * w_scale / y_scale
+    float y_zero;  // the output zero point
+
+@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ 5+0
+    float y_zero;
+
+@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
+@@ 5+1
+    channel.multiplier = args.multiplier;
+    channel.y_zero = args.y_zero;
+
+@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+@@ 6+1
+    double value = static_cast<double>(acc);
+@@ 8+2
+    value = tile::add(value, channel.y_zero);
+    result = static_cast<Output>(tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
+
+@@ d54fdc69 in pages/simt-body-everything-cpu.cpp: // How the CPU device calls a thread.
+@@ 2+3

@@ -1,0 +1,80 @@
+// conv2d_pool:n=1:h=224:w=224:c=4:k=48:r=7:s=7:stride=2,2:pad=3,3,3,3:x_type=int8:w_type=int8:out_type=int8:
+//     per_channel:bias=int32:activation=relu:window=3,3:window_stride=2,2
+//
+// target    cpu.sm_90a
+// config    stem_pool windows=4 team=4
+// launch    conv2d_repack_weights<<<32x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_stem_pool<<<4x1x1, 384, 52224 B>>> when: call
+
+@@ // The problem.
+IN_H=224 IN_W=224 C=4 C_GROUP=4 OUT_H=111 OUT_W=118 K=48 K_GROUP=48 R=7 S=7 STRIDE_H=2 STRIDE_W=2 DILATION_H=1
+DILATION_W=1 PAD_TOP=3 PAD_LEFT=17 PADDED=true PIXELS=13098 REDUCTION=196 X_SIGNED=true W_SIGNED=true
+
+@@ // The pool. The problem has its padding as well, as outputs of the convolution.
+constexpr int WINDOW_H = 3;
+constexpr int WINDOW_W = 3;
+BEFORE_ROWS=0 BEFORE_COLUMNS=7 CONVOLUTION_H=112 CONVOLUTION_W=112 FIRST_COLUMN=-4 STRIPS=14
+
+@@ // The config.
+WINDOWS_DOWN=4
+constexpr int TILE_H = 10;  // rows of sums of a tile, which are eight pixels wide
+constexpr int CONSUMERS = 2;  // warpgroups that multiply, every second tile each
+TEAM=4
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=72 CONSUMER_REGISTERS=216
+constexpr int TILE_M = 64;  // output channels of a tile
+constexpr int TILE_N = 80;  // output pixels of a tile
+BEFORE_H=4 BEFORE_W=20 SKIPPED=1 TAPS_H=4 ROW_STEPS=2 CELLS_H=13 CELLS_W=12 IMAGE_BYTES=96 IMAGE_SHIFT=0
+IMAGES=8 TILES_DOWN=14 TILES_ACROSS=15 CHANNEL_TILES=1 TILES=210 BLOCKS=4 WEIGHT_ROWS=64 SMEM_BYTES=52224
+
+@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 7+0
+void qconv_cpu_barrier_of_team(int team, int threads, int line);
+@@ 16+0
+void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void* from, int line);
+void qconv_cpu_commit_stores(void);
+void qconv_cpu_wait_for_stores(unsigned groups, int for_writes);
+void qconv_cpu_use_async_proxy(void);
+void qconv_cpu_fence_proxy_async(void);
+const void* qconv_cpu_async_proxy_view(const void* address);
+
+// By one thread, behind the fences of those who wrote the tile: stores what lies within the array. No
+// coordinate may be below zero. The tile may be written again when this thread has waited.
+__device__ __forceinline__ void store_tile(
+    const TensorMap& map, const void* from, int c0, int c1, int c2, int c3, int line = __builtin_LINE()) {
+    const int coordinates[] = {c0, c1, c2, c3};
+    qconv_cpu_store_tensor(&map, coordinates, from, line);
+}
+
+// The thread's stores since the last commit are a group.
+__device__ __forceinline__ void commit_stores() { qconv_cpu_commit_stores(); }
+// Until all but the latest GROUPS have read their tiles.
+template <int GROUPS>
+__device__ __forceinline__ void wait_for_store_reads() { qconv_cpu_wait_for_stores(GROUPS, 0); }
+
+// stmatrix, transposed: COUNT matrices of 8 rows of 8 pairs of bytes. Lane 8 * i + j says where row j of
+// matrix i is, and writes it here; each lane has, of each matrix, pair lane / 4 of rows 2 * (lane % 4), in
+// the lower half of its word, and 2 * (lane % 4) + 1.
+template <int COUNT>
+__device__ __forceinline__ void store_matrices(
+    void* row, const unsigned (&words)[COUNT], int line = __builtin_LINE()) {
+    static_assert(WARP_SIZE == 32 && (COUNT == 2 || COUNT == 4), "stmatrix stores 2 or 4 matrices here");
+    const auto* const deposits = static_cast<const char*>(qconv_cpu_warp_exchange(words, sizeof words, line));
+    const int matrix = lane() / 8, half = lane() % 2;
+    if (matrix >= COUNT) return;
+    if (reinterpret_cast<unsigned long>(row) % 16 != 0)
+        qconv_cpu_fail("store_matrices to a row that is not 16-byte aligned", line);
+    for (int pair = 0; pair < 8; ++pair) {
+        const char* const word = deposits + 64 * (4 * pair + lane() % 8 / 2) + 4 * matrix;
+        __builtin_memcpy(static_cast<char*>(row) + 2 * pair, word + 2 * half, 2);
+    }
+}
+
+// How the CPU device calls a thread.
+extern "C" void conv2d_repack_weights_entry(const void* args) {
+    conv2d_repack_weights(*static_cast<const Arguments*>(args));
+}
+extern "C" void conv2d_stem_pool_entry(const void* args) {
+    conv2d_stem_pool(*static_cast<const Arguments*>(args));
+}

@@ -1,0 +1,149 @@
+// conv2d:n=1:h=224:w=224:c=4:k=21:r=7:s=7:stride=2,2:pad=3,3,3,3:x_type=int8:w_type=uint8:out_type=float16:
+//     x_zero_point:bias=float32:activation=relu
+//
+// target    cpu.sm_90a
+// config    stem_wgmma rows=8 consumers=2 team=4
+// launch    conv2d_fold<<<21x1x1, 128, 512 B>>> when: prepare
+// launch    conv2d_repack_weights<<<32x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_stem_wgmma<<<4x1x1, 384, 26368 B>>> when: call
+
+@@ // The problem.
+IN_H=224 IN_W=224 C=4 C_GROUP=4 OUT_H=112 OUT_W=112 K=21 K_GROUP=21 R=7 S=7 STRIDE_H=2 STRIDE_W=2 DILATION_H=1
+DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=196 X_SIGNED=true W_SIGNED=false
+
+@@ // The config.
+constexpr int TILE_H = 8;  // output rows of a tile, which is eight pixels wide
+CONSUMERS=2 TEAM=4
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=72 CONSUMER_REGISTERS=216
+constexpr int TILE_M = 64;  // output channels of a tile
+constexpr int TILE_N = 64;  // output pixels of a tile
+BEFORE_H=4 BEFORE_W=4 SKIPPED=0 TAPS_H=4 ROW_STEPS=2 CELLS_H=11 CELLS_W=12 IMAGE_BYTES=96 IMAGE_SHIFT=0
+IMAGES=8 TILES_DOWN=14 TILES_ACROSS=14 CHANNEL_TILES=1 TILES=196 BLOCKS=4 WEIGHT_ROWS=64
+constexpr int VECTOR_K = 1;  // channels that a lane writes at once
+SMEM_BYTES=26368 FOLD_THREADS=128
+
+@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 7+0
+void qconv_cpu_barrier_of_team(int team, int threads, int line);
+@@ 16+0
+void qconv_cpu_use_async_proxy(void);
+void qconv_cpu_fence_proxy_async(void);
+const void* qconv_cpu_async_proxy_view(const void* address);
+
+__device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
+// A barrier of the 128 threads of a warpgroup alone.
+__device__ __forceinline__ void warpgroup_barrier(int warpgroup, int line = __builtin_LINE()) {
+    qconv_cpu_barrier_of_team(warpgroup, 128, line);
+}
+
+template <int COUNT>
+__device__ __forceinline__ void give_registers() {}
+template <int COUNT>
+__device__ __forceinline__ void take_registers() {}
+
+// What this thread wrote to shared memory is there for copies in bulk and for the products of warpgroups.
+__device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
+
+@@ 96a00124 in shared.cpp: // By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
+@@ 5+1
+    int c0, int c1, int c2,
+@@ 7+1
+    const int coordinates[] = {c0, c1, c2};
+@@ 11+11
+
+@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7+5
+    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
+    int* fragments;  // the filters as the lanes of a consumer hold them
+    tile::TensorMap image_map;  // of x
+    float multiplier;  // x_scale * w_scale
+
+constexpr int ATOMS = TILE_N / 8, STEPS = TAPS_H * ROW_STEPS;
+constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
+constexpr int PRODUCTS = STEPS;  // of a tile, by one instruction each
+
+// wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
+// reads of the factors what its sums take: filters where the lanes of its row load theirs from, pixels
+// through the same strides as the hardware, and as the async proxy sees them.
+constexpr int FILTER_WORDS = 128;  // of a warp
+
+struct Filter {
+    const int* of_warp;
+
+    Filter() = default;
+    __device__ __forceinline__ explicit Filter(const int* of_warp) : of_warp(of_warp) {}
+    __device__ __forceinline__ unsigned word(int row, int i) const {
+        const int lane = row % 8 * 4 + i % 4, part = row % 16 / 8 + i / 4 * 2;
+        return static_cast<unsigned>(tile::load(of_warp + 4 * lane + part));
+    }
+};
+
+struct Operand {
+    const unsigned char* first;
+    int to_chunk, to_eight;
+    long to_view;  // from an address to where the async proxy finds its bytes
+
+    Operand() = default;
+    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
+    __device__ __forceinline__ Operand(
+        const void* begin, int to_chunk, int to_eight, int line = __builtin_LINE())
+        : first(static_cast<const unsigned char*>(begin)), to_chunk(to_chunk), to_eight(to_eight),
+          to_view(static_cast<const char*>(qconv_cpu_async_proxy_view(begin)) -
+                  static_cast<const char*>(begin)) {
+        if ((reinterpret_cast<unsigned long>(first) | to_chunk | to_eight) % 16 != 0)
+            qconv_cpu_fail("a factor of a warpgroup that is not 16-byte aligned", line);
+    }
+    __device__ __forceinline__ Operand behind(int bytes) const {
+        Operand operand = *this;
+        operand.first += bytes;
+        return operand;
+    }
+    __device__ __forceinline__ unsigned word(int row, int i) const {
+        const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
+        const unsigned char* const at = matrix + row % 8 * 16 + i % 4 * 4;
+        static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // for the sanitizers: it is read
+        return reinterpret_cast<const tile::Words<1>*>(at + to_view)->word[0];
+    }
+};
+
+@@ e6f97a42 in shared.cpp: struct Product {
+@@ 2+1
+    Filter a;
+    Operand b;
+
+@@ ed698226 in shared.cpp: // D = A * B, or D += A * B.
+@@ 3+1
+    Products& products, const Filter& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
+
+@@ 3ed38156 in pages/stem-wgmma-body-sm_90a.cu: // What a tile looks at, as it lies in the image: the bytes of a row for each of its rows. It begins with the
+@@ 7+1
+
+@@ 5ba6d0d0 in pages/stem-wgmma-body-sm_90a.cu: struct Shared {
+@@ 2+1
+
+@@ da2bbb3f in pages/stem-wgmma-body-sm_90a.cu: __device__ __forceinline__ void make_cells(
+@@ 10+0
+        const int in_row = tiles.row() * 2 - BEFORE_H + row;
+        const int in_column = tiles.column() * 2 - BEFORE_W + column;
+        const bool exists = static_cast<unsigned>(in_row) < IN_H && static_cast<unsigned>(in_column) < IN_W;
+@@ 13+1
+            vector[h].word[j] = exists ? word : padding_word(args);
+
+@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
+@@ 6+1
+    const Filters filters(args);
+@@ 20+1
+@@ 27+1
+        const Operand window(&shared.windows[at.slot].cell[0][SKIPPED], 16, 16 * CELLS_W);
+@@ 30+11
+        for (int step = 0; step < STEPS; ++step) {
+            const int cell = step / ROW_STEPS * CELLS_W + step % ROW_STEPS * 2;
+            multiply(products, filters.step[step], window.behind(16 * cell), sums[0], step > 0);
+@@ 53+2
+
+@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 8+2
+extern "C" void conv2d_stem_wgmma_entry(const void* args) {
+    conv2d_stem_wgmma(*static_cast<const Arguments*>(args));

@@ -1,0 +1,43 @@
+// conv2d:n=8:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:x_type=uint8:w_type=int8:out_type=uint8:per_channel:
+//     x_zero_point:y_zero_point:residual_zero_point:bias=float32:activation=relu:residual=uint8:
+//     zero_point_add=before_round:order=multiply_reciprocal:bias_scaling=real:scales=twice_inverted:
+//     residual_add=fma
+//
+// target    sm_100a
+// config    tcgen05 pixels=256 channels=64 writers=2 slab=64 slots=6
+// launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
+// launch    conv2d_fold_borders<<<9x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_tcgen05<<<50x1x1, 320, 123904 B>>> when: call
+
+@@ // The config.
+constexpr int TILE_M = 256;  // output pixels of a tile
+constexpr int TILE_N = 64;  // output channels of a tile
+WRITERS=2
+constexpr int SLOTS = 6;  // slabs that are under way or multiplied
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=320 SLAB=64
+constexpr int SLABS = 18;  // of a tile: for each 64 channels, all taps
+constexpr int COLUMNS = 256;  // of tensor memory
+CHANNEL_TILES=2 TILES=50 BLOCKS=50
+constexpr int VECTOR_K = 16;  // neighbouring outputs that a thread writes at once
+ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=123904
+FOLD_THREADS=128
+
+@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 10+1
+@@ 13+2
+    tile::TensorMap weight_map;  // of w
+
+constexpr int RESIDUAL_BYTES = sizeof(Residual) * VECTOR_K;
+struct alignas(RESIDUAL_BYTES < 16 ? RESIDUAL_BYTES : 16) ResidualVector { Residual element[VECTOR_K]; };
+
+@@ ce0aa434 in pages/tcgen05-body-sm_100a.cu: // A thread's sums become outputs: those of a pixel and of STRIP channels from `k` on. The lanes of a warp
+@@ 6+0
+    const int border = border_of(pixel);
+@@ 10+0
+        const auto residuals =
+            *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k + at));
+@@ 15+2
+            const Inputs inputs = {sums[at + i], residuals.element[i]};
+            finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + at + i));

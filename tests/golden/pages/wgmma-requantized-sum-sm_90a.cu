@@ -1,0 +1,72 @@
+// conv2d:n=8:h=28:w=28:c=128:k=256:r=3:s=3:pad=1,1,1,1:x_type=uint8:w_type=int8:out_type=uint8:per_channel:
+//     x_zero_point:y_zero_point:residual_zero_point:inner_zero_point:bias=int32:activation=relu:
+//     residual=uint8:residual_add=requantized_last
+//
+//   acc = sum over r, s, c of (x - x_zero) * w, in int32
+//   v   = (acc + bias[k]) * multiplier[k]
+//   r   = clamp(round_half_to_even(v) + inner_zero) as uint8
+//   y   = clamp(round_half_to_even(max(fma(r, inner_ratio, fma(residual, residual_ratio, sum_offset)), y_zero))) as uint8
+//
+// target    sm_90a
+// config    wgmma consumers=2 split_pixels=0 pixels=192 weight_slots=3 lag=2
+// launch    conv2d_fold<<<256x1x1, 128, 512 B>>> when: prepare
+// launch    conv2d_fold_borders<<<18x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_repack_weights<<<576x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_wgmma<<<33x1x1, 384, 222208 B>>> when: call
+
+@@ // The problem.
+IN_H=28 IN_W=28 C=128 C_GROUP=128 OUT_H=28 OUT_W=28 K=256 K_GROUP=256 R=3 S=3 STRIDE_H=1 STRIDE_W=1
+DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=1152 X_SIGNED=false
+W_SIGNED=true
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
+constexpr int TILE_M = 128;  // output channels of a consumer
+SLAB=128
+constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
+PIXEL_RINGS=1 WEIGHT_RINGS=2 PIXEL_SLOTS=3 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=33 BLOCKS=33
+constexpr int WEIGHT_ROWS = 256;  // output channels, and zeros that fill the last 128
+constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
+ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=222208
+FOLD_THREADS=128
+
+@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 8+2
+    const int* int32_bias;  // per channel: read by fold
+    const float* multiplier;  // per channel: x_scale * w_scale / inner_scale
+@@ 15+3
+    float inner_zero;  // the zero point of its own output
+    float inner_ratio;  // inner_scale / y_scale
+    float residual_ratio;  // residual_scale / y_scale
+    float sum_offset;  // y_zero_point - (inner_ratio * inner_zero_point + residual_ratio * residual_zero_point)
+
+// The channel parameters: what the epilogue reads for one output channel.
+struct Channel {
+    int offset;
+    float multiplier;
+    float inner_zero;
+    float inner_ratio;
+    float residual_ratio;
+    float sum_offset;
+    float y_zero;
+};
+
+@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
+@@ 6+0
+    channel.inner_zero = args.inner_zero;
+    channel.inner_ratio = args.inner_ratio;
+    channel.residual_ratio = args.residual_ratio;
+    channel.sum_offset = args.sum_offset;
+    channel.y_zero = args.y_zero;
+
+@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+@@ 4+0
+    const float residual = inputs.residual;
+@@ 8+2
+    value = tile::clamp(tile::rounded(value, channel.inner_zero), 0.0f, 255.0f);
+    value = tile::fma(value, channel.inner_ratio, tile::fma(static_cast<float>(residual), channel.residual_ratio, channel.sum_offset));
+    result = tile::maximum(value, channel.y_zero);
+
+@@ 0928a22e in shared.cu: // What `conv2d_fold` writes for pixels whose taps all lie in the image, for every class of pixels. Once for a
+@@ 15+1
+    args.borders[index] = tile::wrapping_add(-args.x_zero * sum, tile::load(args.int32_bias + k));

@@ -1,0 +1,166 @@
+// conv2d:n=8:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:x_type=uint8:w_type=int8:out_type=uint8:per_channel:
+//     x_zero_point:y_zero_point:residual_zero_point:bias=float32:activation=relu:residual=uint8:
+//     zero_point_add=before_round:order=multiply_reciprocal:bias_scaling=real:scales=twice_inverted:
+//     residual_add=fma
+//
+// target    sm_90a
+// config    wgmma consumers=2 split_pixels=1 pixels=192 weight_slots=4 lag=2
+// launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
+// launch    conv2d_fold_borders<<<9x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_repack_weights<<<288x1x1, 128, 0 B>>> when: prepare
+// launch    conv2d_wgmma<<<17x1x1, 384, 214016 B>>> when: call
+
+@@ // The config.
+constexpr int CONSUMERS = 2;  // warpgroups that multiply
+constexpr int TILE_N = 192;  // output pixels of a consumer
+WEIGHT_SLOTS=4 LAG=2
+
+@@ // What follows.
+WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
+constexpr int TILE_M = 128;  // output channels of a consumer
+SLAB=128
+constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
+PIXEL_RINGS=2 WEIGHT_RINGS=1 PIXEL_SLOTS=2 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=17 BLOCKS=17
+constexpr int WEIGHT_ROWS = 128;  // output channels, and zeros that fill the last 128
+constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
+ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=214016
+FOLD_THREADS=128
+
+// The kernel's one argument.
+struct Arguments {
+    const X* x;  // activations, NHWC
+    const W* w;  // weights, KRSC
+    Output* y;  // output, NHWK
+    const Residual* residual;  // what is added before the activation, NHWK
+    int* offset;  // per channel: written by fold: the int32 bias and what x_zero_point adds
+    const float* scale;  // per channel: x_scale * w_scale
+    const float* bias;  // per channel: the bias, in real units
+    int* weights;  // the weights, with the rows of each 128 channels in the order of the lanes
+    int* borders;  // offset, for each class of pixels
+    tile::TensorMap pixel_map;  // of x
+    tile::TensorMap weight_map;  // of the weights
+    tile::TensorMap residual_map;  // of the residual
+    float residual_scale;  // the scale of the residual
+    int residual_zero;  // the zero point of the residual
+    float inverse;  // 1 / y_scale
+    float y_zero;  // the output zero point
+    int x_zero;  // the input zero point
+};
+
+// wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8: 64 output channels by TILE_N pixels, each
+// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of 128 bytes as the copy engine
+// swizzles them. Four warps execute it together and wait for its sums later.
+static_assert(W_SIGNED == true && X_SIGNED == false,
+              "W and X must have the types of the instruction");
+struct Operand {
+    unsigned long long descriptor;
+
+@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 9+1
+        "wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8 {"
+
+@@ 0b3cf755 in whole/wgmma-body-sm_90a.cu: // Slots of pixels and of weights, in rows of a slab, and who fills and empties them.
+@@ 6+0
+using ResidualRing = Ring<RESIDUAL_SLOTS>;
+
+@@ 494fe43e in whole/wgmma-body-sm_90a.cu: struct Shared {
+@@ 4+0
+    Slots<TILE_N, RESIDUAL_SLOTS> residuals[CONSUMERS];
+@@ 6+0
+    ResidualRing residual_ring[CONSUMERS];
+
+
+// The residuals of a consumer's tile: a row of a pixel's channels is as long as a slab, and swizzled as one.
+static_assert(TILE_M * sizeof(Residual) == SLAB, "a row of residuals must be as wide as the swizzle");
+using ResidualRows = unsigned char[TILE_N][SLAB];
+
+// One thread asks for the residuals of the consumers' tiles, each as soon as there is an empty slot: those of
+// the first tile before anything is multiplied, the others while the tile before is multiplied or written.
+__device__ __forceinline__ void produce_residuals(const Arguments& args, Shared& shared) {
+    ResidualRing::State at;
+    for (Tiles tiles; tiles.any(); tiles.advance()) {
+#pragma unroll
+        for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
+            const int channel = tiles.first_channel() + (WEIGHT_RINGS > 1 ? consumer : 0) * TILE_M;
+            const int pixel = tiles.first_pixel() + (PIXEL_RINGS > 1 ? consumer : 0) * TILE_N;
+            ResidualRows& rows = shared.residuals[consumer].slot[at.slot];
+            tile::Mbarrier& full = shared.residual_ring[consumer].acquire(at, sizeof rows);
+            tile::load_tile(args.residual_map, rows, full, channel, pixel);
+        }
+        at.advance();
+    }
+}
+
+// A thread for each ring of a factor, and one for residuals. The weights do not depend on the launch before.
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
+    if (ring < PIXEL_RINGS) {
+        tile::wait_on_dependency();
+        produce(shared.pixel_ring[ring], shared.pixels[ring], PixelLoads{args, ring, 0, 0, 0});
+    } else if (ring < PIXEL_RINGS + WEIGHT_RINGS) {
+        const int part = ring - PIXEL_RINGS;
+        produce(shared.weight_ring[part], shared.weights[part], WeightLoads{args, part, 0});
+    } else if (ring == PIXEL_RINGS + WEIGHT_RINGS) {
+        tile::wait_on_dependency();
+        produce_residuals(args, shared);
+    }
+}
+
+// Whether every channel of every tile exists.
+constexpr bool WHOLE_TILES = K % (TILE_M * WEIGHT_RINGS) == 0;
+// Whether every pixel does.
+constexpr bool WHOLE_PIXELS = PIXELS % (TILE_N * PIXEL_RINGS) == 0;
+
+// The four residuals of a lane, as they lie in shared memory.
+struct Residuals {
+    unsigned word;
+    __device__ __forceinline__ float operator()(int i) const {
+        return tile::byte_as_float<Residual>(word, i);
+    }
+};
+// Where those of a lane begin. The lanes of a warp find theirs on different banks.
+__device__ __forceinline__ const unsigned char* residuals_at(
+    const ResidualRows& rows, int pixel, int channel) {
+    const int chunk = channel / 16 ^ pixel % 8;
+    return &rows[pixel][chunk * 16 + channel % 16];
+}
+
+__device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
+    // Volatile, or those of later pixels are loaded ahead, and registers that a border needs are spilled.
+    return {*reinterpret_cast<const volatile unsigned*>(from)};
+}
+
+@@ ac119ce2 in whole/wgmma-body-sm_90a.cu: // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
+@@ 4+3
+    const Arguments& args, const Sum (&sums)[2][ATOMS][4], const ResidualRows& rows, int first_pixel,
+    int first_channel) {
+    const int channel = tile::warp() % 4 * 32 + tile::lane() / 4 * 4, row = tile::lane() % 4 * 2;
+    const int k = first_channel + channel, pixel = first_pixel + row;
+    // From one eight of pixels to the next, both are a constant further.
+    const unsigned char* const residuals_of[2] = {
+        residuals_at(rows, row, channel), residuals_at(rows, row + 1, channel)};
+    Output* const y = args.y + (pixel * K + k);
+@@ 16+0
+            const Residuals residuals = load_residuals(residuals_of[e] + 8 * atom * SLAB);
+            const int border = border_of(pixel + 8 * atom + e);
+@@ 19+2
+                const Inputs inputs = {four[i], residuals(i)};
+                finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + i));
+@@ 22+2
+            if (!WHOLE_PIXELS && pixel + 8 * atom + e >= PIXELS) continue;
+            Output* const to = y + (8 * atom + e) * K;
+
+@@ 3f80f4ef in whole/wgmma-body-sm_90a.cu: // A warpgroup multiplies slab after slab of its tiles; it releases the slots of one when the products of the
+@@ 9+0
+    ResidualRing& residual_ring = shared.residual_ring[consumer];
+    ResidualRing::State residuals_at;
+@@ 48+2
+        residual_ring.wait(residuals_at);
+        write_sums(args, sums, shared.residuals[consumer].slot[residuals_at.slot],
+                   tiles.first_pixel() + pixel_part * TILE_N, tiles.first_channel() + weight_part * TILE_M);
+        tile::warp_barrier();  // the warp has read its residuals
+        if (tile::lane() == 0) residual_ring.release(residuals_at);
+        residuals_at.advance();
+
+@@ 7bbc63d7 in whole/wgmma-body-sm_90a.cu: extern "C" __global__ void __launch_bounds__(THREADS, 1)
+@@ 9+0
+        for (ResidualRing& ring : shared.residual_ring) ring.open(4);  // the warps of a consumer

@@ -1,0 +1,504 @@
+// The CPU device runs each thread of a block as a fiber; its runtime has these.
+extern "C" {
+int qconv_cpu_thread(void);
+int qconv_cpu_block(int axis);
+void* qconv_cpu_shared(void);
+void qconv_cpu_barrier(int line);
+}
+
+#define __global__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+
+__device__ __forceinline__ int thread() { return qconv_cpu_thread(); }
+__device__ __forceinline__ int block_x() { return qconv_cpu_block(0); }
+__device__ __forceinline__ int block_y() { return qconv_cpu_block(1); }
+
+// Threads that meet at different lines are reported as a divergent barrier.
+__device__ __forceinline__ void barrier(int line = __builtin_LINE()) { qconv_cpu_barrier(line); }
+
+template <class Layout>
+__device__ __forceinline__ Layout& shared_memory() { return *static_cast<Layout*>(qconv_cpu_shared()); }
+
+// Each operation rounds once: compiled with -ffp-contract=off.
+__device__ __forceinline__ float add(float a, float b) { return a + b; }
+__device__ __forceinline__ float multiply(float a, float b) { return a * b; }
+__device__ __forceinline__ float maximum(float a, float b) { return a > b ? a : b; }
+__device__ __forceinline__ float minimum(float a, float b) { return a < b ? a : b; }
+// Half to even.
+__device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
+__device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
+
+template <bool SIGNED>
+__device__ __forceinline__ int byte_of(unsigned word, int index) {
+    const unsigned byte = (word >> (8 * index)) & 0xffu;
+    return SIGNED ? static_cast<signed char>(byte) : static_cast<int>(byte);
+}
+
+@@ 42b3d77d in whole/simt-body-sm_90a.cu: // Four products of bytes added to an int32; each operand's bytes are signed or not.
+@@ 4+11
+    for (int i = 0; i < 4; ++i) acc += byte_of<A_SIGNED>(a, i) * byte_of<B_SIGNED>(b, i);
+    return acc;
+
+// float to half, rounded to even: the sum with a power of two drops the bits below half's last place.
+__device__ __forceinline__ unsigned short to_half(float a) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &a, 4);
+    const unsigned sign = (bits >> 16) & 0x8000u;
+    const unsigned magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return static_cast<unsigned short>(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) return static_cast<unsigned short>(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) {
+        float value;
+        __builtin_memcpy(&value, &magnitude, 4);
+        value += 0.5f;
+        __builtin_memcpy(&bits, &value, 4);
+        return static_cast<unsigned short>(sign | (bits - 0x3f000000u));
+    }
+    const unsigned even = (magnitude >> 13) & 1u;
+    return static_cast<unsigned short>(sign | ((magnitude - 0x38000000u + 0xfffu + even) >> 13));
+}
+
+// Four of the eight bytes of two words: those of `a` are 0 to 3, those of `b` are 4 to 7.
+template <int B0, int B1, int B2, int B3>
+__device__ __forceinline__ unsigned pick(unsigned a, unsigned b) {
+    const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
+    const auto byte = [bytes](int i) { return static_cast<unsigned>(bytes >> (8 * i)) & 0xffu; };
+    return byte(B0) | byte(B1) << 8 | byte(B2) << 16 | byte(B3) << 24;
+}
+
+// Padding is a real zero, which is stored as the zero point.
+__device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
+}
+
+@@ d0622922 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 7+0
+const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+[[noreturn]] void qconv_cpu_fail(const char* what, int line);
+int qconv_cpu_defers_copies(void);
+
+// An address in shared memory, which GPUs address by 32 bits.
+using SharedAddress = char*;
+__device__ __forceinline__ SharedAddress shared_address(void* address) { return static_cast<char*>(address); }
+
+// Asynchronous copies from device to shared memory, by one thread. A GPU makes them at any time until they
+// are waited for; here they are made at once or, in other launches, by the very wait that asks for them.
+struct Copies {
+    // BYTES bytes, or as many zeros where `exists` is false: `from` is then not read.
+    template <int BYTES>
+    __device__ __forceinline__ void copy(
+        void* to, const void* from, bool exists, int line = __builtin_LINE()) {
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
+        const Copy made = {to, exists ? from : nullptr, BYTES, group_};
+        if (reinterpret_cast<unsigned long>(made.to) % BYTES != 0)
+            qconv_cpu_fail("an asynchronous copy to an address that its size does not divide", line);
+        if (reinterpret_cast<unsigned long>(made.from) % BYTES != 0)
+            qconv_cpu_fail("an asynchronous copy from an address that its size does not divide", line);
+        if (!deferred_) return perform(made);
+        if (queued_ == COPIES_IN_FLIGHT)
+            qconv_cpu_fail("more asynchronous copies than COPIES_IN_FLIGHT are not waited for", line);
+        queue_[(first_ + queued_++) % COPIES_IN_FLIGHT] = made;
+    }
+
+    // What was copied since the last commit is a group.
+    __device__ __forceinline__ void commit() { ++group_; }
+
+    // Waits until at most the latest GROUPS groups are outstanding.
+    template <int GROUPS>
+    __device__ __forceinline__ void wait() {
+        while (queued_ > 0 && queue_[first_].group < group_ - GROUPS) {
+            perform(queue_[first_]);
+            first_ = (first_ + 1) % COPIES_IN_FLIGHT;
+            --queued_;
+        }
+    }
+
+private:
+    struct Copy {
+        void* to;
+        const void* from;  // null: zeros
+        int bytes, group;
+    };
+
+    __device__ __forceinline__ static void perform(const Copy& copy) {
+        for (int i = 0; i < copy.bytes; i += 4) {
+            auto& word = *reinterpret_cast<Words<1>*>(static_cast<char*>(copy.to) + i);
+            word = copy.from != nullptr ? load_words<1>(static_cast<const char*>(copy.from) + i) : Words<1>{};
+        }
+    }
+
+    const bool deferred_ = qconv_cpu_defers_copies() != 0;
+    int group_ = 0, first_ = 0, queued_ = 0;
+    Copy queue_[COPIES_IN_FLIGHT];
+};
+
+// ldmatrix: COUNT matrices of 8 rows of 16 bytes. Lane 8 * i + j says where row j of matrix i is; each lane
+// gets a word of each matrix, word lane % 4 of row lane / 4.
+template <int COUNT>
+__device__ __forceinline__ void load_matrices(
+    const void* row, unsigned (&registers)[COUNT], int line = __builtin_LINE()) {
+    static_assert(WARP_SIZE == 32 && (COUNT == 1 || COUNT == 2 || COUNT == 4),
+                  "ldmatrix loads 1, 2 or 4 matrices");
+    if (lane() < 8 * COUNT && reinterpret_cast<unsigned long>(row) % 16 != 0)
+        qconv_cpu_fail("load_matrices of a row that is not 16-byte aligned", line);
+    const auto* const deposits = static_cast<const char*>(qconv_cpu_warp_exchange(&row, sizeof row, line));
+    for (int i = 0; i < COUNT; ++i) {
+        const char* address;
+        __builtin_memcpy(&address, deposits + 64 * (8 * i + lane() / 4), sizeof address);
+        registers[i] = reinterpret_cast<const Words<1>*>(address + 4 * (lane() % 4))->word[0];
+    }
+}
+
+@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 10+0
+    int* fragments;  // the filters as a warp's lanes hold them
+
+// mma_m16n8k32 on the CPU device.
+// The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
+// operands that lie elsewhere than the hardware has them give wrong sums.
+static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
+static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
+static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
+static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
+
+namespace emulated {
+
+constexpr int M = 16, N = 8, K = 32;
+
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
+constexpr Dim B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
+constexpr Dim D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
+
+struct Position { int row, column; };
+
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
+    }
+    return position;
+}
+
+template <int COUNT>
+struct Positions { Position of[COUNT]; };
+
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
+    return all;
+}
+
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
+
+// What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
+struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
+constexpr int LANE_STRIDE = 64 / 4;
+
+// The other way round: where among the words that the lanes show a row's next four elements are.
+template <int ROWS>
+struct Holders { unsigned short of[ROWS][K / 4]; };
+
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
+constexpr Holders<ROWS> holders(
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
+    Holders<ROWS> found = {};
+    for (int lane = 0; lane < WARP_SIZE; ++lane) {
+        for (int index = 0; index < REGISTERS; ++index) {
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
+            found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
+        }
+    }
+    return found;
+}
+
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
+constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
+
+__device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
+    const unsigned a_byte = (a >> (8 * index)) & 0xffu, b_byte = (b >> (8 * index)) & 0xffu;
+    return (A_SIGNED ? static_cast<signed char>(a_byte) : static_cast<int>(a_byte)) *
+           (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
+}
+
+// Written out: compilers keep a loop of four at -O2, which takes nearly twice as long.
+__device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
+    return static_cast<unsigned>(product(a, b, 0) + product(a, b, 1) + product(a, b, 2) + product(a, b, 3));
+}
+
+// D += A * B, modulo 2**32, by one warp.
+__device__ __forceinline__ void multiply_add(
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
+    int line = __builtin_LINE()) {
+    Factors mine;
+    __builtin_memcpy(mine.a, a, sizeof a);
+    __builtin_memcpy(mine.b, b, sizeof b);
+    const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
+    const Position first = LANES_OF_D.of[tile::lane()];
+    for (int i = 0; i < D_REGISTERS; ++i) {
+        const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
+        const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
+        unsigned sum = static_cast<unsigned>(d[i]);
+        for (int k = 0; k < K / 4; ++k) sum += four_products(shown[a_row[k]], shown[b_row[k]]);
+        d[i] = static_cast<Sum>(sum);
+    }
+}
+
+}  // namespace emulated
+
+using emulated::multiply_add;
+
+// What adds up a window: ones in the place of the filter.
+__device__ __forceinline__ void load_ones(int step, int atom, unsigned (&ones)[B_REGISTERS]) {
+    const int k = channel_of_column(atom, tile::lane() / 4);
+#pragma unroll
+    for (int half = 0; half < B_REGISTERS; ++half) {
+        ones[half] = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (element_of(k, step, half, tile::lane(), i).exists) ones[half] |= 1u << (8 * i);
+        }
+    }
+}
+
+struct Sums {
+    Sum product[ATOMS][D_REGISTERS];
+    Sum x_sum[ATOMS][D_REGISTERS];  // of each window
+};
+
+@@ d3b5ba7d in shared.cu: // The products of a step with 16 pixels.
+@@ 7+0
+        unsigned ones[B_REGISTERS];
+        load_ones(step, j, ones);
+        multiply_add(x, ones, sums.x_sum[j]);
+
+@@ d0622922 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 7+0
+const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+[[noreturn]] void qconv_cpu_fail(const char* what, int line);
+
+__device__ __forceinline__ float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+// A barrier of the lanes of a warp alone.
+__device__ __forceinline__ void warp_barrier(int line = __builtin_LINE()) {
+    constexpr char nothing = 0;
+    qconv_cpu_warp_exchange(&nothing, sizeof nothing, line);
+}
+
+@@ // The problem.
+IN_H=28 IN_W=28 C=80 C_GROUP=80 OUT_H=28 OUT_W=28 K=21 K_GROUP=21 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
+DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=784 REDUCTION=720 X_SIGNED=true W_SIGNED=false
+
+// The CPU device runs each thread of a block as a fiber; its runtime has these.
+extern "C" {
+int qconv_cpu_thread(void);
+int qconv_cpu_block(int axis);
+void* qconv_cpu_shared(void);
+void qconv_cpu_barrier(int line);
+const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+bool qconv_cpu_is_shared(const void* address);
+[[noreturn]] void qconv_cpu_fail(const char* what, int line);
+void qconv_cpu_mbarrier_open(void* mbarrier, unsigned arrivals, int line);
+void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line);
+void qconv_cpu_mbarrier_wait(void* mbarrier, unsigned phase, int line);
+void qconv_cpu_load_tensor(
+    void* to, const void* map, const int* coordinates, const unsigned short* offsets, void* mbarrier,
+    int line);
+void qconv_cpu_wait_on_dependency(void);
+}
+
+@@ 42e4e483 in shared.cpp: #define __global__
+@@ 4+0
+#define __grid_constant__
+
+__device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
+template <int COUNT>
+__device__ __forceinline__ void give_registers() {}
+template <int COUNT>
+__device__ __forceinline__ void take_registers() {}
+
+// The next launch may begin as early as this one does, whether it says so or not: it waits.
+__device__ __forceinline__ void launch_dependents() {}
+__device__ __forceinline__ void wait_on_dependency() { qconv_cpu_wait_on_dependency(); }
+
+// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+template <int WORDS>
+__device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
+    if (qconv_cpu_is_shared(address))
+        qconv_cpu_fail("a load of device memory whose address is in shared memory", line);
+    return *static_cast<const Words<WORDS>*>(address);
+}
+
+// An mbarrier: counts bytes that come to this block's shared memory, in phases. They come at once or, in
+// other launches, when no thread can go on without them.
+struct Mbarrier {
+    unsigned long long state;
+
+    // One thread initialises it, before fence_mbarrier_init: so many arrivals complete a phase.
+    __device__ __forceinline__ void init(int arrivals, int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_open(this, static_cast<unsigned>(arrivals), line);
+    }
+    __device__ __forceinline__ void arrive(int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_expect(this, 0, line);
+    }
+    // One thread expects the next bytes, when all of the last phase are there.
+    __device__ __forceinline__ void expect_next(int bytes, int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_expect(this, static_cast<unsigned>(bytes), line);
+    }
+    // Waits until all bytes of a phase are there; phases are counted from 0.
+    __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
+    }
+};
+
+// An mbarrier is there for others as soon as it is initialised.
+__device__ __forceinline__ void fence_mbarrier_init() {}
+
+// What the CPU device knows of an array. Copies are made when a GPU's copy engine could make them: at once
+// or, in other launches, as late as it may.
+struct alignas(64) TensorMap { unsigned char bytes[128]; };
+
+// By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
+// a multiple of 16 bytes. `mbarrier` expects its bytes, the zeros outside of the array among them.
+__device__ __forceinline__ void load_tile(
+    const TensorMap& map, void* to, Mbarrier& mbarrier,
+    int c0, int c1,
+    int line = __builtin_LINE()) {
+    const int coordinates[] = {c0, c1};
+    const unsigned short* const offsets = nullptr;
+    qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
+}
+// The channels from `c` on of pixels seen through a tap, which lies so far from the filter's first.
+__device__ __forceinline__ void load_im2col(
+    const TensorMap& map, void* to, Mbarrier& mbarrier,
+    int c, int w, int h, int n,
+    int tap_w, int tap_h,
+    int line = __builtin_LINE()) {
+    const int coordinates[] = {c, w, h, n};
+    const unsigned short offsets[] = {
+        static_cast<unsigned short>(tap_w), static_cast<unsigned short>(tap_h)};
+    qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
+}
+
+constexpr bool A_SIGNED = W_SIGNED, B_SIGNED = X_SIGNED;
+__device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
+    const unsigned a_byte = (a >> (8 * index)) & 0xffu, b_byte = (b >> (8 * index)) & 0xffu;
+    return (A_SIGNED ? static_cast<signed char>(a_byte) : static_cast<int>(a_byte)) *
+           (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
+}
+
+@@ f66db33c in shared.cpp: // Written out: compilers keep a loop of four at -O2, which takes nearly twice as long.
+@@ 5+0
+extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
+
+struct Product {
+    Operand a, b;
+    Sum* d;
+    bool adds;
+    int group;
+
+    // Modulo 2**32.
+    __device__ __forceinline__ void perform() const {
+        const int first_row = tile::warp() % 4 * 16 + tile::lane() / 4;
+        for (int h = 0; h < 2; ++h) {
+            unsigned row[8];
+            for (int word = 0; word < 8; ++word) row[word] = a.word(first_row + 8 * h, word);
+            for (int i = 0; i < ATOMS * 2; ++i) {
+                Sum& sum = d[i / 2 * 4 + 2 * h + i % 2];
+                unsigned added = adds ? static_cast<unsigned>(sum) : 0u;
+                const int column = i / 2 * 8 + tile::lane() % 4 * 2 + i % 2;
+                for (int word = 0; word < 8; ++word) added += four_products(row[word], b.word(column, word));
+                sum = static_cast<Sum>(added);
+            }
+        }
+    }
+};
+
+__device__ __forceinline__ void begin_products() {}
+
+// D = A * B, or D += A * B.
+__device__ __forceinline__ void multiply(
+    Products& products, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
+    int line = __builtin_LINE()) {
+    constexpr int MOST = Products::MOST;
+    if (products.queued == MOST) qconv_cpu_fail("more products of a warpgroup than MOST are under way", line);
+    products.queue[(products.first + products.queued++) % MOST] = {a, b, &d[0][0], adds, products.group};
+}
+__device__ __forceinline__ void commit_products(Products& products) { ++products.group; }
+
+// Waits until all but the latest GROUPS have read their factors and added up, those of all four warps.
+template <int GROUPS>
+__device__ __forceinline__ void wait_for_products(Products& products, int line = __builtin_LINE()) {
+    while (products.queued > 0 && products.queue[products.first].group < products.group - GROUPS) {
+        products.queue[products.first].perform();
+        products.first = (products.first + 1) % Products::MOST;
+        --products.queued;
+    }
+    qconv_cpu_barrier_of_team(tile::warpgroup(), 128, line);
+}
+__device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
+
+@@ d6300de2 in pages/wgmma-odd-cpu.sm_90a.cpp: // A consumer's products that are under way. They read their factors, and write their sums, as late as they
+@@ 4+1
+    static constexpr int MOST = PRODUCTS;  // of a tile
+
+// A consumer's sums become outputs: those that lie in the image are stored two channels, or one, at a time.
+__device__ __forceinline__ void write_sums(
+    const Arguments& args, Shared&, int, const Channels& channels,
+    const Sum (&sums)[TILE_M / 64][ATOMS][4], const Tiles& tiles) {
+    const int column = tiles.column() + column_of_lane();
+#pragma unroll
+    for (int m = 0; m < TILE_M / 64; ++m) {
+        const int k = first_channel() + m * 64 + channel_of_lane();
+#pragma unroll
+        for (int atom = 0; atom < ATOMS; ++atom) {
+            const int row = tiles.row() + atom;
+            Finished finished[4];
+            finish_row(args, sums[m][atom], channels.channel[m], row, column, k, finished);
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                if (row >= OUT_H || column + e >= OUT_W) continue;
+                Output* const to = args.y + (((tiles.image() * OUT_H + row) * OUT_W + column + e) * K + k);
+                const Finished pair[2] = {finished[2 * e], finished[2 * e + 1]};
+                if constexpr (VECTOR_K == 2) {
+                    if (WHOLE_TILES || k < K) write(to, pair);
+                } else {
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        if (k + h < K) to[h] = narrow(pair[h]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+template <class Layout>
+__device__ __forceinline__ Layout& shared_memory() {
+    qconv_cpu_use_async_proxy();
+    return *static_cast<Layout*>(qconv_cpu_shared());
+}
+
+@@ 77b60dea in pages/fused-depthwise-pointwise-sm_90a.cu:     __device__ __forceinline__ Windows(Source& source, int slab, int first_pixel) {
+@@ 3+0
+        base += tile::lane() / ATOM_M % STEP_CHUNKS * (SOURCE_PLANE * 16);
