@@ -4,8 +4,8 @@
     python tests/repository/mutate.py --jobs 2 mma tuner   # those whose name, area or file contains a word
     python tests/repository/mutate.py --sample 12          # some of every area, others for each commit
     python tests/repository/mutate.py --again seen.json    # what an earlier run with --json seen.json refused
-    python tests/repository/mutate.py --record             # keeps the verdicts in tests/repository/mutants/judged.json
-    python tests/repository/mutate.py --table              # plants nothing: the table of mutants/README.md
+    python tests/repository/mutate.py --record FILE        # keeps the verdicts there
+    python tests/repository/mutate.py --table FILE         # plants nothing: prints what was kept there, as a table
 
 A mutant is caught where one of the tests that it names fails, which passes without it. With --whole, one that they miss
 meets the fast suite, and then the slow one. Exit status 1: one was missed that is not explained as equivalent, or is no
@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,6 @@ from mutants import AREAS, record
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
 
 TIME_LIMIT_S = 600.0
-# Those of a sample were caught as fast as this before, on a machine that did something else as well.
-QUICK_S = 12.0
 PASSED, FAILED, NOT_DONE = 0, 1, 99  # pytest's exit status; others say that it could not run the tests
 # A mutant with one of these is not a program: that it fails says nothing about the tests.
 NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "SyntaxError", "NameError", "ImportError")
@@ -165,20 +164,19 @@ def _reason(output: str) -> str:
 
 
 def sample(count: int, seed: str) -> list[Mutant]:
-    """So many that were caught quickly before, of one area after the other."""
-    rng, known = random.Random(seed), record.load()
-    areas = [[m for m in rng.sample(mutants, len(mutants)) if _is_quick(m, known)] for mutants in AREAS.values()]
+    """Return `count` mutants that the fast suite should notice here, of one area after the other."""
+    rng = random.Random(seed)
+    areas = [[m for m in rng.sample(mutants, len(mutants)) if _is_for_samples(m)] for mutants in AREAS.values()]
     rng.shuffle(areas)
     depth = max(map(len, areas))
     in_turn = [area[at] for at in range(depth) for area in areas if at < len(area)]
     return in_turn[:count]
 
 
-def _is_quick(mutant: Mutant, known: Mapping[str, record.Judged]) -> bool:
-    if mutant.gpu or (mutant.needs and find_spec(mutant.needs) is None):
+def _is_for_samples(mutant: Mutant) -> bool:
+    if mutant.slow or mutant.gpu or mutant.equivalent:
         return False
-    judged = record.of(mutant, known)
-    return judged is not None and judged.caught == "fast" and judged.seconds <= QUICK_S
+    return not mutant.needs or find_spec(mutant.needs) is not None
 
 
 def commit() -> str:
@@ -214,15 +212,15 @@ def _line(verdict: Verdict) -> str:
     return f"{word:10} {verdict.seconds:6.1f} s  {verdict.mutant.path}: {verdict.mutant.name}"
 
 
-def judged_anew(verdicts: Sequence[Verdict]) -> dict[str, record.Judged]:
-    """What is known with these: one that is no verdict changes nothing."""
-    known, at = record.load(), commit()[:10]
+def judged_anew(verdicts: Sequence[Verdict], earlier: Mapping[str, record.Judged]) -> dict[str, record.Judged]:
+    """Return the earlier verdicts with these: one that is no verdict changes nothing."""
+    known, at, now = dict(earlier), commit()[:10], datetime.now(UTC).isoformat(timespec="seconds")
     for verdict in verdicts:
         mutant = verdict.mutant
         if not verdict.invalid:
             suite = "slow" if mutant.slow or verdict.caught_by == "slow" else "fast"
             caught = suite if verdict.caught_by else ""
-            known[mutant.name] = record.Judged(record.wording(mutant), caught, verdict.seconds, at)
+            known[mutant.name] = record.Judged(record.wording(mutant), caught, verdict.seconds, at, now)
     every = {mutant.name for mutants in AREAS.values() for mutant in mutants}
     return {name: judged for name, judged in known.items() if name in every}
 
@@ -236,11 +234,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes every verdict there")
     parser.add_argument("--gpu", action="store_true", help="those that only a GPU notices, and no others")
     parser.add_argument("--again", type=Path, metavar="FILE", help="only what an earlier run refused")
-    parser.add_argument("--record", action="store_true", help=f"keeps the verdicts in {record.FILE.name}")
-    parser.add_argument("--table", action="store_true", help=f"plants nothing; shows what {record.FILE.name} holds")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="keeps the verdicts there, beside those of others")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="plants nothing; shows what --record kept there")
     options = parser.parse_args(arguments)
     if options.table:
-        print(record.table(AREAS, record.load()))
+        print(record.table(AREAS, record.load(options.table)))
         return 0
     chosen = sample(options.sample, commit()) if options.sample else [m for ms in AREAS.values() for m in ms]
     chosen = [mutant for mutant in chosen if mutant.gpu == options.gpu]
@@ -253,9 +251,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         accepted = {row["mutant"]["name"] for row in json.loads(options.again.read_text()) if row["is_accepted"]}
         chosen = [mutant for mutant in chosen if mutant.name not in accepted]
     verdicts = run(chosen, options.jobs, options.whole)
-    known = judged_anew(verdicts)
+    known = judged_anew(verdicts, record.load(options.record) if options.record else {})
     if options.record:
-        record.save(known)
+        record.save(known, options.record)
     print(record.table(AREAS, known))
     if options.json:
         options.json.write_text(json.dumps([v.as_dict() for v in verdicts], indent=1) + "\n")

@@ -26,7 +26,7 @@ SHELLS = ("sh", "bash", "console")
 PYTHON = re.compile(r"(?:\.venv/bin/)?python3?")
 INPUT = re.compile(r".*\.(?:csv|json|py)")
 # Options of our scripts whose value is a file that they write.
-WRITES = ("--json", "--write", "--out")
+WRITES = ("--json", "--write", "--out", "--record")
 # Words that stand for the reader's own: LAYERS.csv, DIR, KEY.
 PLACEHOLDER = re.compile(r"[A-Z_]+(?:\.\w+)?")
 PYTEST_OPTIONS = {"--dist", "--junitxml", "-q", "-x", "-s", "-m", "-n", "-k", "--regenerate-golden"}

@@ -1,4 +1,4 @@
-"""What was found of each mutant, and when: `judged.json`, which `python tests/repository/mutate.py --record` writes.
+"""The verdicts on mutants, in a file of a run's own that `python tests/repository/mutate.py --record FILE` writes.
 
 A verdict is of one wording: where the mutant changes, it is judged anew.
 """
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from mutants.mutant import Mutant
 
-FILE = Path(__file__).with_name("judged.json")
 COLUMNS = ("planted", "fast", "slow", "missed", "equivalent", "GPU only", "not judged")
 
 
@@ -24,6 +23,7 @@ class Judged:
     caught: str  # fast, slow; "" where nothing noticed
     seconds: float
     commit: str  # of the tree that it was planted in
+    when: str  # in UTC, as 2026-11-27T19:30:00+00:00
 
 
 def wording(mutant: Mutant) -> str:
@@ -31,13 +31,14 @@ def wording(mutant: Mutant) -> str:
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
-def load() -> dict[str, Judged]:
-    return {name: Judged(**row) for name, row in json.loads(FILE.read_text()).items()} if FILE.exists() else {}
+def load(file: Path) -> dict[str, Judged]:
+    return {name: Judged(**row) for name, row in json.loads(file.read_text()).items()} if file.exists() else {}
 
 
-def save(found: Mapping[str, Judged]) -> None:
+def save(found: Mapping[str, Judged], file: Path) -> None:
     rows = {name: asdict(found[name]) for name in sorted(found)}
-    FILE.write_text(json.dumps(rows, indent=0) + "\n")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(rows, indent=0) + "\n")
 
 
 def of(mutant: Mutant, known: Mapping[str, Judged]) -> Judged | None:
@@ -56,7 +57,8 @@ def column(mutant: Mutant, known: Mapping[str, Judged]) -> str:
 
 
 def table(areas: Mapping[str, Iterable[Mutant]], known: Mapping[str, Judged]) -> str:
-    """In Markdown: of each area, how many mutants there are of each kind, and those that were missed or not judged."""
+    """Return Markdown: when mutants were judged, how many of each area there are of each kind, and those that were
+    missed or not judged."""
     counts: Counter[tuple[str, str]] = Counter()
     listed: dict[str, list[str]] = {"missed": [], "not judged": []}
     for area, mutants in areas.items():
@@ -70,4 +72,12 @@ def table(areas: Mapping[str, Iterable[Mutant]], known: Mapping[str, Judged]) ->
     lines = [f"| area | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for row in (*areas, "**all**"):
         lines.append(f"| {row} | {' | '.join(str(counts[row, name]) for name in COLUMNS)} |")
-    return "\n".join([*lines, "", *listed["missed"], *listed["not judged"]]).rstrip()
+    return "\n".join([_runs(known), "", *lines, "", *listed["missed"], *listed["not judged"]]).rstrip()
+
+
+def _runs(known: Mapping[str, Judged]) -> str:
+    if not known:
+        return "No mutant was judged."
+    commits = {judged.commit for judged in known.values()}
+    last = max(known.values(), key=lambda judged: judged.when)
+    return f"Judged in the trees of {len(commits)} commits, the last on {last.when[:10]}: {last.commit}."
