@@ -35,6 +35,7 @@ from typing import Any
 
 from mutants import AREAS, record
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
+from mutants.tree import Tree
 
 TIME_LIMIT_S = 600.0
 PASSED, FAILED, NOT_DONE = 0, 1, 99  # pytest's exit status; others say that it could not run the tests
@@ -43,7 +44,7 @@ NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "Synta
 # A source that refuses itself when it is compiled was tested.
 REFUSES_ITSELF = "static assertion failed"
 # What is kept under a key that a mutant may have spoilt does not serve the others.
-OWN_CACHE = "src/qconv/device/"
+OWN_CACHE = "src/qconv/device"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Copy:
     """The repository as it stands, untracked files included, in a folder of its own from which `qconv` is imported."""
 
     def __init__(self, root: Path, cache: Path, limit_s: float = TIME_LIMIT_S) -> None:
-        self.root, self._cache, self._limit_s = root, cache, limit_s
+        self.root, self.tree, self._cache, self._limit_s = root, Tree(ROOT), cache, limit_s
         listed = subprocess.check_output(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
         )
@@ -125,13 +126,12 @@ class Copy:
 
     @contextmanager
     def planted(self, mutant: Mutant) -> Iterator[None]:
-        file = self.root / mutant.path
-        before = file.read_text()
-        mutant.apply(self.root)
+        path, text = self.tree.planted(mutant)
+        (self.root / path).write_text(text)
         try:
             yield
         finally:
-            file.write_text(before)
+            (self.root / path).write_text(self.tree.texts[path])
 
 
 def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
@@ -140,10 +140,11 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
     ignored = [f"--deselect={test}" for test in COMPARE_TEXT]
     named = [*mutant.tests] if mutant.slow else ["-m", "gpu" if mutant.gpu else "not slow", *mutant.tests]
     runs = {"named": named, "fast": ["-m", "not slow", *ignored], "slow": ["-m", "slow", *ignored]}
+    own_cache = copy.tree.place(mutant).path.is_relative_to(OWN_CACHE)
     caught_by, says, invalid, unfinished = "", "", False, False
     with copy.planted(mutant):
         for suite, arguments in runs.items() if whole else [("named", named)]:
-            status, output = copy.pytest(arguments, own_cache=mutant.path.startswith(OWN_CACHE))
+            status, output = copy.pytest(arguments, own_cache=own_cache)
             says = _reason(output) if status >= 0 else f"the process died by signal {-status}"
             # By a signal: of a wild address that no sanitizer saw, or from outside, as where memory ran out.
             crashed = status < 0
@@ -209,7 +210,7 @@ def run(mutants: Sequence[Mutant], jobs: int = 1, whole: bool = False, limit_s: 
 
 def _line(verdict: Verdict) -> str:
     word = "INVALID" if verdict.invalid else verdict.caught_by or ("equivalent" if verdict.is_accepted else "MISSED")
-    return f"{word:10} {verdict.seconds:6.1f} s  {verdict.mutant.path}: {verdict.mutant.name}"
+    return f"{word:10} {verdict.seconds:6.1f} s  {verdict.mutant.symbol}: {verdict.mutant.name}"
 
 
 def judged_anew(verdicts: Sequence[Verdict], earlier: Mapping[str, record.Judged]) -> dict[str, record.Judged]:
@@ -223,6 +224,14 @@ def judged_anew(verdicts: Sequence[Verdict], earlier: Mapping[str, record.Judged
             known[mutant.name] = record.Judged(record.wording(mutant), caught, verdict.seconds, at, now)
     every = {mutant.name for mutants in AREAS.values() for mutant in mutants}
     return {name: judged for name, judged in known.items() if name in every}
+
+
+def named_by(words: Sequence[str], mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Return those whose name, area, symbol or file contains one of the words."""
+    tree = Tree(ROOT)
+    area_of = {mutant.name: area for area, mutants in AREAS.items() for mutant in mutants}
+    said = {m.name: (m.name, area_of[m.name], m.symbol, str(tree.place(m).path)) for m in mutants}
+    return [m for m in mutants if any(word in text for word in words for text in said[m.name])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -243,10 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = sample(options.sample, commit()) if options.sample else [m for ms in AREAS.values() for m in ms]
     chosen = [mutant for mutant in chosen if mutant.gpu == options.gpu]
     if options.words:
-        area_of = {mutant.name: area for area, mutants in AREAS.items() for mutant in mutants}
-        chosen = [
-            m for m in chosen if any(w in text for w in options.words for text in (m.name, m.path, area_of[m.name]))
-        ]
+        chosen = named_by(options.words, chosen)
     if options.again:
         accepted = {row["mutant"]["name"] for row in json.loads(options.again.read_text()) if row["is_accepted"]}
         chosen = [mutant for mutant in chosen if mutant.name not in accepted]

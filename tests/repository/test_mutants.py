@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from mutants import AREAS, record
 from mutants.excused import EXCUSED
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
+from mutants.tree import Place, Tree
 
 EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
 # What is planted in: every page and role, and what turns a problem into a stored winner.
@@ -25,14 +27,26 @@ COVERED = (
 )
 
 
-def test_each_applies_once() -> None:
-    refused = []
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    return Tree(ROOT)
+
+
+@pytest.fixture(scope="module")
+def places(tree: Tree) -> Mapping[str, Place]:
+    """Where each is planted."""
+    found, refused = {}, []
     for mutant in EVERY:
         try:
-            mutant.changed((ROOT / mutant.path).read_text())
+            found[mutant.name] = tree.place(mutant)
         except ValueError as error:
             refused.append(str(error))
     assert not refused, "\n".join(refused)
+    return found
+
+
+def test_each_applies_once(places: Mapping[str, Place]) -> None:
+    assert len(places) == len(EVERY)
 
 
 def test_each_changes_something_and_says_why() -> None:
@@ -55,14 +69,17 @@ def test_each_names_tests_that_look_at_behaviour() -> None:
             assert not compares, f"{mutant.name} names {test}, which any change of text fails"
 
 
-def test_a_new_file_brings_its_own() -> None:
+def test_a_new_file_brings_its_own(tree: Tree, places: Mapping[str, Place]) -> None:
     """A page or a module that nobody plants a bug in is not known to be tested."""
-    planted = {mutant.path for mutant in EVERY}
+    planted = {str(place.path) for place in places.values()}
+    called = {stem: [str(path) for path in tree.files_called(stem)] for stem in EXCUSED}
+    assert not (unclear := {stem: paths for stem, paths in called.items() if len(paths) != 1}), unclear
+    excused = {path for paths in called.values() for path in paths}
     files = {str(path.relative_to(ROOT)) for pattern in COVERED for path in ROOT.glob(pattern)}
     files = {path for path in files if Path(path).name != "__main__.py" and not is_empty(ROOT / path)}
-    missing = sorted(files - planted - set(EXCUSED))
+    missing = sorted(files - planted - excused)
     assert not missing, f"plant a bug in each (tests/repository/mutants), or say in its excused.py why not: {missing}"
-    needless = sorted(path for path in EXCUSED if path in planted or path not in files)
+    needless = sorted(path for path in excused if path in planted or path not in files)
     assert not needless, f"excused, but planted in or gone: {needless}"
 
 
@@ -72,19 +89,80 @@ def is_empty(path: Path) -> bool:
     return not text.strip() or (path.suffix == ".py" and len(ast.parse(text).body) == 1)
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough(places: Mapping[str, Place]) -> None:
     """As many as were asked for, and few that nobody can notice or that take the slow suite."""
     noticeable = [mutant for mutant in EVERY if not (mutant.equivalent or mutant.gpu)]
-    counted = Counter(Path(mutant.path).suffix for mutant in noticeable)
+    counted = Counter(places[mutant.name].path.suffix for mutant in noticeable)
     assert counted[".j2"] >= 120, counted
     assert counted[".py"] >= 60, counted
     assert sum(not mutant.slow for mutant in noticeable) >= 0.85 * len(noticeable)
 
 
-def test_a_text_that_is_gone_is_refused() -> None:
-    mutant = Mutant("gone", "README.md", "no such text", "", "It is not there.", ("tests/repository/test_mutants.py",))
-    with pytest.raises(ValueError, match=r"mutant 'gone': its old text occurs 0 times in README.md"):
-        mutant.changed((ROOT / "README.md").read_text())
+PYTHON = """
+class Ring:
+    @property
+    def slots(self):
+        return 4
+
+def slots(ring):
+    return 4 + len("return 4")
+
+LEAST = 4
+"""
+PAGE = """
+struct Ring {
+    __device__ __forceinline__ int slots() const { return 4; }
+};
+//% if wide
+template <int COUNT>
+__device__ __forceinline__ int slots(
+    const Ring& ring) {
+    for (int i = 0; i < COUNT; ++i) wait(i);
+
+    return 5;
+}
+//% endif
+constexpr int LEAST = 4;
+"""
+
+
+@pytest.fixture
+def rings(tmp_path: Path) -> Tree:
+    for name, text in {"src/qconv/ring.py": PYTHON, "templates/page.j2": PAGE}.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    return Tree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "old", "found"),
+    [
+        ("Ring.slots", "return 4", "src/qconv/ring.py:5"),
+        ("Ring.slots", "@property", "src/qconv/ring.py:3"),
+        ("slots", "return 4;", "templates/page.j2:3"),
+        ("ring", "LEAST = 4", "src/qconv/ring.py:10"),
+        ("Ring::slots", "return 4", "templates/page.j2:3"),
+        ("slots", "return 5", "templates/page.j2:11"),
+        ("page", "LEAST = 4", "templates/page.j2:14"),
+        ("templates/page", "if wide", "templates/page.j2:5"),
+        ("qconv/ring.py", "def slots(ring)", "src/qconv/ring.py:7"),
+    ],
+)
+def test_a_symbol_and_a_text_find_one_place(symbol: str, old: str, found: str, rings: Tree) -> None:
+    mutant = Mutant("a bug", symbol, old, "", "It is one.", ())
+    place = rings.place(mutant)
+    text = rings.texts[place.path]
+    assert f"{place.path}:{text.count(chr(10), 0, place.begin) + 1}" == found
+    assert rings.planted(mutant) == (place.path, text[: place.begin] + text[place.begin + len(old) :])
+
+
+def test_a_text_in_no_place_or_in_two_is_refused(rings: Tree) -> None:
+    for symbol, old in (("slots", "LEAST"), ("gone", "return 4"), ("slots", "return 6")):
+        with pytest.raises(ValueError, match=f"mutant 'a bug': {symbol} holds its old text 0 times, and must"):
+            rings.place(Mutant("a bug", symbol, old, "", "It is one.", ()))
+    there = "src/qconv/ring.py:5, src/qconv/ring.py:8, src/qconv/ring.py:8, templates/page.j2:3"
+    with pytest.raises(ValueError, match=rf"holds its old text 4 times \({there}\)"):
+        rings.place(Mutant("a bug", "slots", "return 4", "", "It is one.", ()))
 
 
 def test_a_sample_is_of_many_areas_and_fast() -> None:
@@ -104,7 +182,7 @@ def test_a_table_of_what_was_recorded(tmp_path: Path, capsys: pytest.CaptureFixt
     table = capsys.readouterr().out
     assert re.match(r"Judged in the trees of 1 commits, the last on \d{4}-\d\d-\d\d: [0-9a-f]{10}\.", table)
     assert re.search(rf"^\| \*\*all\*\* \| {len(EVERY)} \| 1 \| 0 \| 1 \|", table, re.M)
-    assert f"- missed: `{missed.path}`, {missed.name}\n- not judged: " in table
+    assert f"- missed: `{missed.symbol}`, {missed.name}\n- not judged: " in table
 
 
 def test_a_verdict_is_of_one_wording() -> None:

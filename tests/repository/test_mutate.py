@@ -10,6 +10,7 @@ from typing import ClassVar
 import mutate
 import pytest
 from mutants.mutant import Mutant
+from mutants.tree import Tree
 
 
 class Answering(mutate.Copy):
@@ -18,8 +19,9 @@ class Answering(mutate.Copy):
     answers: ClassVar[list[tuple[int, str]]] = []
 
     def __init__(self, root: Path, *_: object) -> None:
-        self.root = root
-        (root / "README.md").write_text("a line\n")
+        (root / "docs").mkdir()
+        (root / "docs" / "page.md").write_text("a line\n")
+        self.root, self.tree = root, Tree(root)
 
     def check_imports(self) -> None: ...
 
@@ -34,7 +36,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     return Answering.answers
 
 
-LINE = Mutant("line", "README.md", "a line", "another", "It is another.", ("tests/a.py", "tests/b.py::test_c"))
+LINE = Mutant("line", "page", "a line", "another", "It is another.", ("tests/a.py", "tests/b.py::test_c"))
 
 
 def test_a_death_by_a_signal_says_nothing_unless_it_is_expected(told: list[tuple[int, str]]) -> None:

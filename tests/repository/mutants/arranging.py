@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "src/qconv/network/"
 ARRANGE = "tests/qconv/network/run/test_arrange.py"
 REGION = "tests/qconv/network/run/test_region.py"
 CHAINED = "tests/qconv/network/run/test_chained.py"
@@ -11,7 +10,7 @@ EXPECTED = "tests/instances/load/test_expected.py"
 MUTANTS = (
     Mutant(
         "arrange: dense windows are as sure as depthwise ones",
-        "src/qconv/network/run/arrange.py",
+        "unsure_of",
         "layer.groups == 1 and layer.r * layer.s > 1",
         "layer.groups == 0 and layer.r * layer.s > 1",
         "ResNet-50's first blocks run in one kernel that takes longer than its layers.",
@@ -19,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: a sum behind dense windows is as sure as none",
-        "src/qconv/network/run/arrange.py",
+        "unsure_of",
         "return UNSURE_DENSE_AND_SUM if adds else UNSURE_DENSE",
         "return UNSURE_DENSE",
         "ResNet-50's first blocks run in one kernel that takes longer than its layers.",
@@ -27,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "expected: what an older template took is a measurement",
-        "instances/choose/lookup.py",
+        "Tuned.choice",
         "measured_us = row.median_us if self.is_as_measured else None",
         "measured_us = row.median_us",
         "The kernel that would run is another.",
@@ -35,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "expected: an order of configs is a time",
-        "instances/load/expected.py",
+        "_predicted_us",
         "if generator.predicts_time(plan.problem):",
         "if True:",
         "Sums cost nothing, or more than all convolutions.",
@@ -43,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "expected: what is between two convolutions is written and never read",
-        "instances/load/expected.py",
+        "spared_us",
         "LAUNCH + 2 * chain.mid_bytes",
         "LAUNCH + chain.mid_bytes",
         "Kernels for several convolutions are not looked for where they pay.",
@@ -51,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: predictions beside measurements",
-        "src/qconv/network/run/arrange.py",
+        "Compared.of",
         "if len(known) == len(every) and len(protocols) <= 1:",
         "if len(known) > 1 and len(protocols) <= 1:",
         "The clock of a prediction is another GPU's.",
@@ -59,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: a prediction is as sure as a measurement",
-        "src/qconv/network/run/arrange.py",
+        "Compared.of",
         "for each in unfused), unsure, False, one.is_kept)",
         "for each in unfused), NOISE, False, one.is_kept)",
         "A kernel is taken for a tenth that the model does not know.",
@@ -67,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: the cheapest kernel first",
-        "src/qconv/network/run/arrange.py",
+        "shortest",
         "best[fusion.begin][0] + cost < found[0]",
         "cost < us",
         "Two kernels around it may be cheaper together.",
@@ -75,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: one kernel where it takes as long",
-        "src/qconv/network/run/arrange.py",
+        "shortest",
         "best[fusion.begin][0] + cost < found[0]",
         "best[fusion.begin][0] + cost <= found[0]",
         "Of equals the plain one.",
@@ -83,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "arranging: what was not taken is not measured",
-        "src/qconv/network/run/arrange.py",
+        "Arranger.arranged",
         "return _arrangement(region, chosen, compared, tuple(alternatives | dict.fromkeys(near)))",
         "return _arrangement(region, chosen, compared, ())",
         "Tuning leaves the choice as it is.",
@@ -91,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: a sum of other shapes is part of a convolution",
-        "src/qconv/network/run/region.py",
+        "Fusion.problem",
         "if shapes[other] != shapes[served.y]:",
         "if False:",
         "The kernel reads past the end of what is repeated.",
@@ -99,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: the first of two convolutions has the sum behind it",
-        "src/qconv/network/run/region.py",
+        "_takes_sum",
         "and order[other.layer.name] > order[one.layer.name]",
         "and order[other.layer.name] < order[one.layer.name]",
         "It waits for the other one.",
@@ -107,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: sums are taken unasked",
-        "src/qconv/network/run/region.py",
+        "_run",
         "elif choices.sums is None and isinstance(after, QuantizedBinary):",
         "elif isinstance(after, QuantizedBinary):",
         "sums_in_convolutions=False means nothing.",
@@ -115,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: convolutions are joined unasked",
-        "src/qconv/network/run/region.py",
+        "_fusions",
         "if chains and len(convolutions) > 1",
         "if len(convolutions) > 1",
         "fused_convolutions=False means nothing.",
@@ -123,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: what is between two convolutions has the scale of the first",
-        "src/qconv/network/run/chained.py",
+        "_same_numbers",
         '(len(scales) == 1 or "y_scale" not in consumer.parameters)',
         "True",
         "The second multiplies by another scale.",
@@ -131,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: what is between two convolutions has the zero point of the first",
-        "src/qconv/network/run/chained.py",
+        "_same_numbers",
         "len(zeros) == 1 and",
         "True and",
         "The second subtracts another one.",
@@ -139,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: a sum in the middle",
-        "src/qconv/network/run/chained.py",
+        "chain",
         "not all(one.is_single for one in before)",
         "any(one.has_table for one in before)",
         "The chain refuses it when it is prepared, and all of it runs elsewhere.",
@@ -147,7 +146,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: products of matrices",
-        "src/qconv/network/run/chained.py",
+        "chain",
         "if not all(one.axes == 2 for one in convolutions)",
         "if not convolutions",
         "Rows are taken for images.",
@@ -155,7 +154,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a region keeps what is between its steps",
-        "src/qconv/network/run/runner.py",
+        "Runner._in_turn",
         "for name in set(step.inputs) - set(layer.reads):",
         "for name in ():",
         "Memory that others could use is held to the end of the segment.",

@@ -2,14 +2,13 @@
 
 from mutants.mutant import Mutant
 
-HERE = "instances/library/"
 CUDA = "tests/instances/library/test_device_cuda.py"
 WRITE, BESIDE = "tests/instances/library/test_write.py", "tests/instances/library/test_qconv_kernels.py"
 
 MUTANTS = (
     Mutant(
         "library: functions that HIP overloads are ambiguous",
-        "instances/library/device_hip.h",
+        "device_hip",
         "#define __HIP_DISABLE_CPP_FUNCTIONS__\n",
         "",
         "The library does not compile where ROCm is installed.",
@@ -17,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "library: all of it is seen",
-        HERE + "CMakeLists.txt.in",
+        "CMakeLists.txt",
         " CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON",
         "",
         "A library that is loaded beside another one shows it what is private to both.",
@@ -26,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "library: the namespace without a prefix",
-        HERE + "CMakeLists.txt.in",
+        "set",
         " qconv=${QCONV_NAME})",
         ")",
         "A program that links two has the tables of one.",
@@ -35,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "library: a function without a prefix",
-        HERE + "qconv_kernels.h",
+        "qconv_kernels",
         "#define qconv_tuned_on QCONV_NAMED(qconv_tuned_on)\n",
         "",
         "A program that links two asks one of them for the other's kernels.",
@@ -43,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "library: as fast as a project asks for",
-        HERE + "CMakeLists.txt.in",
+        "target_compile_options",
         " -fno-fast-math",
         "",
         "A project's flags change the bits of an op.",
@@ -52,33 +51,33 @@ MUTANTS = (
     ),
     Mutant(
         "library: the self-test does not look beside itself",
-        HERE + "CMakeLists.txt.in",
-        ' PROPERTIES INSTALL_RPATH "$ORIGIN/${QCONV_FROM_BIN}"',
-        ' PROPERTIES INSTALL_RPATH ""',
+        "set_target_properties",
+        'PROPERTIES INSTALL_RPATH "$ORIGIN/${QCONV_FROM_BIN}"',
+        'PROPERTIES INSTALL_RPATH ""',
         "An installed self-test does not start.",
         (BESIDE + "::test_a_shared_library_is_installed_with_a_self_test_that_runs",),
         slow=True,
     ),
     Mutant(
         "library: every kernel that lies in the folder",
-        HERE + "write.py",
-        "  set(QCONV_KERNELS@KERNELS@)",
-        "  file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cpp)",
+        "write",
+        "set(QCONV_KERNELS@KERNELS@)",
+        "file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cpp)",
         "What an older export left in the folder is built in.",
         (BESIDE + "::test_a_folder_that_is_written_again_builds_what_it_has_now",),
     ),
     Mutant(
         "device_cuda: what is given back may throw",
-        HERE + "device_cuda.h",
-        "        } catch (const Failure&) {\n",
-        "        } catch (const std::bad_alloc&) {\n",
+        "give_back",
+        "} catch (const Failure&) {",
+        "} catch (const std::bad_alloc&) {",
         "A program that ends after the driver has is aborted.",
         (CUDA + "::test_what_is_closed_after_the_driver_ends_nothing",),
         slow=True,
     ),
     Mutant(
         "device_cuda: an upload on its way",
-        HERE + "device_cuda.h",
+        "upload",
         '        check(driver().cuStreamSynchronize_(CU_STREAM_LEGACY), QCONV_LAUNCH_FAILED, "cuStreamSynchronize");\n',
         "",
         "A stream that does not wait for the legacy one folds scales and biases that have not landed.",
@@ -87,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "device_cpu: sizes that wrap",
-        HERE + "device_cpu.h",
+        "allocate",
         "whole < bytes ? nullptr : ",
         "",
         "Memory is smaller than what was asked for.",
@@ -96,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: an output over its inputs",
-        HERE + "qconv_launcher.cpp",
+        "qconv_bind",
         "        check_aliasing(*packed->entry, addresses);\n",
         "",
         "Outputs are wrong where the caller gave one array twice.",
@@ -105,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: a residual that the output only begins in",
-        HERE + "qconv_launcher.cpp",
+        "check_aliasing",
         "other.may_be_output && first == begin && other.bytes == out.bytes",
         "other.may_be_output",
         "A thread writes elements of the residual that another has yet to read.",
@@ -114,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "entry: whatever is called residual",
-        HERE + "entry.py",
+        "Entry.tensors",
         "one.tensor.name in may_be_output",
         "one.role == 'input'",
         "A library lets outputs lie over the inputs that other threads read.",
@@ -123,9 +122,9 @@ MUTANTS = (
     ),
     Mutant(
         "parameters: none of some",
-        HERE + "qconv_parameters.h",
-        "        if (first_ == nullptr && count_ > 0)",
-        "        if (first_ == nullptr && count_ > 3)",
+        "check_each",
+        "if (first_ == nullptr && count_ > 0)",
+        "if (first_ == nullptr && count_ > 3)",
         "A null array of parameters ends the process.",
         (WRITE + "::test_what_is_wrong_is_refused_with_a_sentence",),
         slow=True,

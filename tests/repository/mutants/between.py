@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "src/qconv/network/"
 ELEMENTWISE = "tests/qconv/network/layers/test_binary.py"
 POOLING = "tests/qconv/network/layers/test_pooling.py"
 MOVING = "tests/qconv/network/layers/test_movement.py"
@@ -15,7 +14,7 @@ FOLD_SUM = "tests/qconv/network/layers/test_folds_sum.py"
 MUTANTS = (
     Mutant(
         "between: every average of a window is one of real numbers",
-        "src/qconv/network/layers/pooling.py",
+        "QuantizedPool.problem",
         'self.kind is AveragePool and tuple(sizes) == window and not any(spec["pad"])',
         "False",
         "ONNX Runtime adds the integers of a whole image; the problem of a window refuses one, and it runs elsewhere.",
@@ -23,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a pool forgets ceil_mode",
-        "src/qconv/network/layers/pooling.py",
+        "QuantizedPool.problem",
         'bool(self.attributes.get("ceil_mode", 0))',
         "False",
         "Windows at the end are missing.",
@@ -31,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: padding never counts",
-        "src/qconv/network/layers/pooling.py",
+        "QuantizedPool.problem",
         'bool(self.attributes.get("count_include_pad", 0))',
         "False",
         "Averages at the borders are too large.",
@@ -39,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: one axis of a window is the height",
-        "src/qconv/network/layers/pooling.py",
+        "QuantizedPool.problem",
         "shape, filters = (n, *ones, *sizes, c), (*ones, *window)",
         "shape, filters = (n, *sizes, *ones, c), (*window, *ones)",
         "Strides and pads are of the width.",
@@ -47,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: padding by rule with gaps",
-        "src/qconv/network/layers/pooling.py",
+        "_windowed",
         'auto_pad_of(attributes).startswith("SAME") and any(gap != 1 for gap in gaps)',
         "False",
         "ONNX Runtime pads as if there were no gaps.",
@@ -55,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: less than no padding",
-        "src/qconv/network/layers/pooling.py",
+        "_check_same",
         "if (-(-size // step) - 1) * step + span < size:",
         "if False:",
         "ONNX Runtime leaves out the first pixels, the kernels the last.",
@@ -63,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: an order of channels that the kernels do not have",
-        "src/qconv/network/layers/pooling.py",
+        "_check_order",
         'reading.layer.attributes.get("channels_last", 0)',
         "False",
         "Channels are taken for pixels.",
@@ -71,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: the indices of a max pool are not asked for",
-        "src/qconv/network/layers/pooling.py",
+        "max_pool",
         "if len(reading.layer.outputs) > 1:",
         "if False:",
         "Whoever reads them finds nothing.",
@@ -79,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: bytes keep the order in which they lie",
-        "src/qconv/network/layers/movement.py",
+        "_Reshaped.__init__",
         "(made[1] == 1 or prod(made[2:]) == 1)",
         "True",
         "Channels are taken for pixels.",
@@ -87,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: channels go in front as the axes behind them change",
-        "src/qconv/network/layers/movement.py",
+        "_Reshaped.__call__",
         "self._keeps and x.is_channels_last",
         "False",
         "Two copies stand between two layers that both have the channels last.",
@@ -95,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: the axes of the input are those of the array",
-        "src/qconv/network/layers/movement.py",
+        "_Transposed.__call__",
         "[lies.index(axis) for axis in self._axes]",
         "self._axes",
         "A tensor whose channels are last is turned as if they were not.",
@@ -103,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a turned tensor never has its channels last",
-        "src/qconv/network/layers/movement.py",
+        "_Transposed.__call__",
         "if last.flags.c_contiguous:",
         "if False:",
         "It is copied twice.",
@@ -111,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a zero of a shape is a zero",
-        "src/qconv/network/layers/movement.py",
+        "reshape.to",
         "() if keeps_zeros else shape",
         "()",
         "It is the extent of the input.",
@@ -119,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: what comes from elsewhere is moved here",
-        "src/qconv/network/layers/movement.py",
+        "serve_moving",
         "is_made_here or (one.layer.name in wanted and of_caller)",
         "True",
         "Bytes go to the device and come back.",
@@ -127,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: what the caller sees is wanted here",
-        "src/qconv/network/layers/movement.py",
+        "serve_moving",
         "readers and one.y not in network.outputs and all(",
         "readers and all(",
         "What the caller brings goes to the device, and comes back for him.",
@@ -135,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: whoever makes a tensor, the caller brings it",
-        "src/qconv/network/layers/movement.py",
+        "_is_of_caller",
         'maker is None or (maker.op == "QuantizeLinear" and maker.inputs[0] in network.inputs)',
         "True",
         "Layers that move bytes from elsewhere for layers that run here are taken for the first of the network.",
@@ -143,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a LeakyRelu that gives no alpha has none",
-        "src/qconv/network/layers/table.py",
+        "table",
         "ALPHA = 0.01",
         "ALPHA = 0.0",
         "ONNX has 0.01.",
@@ -151,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: the upper limit comes first",
-        "src/qconv/network/layers/table.py",
+        "clip",
         '(("min", np.maximum), ("max", np.minimum))',
         '(("max", np.minimum), ("min", np.maximum))',
         "The first input behind x is the lower limit, and the upper one wins.",
@@ -159,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table turns its tensor",
-        "src/qconv/network/layers/table.py",
+        "_LookedUp.__call__",
         "array = x.channels_last if x.is_channels_last else x.on_device",
         "array = x.on_device",
         "What has its channels last is taken for what has not.",
@@ -167,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table has two inputs",
-        "src/qconv/network/layers/table.py",
+        "_island",
         "if len(sources) != 1 or",
         "if len(sources) == 0 or",
         "A sum of two tensors becomes a function of one of them.",
@@ -175,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: constants of a table may be many",
-        "src/qconv/network/layers/table.py",
+        "_island",
         "number.size != 1 or ",
         "",
         "Channels have numbers of their own.",
@@ -183,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: constants of a table may have more axes than its tensor",
-        "src/qconv/network/layers/table.py",
+        "_island",
         " or number.ndim > rank",
         "",
         "The output has more axes than the table gives it.",
@@ -191,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table is not asked for each number alone",
-        "src/qconv/network/layers/table.py",
+        "_island_as_table",
         "not np.array_equal(table, alone) or ",
         "",
         "A number's bits may depend on its place.",
@@ -199,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a table is not asked for the end of an array",
-        "src/qconv/network/layers/table.py",
+        "_island_as_table",
         " or not np.array_equal(np.roll(table, 5)[:-3], rolled)",
         "",
         "A number's bits may depend on its place.",
@@ -207,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: real numbers of layers that run elsewhere come here",
-        "src/qconv/network/layers/table.py",
+        "fold_tables",
         "island.x not in made and not any(reader.name in folded for reader in readers)",
         "False",
         "Bytes go to the device and come back.",
@@ -215,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: what is folded is gone for others",
-        "src/qconv/network/graph/graph.py",
+        "Network.without_unread",
         "                read |= set(layer.reads)\n",
         "",
         "A layer that others read needs those in front of it.",
@@ -223,15 +222,15 @@ MUTANTS = (
     ),
     Mutant(
         "between: layers that nobody reads are run",
-        "src/qconv/network/graph/graph.py",
-        "            if not read.isdisjoint(layer.outputs):\n",
-        "            if True:\n",
+        "Network.without_unread",
+        "if not read.isdisjoint(layer.outputs):",
+        "if True:",
         "ONNX Runtime is asked for a subgraph without outputs.",
         ("tests/qconv/onnx/test_session_unusual.py",),
     ),
     Mutant(
         "between: a number turns the tensor beside it",
-        "src/qconv/network/layers/binary.py",
+        "_Paired.__init__",
         "self._equal or 1 in map(prod, wide)",
         "self._equal",
         "Two copies stand between two layers that both have the channels last.",
@@ -239,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a constant has no axes but its own",
-        "src/qconv/network/layers/binary.py",
+        "QuantizedBinary.widened",
         "shape if isinstance(operand, str) else longer",
         "shape",
         "A number for each channel turns the tensor beside it.",
@@ -247,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a sum begins as with the shape that a constant was given",
-        "src/qconv/network/layers/binary.py",
+        "QuantizedBinary.problem",
         "is_turned != begins_with_first(*shapes)",
         "is_turned != begins_with_first(*self.widened(shapes))",
         "ONNX Runtime sees the shapes of the model.",
@@ -255,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: tensors are joined along the axis of the array",
-        "src/qconv/network/layers/concatenation.py",
+        "Joined.problem",
         "at = order.index(axis)",
         "at = axis",
         "With the channels last they are another axis.",
@@ -263,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a cut begins so many elements on",
-        "src/qconv/network/layers/concatenation.py",
+        "Joined.problem",
         "cut.begin * inner",
         "cut.begin",
         "It is so many rows, which have many elements each.",
@@ -271,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: tensors of other shapes are joined",
-        "src/qconv/network/layers/concatenation.py",
+        "Joined.problem",
         "if len(rest) > 1:",
         "if False:",
         "Rows of other images stand beside each other.",
@@ -279,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a slice along two axes is one along the first",
-        "src/qconv/network/layers/concatenation.py",
+        "slice_of.cut",
         "if len(found) > 1:",
         "if False:",
         "The output has other extents.",
@@ -287,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a slice skips nothing",
-        "src/qconv/network/layers/concatenation.py",
+        "slice_of",
         "any(step != 1 for step in steps or ())",
         "False",
         "Every second element is to be left out.",
@@ -295,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: equal parts are rounded down",
-        "src/qconv/network/layers/concatenation.py",
+        "split.cut",
         "equal = -(-extent // max(count, 1))",
         "equal = extent // max(count + 1, 1)",
         "The last part has what is left.",
@@ -303,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: each tensor has the scale of the first",
-        "src/qconv/network/layers/concatenation.py",
+        "qlinear_concat",
         '{"x_scale": number + 1,',
         '{"x_scale": 3,',
         "Tensors with other scales are copied.",
@@ -311,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum where another layer reads the convolution",
-        "src/qconv/network/layers/folds.py",
+        "with_sum",
         "if own is None or network.only_consumer(convolution.y) != add.layer:",
         "if own is None:",
         "The other reader finds no tensor, or another one.",
@@ -319,7 +318,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: the sum goes to the earlier convolution",
-        "src/qconv/network/layers/folds.py",
+        "fold_sums",
         "key=lambda one: -order[one.layer.name]",
         "key=lambda one: order[one.layer.name]",
         "The one that comes later has its residual in the cache.",
@@ -327,7 +326,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum that reads the bytes with another scale",
-        "src/qconv/network/layers/folds.py",
+        "_letter",
         "return letter if same else None",
         "return letter",
         "A kernel has one scale for what lies between the two.",
@@ -335,7 +334,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a convolution is added to itself",
-        "src/qconv/network/layers/folds.py",
+        "with_sum",
         "or tensor == convolution.y or",
         "or",
         "A kernel cannot read what it is to write.",
@@ -343,7 +342,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: the sum begins with the other tensor",
-        "src/qconv/network/layers/convolution.py",
+        "IntegerConvolution._with_sum",
         "begins_with_first(shape, shape) != added.is_first",
         "begins_with_first(shape, shape) == added.is_first",
         "Which of the two ONNX Runtime begins with decides last bits.",
@@ -351,7 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: no launch overlaps",
-        "src/qconv/network/layers/convolution.py",
+        "_Packed.__call__",
         "packed.in_sequence(",
         "packed(",
         "Each would wait until the one before has ended before it begins.",
@@ -359,17 +358,17 @@ MUTANTS = (
     ),
     Mutant(
         "integer: shapes that are broadcast are folded",
-        "src/qconv/network/layers/convolution.py",
-        "            if other != made:\n",
-        "            if len(other) != len(made):\n",
+        "IntegerConvolution.prepare",
+        "if other != made:",
+        "if len(other) != len(made):",
         "A kernel adds tensors of one shape: others run elsewhere.",
         (f"{FOLD_SUM}::test_a_sum_of_other_shapes_at_run_time_runs_elsewhere",),
     ),
     Mutant(
         "between: sums are folded unasked",
-        "src/qconv/onnx/lowering.py",
-        "    if choices.sums:\n",
-        "    if True:\n",
+        "lower",
+        "if choices.sums:",
+        "if True:",
         "Where nobody tuned them, such kernels are slower than two.",
         ("tests/qconv/onnx/test_session.py::test_a_network",),
     ),

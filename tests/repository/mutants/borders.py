@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-PAGES, SPACE = "templates/fused/", "generator/families/fused/config.py"
 BORDERS = "tests/templates/test_fused_borders.py"
 
 
@@ -13,7 +12,7 @@ def exact(name: str) -> str:
 MUTANTS = (
     Mutant(
         "operand: the tool's reach",
-        "generator/families/fused/warpgroup.py",
+        "warpgroup_layer",
         "eights_stride // 8, tools_past_bytes)",
         "eights_stride // 8, 0)",
         "compute-sanitizer takes both chunks of an operand to lie side by side, and a small plane ends before.",
@@ -21,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: none is filled",
-        "templates/families/fused/fill_borders.j2",
+        "fill_border",
         "${ layer }::fill_border(activations.${ tensor }, ${ padding });",
         "",
         "What lies around the pixels is read as it was found.",
@@ -29,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: padding of zero, whatever the zero point",
-        "templates/families/fused/fill_borders.j2",
+        "fill_borders",
         'behind ~ "::padding_word(args." ~ behind ~ ")"',
         '"0u"',
         "Padding is a real zero, which is stored as the zero point.",
@@ -37,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: of the first chunk alone",
-        "templates/families/fused/into_tile.j2",
+        "fill_border",
         "i < chunks * PLACES; i += THREADS",
         "i < PLACES; i += THREADS",
         "Every chunk of channels has one.",
@@ -45,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: the rows are not filled",
-        "templates/families/fused/into_tile.j2",
+        "fill_border",
         "if (row < GRID_ROWS && column < GRID_COLUMNS) continue;",
         "if (column < GRID_COLUMNS) continue;",
         "Rows before and behind the image are padding as well.",
@@ -53,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: as wide as it is high",
-        "templates/families/fused/into_tile.j2",
+        "fill_border",
         "i % BORDERED_COLUMNS - BORDER_LEFT;",
         "i % BORDERED_COLUMNS - BORDER_TOP;",
         "Each side has its own.",
@@ -61,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: pixels lie as if there were none",
-        "templates/families/fused/into_tile.j2",
+        "put",
         "const int place = place_of(pixel / GRID_COLUMNS, pixel % GRID_COLUMNS);",
         "const int place = pixel;",
         "The next layer finds a pixel behind the padding of its row.",
@@ -69,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: those of dot products lie as if there were none",
-        "templates/families/fused/into_tile.j2",
+        "put",
         "(down * ${ pitch } + across) * 16",
         "(down * GRID_COLUMNS + across) * 16",
         "A row of what the next layer reads is longer than a row of pixels.",
@@ -77,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: one team's alone",
-        "templates/families/fused/into_tile.j2",
+        "fill_border",
         "for (int i = Team::thread(); i < chunks",
         "for (int i = tile::thread(); i < chunks",
         "Each team has an intermediate of its own.",
@@ -85,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: those of a cluster's other blocks as well",
-        "templates/families/fused/fill_borders.j2",
+        "fill_border",
         "part.first, part.count);",
         "0, MID_CHUNKS);",
         "The others send theirs while they are written here.",
@@ -94,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: a cluster's blocks have all the first chunks'",
-        "templates/families/fused/fill_borders.j2",
+        "fill_border",
         "part.first, part.count);",
         "0, part.count);",
         "Each has its own.",
@@ -103,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: whatever the layer behind has",
-        "generator/families/fused/config.py",
+        "tile_outputs",
         "whole[1] and span[1] > pad[1] and _any_width(layer)",
         "tile_w >= last.ow and span[1] > pad[1] and _any_width(layer)",
         "Where a layer's tile begins beyond the image, so does what it looks at.",
@@ -111,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: of windows of any width",
-        "generator/families/fused/config.py",
+        "_any_width",
         "(layer.r, layer.s, layer.stride) == (1, 1, (1, 1))",
         "layer.stride == (1, 1)",
         "Warpgroups that look at several pixels need rows of eight.",
@@ -119,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: windows in the padding alone have nothing",
-        "generator/families/fused/config.py",
+        "tile_outputs",
         "whole[0] and span[0] > pad[0]",
         "whole[0]",
         "A tile has a row at least.",
@@ -127,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: what differs by tile is not filled",
-        "generator/families/fused/config.py",
+        "tile_outputs",
         "varies = any((pad[axis] or pad[axis + 2]) and not whole[axis] for axis in (0, 1))",
         "varies = not any(whole) and any(pad)",
         "Of a tile of whole rows, what lies beyond the image on its sides is another in each.",
@@ -135,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "borders: the input begins where the padding does",
-        "generator/families/fused/plan.py",
+        "_window_constants",
         "top - room.borders[producer].top)",
         "top)",
         "What is computed begins with the image.",
@@ -143,23 +142,23 @@ MUTANTS = (
     ),
     Mutant(
         "write or pad: what it should write",
-        "templates/families/fused/write_or_pad.j2",
-        "words.word[i] = is_padding ? padding : ",
-        "words.word[i] = ",
+        "write_or_pad",
+        "words.word[i] = is_padding ? padding :",
+        "words.word[i] =",
         "What lies beyond the image is padding.",
         ("tests/templates/test_fused_roles.py::test_it_is_exact[pw, dw]",),
     ),
     Mutant(
         "write or pad: words alone",
-        "templates/families/fused/write_or_pad.j2",
-        "    if (is_padding) {",
-        "    if (false) {",
+        "write_or_pad",
+        "if (is_padding) {",
+        "if (false) {",
         "Two channels of a lane are no word.",
         (exact("two channels of a lane, nothing whole"),),
     ),
     Mutant(
         "patch: rows beyond the image",
-        "templates/families/fused/into_image.j2",
+        "OutputPatch",
         "rows = OUT_H - row < rows_of_tile ? OUT_H - row : rows_of_tile;",
         "rows = rows_of_tile;",
         "They are the next image's, whose own come later; behind the last there is none.",
@@ -168,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "patch: columns beyond the image",
-        "templates/families/fused/into_image.j2",
+        "OutputPatch",
         "columns = OUT_W - column < columns_of_tile ? OUT_W - column : columns_of_tile;",
         "columns = columns_of_tile;",
         "They are the first of the next row.",
@@ -177,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "patch: every row has the residual of the first",
-        "templates/families/fused/into_image.j2",
+        "residuals_at",
         "residuals + (down * OUT_W + across) * K",
         "residuals + across * K",
         "A pixel has its own.",
@@ -185,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "own channels: every thread's are the first",
-        "templates/families/fused/run.j2",
+        "run",
         "${ layer }_own, ${ source }",
         "${ layer }::OwnChannels(args.${ layer }, 0), ${ source }",
         "Threads that are neighbours have neighbouring channels.",
@@ -193,15 +192,15 @@ MUTANTS = (
     ),
     Mutant(
         "own channels: the first turn's for all",
-        "templates/families/fused/depthwise.j2",
-        "        own = OwnChannels(args, next);",
-        "        own.k = next;",
+        "run",
+        "own = OwnChannels(args, next);",
+        "own.k = next;",
         "Other channels have other filters.",
         (f"{BORDERS}::test_threads_have_several_channels_in_turn",),
     ),
     Mutant(
         "own channels: those behind the last",
-        "templates/families/fused/depthwise.j2",
+        "existing",
         "int existing(int k) { return k < K ? k : 0; }",
         "int existing(int k) { return k; }",
         "A thread without channels reads past the filters.",
@@ -210,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "own channels: filters by loads that may come later",
-        "templates/families/depthwise/products.j2",
+        "load_filters",
         "*reinterpret_cast<const tile::Words<4>*>(args.taps + index);",
         "tile::load_words<4>(args.taps + index);",
         "The compiler moves them behind the barrier, and a thread waits for them with nothing to do.",

@@ -3,14 +3,13 @@
 from mutants.mutant import Mutant
 from mutants.named import mma
 
-BUFFERS, REGISTER_TILE = "templates/loader/buffers.j2", "templates/loader/register_tile.j2"
 HAS_REDUCTION_REMAINDER, PADDED, COPIES = mma("mfma 16x16"), mma("wmma"), mma("wmma, copies of operands")
 WHOLE_STEPS = mma("mfma, whole steps of a window")
 
 MUTANTS = (
     Mutant(
         "buffers: pixels of a buffer of no bytes at an offset of all lanes",
-        BUFFERS,
+        "fetch_x",
         "X_MOVES_TOGETHER ? common_byte_of(offset, bytes) : 0",
         "X_MOVES_TOGETHER ? byte_of(offset) : 0",
         "GFX9 subtracts it from the size without a sign, and reads all memory past the last step.",
@@ -18,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: weights of a buffer of no bytes at an offset of all lanes",
-        BUFFERS,
+        "fetch_w",
         "W_MOVES_TOGETHER ? common_byte_of(index, bytes) : 0",
         "W_MOVES_TOGETHER ? byte_of(index) : 0",
         "GFX9 subtracts it from the size without a sign, and reads all memory past the last step.",
@@ -26,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: every step fills one stage",
-        BUFFERS,
+        "put",
         "        stage = 1 - stage;\n",
         "",
         "The step that is multiplied is written over.",
@@ -34,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: every part begins at the first step's weights",
-        BUFFERS,
+        "fill",
         "column = WColumn(begin +",
         "column = WColumn(0 * begin +",
         "A part of the reduction multiplies another part's weights.",
@@ -42,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: every part begins at the first step's windows",
-        BUFFERS,
+        "fill",
         "tap = Tap(begin +",
         "tap = Tap(0 * begin +",
         "A part of the reduction multiplies another part's windows.",
@@ -50,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: padding is zero",
-        BUFFERS,
+        "put",
         "(padding >> i & 1) != 0 ? filling : word;",
         "(padding >> i & 1) != 0 ? 0u * filling : word;",
         "Padding is a real zero, which is stored as the zero point.",
@@ -58,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: the first vector's padding for all",
-        BUFFERS,
+        "fetch_x",
         "!inside && tap.exists()) << i;",
         "!inside && tap.exists()) << 0;",
         "Each vector of a tile lies in the padding or not.",
@@ -66,15 +65,15 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: weights past the end of the reduction",
-        BUFFERS,
-        "const bool exists = WVectors::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);",
-        "const bool exists = WVectors::exists(i);",
+        "fetch_w",
+        "bool exists = WVectors::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);",
+        "bool exists = WVectors::exists(i);",
         "The last filter is read beyond its end.",
         (HAS_REDUCTION_REMAINDER,),
     ),
     Mutant(
         "buffers: windows past the end of the reduction",
-        BUFFERS,
+        "fetch_x",
         "inside && tap.exists() ? byte_of(at) : tile::NOWHERE",
         "inside ? byte_of(at) : tile::NOWHERE",
         "The window sums count bytes that no filter has.",
@@ -82,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "buffers: steps past the last",
-        BUFFERS,
+        "fetch",
         "fetch_w(left > 0 ? W_SIZE : 0);",
         "fetch_w(W_SIZE);",
         "Behind the last step the weights end.",
@@ -90,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "loaders: parameters of the tile's first channel",
-        "templates/loader/channel_parameters.j2",
+        "channel_parameters",
         "const int k = existing_channel(tile_part, n);",
         "const int k = existing_channel(tile_part, 0);",
         "Scales and biases are per channel.",
@@ -98,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "register tile: every vector is the first",
-        REGISTER_TILE,
+        "put",
         "= words[i];",
         "= words[0];",
         "A thread carries several vectors of a tile.",
@@ -106,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "register tile: vectors lie over each other",
-        REGISTER_TILE,
+        "put",
         "Vectors::offset_of(i)",
         "Vectors::offset_of(0)",
         "Each vector of a tile has a place of its own.",
@@ -114,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "register tile: vectors past the tile's last row",
-        REGISTER_TILE,
+        "put",
         "            if (!Vectors::exists(i)) continue;\n",
         "",
         "Threads write past the end of an operand's tile.",

@@ -3,13 +3,12 @@
 from mutants.mutant import Mutant
 from mutants.named import special
 
-PAGES = "templates/conv2d/"
 STORES = "tests/generator/test_nvidia_code.py::test_channels_that_fill_no_vector_move_in_the_largest_parts_that_do"
 
 MUTANTS = (
     Mutant(
         "stem: channels that fill no vector of a lane are written one by one",
-        "templates/families/stem.j2",
+        "stem",
         "K % LANE_K == 0 ? LANE_K : (K | LANE_K) & -(K | LANE_K);",
         "K % LANE_K == 0 ? LANE_K : 1;",
         "A layer of 40 channels then takes six times as long.",
@@ -17,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: channels that are no multiple of four are loaded one by one",
-        "generator/families/depthwise.py",
+        "DepthwisePlan.load_k",
         "return gcd(self.problem.c, self.config.vector) if self.problem.k_group == 1 else 1",
         "return 4 if self.problem.c % 4 == 0 and self.problem.k_group == 1 else 1",
         "A layer of 906 channels then takes 1.8 times as long.",
@@ -25,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: the part behind the last channel is that of the next pixel",
-        "templates/families/depthwise/page.j2",
+        "load_pixel",
         "(k + i < K ? k + i : K - LOAD_K) / K_GROUP",
         "(k + i) / K_GROUP",
         "At the end of the array this reads past it.",

@@ -3,8 +3,6 @@
 from mutants.mutant import Mutant
 from mutants.named import fence
 
-CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2"
-OF_TILE, TEAMS = "templates/families/fused/of_tile.j2", "templates/families/fused/begin_teams.j2"
 SESSIONS = "tests/qconv/network/test_overlaps.py::test_a_launch_overlaps_where_that_gains"
 CHAINED = "tests/qconv/network/run/test_chained.py::test_its_launch_overlaps_where_that_gains"
 TWO = "tests/qconv/problem/test_chain.py::test_each_of_two_launches_overlaps"
@@ -12,11 +10,11 @@ OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_befo
 
 # Pages whose launches overlap, and the plan of test_fences that shows it.
 WAITS = {
-    "depthwise": ("templates/families/depthwise/page.j2", "depthwise"),
-    "gemv": ("templates/families/gemv.j2", "gemv"),
-    "fused": ("templates/families/fused/begin.j2", "dw, pw"),
-    "teams": (TEAMS, "dw, pw, teams"),
-    "first of all": ("templates/overlap.j2", "table"),
+    "depthwise": ("depthwise/page", "depthwise"),
+    "gemv": ("gemv", "gemv"),
+    "fused": ("fused/begin", "dw, pw"),
+    "teams": ("begin_teams", "dw, pw, teams"),
+    "first of all": ("overlap", "table"),
 }
 OVERLAPPING = tuple(
     Mutant(
@@ -45,7 +43,7 @@ OF_SESSIONS = {
 IN_SESSIONS = tuple(
     Mutant(
         f"{module.partition('/')[2]}: no launch of a session's overlaps",
-        f"src/qconv/network/{module}.py",
+        module,
         "packed.in_sequence(",
         "packed(",
         "One that does not is a wall for both neighbours.",
@@ -57,7 +55,7 @@ IN_SESSIONS = tuple(
 MUTANTS = (
     Mutant(
         "cluster: fewer bytes than are sent",
-        CLUSTER,
+        "expect_products",
         "shared.mbarrier.expect(units * SPLIT * BYTES);",
         "shared.mbarrier.expect(units * (SPLIT - 1) * BYTES);",
         "A block adds up products that have not all come.",
@@ -65,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: as many units for every block",
-        CLUSTER,
+        "expect_products",
         "(UNITS - rank + SPLIT - 1) / SPLIT",
         "UNITS / SPLIT",
         "The first blocks of a cluster have one vector of outputs more.",
@@ -73,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: sent before it is expected",
-        CLUSTER,
+        "finish_part",
         "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
         "",
         "Bytes arrive at a barrier that is not there yet.",
@@ -81,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: nobody waits for the others' sums",
-        CLUSTER,
+        "finish_part",
         "    shared.mbarrier.wait();\n",
         "",
         "A block adds up products that have not come.",
@@ -89,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: a unit past the last",
-        CLUSTER,
+        "finish_part",
         "        if (UNITS % SPLIT != 0 && unit >= UNITS) return;\n",
         "",
         "A block finishes outputs that no lane has.",
@@ -97,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: the sums of one block are left out",
-        CLUSTER,
+        "finish_part",
         "for (int block = 0; block < SPLIT; ++block) {",
         "for (int block = 1; block < SPLIT; ++block) {",
         "Every block of a cluster has a part of the sums.",
@@ -105,15 +103,15 @@ MUTANTS = (
     ),
     Mutant(
         "scratch: sums are not published",
-        SCRATCH,
-        "    tile::publish();\n    tile::barrier();\n",
-        "    tile::barrier();\n",
+        "add_up",
+        "tile::publish();\n    tile::barrier()",
+        "tile::barrier()",
         "The last block may take sums without what this one has added.",
         (fence("scratch"),),
     ),
     Mutant(
         "async: a launch reads what the one before still writes",
-        "templates/loader/async.j2",
+        "fill",
         "        tile::wait_on_dependency();\n",
         "",
         "Launches overlap until they wait.",
@@ -121,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the first reads what is not shown",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         '//% if "first" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -129,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the second reads what is not shown",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -137,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the third reads what is not shown",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -145,15 +143,15 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: clusters send what is not shown",
-        "templates/families/fused/of_tile.j2",
-        '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();',
-        '//% if "second" in on_wgmma\n    tile::fence_proxy_async();',
+        "of_tile",
+        '//% if clusters or "second" in on_wgmma',
+        '//% if "second" in on_wgmma',
         "A copy in bulk reads through the async proxy.",
         (fence("dw, pw, cluster"),),
     ),
     Mutant(
         "teams: weights are not shown",
-        "templates/families/fused/begin_teams.j2",
+        "begin_teams",
         "    tile::fence_proxy_async();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -161,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: nobody waits for the cluster's bytes",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         "    shared.mbarrier.wait_for_phase(team.phase);\n",
         "",
         "The second convolution begins before its input has come.",
@@ -169,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the next tile's bytes are not expected",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         "        if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
         "",
         "A phase that expects nothing never ends.",
@@ -177,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: fetched weights are read before they are there",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         "        shared.${ last }_weights.mbarrier.wait();  // they came meanwhile\n",
         "",
         "A fetch is waited for before its bytes are read.",
@@ -187,7 +185,7 @@ MUTANTS = (
     *IN_SESSIONS,
     Mutant(
         "executable: a fence for what reads no weights",
-        "instances/load/executable.py",
+        "Packed.__init__",
         "executable.plan.overlaps and bool(weights)",
         "executable.plan.overlaps",
         "It would cost every call of a one-liner.",
@@ -195,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         "waiting: no kernel overlaps",
-        "generator/plan.py",
+        "WaitingPlan.overlaps",
         "return self.target.overlaps_launches",
         "return False",
         "A kernel that waits by itself hides what a launch costs.",
@@ -203,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the first of two does not overlap",
-        "instances/load/pair.py",
+        "PackedPair.prepare",
         "overlap and self.first.gains_by_overlap",
         "False",
         "Each of the two waits for what was launched before it.",
@@ -211,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the second of two does not overlap",
-        "instances/load/pair.py",
+        "PackedPair.prepare",
         "overlap and self.second.gains_by_overlap",
         "False",
         "Each of the two waits for what was launched before it.",

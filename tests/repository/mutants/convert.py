@@ -3,14 +3,10 @@
 from mutants.mutant import Mutant
 from mutants.named import conversion, conversion_random
 
-CHOOSE, ELEMENTWISE = "templates/families/conversion/choose.j2", "templates/families/conversion/elementwise.j2"
-CHANNELS_LAST, PLAN = "templates/families/conversion/channels_last.j2", "generator/families/conversion/elementwise.py"
-ELEMENT, VECTOR = "templates/families/conversion/element.j2", "templates/families/conversion/vector.j2"
-
 MUTANTS = (
     Mutant(
         "choose: a slice for each thread",
-        "templates/families/conversion/choose.j2",
+        "look_at_partials",
         "i < SLICES; i += THREADS)",
         "i < SLICES; i += SLICES)",
         "A channel may have more slices than a block has threads.",
@@ -18,7 +14,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: a slice ends with the next one's first vector",
-        "templates/families/conversion/choose.j2",
+        "slice_of_team",
         "slice.part() == SLICES - 1 ? COUNT : slice.begin + SLICE;",
         "slice.begin + SLICE;",
         "The last slice ends with the array, not with a whole slice.",
@@ -26,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: the elements behind the last whole vector",
-        "templates/families/conversion/choose.j2",
+        "look_at",
         "for (unsigned at = first; at < slice.end; ++at) {",
         "for (unsigned at = first + 1; at < slice.end; ++at) {",
         "The elements that fill no vector are seen as well.",
@@ -34,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: the largest of the slices is the last one's",
-        "templates/families/conversion/choose.j2",
+        "join",
         "seen.largest = tile::maximum(others.largest, seen.largest);",
         "seen.largest = others.largest;",
         "What threads have seen is joined, not replaced.",
@@ -42,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: the smallest is never seen",
-        "templates/families/conversion/choose.j2",
+        "see",
         "seen.smallest = tile::minimum(value, seen.smallest);",
         "seen.smallest = tile::minimum(value, 0);",
         "The smallest element is the smallest of all, not of the last.",
@@ -50,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: half of the team is not heard",
-        "templates/families/conversion/choose.j2",
+        "together",
         "for (int half = TEAM / 2; half > 0; half /= 2) {",
         "for (int half = TEAM / 4; half > 0; half /= 2) {",
         "What the team's upper half has seen counts as well.",
@@ -58,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: partials of the first channel",
-        "templates/families/conversion/choose.j2",
+        "look_at_partials",
         "args.partials + 2 * (channel * SLICES + i);",
         "args.partials + 2 * i;",
         "Every channel has slices of its own.",
@@ -66,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "choose: a team past the last channel stores",
-        "templates/families/conversion/choose.j2",
+        "choose",
         "if (slice.lane == 0 && slice.exists()) store(args, slice.channel, choice);",
         "if (slice.lane == 0) store(args, slice.channel, choice);",
         "Scales behind the last channel's are written.",
@@ -74,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "dynamic: a slice that is not held is not read again",
-        "templates/families/conversion/choose.j2",
+        "convert_slice",
         "if constexpr (!IN_REGISTERS) x[i] =",
         "if constexpr (IN_REGISTERS) x[i] =",
         "What is converted is the element, not one that was loaded before.",
@@ -82,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "dynamic: the second slice stores as well",
-        "templates/families/conversion/choose.j2",
+        "dynamic_convert",
         "if (tile::thread() == 0 && slice.part() == 0) store",
         "if (tile::thread() == 0) store",
         "Blocks that write the same address race, be it with the same value.",
@@ -90,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: the scale of a block of another channel",
-        "templates/families/conversion/elementwise.j2",
+        "scale_index",
         "BLOCKS + channel / BLOCK) * INNER + element % INNER;",
         "BLOCKS + channel % BLOCKS) * INNER + element % INNER;",
         "BLOCK neighbouring channels share a scale.",
@@ -98,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: the first scale of a vector",
-        "templates/families/conversion/elementwise.j2",
+        "convert_vector",
         "load_prepared(args, scale_index(first + i))",
         "load_prepared(args, scale_index(first))",
         "A scale may change within a vector.",
@@ -106,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: the elements behind the last whole vector",
-        "templates/families/conversion/elementwise.j2",
+        "elementwise",
         "for (unsigned at = first; at < ELEMENTS; ++at) {",
         "for (unsigned at = first; at + 1 < ELEMENTS; ++at) {",
         "The last element is converted as well.",
@@ -114,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: rows of vectors lie over each other",
-        "templates/families/conversion/elementwise.j2",
+        "elementwise",
         "tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;",
         "tile::block_x()) * THREADS + tile::thread()) * VECTOR;",
         "A block has UNROLL rows; others compute them again, and the last ones are not computed.",
@@ -122,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: every image has one plane",
-        "templates/families/conversion/channels_last.j2",
+        "place",
         "(first / INNER * CHANNELS + channel) * INNER",
         "(first / INNER + channel) * INNER",
         "Behind an image's last plane is the next image's first.",
@@ -130,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: a run holds channel after channel",
-        "templates/families/conversion/channels_last.j2",
+        "at",
         "const int i = pixel * CHANNELS + channel;",
         "const int i = channel * VECTOR + pixel;",
         "Neighbours in memory are channels of one pixel.",
@@ -138,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: a run is read up to its last word",
-        "templates/families/conversion/channels_last.j2",
+        "load",
         "for (int i = 0; i < WORDS; ++i) words[i] = from[i];",
         "for (int i = 0; i + 1 < WORDS; ++i) words[i] = from[i];",
         "The last pixels have channels that nobody loaded.",
@@ -146,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: the first scale serves every channel",
-        "templates/families/conversion/channels_last.j2",
+        "convert_pixels",
         "load_prepared(args, channel);",
         "load_prepared(args, 0);",
         "A channel has a scale of its own.",
@@ -154,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: rows of pixels lie over each other",
-        "templates/families/conversion/channels_last.j2",
+        "convert_pixels",
         "convert(x[row].at(channel, pixel), prepared)",
         "convert(x[0].at(channel, pixel), prepared)",
         "Each of a thread's rows has pixels of its own.",
@@ -162,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: words are as wide as there are",
-        "generator/families/conversion/elementwise.py",
+        "_turned",
         "word = alignment(problem.channels * config.vector * last, WIDEST) // last",
         "word = WIDEST // last",
         "Twelve bytes are three words: the next thread's pixels begin behind them.",
@@ -170,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: the array without planes is as aligned as the one with them",
-        "generator/families/conversion/elementwise.py",
+        "TurnedPlan.alignment",
         "last: self.word * sizes[last]}",
         "last: sizes[last]}",
         "A word that is stored at once begins at a multiple of its size.",
@@ -178,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "channels last: a thread's pixels are of two images",
-        "generator/families/conversion/elementwise.py",
+        "_turned",
         "if problem.inner % config.vector:",
         "if problem.elements % config.vector:",
         "The planes of the second image do not begin behind those of the first.",
@@ -186,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "oracle: the integers have the order of the reals",
-        "src/qconv/conversion/reference.py",
+        "_elementwise",
         "if problem.is_turned and isinstance(problem, Quantize):",
         "if False:",
         "With channels_last, what is quantized is (outer, inner, channels).",
@@ -194,15 +190,15 @@ MUTANTS = (
     ),
     Mutant(
         "element: the last step is left out",
-        "templates/families/conversion/element.j2",
-        "//% for step in steps\n",
-        "//% for step in steps[:-1]\n",
+        "convert",
+        "//% for step in steps",
+        "//% for step in steps[:-1]",
         "Every step of the contract is computed.",
         conversion_random(0),
     ),
     Mutant(
         "vector: never more than 8 bytes aligned",
-        "templates/families/conversion/vector.j2",
+        "alignas",
         "VECTOR * sizeof(T) < 16 ? VECTOR * sizeof(T) : 16) Vector",
         "VECTOR * sizeof(T) < 16 ? 2 * VECTOR * sizeof(T) : 32) Vector",
         "An address is aligned to a vector's size, not to twice as much.",

@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "generator/digest.py"
 DIGEST, EXPORT = "tests/generator/test_digest.py", "tests/instances/library/test_export.py"
 OTHERS = DIGEST + "::test_another_program_has_another_digest"
 SAME = DIGEST + "::test_words_and_layout_change_nothing"
@@ -10,7 +9,7 @@ SAME = DIGEST + "::test_words_and_layout_change_nothing"
 MUTANTS = (
     Mutant(
         "source: a digest of the config",
-        "generator/source.py",
+        "_source",
         "source_digest(text, launches)",
         "source_digest(str(plan.config), launches)",
         "Sources that differ have digests that differ.",
@@ -18,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "source: a digest without the launches",
-        "generator/source.py",
+        "_source",
         "source_digest(text, launches)",
         "source_digest(text, [])",
         "A kernel on another grid takes another time.",
@@ -26,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: without the size of clusters",
-        HERE,
+        "source_digest",
         "one.smem_bytes, one.cluster)",
         "one.smem_bytes)",
         "A kernel in other clusters takes another time.",
@@ -34,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: strings are words",
-        HERE,
+        "code_of.without",
         "literals.append(found[0])",
         'literals.append("")',
         "What stands in asm is code.",
@@ -42,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: raw strings are comments",
-        HERE,
+        "code_of.without",
         'if found["raw"] is None and found["quoted"] is None:',
         'if found["quoted"] is None:',
         "What stands in a raw string is code.",
@@ -50,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: an apostrophe between digits opens a character",
-        HERE,
+        "digest",
         "(?<=')(?<!(?<!u8)(?<=[0-9a-fA-F])')(?:",
         "(?<=')(?:",
         "A comment behind such a number is taken for code.",
@@ -58,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: a character behind u8 is a number's digits",
-        HERE,
+        "digest",
         "(?<!(?<!u8)(?<=[0-9a-fA-F])')",
         "(?<!(?<=[0-9a-fA-F])')",
         "What is quoted is taken for code.",
@@ -66,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: a comment ends with its line",
-        HERE,
+        "digest",
         r"(?<=/)(?:/(?:\\\n|[^\n])*|",
         r"(?<=/)(?:/[^\n]*|",
         "Behind a backslash it goes on.",
@@ -74,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: a word that goes on in the next line ends there",
-        HERE,
+        "_one_line",
         r'code.replace("\\\n", _CONTINUED).split()',
         r'code.replace("\\\n", "\\ ").split()',
         "A word in two lines, and two words, are two programs.",
@@ -82,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: operators meet",
-        HERE,
+        "digest",
         '_ALONE = "(){}[];,"',
         '_ALONE = "(){}[];,+"',
         "Two operators are one.",
@@ -90,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: a directive goes on in the next line",
-        HERE,
+        "digest",
         r'^[ \t]*\#((?:\\\n|[^\n])*)", re.MULTILINE)',
         r'\A[ \t]*\#((?:\\\n|[^\n])*)", re.MULTILINE)',
         "Where its line ends, the directive ends.",
@@ -98,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: blanks of a directive are layout",
-        HERE,
+        "code_of",
         'f"#{_one_line(part)}" if at % 2',
         'f"#{_close(_one_line(part))}" if at % 2',
         "A blank decides whether a macro has arguments.",
@@ -106,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "cache: by the digest of the code",
-        "src/qconv/device/cache.py",
+        "_parts",
         "place, text_digest(source.text)",
         "place, source.digest",
         "An entry holds another text than was asked for, and a failure names a line of that.",
@@ -114,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: files by the digest of the code",
-        "instances/library/export.py",
+        "Exported.suffix",
         "return text_digest(self.source.text)[:8]",
         "return self.source.digest[:8]",
         "Of two that differ in comments alone, one file is written over the other.",
@@ -122,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: parts of an older pair are of today",
-        "instances/library/export.py",
+        "served",
         "digest = source.digest if is_of_today else winner.digest",
         "digest = source.digest",
         "A time of an older template is not this source's.",

@@ -2,13 +2,12 @@
 
 from mutants.mutant import Mutant
 
-HERE, ONNX = "src/qconv/network/", "src/qconv/onnx/"
-LAST_RUN, ASKED = "tests/qconv/network/run/test_recorded_last_run.py", "tests/qconv/onnx/test_options.py"
+LAST_RUN, ASKED = "tests/qconv/network/run/test_recorded_last_run.py", "tests/qconv/onnx/test_asked.py"
 
 MUTANTS = (
     Mutant(
         "network: a run that is replayed is not told of",
-        "src/qconv/network/run/runner.py",
+        "Runner._replayed",
         "        self._last_run.again(recorded.ran)\n",
         "",
         "explain() tells of the last new shape.",
@@ -16,23 +15,23 @@ MUTANTS = (
     ),
     Mutant(
         "network: a layer is told to run as for the last new shape",
-        "src/qconv/network/run/runner.py",
-        "        self._last_run.chosen[served.layer.key] = made\n",
-        "        self._last_run.chosen.setdefault(served.layer.key, made)\n",
+        "Runner._prepare",
+        "self._last_run.chosen[served.layer.key] = made",
+        "self._last_run.chosen.setdefault(served.layer.key, made)",
         "explain() tells of the first shape for ever.",
         (LAST_RUN + "::test_an_explanation_is_of_the_last_run",),
     ),
     Mutant(
         "session: an input that is missing goes unnamed where another is not known",
-        "src/qconv/onnx/options.py",
-        "if name not in given]\n    if unknown",
-        "if name not in given and not unknown]\n    if unknown",
+        "check_inputs",
+        "if name not in given]",
+        "if name not in given and not unknown]",
         "A misspelled input does not tell which one was meant.",
         (ASKED,),
     ),
     Mutant(
         "network: a weight's zero point that is computed has the reason of any constant",
-        "src/qconv/network/layers/convolution.py",
+        "_zero_points",
         'for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):',
         'for number, what in ((2, "x_zero_point"),):',
         "explain() does not name quantize_dynamic, nor the remedy.",
@@ -40,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: a layer that only converts has the reason of its op",
-        ONNX + "lowering.py",
+        "lower",
         "(why_not | left | outside).items()",
         "(outside | left | why_not).items()",
         "No kernel is said to compute QuantizeLinear, beside layers where one does.",

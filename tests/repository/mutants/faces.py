@@ -10,7 +10,7 @@ MASKED = "tests/qconv/test_host_array_mask.py"
 MUTANTS = (
     Mutant(
         "mask: kernels read what is masked",
-        "src/qconv/device/cpu.py",
+        "CpuDevice.adopt",
         "        check_unmasked(name, array)\n",
         "",
         "Elements that were marked as wrong are multiplied.",
@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "mask: parameters lose their mask",
-        "src/qconv/arithmetic/parameter.py",
+        "_array",
         "    check_unmasked(name, value)\n",
         "",
         "A scale that was marked as wrong is used.",
@@ -26,15 +26,15 @@ MUTANTS = (
     ),
     Mutant(
         "mask: a table loses its mask",
-        "instances/api/tensor_ops.py",
-        '        check_unmasked("table", table)\n',
-        "        pass\n",
+        "_of_one",
+        'check_unmasked("table", table)',
+        "pass",
         "Bytes are looked up that were marked as wrong.",
         (MASKED,),
     ),
     Mutant(
         "mask: an array without a masked element is refused",
-        "src/qconv/host_array.py",
+        "check_unmasked",
         " and np.ma.is_masked(array)",
         "",
         "What a filter left as it was has to be copied.",
@@ -42,23 +42,23 @@ MUTANTS = (
     ),
     Mutant(
         "faces: the device's arrays come out",
-        "instances/api/array_kinds.py",
-        "        return as_kind_of(like, made)\n",
-        "        return made\n",
+        "_kept.called",
+        "return as_kind_of(like, made)",
+        "return made",
         "What comes out is of the library that went in.",
         KINDS,
     ),
     Mutant(
         "faces: only a single array is of the library",
-        "instances/api/array_kinds.py",
-        "            return tuple(as_kind_of(like, array) for array in made)",
-        "            return made",
+        "_kept.called",
+        "return tuple(as_kind_of(like, array) for array in made)",
+        "return made",
         "Each of several arrays is of the library that went in.",
         KINDS,
     ),
     Mutant(
         "faces: out comes back as another object",
-        "instances/api/array_kinds.py",
+        "_kept.called",
         'if named.get("out") is not None:',
         "if False:",
         "The array that the caller gave to be written is what the call gives.",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: bfloat16 by its name",
-        "instances/api/array_kinds.py",
+        "as_kind_of",
         'if str(array.dtype) == "bfloat16":',
         'if str(array.dtype) == "float16":',
         "NumPy's DLPack knows no bfloat16.",
@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: a wrong kernel is timed",
-        "src/qconv/benchmark.py",
+        "bench",
         "drawn)) is not None:",
         "drawn)) is None and False:",
         "Nothing is timed that is not right.",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: an export of the first problem",
-        "src/qconv/shipping.py",
+        "export",
         "tuple(map(str, _listed(problems)))",
         "tuple(map(str, _listed(problems)[:1]))",
         "All problems that are given are exported.",
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: any form is sources",
-        "src/qconv/shipping.py",
+        "export",
         '    check_choice("form", form, FORMS)\n',
         "",
         "A form that there is not is refused.",
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "faces: a name that is absent says nothing",
-        "src/qconv/__init__.py",
+        "__getattr__",
         "if name in _ABSENT else",
         "if name in _HOME_OF else",
         "Who looks for conv3d is told the way round.",
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a drawing without a field",
-        "docs/drawings/warpgroups.py",
+        "wgmma",
         '    c.across(480, 540, 290, "lag")\n',
         "",
         "Every field of a config stands in the drawing of its family.",
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a block that does not run",
-        "docs/tasks/lookup.md",
+        "lookup",
         "assert qconv.parse(problem.key) == problem",
         "assert qconv.parse(problem.name) == problem",
         "What a reader copies out of a document runs.",
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a block for a GPU names what is not there",
-        "docs/tasks/cupy.md",
+        "cupy",
         "y = qconv.conv2d(x, w, pad=1,",
         "y = qconv.conv2d(x, w, padding=1,",
         "What cannot run here is read all the same.",
@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: C++ of another interface",
-        "docs/tasks/cpp.md",
+        "cpp",
         "qconv_bind(packed, inputs, outputs, &bound);",
         "qconv_bind(packed, inputs, &bound);",
         "A compiler reads the C++ of a document.",
@@ -138,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a fence with a word that nobody knows",
-        "docs/tasks/database.md",
+        "database",
         "```sh hosts",
         "```sh later",
         "A word behind the language says who runs a block; another one would hide it.",
@@ -146,7 +146,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a link to a place that is gone",
-        "tests/repository/site_links.py",
+        "broken",
         'elif there.suffix == ".html" and unquote(parts.fragment) not in',
         'elif there.suffix == ".htm" and unquote(parts.fragment) not in',
         "A link to a heading names one of that page.",

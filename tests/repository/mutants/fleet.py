@@ -2,13 +2,12 @@
 
 from mutants.mutant import Mutant
 
-HERE = "tuner/"
 LOCAL = "tests/tuner/workloads/test_fleet_local.py"
 
 MUTANTS = (
     Mutant(
         "fleet: whoever reaches a listener runs code",
-        "tuner/workloads/fleet.py",
+        "_local",
         '{"host": HERE, "protocol": "tls://", "security": security}',
         '{"host": HERE, "protocol": "tcp://"}',
         "Another user of the machine would run code as this one.",
@@ -16,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: Dask's pages are for everyone",
-        "tuner/workloads/fleet.py",
+        "_local",
         '[] for who in ("scheduler", "worker")}',
         '[] for who in ("scheduler",)}',
         "They name what is tuned, and ask for no certificate.",
@@ -24,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: a client of TLS without certificates",
-        "tuner/workloads/fleet.py",
+        "_credentials",
         'if address.startswith("tls://") and context is None:',
         'if address.startswith("tls:///") and context is None:',
         "It would end with a traceback, after it has closed itself for seconds.",
@@ -32,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: every worker takes an interrupt for its own",
-        "tuner/workloads/fleet.py",
+        "_interrupts_blocked",
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})",
         "signal.pthread_sigmask(signal.SIG_BLOCK, set())",
         "Ctrl-C shows two tracebacks a worker around the table of what was found.",
@@ -40,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "fleet: interrupts stay blocked",
-        "tuner/workloads/fleet.py",
+        "_interrupts_blocked",
         "signal.pthread_sigmask(signal.SIG_SETMASK, before)",
         "signal.pthread_sigmask(signal.SIG_BLOCK, before)",
         "Ctrl-C does nothing at all.",

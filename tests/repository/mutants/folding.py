@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "src/qconv/network/"
 FOLD = "tests/qconv/network/layers/test_folds.py"
 SUM = "tests/qconv/network/layers/test_folds_sum.py"
 REGION = "tests/qconv/network/run/test_region.py"
@@ -17,7 +16,7 @@ ADDED = REGION + "::test_what_is_added_is_not_what_is_convolved"
 MUTANTS = (
     Mutant(
         "fold: whatever scale the clamp reads with",
-        "src/qconv/network/layers/folds.py",
+        "_chain",
         "own == _linear(network, first) == _linear(network, last)",
         "own == _linear(network, last)",
         "The integers that come back are others where the two scales differ.",
@@ -25,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: bytes that are scaled before and behind",
-        "src/qconv/network/layers/folds.py",
+        "_chain",
         "own == _linear(network, first) == _linear(network, last)",
         "_linear(network, first) == _linear(network, last)",
         "The convolution's own scale is a third.",
@@ -33,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: sums have a scale",
-        "src/qconv/network/layers/folds.py",
+        "_chain",
         "same = own is not None and own",
         "same = own",
         "Three that have none would be equal.",
@@ -41,15 +40,15 @@ MUTANTS = (
     ),
     Mutant(
         "fold: scales of half precision",
-        "src/qconv/network/layers/folds.py",
-        " or scale.dtype != np.float32 or",
-        " or",
+        "_linear",
+        "or scale.dtype != np.float32 or",
+        "or",
         "Their products may be infinite, which a byte is not.",
         (LEFT_ALONE,),
     ),
     Mutant(
         "fold: a clamp without a limit has one",
-        "src/qconv/network/layers/folds.py",
+        "folds",
         "BEYOND = 512.0",
         "BEYOND = 64.0",
         "Bytes are up to 255 steps from their zero point.",
@@ -57,15 +56,15 @@ MUTANTS = (
     ),
     Mutant(
         "fold: limits that are attributes are none",
-        "src/qconv/network/layers/folds.py",
-        "        elif attribute in layer.attributes:",
-        "        elif attribute in ():",
+        "_clamp",
+        "elif attribute in layer.attributes:",
+        "elif attribute in ():",
         "Until opset 10 a Clip has no other.",
         (BITS,),
     ),
     Mutant(
         "fold: a sum behind a clamp",
-        "src/qconv/network/layers/folds.py",
+        "_letter",
         'convolution.activation != "none" or convolution.added',
         "convolution.added",
         "The clamp would stand behind the sum.",
@@ -73,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a second sum",
-        "src/qconv/network/layers/folds.py",
+        "_letter",
         "convolution.added is not None or",
         "",
         "The first one would be lost.",
@@ -81,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a residual has the zero point of the other term",
-        "src/qconv/network/layers/folds.py",
+        "with_sum",
         'numbers.get(f"{other}_{what}", default)',
         'numbers.get(f"{other}_{what}", numbers.get(f"{own}_{what}", default))',
         "One that is not given is zero.",
@@ -89,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a sum has the zero point of its convolution",
-        "src/qconv/network/layers/folds.py",
+        "with_sum",
         'numbers.get(f"y_{what}", default)',
         'numbers.get(f"y_{what}", convolution.parameters.get(f"y_{what}", default))',
         "One that is not given is zero.",
@@ -97,31 +96,31 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a zero point that a sum does not give is the convolution's",
-        "src/qconv/network/layers/folds.py",
-        '_number(add.parameters, f"{letter}_{what}", default)',
-        '_number(add.parameters, f"{letter}_{what}", _number(convolution.parameters, f"y_{what}", default))',
+        "_letter",
+        '.parameters, f"{letter}_{what}", default)',
+        '.parameters, f"{letter}_{what}", _number(convolution.parameters, f"y_{what}", default))',
         "The sum reads other numbers than were written.",
         (SUM + "::test_a_zero_point_that_is_not_given_is_zero",),
     ),
     Mutant(
         "fold: a sum that reads with another zero point",
-        "src/qconv/network/layers/folds.py",
-        '        for what, default in (("scale", 1.0), ("zero_point", 0))\n    )',
-        '        for what, default in (("scale", 1.0),)\n    )',
+        "_letter",
+        'for what, default in (("scale", 1.0), ("zero_point", 0))',
+        'for what, default in (("scale", 1.0),)',
         "A kernel has one zero point for what lies between the two.",
         (SUM_ALONE,),
     ),
     Mutant(
         "fold: a sum that reads with another scale alone",
-        "src/qconv/network/layers/folds.py",
-        '        for what, default in (("scale", 1.0), ("zero_point", 0))\n    )',
-        '        for what, default in (("zero_point", 0),)\n    )',
+        "_letter",
+        'for what, default in (("scale", 1.0), ("zero_point", 0))',
+        'for what, default in (("zero_point", 0),)',
         "A kernel has one scale for what lies between the two.",
         (SUM_ALONE,),
     ),
     Mutant(
         "fold: a residual of fewer axes",
-        "src/qconv/network/layers/folds.py",
+        "_may_be_equal",
         "return len(a) == len(b) and all(",
         "return all(",
         "It would be repeated for each image, which the kernels do not.",
@@ -129,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a product is a sum",
-        "src/qconv/network/layers/folds.py",
+        "fold_sums",
         " or add.kind is not Add:",
         ":",
         "QLinearMul has the same inputs in the same order.",
@@ -137,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a table instead of a clamp",
-        "src/qconv/network/layers/folds.py",
+        "with_table",
         "made = replace(convolution, layer=layer, y=table.y,",
         'made = replace(convolution, activation="none", layer=layer, y=table.y,',
         "A function of a clamped number is another than that of the number.",
@@ -145,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: a product is a sum",
-        "src/qconv/network/run/region.py",
+        "_takes_sum",
         "add.kind is not Add or not",
         "not",
         "QLinearMul has the same inputs in the same order.",
@@ -153,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: goes on from what is added",
-        "src/qconv/network/run/region.py",
+        "_run",
         "after.inputs.count(before.y) == 1 and after.x == before.y",
         "after.inputs.count(before.y) == 1",
         "The next convolution reads another tensor.",
@@ -161,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: goes on from what is added as well",
-        "src/qconv/network/run/region.py",
+        "_run",
         "after.inputs.count(before.y) == 1 and after.x == before.y",
         "after.x == before.y",
         "What a chain has between two convolutions nobody else reads.",
@@ -169,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: sums have the scale of what they are of",
-        "src/qconv/network/run/chained.py",
+        "_same_numbers",
         ' or "y_scale" not in consumer.parameters)',
         ")",
         "ConvInteger has none, and could never be the last of a chain.",
@@ -177,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: convolutions of one axis",
-        "src/qconv/network/run/chained.py",
+        "chain",
         "all(one.axes == 2 for one",
         "all(one.axes > 0 for one",
         "What a chain's kernel gives has two.",
@@ -185,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: padding of less than nothing",
-        "src/qconv/network/layers/window.py",
+        "_same",
         "totals.append(max(total, 0))",
         "totals.append(total)",
         "A stride above the filter leaves pixels over, and no kernel pads by fewer than none.",
@@ -193,7 +192,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: an odd pixel is always behind",
-        "src/qconv/network/layers/window.py",
+        "_same",
         'return (less, more) if auto_pad == "SAME_UPPER" else (more, less)',
         "return (less, more)",
         "SAME_LOWER puts it in front.",
@@ -201,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: the first pixel is where it is",
-        "src/qconv/network/layers/window.py",
+        "window",
         '{"SAME_UPPER": 2, "SAME_LOWER": 3}',
         '{"SAME_UPPER": 99, "SAME_LOWER": 99}',
         "ONNX Runtime begins behind it.",
@@ -209,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: as many pixels are left over by either rule",
-        "src/qconv/network/layers/window.py",
+        "window",
         '"SAME_LOWER": 3}',
         '"SAME_LOWER": 2}',
         "What is left over is halved, and the odd pixel lies where the rule says.",
@@ -217,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: padding by rule knows no gaps",
-        "src/qconv/network/layers/window.py",
+        "_same",
         "(filter_size - 1) * dilation + 1 - size",
         "filter_size - size",
         "There would be fewer outputs than the rule says.",
@@ -225,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "joining: the last of equal parts is as wide as the others",
-        "src/qconv/network/layers/concatenation.py",
+        "split.cut",
         "[min(equal, extent - number * equal)]",
         "[equal]",
         "It has what is left.",
@@ -233,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "joining: widths that are an attribute are equal",
-        "src/qconv/network/layers/concatenation.py",
+        "split",
         'given: Any = attributes.get("split")\n    given = reading.optional(1, "split") if given is None else given',
         'given: Any = reading.optional(1, "split")',
         "Until opset 12 they are given there.",

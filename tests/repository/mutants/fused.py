@@ -3,8 +3,6 @@
 from mutants.mutant import Mutant
 from mutants.named import block_random, fused, fused_exact, fused_random
 
-PAGES = "templates/fused/"
-
 
 def several(name: str) -> str:
     return f"tests/templates/test_fused_roles.py::test_a_thread_has_several[{name}]"
@@ -13,7 +11,7 @@ def several(name: str) -> str:
 PAGE = (
     Mutant(
         "page: tile rows go round with the columns",
-        "templates/families/fused/page.j2",
+        "row",
         "row(index / TILES_W % TILES_H * TILE_H)",
         "row(index / TILES_W % TILES_W * TILE_H)",
         "An image has TILES_H rows of tiles.",
@@ -21,7 +19,7 @@ PAGE = (
     ),
     Mutant(
         "page: the intermediate begins a padding of rows to the left",
-        "templates/families/fused/page.j2",
+        "mid_column",
         "column * MID_STRIDE_W - MID_PAD_LEFT; }",
         "column * MID_STRIDE_W - MID_PAD_TOP; }",
         "Padding on the left is not padding on top.",
@@ -29,7 +27,7 @@ PAGE = (
     ),
     Mutant(
         "of tile: padding of the intermediate is zero",
-        "templates/families/fused/of_tile.j2",
+        "mid",
         "out_tile, second::padding_word(args.second));",
         "out_tile, 0u);",
         "What a later layer pads with is its own input's zero point.",
@@ -37,7 +35,7 @@ PAGE = (
     ),
     Mutant(
         "layer: every block begins with the first slab",
-        "templates/families/fused/layer.j2",
+        "first_slab",
         "return team.cluster_block * BLOCK_SLABS;",
         "return 0;",
         "Blocks that have a tile together have different channels.",
@@ -45,7 +43,7 @@ PAGE = (
     ),
     Mutant(
         "layer: parameters of the first of four channels",
-        "templates/families/fused/load_channels.j2",
+        "load_channels",
         ".element[j];",
         ".element[0];",
         "Scales and biases are per channel.",
@@ -53,7 +51,7 @@ PAGE = (
     ),
     Mutant(
         "into tile: what lies beyond the image on the right is data",
-        "templates/families/fused/into_tile.j2",
+        "put",
         "is_padding = in_row >= OUT_H || in_column >= OUT_W;",
         "is_padding = in_row >= OUT_H;",
         "Columns beyond the image are padding for the next layer.",
@@ -61,7 +59,7 @@ PAGE = (
     ),
     Mutant(
         "into tile: chunks behind the last",
-        "templates/families/fused/into_tile.j2",
+        "put",
         "            if (HAS_K_REMAINDER && k + i >= ${ gives | upper }_CHUNKS * 16) continue;\n",
         "",
         "Channels past the last chunk are written over what follows it.",
@@ -70,7 +68,7 @@ PAGE = (
     ),
     Mutant(
         "into image: a column past the last",
-        "templates/families/fused/into_image.j2",
+        "exists",
         "out_tile.column + pixel % GRID_COLUMNS < OUT_W)",
         "out_tile.column + pixel % GRID_COLUMNS <= OUT_W)",
         "The next row's first output is written twice, with another pixel's value.",
@@ -79,7 +77,7 @@ PAGE = (
     ),
     Mutant(
         "into image: the residual of the first channels",
-        "templates/families/fused/into_image.j2",
+        "residuals_at",
         "*reinterpret_cast<const Vector*>(from + i);",
         "*reinterpret_cast<const Vector*>(from);",
         "A residual belongs to its own channel.",
@@ -91,23 +89,23 @@ PAGE = (
 ORDER = (
     Mutant(
         "of tile: nobody waits for the input",
-        "templates/families/fused/of_tile.j2",
-        "//% elif waits_before_first\n    team.copies.wait<0>();\n",
-        "//% elif waits_before_first\n    team.copies.wait<2>();\n",
+        "of_tile",
+        "waits_before_first\n    team.copies.wait<0>()",
+        "waits_before_first\n    team.copies.wait<2>()",
         "The first convolution reads an input that is not there.",
         (fused_exact("dense, grouped"),),
     ),
     Mutant(
         "of tile: no barrier before the second",
-        "templates/families/fused/of_tile.j2",
-        '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n    ${ barrier };\n',
-        '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
+        "of_tile",
+        "/% endif\n    ${ barrier };",
+        "/% endif",
         "The second convolution reads what other threads of the block have not yet written.",
         (fused_exact("dw, pw"),),
     ),
     Mutant(
         "of tile: the third pads as the second does",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         "mid2, out_tile, third::padding_word(args.third));",
         "mid2, out_tile, second::padding_word(args.second));",
         "What a later layer pads with is its own input's zero point.",
@@ -115,15 +113,15 @@ ORDER = (
     ),
     Mutant(
         "of tile: no barrier before the third",
-        "templates/families/fused/of_tile.j2",
-        '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n    ${ barrier };\n',
-        '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n',
+        "of_tile",
+        "/%   endif\n    ${ barrier };",
+        "/%   endif",
         "The third convolution reads what other threads of the block have not yet written.",
         (block_random("sm_80"), block_random("sm_75")),
     ),
     Mutant(
         "kernel: a tile is left out",
-        "templates/families/fused/kernel.j2",
+        "kernel",
         "index < TILES; index += GRID_TEAMS) {",
         "index < TILES; index += GRID_TEAMS + 1) {",
         "A team's next tile is GRID_TEAMS further on.",
@@ -131,15 +129,15 @@ ORDER = (
     ),
     Mutant(
         "part: a part begins with the first chunk",
-        "templates/families/fused/part.j2",
-        "        : first(cluster_block * PART_CHUNKS),",
-        "        : first(0 * cluster_block),",
+        "first",
+        ": first(cluster_block * PART_CHUNKS),",
+        ": first(0 * cluster_block),",
         "Every block of a cluster sends the first chunks, and nobody the others.",
         (fused_exact("dw, pw, cluster"),),
     ),
     Mutant(
         "part: fewer bytes than the others send",
-        "templates/families/fused/part.j2",
+        "bytes_of_others",
         "static_cast<int>(sizeof(Mid::byte[0])) - bytes();",
         "static_cast<int>(sizeof(Mid::byte[0])) - 2 * bytes();",
         "The second convolution begins before all of its input has come.",
@@ -147,16 +145,16 @@ ORDER = (
     ),
     Mutant(
         "teams: a first tile that does not exist",
-        "templates/families/fused/begin_teams.j2",
-        "    if (team.first_tile() < TILES) {\n",
-        "    {\n",
+        "begin_teams",
+        "if (team.first_tile() < TILES) {",
+        "{",
         "A team without a tile reads the image behind the last.",
         ("tests/templates/test_fused_ragged.py::test_a_team_without_a_tile_reads_nothing",),
         slow=True,
     ),
     Mutant(
         "teams: teams of neighbouring blocks have the same tiles",
-        "templates/families/fused/team.j2",
+        "Team",
         "first(tile::block_x() * TEAMS + number)",
         "first(tile::block_x() + number)",
         "Every team of every block has tiles of its own.",
@@ -164,16 +162,16 @@ ORDER = (
     ),
     Mutant(
         "teams: nobody waits for the weights",
-        "templates/families/fused/begin_teams.j2",
-        "//% else\n    tile::barrier();  // the weights are there\n",
-        "//% else\n",
+        "begin_teams",
+        "/% else\n    tile::barrier();  // the weights are there",
+        "/% else",
         "A team multiplies by weights that another team's threads have not yet brought.",
         (fused("dw, pw, teams", "thread"),),
         slow=True,
     ),
     Mutant(
         "begin: the first input belongs to no group",
-        "templates/families/fused/begin.j2",
+        "begin",
         "//% if copies\n    team.copies.commit();\n//% endif\n",
         "",
         "A wait for the last group but one does not wait for the input.",
@@ -184,7 +182,7 @@ ORDER = (
 LAYERS = (
     Mutant(
         "load weights: the second's are not asked for",
-        "templates/families/fused/load_weights.j2",
+        "load_weights",
         "    second::load_weights(team, args.second, shared.second_weights);\n",
         "",
         "Weights that nobody asks for never come.",
@@ -192,7 +190,7 @@ LAYERS = (
     ),
     Mutant(
         "weights in shared memory: all blocks have the first slabs",
-        "templates/families/fused/smem_weights.j2",
+        "load_weights",
         "args.fragments + first_slab(team) * SLAB_WORDS;",
         "args.fragments;",
         "Each block has slabs of its own.",
@@ -200,7 +198,7 @@ LAYERS = (
     ),
     Mutant(
         "source layout: columns of stride 2 one behind the other",
-        "templates/families/fused/source_layout.j2",
+        "column",
         "return i % STRIDE_W * PHASE + i / STRIDE_W;",
         "return i;",
         "Even columns lie before the odd ones.",
@@ -208,7 +206,7 @@ LAYERS = (
     ),
     Mutant(
         "input: rows past the last of a tile",
-        "templates/families/fused/input.j2",
+        "load_input",
         "            if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;\n",
         "",
         "A tile's input is followed by other shared memory.",
@@ -216,7 +214,7 @@ LAYERS = (
     ),
     Mutant(
         "input: the image's rows lie one input channel apart",
-        "templates/families/fused/input.j2",
+        "load_input",
         "from + i * (IN_W * C), c, is_inside);",
         "from + i * IN_W, c, is_inside);",
         "A row of the image is IN_W pixels of C channels.",
@@ -224,7 +222,7 @@ LAYERS = (
     ),
     Mutant(
         "input: padding is zero",
-        "templates/families/fused/input.j2",
+        "load_vector",
         "tile::fill<WIDTH>(to, padding_word(args));",
         "tile::fill<WIDTH>(to, 0u);",
         "Padding is a real zero, which is stored as the zero point.",
@@ -232,7 +230,7 @@ LAYERS = (
     ),
     Mutant(
         "depthwise: a share goes on into the next",
-        "templates/families/fused/depthwise.j2",
+        "end_k",
         "return begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;",
         "return begin_k(team) + BLOCK_K;",
         "The last share reads and writes channels that do not exist.",
@@ -241,7 +239,7 @@ LAYERS = (
     ),
     Mutant(
         "depthwise: inside is a column too far",
-        "templates/families/fused/depthwise.j2",
+        "is_inside",
         "first_column <= IN_W - SPAN;",
         "first_column <= IN_W - SPAN + 1;",
         "Places whose last column is padding read the next row instead.",
@@ -250,7 +248,7 @@ LAYERS = (
     ),
     Mutant(
         "depthwise: the second row of patches begins with the first column",
-        "templates/families/fused/depthwise.j2",
+        "run",
         "            column = patch % PATCHES_W * COLUMNS;\n",
         "",
         "A thread's next patch has a column of its own.",
@@ -259,7 +257,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: the last chunks of channels begin behind the last",
-        "templates/families/fused/matrix.j2",
+        "first_chunk_of",
         "return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;",
         "return first;",
         "A slab's chunks end with the input's.",
@@ -270,7 +268,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: weights of the group before",
-        "templates/families/fused/matrix.j2",
+        "repack_weights",
         "unit >= UNITS || c < 0 || c >= C_GROUP) continue;",
         "unit >= UNITS || c >= C_GROUP) continue;",
         "Between the groups the matrix of weights is zero.",
@@ -278,7 +276,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: parameters of a slab's first channels",
-        "templates/families/fused/matrix.j2",
+        "run",
         "load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);",
         "load_channels(args, slab * SLAB_K, channels);",
         "A lane has channels of its own.",
@@ -286,7 +284,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: ones behind the weights of the first step alone",
-        "templates/families/fused/matrix.j2",
+        "load",
         "load_fragments(words + index + SET_WORDS, weights.ones);",
         "load_fragments(words + index, weights.ones);",
         "What adds up a window follows the weights of each step.",
@@ -294,7 +292,7 @@ LAYERS = (
     ),
     Mutant(
         "matrix: windows of stride 1",
-        "templates/families/fused/matrix.j2",
+        "Windows",
         "const int row = existing / GRID_COLUMNS * STRIDE_H;",
         "const int row = existing / GRID_COLUMNS;",
         "Windows lie STRIDE_H rows apart.",
@@ -302,7 +300,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: a lane's channels are eight apart",
-        "templates/families/fused/warpgroup.j2",
+        "channel_of",
         "return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;",
         "return slab * SLAB_K + row;",
         "A row of the weights' matrix is such that a lane ends up with neighbours.",
@@ -310,7 +308,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: positions are pixels",
-        "templates/families/fused/warpgroup.j2",
+        "pixel_of",
         "return SPACED ? position / SOURCE_COLUMNS * GRID_COLUMNS + position % SOURCE_COLUMNS : position;",
         "return position;",
         "Where rows go on into what their last windows look at, some positions have no output.",
@@ -318,7 +316,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: weights behind the last channel of a tap",
-        "templates/families/fused/warpgroup.j2",
+        "repack_weights",
         "if (k >= K || c >= C) continue;",
         "if (k >= K) continue;",
         "A chunk's last bytes are weights of the next tap.",
@@ -326,7 +324,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: a buffer is awaited as it was asked for first",
-        "templates/families/fused/warpgroup.j2",
+        "run",
         "wait_for_phase(number / BUFFERS);",
         "wait_for_phase(0);",
         "Slabs are multiplied before they have come.",
@@ -334,7 +332,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: parameters of the first slab",
-        "templates/families/fused/load_channels.j2",
+        "load_channels",
         "&smem.${ argument.name }[slab][channel_lane()][i]);",
         "&smem.${ argument.name }[0][channel_lane()][i]);",
         "Scales and biases are per channel.",
@@ -342,7 +340,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: two warps of a group finish the same rows",
-        "templates/families/fused/warpgroup.j2",
+        "pixel_of_lane",
         "return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;",
         "return tile::warp() % 2 * 16 + tile::lane() / 4 + i * 8;",
         "Each of four warps has sixteen rows.",
@@ -353,7 +351,7 @@ LAYERS = (
 SEVERAL = (
     Mutant(
         "depthwise, fused: a thread has one vector of channels",
-        "templates/families/fused/depthwise.j2",
+        "run",
         "k < end_k(team); k += ACROSS * VECTOR)",
         "k < end_k(team); k += K)",
         "A layer may have more vectors of channels than a block has threads.",
@@ -361,19 +359,19 @@ SEVERAL = (
     ),
     Mutant(
         "depthwise, fused: a thread has one patch of two ways",
-        "templates/families/fused/depthwise.j2",
+        "run",
         "patch += AT_ONCE) {\n"
         "            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;\n"
-        "            const InputPatch from(args, source, row, column, k);",
+        "            const",
         "patch += ALL_PATCHES) {\n"
         "            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;\n"
-        "            const InputPatch from(args, source, row, column, k);",
+        "            const",
         "Where channels take all threads, each has every patch of its channels.",
         (several("channels of a depthwise layer"),),
     ),
     Mutant(
         "input: a thread brings one vector of a row",
-        "templates/families/fused/input.j2",
+        "load_input",
         "vector < PER_ROW; vector += ACROSS)",
         "vector < PER_ROW; vector += PER_ROW)",
         "A row of pixels may have more vectors than a block has threads.",
@@ -381,7 +379,7 @@ SEVERAL = (
     ),
     Mutant(
         "warpgroup: a thread brings the parameters of one channel",
-        "templates/families/fused/smem_weights.j2",
+        "load_weights",
         "i < BLOCK_SLABS * SLAB_K; i += ${ block_threads })",
         "i < BLOCK_SLABS * SLAB_K; i += BLOCK_SLABS * SLAB_K)",
         "A block may have more output channels than threads.",
@@ -389,9 +387,9 @@ SEVERAL = (
     ),
     Mutant(
         "warpgroup: one run of pixels for each slab that is fetched",
-        "templates/families/fused/warpgroup.j2",
-        "run += OF_SLAB) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer]",
-        "run += RUNS) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer]",
+        "run",
+        "run += OF_SLAB) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer",
+        "run += RUNS) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer",
         "A tile may have more runs of pixels than a slab has warpgroups.",
         (several("runs of pixels of a slab that is fetched"),),
     ),

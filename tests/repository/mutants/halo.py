@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_halo.py"
 COST = "tests/generator/families/halo/test_cost.py"
 STAGED, RESIDUALS, DIRECT, BORDERS, SUMS = (
@@ -15,7 +14,7 @@ SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 OF_PAGE = (
     Mutant(
         "halo: windows are multiplied before they are there",
-        "templates/families/halo/consume.j2",
+        "halo/consume",
         "        shared.ring.wait(at);\n",
         "",
         "Their bytes may be on their way.",
@@ -23,23 +22,23 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: one warp tells that all have seen their turn",
-        "templates/families/halo/consume.j2",
-        "        tile::warp_barrier();\n        if (tile::lane() == 0) shared.issued",
-        "        if (tile::thread() % 32 == 0) shared.issued",
+        "consume",
+        "tile::warp_barrier();\n        if (tile::lane() == 0",
+        "if (tile::thread() % 32 == 0",
         "A lane that comes later misses a phase, and waits for ever.",
         (STAGED,),
     ),
     Mutant(
         "halo: windows are released before their products are made",
-        "templates/families/halo/consume.j2",
-        "        commit_products(products);\n",
-        "        if (signals) shared.ring.release(at);\n        commit_products(products);\n",
+        "halo/consume",
+        "commit_products(products",
+        "if (signals) shared.ring.release(at);\n        commit_products(products",
         "The next window comes to lie where products read.",
         (SUMS,),
     ),
     Mutant(
         "halo: taps ignore the dilation",
-        "templates/families/halo/products.j2",
+        "products",
         "tap / S * DILATION_H * WINDOW_W + tap % S * DILATION_W;",
         "tap / S * WINDOW_W + tap % S;",
         "Taps lie so many pixels from each other.",
@@ -47,15 +46,15 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: every window of a tile has the first columns",
-        "templates/families/halo/copies.j2",
-        " - PAD_LEFT + tiles.window % WINDOWS_ACROSS;",
-        " - PAD_LEFT;",
+        "copies",
+        "- PAD_LEFT + tiles.window % WINDOWS_ACROSS;",
+        "- PAD_LEFT;",
         "Those that the stride passes over are never seen.",
         (WINDOWS,),
     ),
     Mutant(
         "halo: a tile's second window is not waited for",
-        "templates/families/halo/products_strided.j2",
+        "products_strided",
         "shared.ring.wait(window_at);",
         "if (of_tile == 0) shared.ring.wait(window_at);",
         "Its bytes may be on their way.",
@@ -63,7 +62,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: rows of a tile follow each other whatever the stride",
-        "templates/families/halo/products_strided.j2",
+        "products_strided",
         "STRIDE_H / ROW_STEP * WINDOW_W * ROW",
         "WINDOW_W * ROW",
         "They lie a stride from each other where all rows come.",
@@ -71,7 +70,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: blocks change their channels",
-        "templates/families/halo/tiles.j2",
+        "first_channel",
         "${ cluster } % CHANNEL_TILES * TILE_M",
         "0",
         "The weights of a block are those of one tile of channels.",
@@ -79,7 +78,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: rows of the weights in the order of the channels",
-        "templates/families/halo/rows.j2",
+        "channel_of_row",
         "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;",
         "return row;",
         "A lane stores its two sums as neighbouring channels.",
@@ -87,7 +86,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all warps stage their channels where those of the first lie",
-        "templates/families/halo/stage_rows.j2",
+        "stage_rows",
         "const int chunk = m * 4 + tile::warp() % 4;",
         "const int chunk = m * 4;",
         "A warp has 16 channels of each 64.",
@@ -95,7 +94,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: outputs are not swizzled",
-        "templates/families/halo/outputs.j2",
+        "chunk_of",
         "(chunk ^ pixel * TILE_M / 128 % (TILE_M / 16)) * 16",
         "chunk * 16",
         "The copy engine takes them as swizzled.",
@@ -103,7 +102,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: outputs leave without a fence",
-        "templates/families/halo/staged.j2",
+        "write_sums",
         "    tile::fence_proxy_async();\n",
         "",
         "The copy engine may not see what was written.",
@@ -111,15 +110,15 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: outputs are written over those that leave",
-        "templates/families/halo/staged.j2",
-        "    if (signals) tile::wait_for_store_reads<0>();\n    tile::warpgroup_barrier",
-        "    tile::warpgroup_barrier",
+        "write_sums",
+        "if (signals) tile::wait_for_store_reads<0>();\n    tile::",
+        "tile::",
         "The copy engine still reads the tile before.",
         (STAGED,),
     ),
     Mutant(
         "halo: windows are there before their residuals",
-        "templates/families/halo/copies.j2",
+        "produce",
         "SLABS * sizeof Slab::pixel + sizeof window.residual",
         "SLABS * sizeof Slab::pixel",
         "Both come to the same slot.",
@@ -127,23 +126,23 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: residuals are written over before they are read",
-        "templates/families/halo/consume.j2",
-        "//% elif not residual_in_smem\n",
-        "//% else\n",
+        "consume",
+        "//% elif not residual_in_smem",
+        "//% else",
         "Their slot is free when the tile is written.",
         (PIXELS,),
     ),
     Mutant(
         "halo: a window is waited for before the turn",
-        "templates/families/halo/consume.j2",
-        "        // The turn first:",
-        "        shared.ring.wait(at);\n        // The turn first:",
+        "consume",
+        "// The",
+        "shared.ring.wait(at);\n        // The",
         "With fewer slots than consumers, the phase before has not completed.",
         (f"{TESTS}::test_nothing_is_left_out[slots]",),
     ),
     Mutant(
         "halo: every slab of a window is the first",
-        "templates/families/halo/products.j2",
+        "products",
         "slab % SLABS * static_cast<int>(sizeof(Slab))",
         "0",
         "Channels behind the first 128 lie in another.",
@@ -151,7 +150,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: tiles of outputs read as many pixels further",
-        "templates/families/halo/copies.j2",
+        "produce",
         "tiles.column() * STRIDE_W - PAD_LEFT, row",
         "tiles.column() - PAD_LEFT, row",
         "Neighbouring outputs look at pixels a stride apart.",
@@ -159,7 +158,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: copies have all columns of what a stride passes over",
-        "generator/tensor_map.py",
+        "window",
         "(1, across, down, 1), swizzle)",
         "(1, 1, 1, 1), swizzle)",
         "Shared memory has room for what is read.",
@@ -167,7 +166,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all outputs of a lane have the residual of the first",
-        "templates/convolution/residual_word.j2",
+        "operator",
         "byte_as_float<Residual>(word, i)",
         "byte_as_float<Residual>(word, 0)",
         "A lane has two neighbouring channels of two pixels.",
@@ -175,7 +174,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: warpgroups begin before there are mbarriers",
-        "templates/families/wgmma/jobs.j2",
+        "jobs",
         "    tile::barrier();\n",
         "",
         "They would wait for what nobody has initialised.",
@@ -183,7 +182,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all words of a filter are its first",
-        "templates/families/wgmma/repack.j2",
+        "conv2d_repack_weights",
         " + index % ROW_WORDS * 4",
         "",
         "A thread copies a word.",
@@ -191,7 +190,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: residuals of pixels change places",
-        "templates/families/halo/residual_direct.j2",
+        "load_residuals",
         "row) * OUT_W + column + e) * K",
         "row) * OUT_W + column) * K",
         "A lane has two neighbouring pixels.",
@@ -199,7 +198,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all pixels have the offset of inner ones",
-        "templates/families/halo/outputs.j2",
+        "outputs",
         '"row * OUT_W + column + e"',
         '"OUT_H / 2 * OUT_W + OUT_W / 2"',
         "What x_zero adds depends on which taps lie in the image.",
@@ -207,7 +206,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: two channels are stored where one exists",
-        "templates/families/halo/direct.j2",
+        "write_sums",
         "if (k + h < K) to[h]",
         "to[h]",
         "The next pixel's first channel lies there.",
@@ -219,7 +218,7 @@ OF_PAGE = (
 OF_DEVICE = (
     Mutant(
         "words: device memory may be shared memory",
-        "templates/prelude/cpu_words.j2",
+        "load_words",
         "if (qconv_cpu_is_shared(address))",
         "if (address == nullptr)",
         "A GPU refuses such a load.",
@@ -227,7 +226,7 @@ OF_DEVICE = (
     ),
     Mutant(
         "windows: a row of the tile follows the one before",
-        "templates/instruction/wgmma_windows_emulated.j2",
+        "word",
         "rows + row / 8 * group + row % 8 * ROW",
         "rows + row / 8 * 8 * ROW + row % 8 * ROW",
         "From one row of the tile to the next it is as far as a window is wide.",
@@ -235,7 +234,7 @@ OF_DEVICE = (
     ),
     Mutant(
         "windows: the first product of a tile adds",
-        "templates/instruction/wgmma_under_way_emulated.j2",
+        "perform",
         "adds ? static_cast<unsigned>(sum) : 0u",
         "static_cast<unsigned>(sum)",
         "Nobody has cleared the sums.",
@@ -243,7 +242,7 @@ OF_DEVICE = (
     ),
     Mutant(
         "windows: chunks change places by a row's number",
-        "templates/instruction/wgmma_windows_emulated.j2",
+        "word",
         "at ^ (at >> 7) % (ROW / 16) * 16",
         "at ^ row % (ROW / 16) * 16",
         "Hardware looks at bits of the address, and a tap begins anywhere.",
@@ -251,7 +250,7 @@ OF_DEVICE = (
     ),
     Mutant(
         "stmatrix: pairs of the other row",
-        "templates/prelude/cpu_matrices.j2",
+        "store_matrices",
         "word + 2 * half, 2)",
         "word + 2 * (1 - half), 2)",
         "The lower half of a word belongs to the first of two rows.",
@@ -259,7 +258,7 @@ OF_DEVICE = (
     ),
     Mutant(
         "a warpgroup's barrier is the block's",
-        "templates/prelude/cpu.j2",
+        "warpgroup_barrier",
         "qconv_cpu_barrier_of_team(warpgroup, 128, line);",
         "static_cast<void>(warpgroup), static_cast<void>(line);",
         "Outputs leave before all warps have written theirs.",
@@ -270,7 +269,7 @@ OF_DEVICE = (
 OF_PLAN = (
     Mutant(
         "halo: taps of every row look at one window",
-        "generator/families/halo/windows.py",
+        "Windows.of",
         "down=seen if row_step > 1 else 1,",
         "down=1,",
         "Rows between those of the first window never come.",
@@ -278,7 +277,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: the last remainder has no window",
-        "generator/families/halo/windows.py",
+        "_remainders",
         "return 1 + max(",
         "return max(",
         "Its taps would look at another.",
@@ -286,7 +285,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: residuals come with each of several windows",
-        "generator/families/halo/plan.py",
+        "is_residual_staged",
         "residual.bytes == 1 and not alone",
         "residual.bytes == 1",
         "A tile has one tile of residuals.",
@@ -294,7 +293,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: sums take all registers",
-        "generator/families/halo/config.py",
+        "check_useful",
         "registers(problem, config)[1] - BESIDE_SUMS",
         "registers(problem, config)[1]",
         "What else a thread needs is spilled.",
@@ -302,7 +301,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: a row of a tile of outputs is as long as a column",
-        "generator/tensor_map.py",
+        "of_outputs",
         "strides = pixel, columns * pixel, rows * columns * pixel",
         "strides = pixel, rows * pixel, rows * columns * pixel",
         "Images are as wide as they are, not as high.",
@@ -313,7 +312,7 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "halo cost: consumers write one after the other",
-        "generator/families/halo/cost.py",
+        "_tile",
         "(multiplied + written) / config.consumers,",
         "multiplied + written,",
         "One multiplies while the others write.",
@@ -321,7 +320,7 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: rows that are filled with zeros cost nothing",
-        "generator/families/halo/cost.py",
+        "_copied",
         "return _filled_rows(plan, windows.bytes) * FILLED_PIXEL",
         "return 0",
         "The copy engine takes five clocks for each.",
@@ -329,7 +328,7 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: slots that wait for outputs are free",
-        "generator/families/halo/cost.py",
+        "_tile",
         "(written if plan.residual_in_smem else 0)",
         "0",
         "A slot is held until its residuals have been read.",
@@ -337,7 +336,7 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: pixels that a stride passes over cost nothing",
-        "generator/families/halo/cost.py",
+        "_copied",
         "max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)",
         "0",
         "The copy engine takes longer for pixels that do not follow each other.",
@@ -345,7 +344,7 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: a stride reads every row",
-        "generator/cost_units.py",
+        "moved_bytes",
         "return problem.io_bytes - (1 - problem.r / down) * x_bytes",
         "return problem.io_bytes",
         "Rows that it passes over do not come.",

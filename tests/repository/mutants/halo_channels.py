@@ -3,7 +3,6 @@ zeros that are left out, and pixels that lanes bring."""
 
 from mutants.mutant import Mutant
 
-PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_halo.py"
 SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
@@ -19,7 +18,7 @@ SERVED = f"{TESTS}::test_what_it_does_not_serve"
 OF_PIXEL_ROWS = (
     Mutant(
         "halo: every instruction of a tile has its first pixels",
-        "templates/families/halo/products.j2",
+        "products",
         "(n / 8 * WINDOW_W + pixel) * ROW",
         "pixel * ROW",
         "An instruction has 64 pixels, eight rows of the tile.",
@@ -27,7 +26,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: rows of pixel rows follow each other whatever the stride",
-        "templates/families/halo/products_strided.j2",
+        "products_strided",
         "n / 8 * (STRIDE_H / ROW_STEP) * WINDOW_W + pixel",
         "n / 8 * WINDOW_W + pixel",
         "They lie a stride from each other where all rows come.",
@@ -35,7 +34,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: columns of the product in the order of the channels",
-        "templates/families/halo/columns.j2",
+        "channel_of_row",
         "return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;",
         "return row;",
         "A lane writes its sums as neighbouring channels.",
@@ -43,7 +42,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: both pixels of a lane are its first",
-        "templates/families/halo/outputs.j2",
+        "outputs",
         "sums[h / 2][2 * e + h % 2]",
         "sums[h / 2][h % 2]",
         "The second lies in the row below.",
@@ -51,7 +50,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: both pixels of a lane are of one class",
-        "templates/families/halo/outputs.j2",
+        "outputs",
         '(row + e) * OUT_W + column"',
         'row * OUT_W + column"',
         "What x_zero adds depends on the row.",
@@ -59,7 +58,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: residuals of pixel rows are those of the first channels",
-        "templates/families/halo/stage_pixels.j2",
+        "stage_pixels",
         "chunk_of(residual, pixel + 8 * e, chunk)",
         "chunk_of(residual, pixel + 8 * e, 0)",
         "Each sixteen has its own.",
@@ -67,7 +66,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: shared memory is read as device memory is",
-        "templates/families/halo/stage_pixels.j2",
+        "stage_pixels",
         "reinterpret_cast<const tile::Words<1>*>(sixteen + channel)->word[0]",
         "tile::load_words<1>(sixteen + channel).word[0]",
         "A GPU refuses it: the load is of device memory.",
@@ -75,7 +74,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: vectors of a pixel past the last channel are stored",
-        "templates/families/halo/direct_by_pixels.j2",
+        "write_sums",
         "if (!WHOLE_TILES && k + h >= K) continue;",
         "",
         "The next pixel's first channels lie there.",
@@ -84,7 +83,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: residuals of pixel rows are loaded a vector at a time from the first",
-        "templates/families/halo/residual_direct_by_pixels.j2",
+        "load_residuals",
         "reinterpret_cast<const ResidualVector*>(from + i)",
         "reinterpret_cast<const ResidualVector*>(from)",
         "A lane has four channels.",
@@ -92,7 +91,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: the last step of a pixel's channels is left out",
-        "templates/families/halo/products_strided.j2",
+        "products_strided",
         "c >= LAST_ROW) continue",
         "c >= LAST_ROW - 32) continue",
         "There are channels in it, and zeros only behind them.",
@@ -103,7 +102,7 @@ OF_PIXEL_ROWS = (
 OF_PLAN = (
     Mutant(
         "halo: pixels are rows where no channel less is multiplied",
-        "generator/families/halo/config.py",
+        "why_no_pixel_rows",
         "if multiplied >= otherwise:",
         "if multiplied > otherwise:",
         "Both take as long, and one of them is enough.",
@@ -111,7 +110,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: parameters of channels take no registers",
-        "generator/families/halo/config.py",
+        "check_useful",
         "        in_registers += config.channels // 2\n",
         "",
         "A lane has those of a quarter of the channels.",
@@ -122,7 +121,7 @@ OF_PLAN = (
 OF_GATHERING = (
     Mutant(
         "halo: lanes bring as many chunks as they ask for at once",
-        "templates/families/halo/gather.j2",
+        "bring_window",
         "index < CHUNKS_OF_WINDOW; index += 128 * AT_ONCE)",
         "index < CHUNKS_OF_WINDOW; index += CHUNKS_OF_WINDOW)",
         "A window may have more.",
@@ -130,7 +129,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: pixels are brought to where they would lie without a swizzle",
-        "templates/families/halo/gather.j2",
+        "place",
         " ^ pixel * ROW / 128 % OF_ROW",
         "",
         "Products look for chunks where the copy engine would have put them.",
@@ -138,7 +137,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: a warp tells of windows whose copies are under way",
-        "templates/families/halo/gather.j2",
+        "produce",
         "        copies.wait<AHEAD>();\n",
         "",
         "Consumers multiply what was there before.",
@@ -146,7 +145,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: products see stored pixels without a fence",
-        "templates/families/halo/gather.j2",
+        "fill",
         "    tile::fence_proxy_async();\n",
         "",
         "They read shared memory by a way of their own.",
@@ -154,7 +153,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: channels begin with words",
-        "templates/families/halo/gather.j2",
+        "bring_window",
         "static_cast<unsigned>(first) % 4 * 8",
         "0",
         "A pixel of 50 channels ends in the middle of one.",
@@ -162,7 +161,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: a tap's weights follow those of the one before at once",
-        "templates/families/halo/gather.j2",
+        "produce",
         "slab / SLABS * TAP_BYTES",
         "slab / SLABS * C",
         "They are whole chunks, with zeros behind.",
@@ -170,7 +169,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: one warp's release empties a slot that four fill",
-        "templates/families/halo/page.j2",
+        "page",
         "shared.ring.open(4);",
         "shared.ring.open(1);",
         "The others read it still.",
@@ -178,7 +177,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "ring: a slot is full when one warp has filled its share",
-        "templates/pipeline/ring.j2",
+        "open",
         "full[slot].init(4);",
         "full[slot].init(1);",
         "The others are on their way.",
@@ -186,7 +185,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: images that end within a word are read to its end",
-        "generator/families/halo/config.py",
+        "why_none",
         "if prod(problem.x_shape) % WORD:",
         "if False:",
         "The last bytes are nobody's.",
@@ -194,7 +193,7 @@ OF_GATHERING = (
     ),
     Mutant(
         "halo: as many windows are under way as there are slots",
-        "generator/families/halo/plan.py",
+        "HaloPlan._bringing_constants",
         "self.slots - self.windows.count)",
         "self.slots)",
         "The producer waits for a slot that nobody can release.",

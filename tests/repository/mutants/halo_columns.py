@@ -2,8 +2,6 @@
 
 from mutants.mutant import Mutant
 
-SEEN = "generator/families/halo/config.py"
-WEIGHTS = "templates/families/halo/weights.j2"
 TESTS = "tests/generator/families/halo/test_config.py"
 SAME = f"{TESTS}::test_sums_are_the_same"
 SEVEN, OF_BORDERS, OF_FOUR, PIXEL_ROWS = (
@@ -19,15 +17,15 @@ def stays(change: str) -> str:
 OF_PROBLEM = (
     Mutant(
         "halo: columns together may exceed a problem's limits",
-        "generator/families/halo/config.py",
-        "        except ValueError:\n",
-        "        except ArithmeticError:\n",
+        "ColumnsTogether.of",
+        "except ValueError:",
+        "except ArithmeticError:",
         "Filters with zeros are larger than a problem's may be, and lookup raises ValueError.",
         ("tests/generator/test_family.py",),
     ),
     Mutant(
         "halo: a filter has the pixels that it would have if it began with one",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "ceil_div(left * columns - problem.pad[1] + problem.s, columns)",
         "ceil_div(problem.s, columns)",
         "With columns of zeros before it, it may end in one more.",
@@ -35,7 +33,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: rows that lanes gather for one tap lie beside each other",
-        "generator/families/halo/windows.py",
+        "Windows.of",
         "(problem.r * problem.s > 1 or is_gathered(problem))",
         "problem.r * problem.s > 1",
         "With columns together one tap is left, and the stride between rows stays.",
@@ -43,7 +41,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: pixels of padding are as many as columns",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "left = ceil_div(problem.pad[1], columns)",
         "left = problem.pad[1]",
         "Several columns are a pixel.",
@@ -51,7 +49,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns of padding that are no whole pixel are left out",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "left = ceil_div(problem.pad[1], columns)",
         "left = problem.pad[1] // columns",
         "The filter begins within that pixel.",
@@ -59,7 +57,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: images end with their last pixel",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "problem.ow - 1 + taps - width - left)",
         "0)",
         "The last window may reach beyond it.",
@@ -67,7 +65,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together whatever the width",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         " and problem.w % columns == 0",
         "",
         "The last pixel of a row would begin the next row.",
@@ -75,7 +73,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together whatever the dilation",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         " and problem.dilation[1] == 1",
         "",
         "Taps would lie within pixels.",
@@ -83,7 +81,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns of groups are together",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "if not is_possible or problem.groups > 1 or",
         "if not is_possible or",
         "A group's channels would not follow each other.",
@@ -91,7 +89,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together however many channels they have",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "columns * problem.c > ROWS[-1] or ",
         "",
         "Slabs of the last channels would be mostly zeros.",
@@ -99,7 +97,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together however many products they take",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "products > min(MOST_PRODUCTS, worth)",
         "products > MOST_PRODUCTS",
         "Half of them may be with zeros.",
@@ -107,7 +105,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: more products for any number of outputs",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "is_worth_more = problem.k <= FEW_OUTPUTS or",
         "is_worth_more = problem.k > 0 or",
         "Windows that are multiplied more than once are there long before.",
@@ -115,7 +113,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: pixels that lanes bring are brought one by one for many outputs",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         " or problem.c % CHUNK > 0",
         "",
         "Two columns of 24 channels are whole sixteens, which the copy engine moves.",
@@ -123,7 +121,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: filters of any size are seen",
-        "generator/families/halo/config.py",
+        "ColumnsTogether.of",
         "min(MOST_PRODUCTS, worth)",
         "worth",
         "With a column of zeros a sum may grow beyond 32 bits.",
@@ -131,7 +129,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns in between are passed over where only rows lie a stride apart",
-        "generator/families/halo/windows.py",
+        "Windows.of",
         "skips=stride_w > 1 and",
         "skips=problem.stride != (1, 1) and",
         "Rows of pixels follow each other.",
@@ -142,7 +140,7 @@ OF_PROBLEM = (
 OF_FILTERS = (
     Mutant(
         "halo: filters begin with a pixel",
-        "templates/families/halo/weights.j2",
+        "weight_of",
         " - ZERO_COLUMNS",
         "",
         "Columns of zeros come first.",
@@ -150,7 +148,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: columns behind a filter are those of its next row",
-        "templates/families/halo/weights.j2",
+        "weight_of",
         " || column >= FILTER_W",
         "",
         "They are zeros.",
@@ -158,7 +156,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: rows of a filter are as long as its taps",
-        "templates/families/halo/weights.j2",
+        "weight_of",
         "tap / S * FILTER_W",
         "tap / S * S",
         "Several columns are a tap.",
@@ -166,7 +164,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: channels of all columns are read in the first",
-        "templates/families/halo/weights.j2",
+        "weight_of",
         "X_C + c % X_C",
         "X_C + c",
         "Each column has its own.",
@@ -174,7 +172,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: filters are as long as what a pixel is multiplied by",
-        "generator/families/halo/plan.py",
+        "HaloPlan._problem_constants",
         'reduction = {"REDUCTION": self.problem.reduction}',
         "reduction: dict[str, int] = {}",
         "Zeros that are added to them are not stored.",

@@ -2,8 +2,6 @@
 
 from mutants.mutant import Mutant
 
-PLAN = "generator/families/halo/split.py"
-EXCHANGE = "templates/families/halo/exchange.j2"
 TESTS = "tests/templates/test_halo_split.py"
 HALVES, QUARTERS, SLABS = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("halves", "quarters", "slabs"))
 CLUSTERS = f"{TESTS}::test_clusters_of_four_do_not_fill_a_device"
@@ -16,15 +14,15 @@ def serves(case: str) -> str:
 OF_PLAN = (
     Mutant(
         "halo split: a part is made a problem before it is known to be smaller",
-        "generator/families/halo/split.py",
-        "    part = part_channels(problem, config.split)\n",
-        "    part = part_of(problem, config.split).c\n",
+        "why_not_split",
+        "part = part_channels(problem, config.split)",
+        "part = part_of(problem, config.split).c",
         "The channels of a large image are rounded up beyond the limit of problems, and lookup raises ValueError.",
         ("tests/generator/test_family.py",),
     ),
     Mutant(
         "halo_split: a block may have no channels",
-        "generator/families/halo/split.py",
+        "why_not_split",
         "if (config.split - 1) * part >= problem.c:",
         "if False:",
         "It would only wait for the others.",
@@ -32,7 +30,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo_split: blocks make single rows",
-        "generator/families/halo/split.py",
+        "split",
         "PAIR_OF_ROWS = 2",
         "PAIR_OF_ROWS = 1",
         "A warp stores two at least.",
@@ -40,7 +38,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo_split: clusters of four on all multiprocessors",
-        "generator/families/halo/split.py",
+        "resident_clusters",
         "if split > 2 else target.processors",
         "if split > 8 else target.processors",
         "They do not fit: some would wait until the others have ended.",
@@ -48,7 +46,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo_split: as many blocks as there are clusters",
-        "generator/families/halo/plan.py",
+        "HaloPlan.launches",
         "(self.blocks * cluster, 1, 1)",
         "(self.blocks, 1, 1)",
         "A cluster has several.",
@@ -59,7 +57,7 @@ OF_PLAN = (
 OF_EXCHANGE = (
     Mutant(
         "halo_split: sums go to the block before",
-        "templates/families/halo/exchange.j2",
+        "exchange_sums",
         "tile::send(place, exchange.received, row / OWN_ROWS, sent)",
         "tile::send(place, exchange.received, (row / OWN_ROWS + 1) % SPLIT, sent)",
         "Rows are of the block that makes their outputs.",
@@ -67,7 +65,7 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: sums are added up before they are there",
-        "templates/families/halo/exchange.j2",
+        "exchange_sums",
         "    exchange.received.wait_for_sent(turn);\n",
         "",
         "Other blocks send them.",
@@ -75,7 +73,7 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: sums overwrite those that are read",
-        "templates/families/halo/exchange.j2",
+        "exchange_sums",
         "    if (turn > 0) exchange.emptied.wait_for_phase(turn - 1);\n",
         "",
         "A block waits until the others have read what it sent.",
@@ -83,7 +81,7 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: as many bytes are expected as all blocks have",
-        "templates/families/halo/exchange.j2",
+        "expect",
         "sizeof sums / SPLIT * (SPLIT - 1)",
         "sizeof sums",
         "A block does not send to itself.",
@@ -91,7 +89,7 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: the first 64 channels are those of the second",
-        "templates/families/halo/exchange.j2",
+        "exchange_sums",
         "const RowSums got = exchange.sums[block][m * OWN_ROWS + row][thread];",
         "const RowSums got = exchange.sums[block][row][thread];",
         "A tile of 128 channels has two sets of rows.",
@@ -99,9 +97,9 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: consumers without a tile wait for sums",
-        "templates/families/halo/exchange.j2",
-        "        if (has_tile) expect();\n",
-        "        expect();\n",
+        "open",
+        "if (has_tile) expect();",
+        "expect();",
         "Nobody sends them any.",
         (f"{TESTS}::test_a_launch_waits_for_the_one_before",),
     ),

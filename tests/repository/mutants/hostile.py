@@ -7,7 +7,7 @@ FUZZ, KILLED = "tests/hostile/test_fuzz.py", "tests/hostile/test_killed.py"
 MUTANTS = (
     Mutant(
         "messages: a value is quoted whole",
-        "src/qconv/op.py",
+        "quoted",
         'return text if len(text) <= 160 else text[:157] + "..."',
         "return text",
         "A refusal is as long as what was refused.",
@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "failures: control characters go to the terminal",
-        "src/qconv/cli/incomplete.py",
+        "Failure.show",
         'print(f"Error: {readable(self.message)}", file=sys.stderr)',
         'print(f"Error: {self.message}", file=sys.stderr)',
         "A file name that is quoted moves the cursor and changes colours.",
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "cache: a record of any types is taken",
-        "src/qconv/device/cache.py",
+        "_resources",
         "if not unknown and (type(value) is not int or value < 0):",
         "if False:",
         "An entry says that a kernel needs 'x' registers.",
@@ -31,15 +31,15 @@ MUTANTS = (
     ),
     Mutant(
         "cache: a binary is published before it is whole",
-        "src/qconv/device/cache.py",
-        "        entry = temporary / final.name\n",
-        "        entry = final\n",
+        "publish",
+        "entry = temporary / final.name",
+        "entry = final",
         "A build that is killed leaves half an entry where the next one looks.",
         (KILLED,),
     ),
     Mutant(
         "database: triggers of a file run",
-        "tune_db/engine.py",
+        "_with_schema",
         "    _check_triggers(engine, where)\n",
         "",
         "A database that somebody sent deletes rows when one is added.",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "database: a full disk hides what is stored",
-        "tune_db/engine.py",
+        "open_engine",
         "if is_written and not create and _NO_ROOM in str(error).lower():",
         "if False:",
         "A lookup fails where there is no room for what SQLite writes beside a file that it only reads.",
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "database: a server that is restarted is given up",
-        "tune_db/database.py",
+        "Database._connect",
         'if self._engine.dialect.name == "sqlite" or time.monotonic() > end:',
         "if True:",
         "A tuner ends for the seconds that its server is away.",
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing: a pair needs its activations",
-        "tuner/workloads/listing.py",
+        "chain",
         'rows[0].get("act1") or "none")]',
         'rows[0]["act1"])]',
         "A csv without that column is a KeyError.",
@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "fuzz: whatever is raised is a refusal",
-        "tests/hostile/judge.py",
+        "judge",
         "        _check(error, surface.refusals)\n",
         "",
         "A traceback counts as a sentence.",
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "traced: nothing is stopped",
-        "tests/hostile/traced.py",
+        "_follow",
         "if at is not None and changes >= at and fails is None:",
         "if False:",
         "Every work ends as if there were no fault, and all that is asked of it holds.",

@@ -12,25 +12,25 @@ SEES = HOUSE + "test_a_count_sees_what_it_counts"
 MUTANTS = (
     Mutant(
         "ladder: a circle above the first rung",
-        "src/qconv/device/folders.py",
-        "from pathlib import Path\n",
-        "from pathlib import Path\nfrom typing import TYPE_CHECKING\n\n"
-        "if TYPE_CHECKING:\n    from qconv.device import cpu_runtime\n",
+        "folders",
+        "pathlib import Path",
+        "pathlib import Path\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n"
+        "    from qconv.device import cpu_runtime",
         "What knows the folders and what compiles into them would be one module in two files.",
         (LADDER,),
     ),
     Mutant(
         "ladder: an import from above, for a type only",
-        "tune_db/measurement.py",
-        "from __future__ import annotations\n",
-        "from __future__ import annotations\n\nfrom typing import TYPE_CHECKING\n\n"
-        "if TYPE_CHECKING:\n    from qconv.tuner.measure import protocol\n",
+        "measurement",
+        "__future__ import annotations",
+        "__future__ import annotations\n\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n"
+        "    from qconv.tuner import protocol",
         "The database knows nothing of the tuner.",
         (LADDER,),
     ),
     Mutant(
         "house: a string that says if",
-        "tests/repository/house.py",
+        "inline_conditionals",
         'STRING.sub("", expression[1])',
         "expression[1]",
         "C++ that an expression prints may have an if.",
@@ -38,15 +38,15 @@ MUTANTS = (
     ),
     Mutant(
         "house: one line too many",
-        "tests/repository/house.py",
-        "(node.end_lineno or node.lineno) - node.lineno + 1\n",
-        "(node.end_lineno or node.lineno) - node.lineno\n",
+        "functions_too_long",
+        "(node.end_lineno or node.lineno) - node.lineno + 1",
+        "(node.end_lineno or node.lineno) - node.lineno",
         "The last line of a function is one of its lines.",
         (SEES,),
     ),
     Mutant(
         "house: a function within another",
-        "tests/repository/house.py",
+        "duplicated_functions",
         " and not one.overlaps(other):",
         ":",
         "A function has all lines of those that are defined within it, and is no copy of them.",
@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "house: one more than the limit",
-        "tests/repository/house.py",
+        "wrong",
         "if len(here) > limit:",
         "if len(here) > limit + 1:",
         "What is above its limit fails.",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "house: a limit that nobody lowers",
-        "tests/repository/house.py",
+        "wrong",
         "elif len(here) < limit:",
         "elif not here and limit:",
         "A limit above its count lets the count rise again.",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "house: a word within a name is no word",
-        "tests/repository/house.py",
+        "foreign_words",
         "{word.lower() for word in WORD.findall(name)}",
         "{name}",
         "A name has several words.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "house: a comment that goes on",
-        "tests/repository/house.py",
+        "python_sentences",
         "if not (alone and token.start[0] == goes_on):",
         "if True:",
         "The second line of a comment is not where it begins.",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: an option of another name",
-        "bench/pairs.py",
+        "parsed",
         '"--blocks", action',
         '"--three", dest="blocks", action',
         "A command of bench/README.md is refused.",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a new option that is required",
-        "bench/compare.py",
+        "run",
         'parser.add_argument("--device")',
         'parser.add_argument("--device", required=True)',
         "A command of bench/README.md is refused.",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a command of another name",
-        "src/qconv/cli/database.py",
+        "list_rows",
         '@db.command("list")',
         '@db.command("show")',
         "README says `qconv-tune db list`.",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "example: parameters forgotten",
-        "examples/layer.py",
+        "layer",
         "instance.bind(x, w, **data.parameters)",
         "instance.bind(x, w, **{**data.parameters, 'y_scale': 1.0})",
         "The oracle was given another scale.",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "bench: a peer that is right somewhere",
-        "bench/peers/simt.py",
+        "prepare",
         "(y == case.expected).all()",
         "(y == case.expected).any()",
         "A peer that computes something else is timed.",

@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE, ROOM = "src/qconv/network/", "src/qconv/tensor_ops"
 OF_ORT = "tests/conformance/test_onnxruntime_tensor_ops.py"
 SHUFFLE = "tests/qconv/network/layers/test_shuffle.py"
 ARGMAX = "tests/qconv/network/layers/test_argmax.py"
@@ -15,7 +14,7 @@ def sanitized(page: str, plan: str) -> str:
 MUTANTS = (
     Mutant(
         "argmax: of equal elements whichever a thread saw",
-        "templates/families/tensor_ops/argmax.j2",
+        "key_of",
         "(LAST ? at : MOST_INDEX - at)",
         "at",
         "The last of equal elements counts where the first was asked for.",
@@ -23,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: elements by their bits",
-        "templates/families/tensor_ops/argmax.j2",
+        "key_of",
         "static_cast<unsigned>(element - LEAST)",
         "static_cast<unsigned char>(element)",
         "Every negative element is larger than every other.",
@@ -31,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: a vector across the axis has indices along it",
-        "templates/families/tensor_ops/argmax.j2",
+        "argmax",
         "at + i % STEP",
         "at + i",
         "Outputs beside each other are shifted.",
@@ -39,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: the first member of a team alone",
-        "templates/families/tensor_ops/argmax.j2",
+        "argmax",
         "for (int each = 0; each < TEAM; ++each)",
         "for (int each = 0; each < 1; ++each)",
         "Every member has elements of its own.",
@@ -47,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: a block writes all of its outputs",
-        "templates/families/tensor_ops/argmax.j2",
+        "argmax",
         "i < TEAMS * OUTPUTS_OF_TEAM && first + i < OUTPUTS;",
         "i < TEAMS * OUTPUTS_OF_TEAM;",
         "The last block has fewer axes than teams.",
@@ -55,15 +54,15 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: vectors that reach over an axis",
-        "generator/families/tensor_ops/argmax.py",
-        "    if neighbours % config.vector:\n",
-        "    if problem.inner == 1 and neighbours % config.vector:\n",
+        "plan",
+        "if neighbours % config.vector:",
+        "if problem.inner == 1 and neighbours % config.vector:",
         "The rest of an axis is never read, or belongs to the next one.",
         ("tests/templates/test_argmax.py::test_what_a_config_cannot_serve",),
     ),
     Mutant(
         "argmax: the oracle counts the last from the end",
-        f"{ROOM}/argmax.py",
+        "compute",
         "problem.length - 1 - x[:, ::-1].argmax(axis=1)",
         "x[:, ::-1].argmax(axis=1)",
         "The distance of the last of equal elements from the end is no index.",
@@ -71,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: of a row every byte is drawn",
-        f"{ROOM}/argmax.py",
+        "draw",
         "np.where(few, x >> CLEARED_BITS << CLEARED_BITS, x)",
         "x",
         "Short rows have no equal elements, and nobody sees which one counts.",
@@ -79,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: axes that are taken apart elsewhere are channels",
-        "src/qconv/network/layers/shuffle.py",
+        "Shuffled.prepare",
         "(split[0], prod(split[1:3]), *split[3:]) == shape == joined",
         "shape == joined",
         "Pixels are shuffled as if they were channels.",
@@ -87,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: channels are gathered, and not dealt out",
-        "src/qconv/network/layers/shuffle.py",
+        "Shuffled.prepare",
         "split[1], split[2], self.dtype), device)",
         "split[2], split[1], self.dtype), device)",
         "It undoes the shuffle that the model has.",
@@ -95,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: any order of axes is one",
-        "src/qconv/network/layers/shuffle.py",
+        "fold_shuffles",
         "swap.axes is None or swap.axes != _swapping(len(swap.axes)) or folded",
         "swap.axes is None or folded",
         "A layer is folded whose own copies would be fewer.",
@@ -103,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: the end of one is the beginning of the next",
-        "src/qconv/network/layers/shuffle.py",
+        "fold_shuffles",
         "folded.get(one.layer.name) is not one",
         "not one",
         "A layer that was folded already is folded again.",
@@ -111,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: a scale of any sign is folded",
-        "src/qconv/network/layers/argmax.py",
+        "_is_strictly_monotone",
         "limits.tiny <= scale.item() <= limits.max / MOST_STEPS",
         "abs(scale.item()) <= limits.max / MOST_STEPS",
         "With a negative scale the largest number is the smallest byte.",
@@ -119,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: numbers that are infinite are told apart",
-        "src/qconv/network/layers/argmax.py",
+        "_is_strictly_monotone",
         "<= limits.max / MOST_STEPS",
         "<= limits.max",
         "Several bytes become the same infinity, of which the first counts.",
@@ -127,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: numbers of any type are told apart",
-        "src/qconv/network/layers/argmax.py",
+        "_is_strictly_monotone",
         ' or source.attributes.get("output_dtype", 0):',
         ":",
         "In 16 bits some bytes become infinite.",
@@ -135,15 +134,15 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: numbers that others read go",
-        "src/qconv/network/layers/argmax.py",
-        "        if not is_read:\n",
-        "        if is_read:\n",
+        "fold_dequantized",
+        "if not is_read:",
+        "if is_read:",
         "A layer reads a tensor that nobody makes.",
         (ARGMAX,),
     ),
     Mutant(
         "argmax: without its channels a tensor has them last",
-        "src/qconv/network/layers/argmax.py",
+        "_Indices.__init__",
         "self._reads_last and axis > 1 and rank > 3",
         "self._reads_last and rank > 3",
         "Rows and columns of the indices change places.",
@@ -151,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "argmax: images are compared with their channels last",
-        "src/qconv/network/layers/argmax.py",
+        "_Indices.__init__",
         "rank > 2 and axis > 0",
         "rank > 2",
         "What is left without its images is in an order that no reader expects.",
@@ -159,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: more groups than a thread holds",
-        "src/qconv/network/layers/shuffle.py",
+        "Shuffled.prepare",
         " and split[1] <= MOST_GROUPS:",
         ":",
         "What the device could turn by itself runs elsewhere.",
@@ -167,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: every vector of a group lies in the first row",
-        "templates/families/tensor_ops/shuffle.j2",
+        "load_columns",
         "first / WIDTH * (GROUPS * WIDTH) + first % WIDTH",
         "first % WIDTH",
         "All pixels get the channels of one.",
@@ -175,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: elements of one group beside each other",
-        "templates/families/tensor_ops/shuffle.j2",
+        "store_columns",
         "columns.of[(begin + i) % GROUPS].element[(begin + i) / GROUPS]",
         "columns.of[(begin + i) / VECTOR].element[(begin + i) % VECTOR]",
         "Vectors are dealt out, and not channels.",
@@ -183,15 +182,15 @@ MUTANTS = (
     ),
     Mutant(
         "shuffle: vectors that reach into the next group",
-        "generator/families/tensor_ops/shuffle.py",
-        "    if problem.width % config.vector:\n",
-        "    if problem.width < config.vector:\n",
+        "plan",
+        "if problem.width % config.vector:",
+        "if problem.width < config.vector:",
         "The end of a group is dealt out with the beginning of the next.",
         ("tests/templates/test_shuffle.py::test_what_a_config_cannot_serve",),
     ),
     Mutant(
         "shuffle: the oracle shuffles nothing",
-        f"{ROOM}/shuffle.py",
+        "compute",
         "np.ascontiguousarray(x.transpose(0, 2, 1))",
         "x.reshape(problem.outputs[0].shape)",
         "A copy would be verified.",

@@ -2,38 +2,37 @@
 
 from mutants.mutant import Mutant
 
-MUTATE, LEDGER = "tests/repository/mutate.py", "tests/repository/ledger.py"
 OF_MUTATE, OF_LEDGER = "tests/repository/test_mutate.py", "tests/repository/test_ledger.py"
 
 MUTANTS = (
     Mutant(
         "mutate: a process that was killed has caught it",
-        MUTATE,
-        "            invalid |= crashed and not mutant.crashes\n",
-        "            invalid |= crashed and mutant.crashes\n",
+        "judge",
+        "invalid |= crashed and not mutant.crashes",
+        "invalid |= crashed and mutant.crashes",
         "Where memory runs out, every mutant would be caught.",
         (OF_MUTATE + "::test_a_death_by_a_signal_says_nothing_unless_it_is_expected",),
     ),
     Mutant(
         "mutate: the error of a fixture is not run again",
-        MUTATE,
-        '        if word in ("FAILED", "ERROR"):\n            return (rest.partition(" - ")[0],)\n'
-        "        return self.mutant.tests if self.caught_by else ()\n",
-        '        return (rest.partition(" - ")[0],) if word == "FAILED" else ()\n',
+        "Verdict.failed",
+        'if word in ("FAILED", "ERROR"):\n            return (rest.partition(" - ")[0],)\n'
+        "        return self.mutant.tests if self.caught_by else ()",
+        'return (rest.partition(" - ")[0],) if word == "FAILED" else ()',
         "A full disk would catch every mutant.",
         (OF_MUTATE + "::test_what_caught_one_is_run_again_without_it",),
     ),
     Mutant(
         "ledger: what was skipped ran",
-        LEDGER,
-        "        if outcome == RAN:\n",
-        "        if outcome:\n",
+        "missing",
+        "if outcome == RAN:",
+        "if outcome:",
         "What every run skips would be tested nowhere, and nobody would know.",
         (OF_LEDGER,),
     ),
     Mutant(
         "ledger: tests that need a GPU are missed",
-        LEDGER,
+        "missing",
         "if is_expected and test not in ran]",
         "if test not in ran]",
         "No run here could pass.",
@@ -41,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger: files without tests are not looked for",
-        LEDGER,
+        "missing",
         "if file not in found.files | named)",
         "if file in named)",
         "A file whose tests lost their names runs nowhere.",

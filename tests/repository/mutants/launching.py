@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "instances/library/"
 LAUNCHER = "tests/instances/library/test_qconv_launcher.py"
 CHOSEN = f"{LAUNCHER}::test_the_kernel_of_the_latest_target_that_runs_goes_before_a_tuned_one"
 TAKEN = f"{LAUNCHER}::test_arrays_that_lie_beside_each_other_are_taken"
@@ -11,7 +10,7 @@ SHARED = f"{LAUNCHER}::test_an_output_over_a_byte_of_another_array_is_refused"
 MUTANTS = (
     Mutant(
         "launcher: an output right behind an input",
-        HERE + "qconv_launcher.cpp",
+        "check_aliasing",
         "if (begin >= first + other.bytes ||",
         "if (begin > first + other.bytes ||",
         "Arrays of one buffer that share no byte are refused.",
@@ -19,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: an output that ends with an input's first byte",
-        HERE + "qconv_launcher.cpp",
+        "check_aliasing",
         "|| first >= begin + out.bytes) continue;",
         "|| first + 1 >= begin + out.bytes) continue;",
         "A byte is written that a thread has yet to read.",
@@ -27,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: outputs may share memory",
-        HERE + "qconv_launcher.cpp",
+        "check_aliasing",
         "if (j == i || other.role == Role::between) continue;",
         "if (other.role == Role::output || other.role == Role::between) continue;",
         "One of them holds bytes of the other.",
@@ -35,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: a residual of another size is an output",
-        HERE + "qconv_launcher.cpp",
+        "check_aliasing",
         "if (other.may_be_output && first == begin && other.bytes == out.bytes) continue;",
         "if (other.may_be_output && first == begin) continue;",
         "Where an element is wider, a thread writes over what others have yet to read.",
@@ -43,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: a residual may be shifted",
-        HERE + "qconv_launcher.cpp",
+        "check_aliasing",
         "if (other.may_be_output && first == begin &&",
         "if (other.may_be_output && begin - first < out.bytes &&",
         "An output is written over the residual of another.",
@@ -51,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: half of an alignment",
-        HERE + "qconv_launcher.cpp",
+        "place",
         "% tensor.alignment != 0)",
         "% (tensor.alignment / 2) != 0)",
         "A load of 16 bytes from between two of them is an error of the device.",
@@ -59,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: one tuned here for a lesser target",
-        HERE + "qconv_launcher.cpp",
+        "chosen",
         "rank = runs > 0 ? 4 * runs + preference : 0;",
         "rank = runs > 0 ? runs + preference : 0;",
         "The device's own target has instructions that the other lacks.",
@@ -67,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: tuned here or elsewhere",
-        HERE + "qconv_launcher.cpp",
+        "chosen",
         "device.name == entry.device ? 2 : entry.time_us > 0 ? 1 : 0;",
         "entry.time_us > 0 ? 1 : 0;",
         "What was fastest on another device is launched.",
@@ -75,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: a default before one tuned elsewhere",
-        HERE + "qconv_launcher.cpp",
+        "chosen",
         "entry.time_us > 0 ? 1 : 0;",
         "entry.time_us > 0 ? 0 : 1;",
         "What was fastest on a like device is nearer than a guess.",
@@ -83,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "device: code for a later minor",
-        HERE + "device_cuda.h",
+        "rank",
         "minor == minor_ : minor <= minor_);",
         "minor == minor_ : true);",
         "The driver refuses it.",
@@ -91,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "device: code for one capability is code for later ones",
-        HERE + "device_cuda.h",
+        "rank",
         "(is_specific ? minor == minor_ : minor <= minor_);",
         "minor <= minor_;",
         "The driver refuses sm_100a on 10.3.",
@@ -99,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "device: every target that runs is as good",
-        HERE + "device_cuda.h",
+        "rank",
         "return runs ? 1 + minor : 0;",
         "return runs ? 1 : 0;",
         "The latest that runs has instructions that the others lack.",
@@ -107,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: what runs elsewhere is packed",
-        HERE + "qconv_launcher.cpp",
+        "qconv_pack",
         "if (device->device.rank(kernel->target) == 0)",
         "if (device->device.rank(kernel->target) < 0)",
         "The driver refuses to load it, and says nothing of targets.",

@@ -3,13 +3,10 @@
 from mutants.mutant import Mutant
 from mutants.named import mma, mma_random
 
-PAGE = "templates/families/mma/page.j2"
-OPERANDS, OUTPUTS = "templates/families/mma/operands.j2", "templates/families/mma/outputs.j2"
-
 MUTANTS = (
     Mutant(
         "mma: chunks in their own order",
-        "templates/families/mma/page.j2",
+        "swizzled_offset",
         "(chunk ^ (low / (8 / CHUNKS) % CHUNKS)) * 16",
         "chunk * 16",
         "Eight rows at one chunk lie on the same banks.",
@@ -18,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: atoms of a lane one channel apart",
-        "templates/families/mma/page.j2",
+        "channel_of_row",
         "* CHANNELS_OF_LANE + atom * LANE_CHANNELS +",
         "* CHANNELS_OF_LANE + atom +",
         "Two rows of the weights' tile hold the same channel.",
@@ -26,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: the last strip is as wide as the others",
-        "templates/families/mma/page.j2",
+        "tile",
         "TILE_SWIZZLE_WIDTH < TILES_M - first ? TILE_SWIZZLE_WIDTH : TILES_M - first",
         "TILE_SWIZZLE_WIDTH",
         "A narrow last strip leaves tiles out and has some that do not exist.",
@@ -34,15 +31,15 @@ MUTANTS = (
     ),
     Mutant(
         "mma: one group",
-        "templates/families/mma/page.j2",
-        "        group = tile / (TILES_M * TILES_N);\n",
-        "        group = 0;\n",
+        "tile",
+        "group = tile / (TILES_M * TILES_N);",
+        "group = 0;",
         "All groups compute the first group's outputs.",
         (mma("stream"),),
     ),
     Mutant(
         "mma: window sums of the first atom",
-        "templates/families/mma/page.j2",
+        "multiply",
         "multiply_add(fragments.x[i], ones, acc.x_sum[i])",
         "multiply_add(fragments.x[0], ones, acc.x_sum[i])",
         "Every atom of pixels has window sums of its own.",
@@ -50,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: three of four bytes of a window",
-        "templates/families/mma/page.j2",
+        "multiply",
         "word = ONES;",
         "word = 0x00010101u;",
         "The window sums lack every fourth byte.",
@@ -58,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: fragments of the stage that was multiplied",
-        "templates/families/mma/page.j2",
+        "accumulate",
         "load(pipeline, next, 0, first_row, first_channel, following);",
         "load(pipeline, stage, 0, first_row, first_channel, following);",
         "Fragments read ahead belong to the next step.",
@@ -66,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: an odd number of blocks does not hand on its fragments",
-        "templates/families/mma/page.j2",
+        "accumulate",
         "        if constexpr (BLOCKS_K % 2 == 1) fragments[0] = fragments[1];\n",
         "",
         "The first block of every later step multiplies the fragments of the step before.",
@@ -74,15 +71,15 @@ MUTANTS = (
     ),
     Mutant(
         "mma: stages after the last begin at the second",
-        "templates/families/mma/page.j2",
-        "        stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 0;\n",
-        "        stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 1;\n",
+        "accumulate",
+        "stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 0;",
+        "stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 1;",
         "Steps are multiplied out of turn.",
         (mma("tile"),),
     ),
     Mutant(
         "mma: warps one atom of channels apart",
-        "templates/families/mma/page.j2",
+        "accumulate",
         "tile::warp() % (TILE_N / WARP_N) * WARP_N;",
         "tile::warp() % (TILE_N / WARP_N) * ATOM_N;",
         "Warps multiply channels of their neighbours.",
@@ -90,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "operands: vectors past the tile's last row exist",
-        "templates/families/mma/operands.j2",
+        "exists",
         "return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;",
         "return true;",
         "Threads write past the end of an operand's tile.",
@@ -98,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "operands: column bits behind as many as there are columns",
-        "templates/families/mma/operands.j2",
+        "x_rows",
         "static_cast<unsigned>(column < IN_W) << (R + s)",
         "static_cast<unsigned>(column < IN_W) << (S + s)",
         "The bits of columns lie behind those of the R rows.",
@@ -106,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "elements: three of four are gathered",
-        "templates/convolution/elements.j2",
+        "elements",
         "PER_WORD = 4 / ELEMENT_BYTES }",
         "PER_WORD = 3 / ELEMENT_BYTES }",
         "A word has four elements of a byte.",
@@ -114,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "operands: gathered padding is zero",
-        "templates/families/mma/operands.j2",
+        "gather_x",
         "element = static_cast<Bits>(padding_word(args));",
         "element = 0;",
         "Padding is a real zero, which is stored as the zero point.",
@@ -122,15 +119,15 @@ MUTANTS = (
     ),
     Mutant(
         "operands: gathered bytes past the end",
-        "templates/families/mma/operands.j2",
-        "        if (!tap.exists()) {\n        } else if (",
-        "        if (",
+        "gather_x",
+        "if (!tap.exists()) {\n        } else if (",
+        "if (",
         "The window sums count bytes that no filter has.",
         (mma("stream, bytes"), mma("registers, stream, planes")),
     ),
     Mutant(
         "operands: the same order wherever rows begin",
-        "templates/families/mma/operands.j2",
+        "offset_of",
         "constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;",
         "constexpr bool SAME_ORDER = true;",
         "Only a multiple of eight rows further, chunks lie in the same order.",
@@ -138,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: window sums of a lane's first pixel",
-        "templates/families/mma/outputs.j2",
+        "sums_of",
         "[register_of(i % LANE_PIXELS, 0)]",
         "[register_of(0, 0)]",
         "A lane's second pixel is eight rows on, with a window of its own.",
@@ -146,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: the first channel's residual for a vector",
-        "templates/families/mma/outputs.j2",
+        "residual_at",
         "tile::load(args.residual + output_index(pixel, k + i))",
         "tile::load(args.residual + output_index(pixel, k))",
         "A residual belongs to its own channel.",
@@ -154,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: the first tile's channel parameters",
-        "templates/families/mma/outputs.j2",
+        "channel_at",
         "shared.channel_parameters[tile_part.turn % 2];",
         "shared.channel_parameters[0];",
         "Every second tile of a block keeps its channel parameters in the second place.",
@@ -162,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: every vector is whole",
-        "templates/families/mma/outputs.j2",
+        "outputs",
         "CHANNELS_LAST && K_GROUP % VECTOR_N == 0",
         "CHANNELS_LAST",
         "A vector past the last channel is written over the next pixel's.",
@@ -171,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: a channel past the last",
-        "templates/families/mma/outputs.j2",
+        "write_vector",
         "if (k + i < k_end) args.y",
         "if (k + i <= k_end) args.y",
         "The first channel of the next pixel or group is written twice.",
@@ -179,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: the first channel's parameters for a vector",
-        "templates/families/mma/outputs.j2",
+        "channels_at",
         "channel_at(args, shared, tile_part, n + i)",
         "channel_at(args, shared, tile_part, n)",
         "Scales and biases are per channel.",
@@ -187,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: warps of pixels one atom apart",
-        "templates/families/mma/outputs.j2",
+        "pixel_of",
         "tile::warp() / (TILE_N / WARP_N) * WARP_M + i / LANE_PIXELS * ATOM_M",
         "tile::warp() / (TILE_N / WARP_N) * ATOM_M + i / LANE_PIXELS * ATOM_M",
         "Warps further down the tile write over their neighbours' pixels.",
@@ -195,9 +192,9 @@ MUTANTS = (
     ),
     Mutant(
         "scratch: a block arrives before its threads have added",
-        "templates/combine/scratch.j2",
-        "    tile::publish();\n    tile::barrier();\n",
-        "    tile::publish();\n",
+        "add_up",
+        "();\n    tile::barrier();",
+        "();",
         "The last block takes sums that are not all there.",
         ("tests/templates/test_scratch.py::test_a_block_arrives_when_all_of_its_threads_have_added",),
     ),

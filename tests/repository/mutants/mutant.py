@@ -17,7 +17,9 @@ COMPARE_TEXT = (
 @dataclass(frozen=True)
 class Mutant:
     name: str
-    path: str  # of the file, from the repository's root
+    symbol: (
+        str  # that holds it: a function, Class.method, Struct::function, or a file by its name or the end of its path
+    )
     old: str  # stands there exactly once
     new: str
     why: str  # one sentence: what goes wrong
@@ -27,16 +29,3 @@ class Mutant:
     needs: str = ""  # a package without which its tests are skipped
     crashes: bool = False  # whether it ends the process of its tests by a signal, as a wild address does
     equivalent: str = ""  # why no test can notice; such a mutant is listed so that nobody plants it again
-
-    def apply(self, root: Path) -> None:
-        """Rewrites the file below `root`."""
-        file = root / self.path
-        file.write_text(self.changed(file.read_text()))
-
-    def changed(self, text: str) -> str:
-        if (count := text.count(self.old)) != 1:
-            raise ValueError(
-                f"mutant {self.name!r}: its old text occurs {count} times in {self.path}, and must occur once: "
-                "choose it anew"
-            )
-        return text.replace(self.old, self.new)

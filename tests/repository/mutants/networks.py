@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE, ONNX = "src/qconv/network/", "src/qconv/onnx/"
 ENDS = "tests/qconv/network/layers/test_boundary.py"
 FOLD = "tests/qconv/network/layers/test_folds.py"
 PARTITION = "tests/qconv/network/run/test_partition.py"
@@ -17,7 +16,7 @@ SESSION = "tests/qconv/onnx/test_session.py"
 MUTANTS = (
     Mutant(
         "network: whoever reads a tensor first is its only reader",
-        "src/qconv/network/graph/graph.py",
+        "Network.only_consumer",
         "layers[0] if len(layers) == 1 and name not in self.outputs else None",
         "layers[0] if layers and name not in self.outputs else None",
         "A layer is folded away although another one reads its output.",
@@ -25,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: what the caller sees may be folded away",
-        "src/qconv/network/graph/graph.py",
+        "Network.only_consumer",
         "len(layers) == 1 and name not in self.outputs",
         "len(layers) == 1",
         "The caller asks for the tensor between two folded layers.",
@@ -33,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: an odd pixel of padding goes to the other side",
-        "src/qconv/network/layers/window.py",
+        "_same",
         'if auto_pad == "SAME_UPPER"',
         'if auto_pad == "SAME_LOWER"',
         "SAME_UPPER pads more at the end.",
@@ -41,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: one axis is the height",
-        "src/qconv/network/layers/window.py",
+        "sides",
         '"stride": (*ones, *stride),',
         '"stride": (*stride, *ones),',
         "A sequence is one pixel high.",
@@ -49,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: channels come back in front of N",
-        "src/qconv/network/graph/value.py",
+        "Value.on_device",
         "self._device.exchanged(pixels).reshape((n, channels, *rest))",
         "self._device.exchanged(pixels).reshape((channels, n, *rest))",
         "The channels stand behind N.",
@@ -57,15 +56,15 @@ MUTANTS = (
     ),
     Mutant(
         "network: turned through the caller's order",
-        "src/qconv/network/graph/value.py",
-        "        if self._channels_last is not None:\n            return self._channels_last\n        if self.is_ch",
-        "        if self.is_ch",
+        "Value.channels_last",
+        "if self._channels_last is not None:\n            return self._channels_last\n        if self.is_ch",
+        "if self.is_ch",
         "Between two layers that run here every tensor is copied twice.",
         (VALUE,),
     ),
     Mutant(
         "network: images lie in the model's order alone",
-        "src/qconv/network/graph/value.py",
+        "_lies_last",
         "len(array.shape) > 2 and not",
         "len(array.shape) > 4 and not",
         "Images of a decoder are copied into another order and back.",
@@ -73,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: any order in memory is that of channels",
-        "src/qconv/network/graph/value.py",
+        "_lies_last",
         "bool(_seen_last(array).flags.c_contiguous)",
         "True",
         "Rows and columns change places.",
@@ -81,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: an array begins anywhere",
-        "src/qconv/onnx/session.py",
+        "Session._fed",
         "value.copied() if address % WIDEST else value",
         "value",
         "The first layer's kernel refuses the address.",
@@ -89,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: levels do not count changes of side",
-        "src/qconv/network/run/partition.py",
+        "partition",
         "levels[name] + (other != here)",
         "levels[name]",
         "Two segments wait for each other.",
@@ -97,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: only the last reader decides what leaves",
-        "src/qconv/network/run/partition.py",
+        "_segment.leaves",
         "return name in network.outputs or any(",
         "return any(",
         "What only the caller reads is not given.",
@@ -105,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every rank is a matrix of its first two axes",
-        "src/qconv/network/layers/convolution.py",
+        "IntegerConvolution.problem",
         "(int(np.prod(x_shape[:-1])), x_shape[-1])",
         "(x_shape[0], x_shape[-1])",
         "All rows but those of the first axis are forgotten.",
@@ -113,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: weights of QGemm are always turned",
-        "src/qconv/network/layers/convolution.py",
+        "_qgemm",
         'w = w if attributes.get("transB", 0) else w.T',
         "w = w.T",
         "transB says that they lie the other way round.",
@@ -121,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: constants that are not all the same are one number",
-        "src/qconv/network/graph/reading.py",
+        "one_where_same",
         "array.size and (array == array.flat[0]).all()",
         "array.size",
         "Scales per channel become the first of them.",
@@ -129,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the smallest image is not asked for",
-        "src/qconv/network/layers/convolution.py",
+        "read_layer",
         "    check_smallest(made)\n",
         "",
         "Layers that no kernel takes are found out at the run, and strict knows nothing of them.",
@@ -137,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: clamps of any scale are folded",
-        "src/qconv/network/layers/folds.py",
+        "_chain",
         "own == _linear(network, first) == _linear(network, last)",
         "own == _linear(network, first)",
         "The output is quantized with another scale than the convolution's.",
@@ -145,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the limits of Clip change places",
-        "src/qconv/network/layers/folds.py",
+        "_clamp",
         '(("low", "min"), ("high", "max"))',
         '(("high", "max"), ("low", "min"))',
         "The first input of Clip behind x is the lower limit.",
@@ -153,15 +152,15 @@ MUTANTS = (
     ),
     Mutant(
         "network: the first layer runs here whoever reads it",
-        "src/qconv/network/layers/boundary.py",
-        "        if reader.name not in served:\n",
-        "        if not any(one.name in served for one in readers):\n",
+        "_readers_of_first",
+        "if reader.name not in served:",
+        "if not any(one.name in served for one in readers):",
         "Floats go to the device, and integers come back from it.",
         (ENDS,),
     ),
     Mutant(
         "network: images are turned however many channels they have",
-        "src/qconv/network/layers/boundary.py",
+        "_Converted.__init__",
         "len(shape) > 2 and shape[1] <= MOST_TURNED and has_two",
         "len(shape) > 2 and has_two",
         "A thread has all channels, and there are too many: the layer would run elsewhere.",
@@ -169,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a product of matrices reads images",
-        "src/qconv/network/layers/boundary.py",
+        "_has_channels_last",
         "return one.axes > 0",
         "return True",
         "What it reads as rows would be turned, and turned back.",
@@ -177,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a pad and a concatenation read rows",
-        "src/qconv/network/layers/boundary.py",
+        "_has_channels_last",
         "isinstance(one, QuantizedPool | Joined | Widening)",
         "isinstance(one, QuantizedPool)",
         "Images in front of them are turned by a kernel of their own.",
@@ -185,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: all readers have to read images",
-        "src/qconv/network/layers/boundary.py",
+        "serve_ends",
         "any(map(_has_channels_last, beside))",
         "all(map(_has_channels_last, beside))",
         "The one that does turns them by a kernel of its own.",
@@ -193,7 +192,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: no end turns images",
-        "src/qconv/network/layers/boundary.py",
+        "serve_ends",
         "_read(layer, network, any(map(_has_channels_last, beside)))",
         "_read(layer, network, False)",
         "A network has one launch more.",
@@ -201,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a tensor of one axis has channels behind it",
-        "src/qconv/network/graph/value.py",
+        "last_of",
         "(shape[0], *shape[2:], shape[1]) if len(shape) > 2 else tuple(shape)",
         "(shape[0], *shape[2:], shape[1])",
         "It has no channels: tensors of one axis are joined as well.",
@@ -209,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: an image one pixel wide is one pixel",
-        "src/qconv/network/graph/value.py",
+        "has_two_orders",
         "1 not in (shape[1], prod(shape[2:]))",
         "1 not in (shape[1], shape[-1])",
         "Its pixels stand one below the other, and their channels lie apart.",
@@ -217,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: zero points of the ends are not added",
-        "src/qconv/network/layers/boundary.py",
+        "_Converted.__init__",
         "bool(end.zero.any())",
         "False",
         "Tensors are shifted.",
@@ -225,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: what crosses is counted at both ends",
-        "src/qconv/network/run/report.py",
+        "Explanation.crossing_bytes",
         "            if row.runs_on != HERE:\n                continue\n",
         "",
         "Every crossing counts twice.",
@@ -233,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: what the caller brings does not cross",
-        "src/qconv/network/run/report.py",
+        "explained.producer_side",
         "return ELSEWHERE if made is None else sides[made.name]",
         "return HERE if made is None else sides[made.name]",
         "The caller's arrays lie on the host.",
@@ -241,39 +240,39 @@ MUTANTS = (
     ),
     Mutant(
         "network: every shape is kept",
-        "src/qconv/network/run/runner.py",
-        "            known.pop(next(iter(known)))\n",
-        "            pass\n",
+        "_remembered",
+        "known.pop(next(iter(known)))",
+        "pass",
         "Whoever runs images of many widths runs out of memory.",
         (RUNNER,),
     ),
     Mutant(
         "network: weights are uploaded for each shape",
-        "src/qconv/network/layers/convolution.py",
-        "        if device.spec not in self._uploaded:\n",
-        "        if device.spec:\n",
+        "IntegerConvolution.weights_on",
+        "if device.spec not in self._uploaded:",
+        "if device.spec:",
         "They lie on the device as often as there are shapes.",
         (RUNNER,),
     ),
     Mutant(
         "network: nothing is packed beforehand",
-        "src/qconv/network/run/runner.py",
-        "            self._prepare_known(layer)\n",
-        "            pass\n",
+        "Runner.__init__",
+        "self._prepare_known(layer)",
+        "pass",
         "The first run compiles and packs what was known before it.",
         (RUNNER,),
     ),
     Mutant(
         "network: every tensor is kept to the end",
-        "src/qconv/network/run/runner.py",
-        "                    values.pop(name, None)\n",
-        "                    pass\n",
+        "Runner._run",
+        "values.pop(name, None)",
+        "pass",
         "A run takes the memory of all of its tensors together.",
         (RUNNER,),
     ),
     Mutant(
         "session: graphs within nodes read nothing",
-        ONNX + "model.py",
+        "read_within",
         "for graph in _graphs_of(node) for name in _read_from_outside(graph)",
         "for graph in _graphs_of(node) for name in ()",
         "An If is run before what its branches read.",
@@ -281,7 +280,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: graphs within graphs within nodes read nothing",
-        ONNX + "model.py",
+        "_read_from_outside",
         "for node in graph.node for name in read_by(node)]",
         "for node in graph.node for name in node.input]",
         "What an If within a Loop reads from outside of both is freed before it runs.",
@@ -289,7 +288,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: constants that may be given are constants",
-        ONNX + "model.py",
+        "read",
         "if tensor.name not in inputs or proto.ir_version < 4",
         "if tensor.name is not None",
         "Weights that the caller gives are ignored.",
@@ -297,7 +296,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: files of constants are looked for beside the rewritten model",
-        ONNX + "model.py",
+        "rewritten",
         "str(Path(source).parent)",
         '"."',
         "They lie where the model was.",
@@ -305,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: sequences are tensors",
-        ONNX + "model.py",
+        "_typed",
         "helper.make_sequence_type_proto(typed) if element[1] else typed",
         "typed",
         "What passes from one subgraph to another is declared as something else.",
@@ -313,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: constants are asked of the caller",
-        ONNX + "model.py",
+        "part_of",
         "[held[name] for name in constants],",
         "[],",
         "A subgraph lacks its weights.",
@@ -321,7 +320,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: strict takes what it should refuse",
-        ONNX + "session.py",
+        "Session.__init__",
         "if strict and self._why_not:",
         "if strict and not self._why_not:",
         "Layers run elsewhere without a word.",
@@ -329,7 +328,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: what has a default is asked for",
-        ONNX + "session.py",
+        "Session.input_names",
         "if name not in self._defaults)",
         "if name)",
         "A constant that may be given need not be.",
@@ -337,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: other types are cast",
-        ONNX + "session.py",
+        "Session._fed",
         'if str(held.dtype) != tensor.dtype and tensor.dtype != "object":',
         'if tensor.dtype == "nothing":',
         "What ONNX Runtime refuses is computed of other bytes.",
@@ -345,7 +344,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a sum always begins with the smaller tensor",
-        "src/qconv/network/layers/binary.py",
+        "QuantizedBinary.problem",
         "is_turned != begins_with_first(*shapes)",
         "False",
         "Last bits of a sum depend on which product ONNX Runtime adds first.",
@@ -353,7 +352,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the scales stay where they are as the inputs are turned",
-        "src/qconv/network/layers/binary.py",
+        "_Paired.__init__",
         "turned(layer.parameters) if self._turned else layer.parameters",
         "layer.parameters",
         "Each tensor has the scale of the other.",
@@ -361,7 +360,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the kernel takes the smaller tensor first",
-        "src/qconv/network/layers/binary.py",
+        "_Paired.__call__",
         "reversed(operands) if self._turned else operands",
         "operands",
         "A tensor is seen in the shape of the other.",
@@ -369,7 +368,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: equal shapes are always turned back",
-        "src/qconv/network/layers/binary.py",
+        "_Paired.__call__",
         "self._last or (self._in_any_order and (a.is_channels_last or (self._equal and b.is_channels_last)))",
         "self._last",
         "A residual addition between two convolutions copies three tensors.",
@@ -377,7 +376,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: the sum of tensors that lie in different orders",
-        "src/qconv/network/layers/binary.py",
+        "_Paired.__call__",
         "each.channels_last if last else each.on_device",
         "each.channels_last if each.is_channels_last else each.on_device",
         "Elements meet others than their own.",
@@ -385,7 +384,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a scale that no sum has is noticed in the first run only",
-        "src/qconv/network/layers/binary.py",
+        "_binary",
         "kind(1, 1, 1, **types).checked(dict(parameters))",
         "pass",
         "strict=True takes a model that it cannot run.",
@@ -393,9 +392,9 @@ MUTANTS = (
     ),
     Mutant(
         "network: every input has the type of the first one",
-        "src/qconv/network/graph/reading.py",
-        "name = self.name(number)\n        array, tensor",
-        "name = self.name(0)\n        array, tensor",
+        "Reading.dtype",
+        "name = self.name(number)",
+        "name = self.name(0)",
         "What is no byte is read as one.",
         (ELEMENTWISE,),
     ),

@@ -3,7 +3,6 @@
 from mutants.mutant import Mutant
 from mutants.named import conversion_random, mma, mma_random, simt
 
-HERE, CONVERSION = "src/qconv/", "src/qconv/conversion/"
 PROBLEM, MODE, REFERENCE = (
     "tests/qconv/problem/test_convolution.py",
     "tests/qconv/arithmetic/test_mode.py",
@@ -20,7 +19,7 @@ FUSED = "tests/qconv/problem/test_chain.py"
 ARITHMETIC = (
     Mutant(
         "activation: an exponent more",
-        "src/qconv/arithmetic/activation.py",
+        "activation",
         "MOST_EXPONENT = np.float32(87)",
         "MOST_EXPONENT = np.float32(88)",
         "The oracle saturates where the kernels do.",
@@ -28,7 +27,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "step: bounds in real units",
-        "src/qconv/arithmetic/step.py",
+        "_argument.in_units",
         'quantization.requantizes and quantization.mode.order == "multiply"',
         'quantization.requantizes and quantization.mode.order != "multiply"',
         "Where the value is multiplied by one number, it meets its bounds in units of the output.",
@@ -36,7 +35,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: the oracle forgets the bias of the sums",
-        "src/qconv/arithmetic/epilogue.py",
+        "_corrections",
         '(lambda acc, v: acc + v["offset"]) if',
         "(lambda acc, v: acc) if",
         "An int32 bias is added to the sums.",
@@ -44,7 +43,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: relu6 of any output from zero",
-        "src/qconv/arithmetic/epilogue.py",
+        "packs_from_zero",
         "and packs(quantization) and not quantization.y_zero_point and is_byte",
         "and packs(quantization) and is_byte",
         "With a zero point the zero of relu6 is not the least byte.",
@@ -52,7 +51,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: the second factor first",
-        "src/qconv/arithmetic/epilogue.py",
+        "multiplier",
         "return scale * (np.float32(1) / _float32(y_scale))",
         "return scale / _float32(y_scale)",
         "A product with an inverse is rounded twice.",
@@ -60,7 +59,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: a bias is truncated",
-        "src/qconv/arithmetic/epilogue.py",
+        "integer_bias",
         "return np.asarray(np.clip(np.rint(units), low, high), np.int32)",
         "return np.asarray(np.clip(np.trunc(units), low, high), np.int32)",
         "A bias in units of the sums is rounded half to even.",
@@ -68,7 +67,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "epilogue: a half goes down",
-        "src/qconv/arithmetic/epilogue.py",
+        "_half_away",
         "np.where(np.abs(value - whole) >= 0.5,",
         "np.where(np.abs(value - whole) > 0.5,",
         "Half away from zero is away.",
@@ -76,7 +75,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "mode: fbgemm divides its bias",
-        "src/qconv/arithmetic/mode.py",
+        "mode",
         'Mode(bias_scaling="reciprocal_fma"),',
         'Mode(bias_scaling="reciprocal"),',
         "fbgemm adds its bias by one fma.",
@@ -84,7 +83,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "mode: an fma with nothing to fuse",
-        "src/qconv/arithmetic/mode.py",
+        "Mode.__post_init__",
         'if self.fma == "on" and self.order == "multiply":',
         'if self.fma == "on" and self.order == "divide":',
         "A flag that cannot be honoured is refused.",
@@ -92,7 +91,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: clamped to the whole type",
-        "src/qconv/arithmetic/quantization.py",
+        "Quantization.bias_at",
         'rounded = self.mode.bias_scaling in ("int32", "int32_reciprocal")',
         'rounded = self.mode.bias_scaling in ("int32",)',
         "qnnpack rounds its bias to units of the sums.",
@@ -100,7 +99,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: products of signed bytes",
-        "src/qconv/arithmetic/quantization.py",
+        "Quantization.largest_product.largest",
         "return high - low if shifted else operand.largest",
         "return operand.largest",
         "A byte less its zero point can be 255.",
@@ -108,7 +107,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: low above high",
-        "src/qconv/arithmetic/quantization.py",
+        "Parameters.checked",
         'checked["low"] > checked["high"]:',
         'checked["low"] > 9 * checked["high"] + 1e9:',
         "A clamp with nothing between its ends is refused.",
@@ -116,15 +115,15 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: a zero point in silence",
-        "src/qconv/arithmetic/parameter.py",
-        "        if array != 0:\n",
-        "        if array > 200:\n",
+        "check_zero_points",
+        "if array != 0:",
+        "if array > 200:",
         "What is given and has no use is refused.",
         ("tests/instances/load/test_instance.py",),
     ),
     Mutant(
         "reference: padding of the wrong sign",
-        "src/qconv/ops/convolution.py",
+        "accumulate",
         "real_pad = -float(parameters.x_zero_point) if q.x_zero_point",
         "real_pad = float(parameters.x_zero_point) if q.x_zero_point",
         "A stored zero is minus the zero point.",
@@ -132,7 +131,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "reference: float32 for every sum",
-        "src/qconv/ops/convolution.py",
+        "accumulate",
         "exact = np.float32 if whole and largest < 2**24 else np.float64",
         "exact = np.float32",
         "Sums beyond 2**24 are rounded.",
@@ -140,7 +139,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "reference: taps of a few channels in another order than the filters",
-        "src/qconv/ops/convolution.py",
+        "accumulate",
         "np.concatenate(taps, axis=-1)",
         "np.concatenate(taps[::-1], axis=-1)",
         "Each tap has filters of its own.",
@@ -148,7 +147,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "reference: the residual of the first images",
-        "src/qconv/ops/convolution.py",
+        "conv2d.of_images",
         "None if residual is None else residual[part])",
         "None if residual is None else residual[: len(x[part])])",
         "Images that are computed later have residuals of their own.",
@@ -156,15 +155,15 @@ ARITHMETIC = (
     ),
     Mutant(
         "fma: a sum is rounded twice",
-        "src/qconv/arithmetic/fma.py",
-        "    if doubtful.any():\n",
-        "    if doubtful.all():\n",
+        "fma",
+        "if doubtful.any():",
+        "if doubtful.all():",
         "Half-way cases are decided by what the first rounding lost.",
         ("tests/qconv/arithmetic/test_fma.py",),
     ),
     Mutant(
         "dtypes: bytes from zero",
-        HERE + "dtypes.py",
+        "dtypes",
         'ElementType("int8", "signed char", "int8_t", 1, (-128, 127),',
         'ElementType("int8", "signed char", "int8_t", 1, (-127, 127),',
         "An int8 reaches -128.",
@@ -175,7 +174,7 @@ ARITHMETIC = (
 SHAPES = (
     Mutant(
         "problem: as many rows as columns",
-        "src/qconv/problem/convolution.py",
+        "Conv2d.oh",
         "return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[0] + 1",
         "return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[1] + 1",
         "The vertical stride is the first.",
@@ -183,15 +182,15 @@ SHAPES = (
     ),
     Mutant(
         "problem: a filter larger than its input",
-        "src/qconv/problem/convolution.py",
-        "            if padded < span:\n",
-        "            if padded < span - 1:\n",
+        "Conv2d._check_geometry",
+        "if padded < span:",
+        "if padded < span - 1:",
         "A window that does not fit gives no output.",
         (PROBLEM,),
     ),
     Mutant(
         "problem: weights of the other layout turned the other way",
-        "src/qconv/problem/convolution.py",
+        "Conv2d.relayout",
         '(0, 2, 3, 1) if layout == "kcrs" else (0, 3, 1, 2)',
         '(0, 3, 2, 1) if layout == "kcrs" else (0, 3, 1, 2)',
         "Rows and columns of a filter are not exchanged.",
@@ -199,7 +198,7 @@ SHAPES = (
     ),
     Mutant(
         "problem: a key without its groups",
-        "src/qconv/problem/convolution.py",
+        "_key",
         '    if problem.groups != 1:\n        parts.append(f"groups={problem.groups}")\n',
         "",
         "Two problems would have one key.",
@@ -207,7 +206,7 @@ SHAPES = (
     ),
     Mutant(
         "chain: the intermediate has no zero point",
-        "src/qconv/ops/chain.py",
+        "chained",
         'added += ["x_zero_point"] * (q.y_zero_point and "x_zero_point" not in told)',
         "added += []",
         "What follows from the convolution before is filled in.",
@@ -215,7 +214,7 @@ SHAPES = (
     ),
     Mutant(
         "chain: the residual is not added",
-        "src/qconv/ops/chain.py",
+        "compute",
         "*(others if one is problem.last else ()))",
         "*())",
         "The last convolution adds it.",
@@ -223,7 +222,7 @@ SHAPES = (
     ),
     Mutant(
         "keys: whatever has a plus sign is joined",
-        "src/qconv/ops/registry.py",
+        "parse",
         "if op.joins and op.joins in joined]",
         "if op.joins and joined]",
         "A number may have one.",
@@ -231,7 +230,7 @@ SHAPES = (
     ),
     Mutant(
         "ops: the op of a base class",
-        "src/qconv/ops/registry.py",
+        "op_of",
         "if type(problem) in op.problems:",
         "if isinstance(problem, op.problems):",
         "What is chosen is one thing, what is quantized by it another.",
@@ -239,7 +238,7 @@ SHAPES = (
     ),
     Mutant(
         "option: spelled as in Python",
-        "src/qconv/op.py",
+        "Option.spelled",
         "self.name.replace('_', '-')",
         "self.name",
         "Options have dashes.",
@@ -247,7 +246,7 @@ SHAPES = (
     ),
     Mutant(
         "conversion ops: no blocks",
-        CONVERSION + "ops.py",
+        "_asked",
         'given.get("block", 0)',
         "0",
         "A scale for each block is another problem than one for each channel.",
@@ -255,15 +254,15 @@ SHAPES = (
     ),
     Mutant(
         "op: the second of two wins",
-        HERE + "op.py",
-        "        if name in given:\n            raise ValueError",
-        '        if name == "":\n            raise ValueError',
+        "read_key",
+        "if name in given:",
+        'if name == "":',
         "What stands twice in a key is refused.",
         (PROBLEM,),
     ),
     Mutant(
         "op: True is a size",
-        HERE + "op.py",
+        "checked_size",
         "        if isinstance(value, bool):\n            raise TypeError\n",
         "",
         "A flag is no number.",
@@ -271,7 +270,7 @@ SHAPES = (
     ),
     Mutant(
         "fused: the intermediate has two types",
-        "src/qconv/problem/chain.py",
+        "Chain._check_link",
         "if given.out_type != taken.x_type:",
         "if len(given.out_type) != len(taken.x_type) and not taken:",
         "What one gives the next takes.",
@@ -279,7 +278,7 @@ SHAPES = (
     ),
     Mutant(
         "fused: the intermediate is counted as traffic",
-        "src/qconv/problem/chain.py",
+        "Chain.io_bytes",
         "- 2 * self.mid_bytes",
         "- self.mid_bytes",
         "The intermediate tensors are neither written nor read.",
@@ -287,15 +286,15 @@ SHAPES = (
     ),
     Mutant(
         "instruction: a gap in a fragment",
-        "src/qconv/targets/instruction.py",
-        "            if dim.stride != covered:\n",
-        "            if dim.stride < covered:\n",
+        "Fragment._check_axis",
+        "if dim.stride != covered:",
+        "if dim.stride < covered:",
         "Every element of a tile is held by some lane.",
         (INSTRUCTION,),
     ),
     Mutant(
         "instruction: any two types",
-        "src/qconv/targets/instruction.py",
+        "Multiplies.accepts",
         "return a_type in self.a_types and b_type in self.b_types",
         "return a_type in self.a_types or b_type in self.b_types",
         "MFMA multiplies signed bytes alone.",
@@ -303,7 +302,7 @@ SHAPES = (
     ),
     Mutant(
         "instruction tables: even and odd channels in order",
-        "src/qconv/targets/instruction_tables.py",
+        "instruction_tables",
         'lane=(Dim(16, "n", 1), Dim(2, "m", 1)), element=(Dim(8, "m", 2),), element_bits=32),',
         'lane=(Dim(16, "n", 1), Dim(2, "m", 8)), element=(Dim(8, "m", 1),), element_bits=32),',
         "On RDNA3 the halves of a wave hold the even and the odd rows of D.",
@@ -311,7 +310,7 @@ SHAPES = (
     ),
     Mutant(
         "instruction: a warpgroup's sums row after row",
-        "src/qconv/targets/instruction.py",
+        "WarpgroupInstruction.d",
         'element=(Dim(2, "n", 1), Dim(2, "m", 8), *eights),',
         'element=(Dim(2, "m", 8), Dim(2, "n", 1), *eights),',
         "Neighbouring columns are neighbouring registers of a lane.",
@@ -319,25 +318,25 @@ SHAPES = (
     ),
     Mutant(
         "target: more shared memory than there is",
-        "src/qconv/targets/target.py",
-        "            if getattr(self, per_block) > getattr(self, per_sm):\n",
-        "            if getattr(self, per_block) > 2 * getattr(self, per_sm):\n",
+        "Target.__post_init__",
+        "if getattr(self, per_block) > getattr(self, per_sm):",
+        "if getattr(self, per_block) > 2 * getattr(self, per_sm):",
         "A block runs on one multiprocessor.",
         (TARGET,),
     ),
     Mutant(
         "generation: emulated without its features",
-        "src/qconv/targets/generation.py",
-        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU)',
-        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU, features=frozenset())',
+        "Generation.emulated",
+        ', name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU)',
+        ', name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU, features=frozenset())',
         "The CPU device runs what a generation can do.",
         ("tests/qconv/targets/test_generation.py", TARGET),
     ),
     Mutant(
         "errors: every limit is missed by as much",
-        HERE + "errors.py",
-        "        self.excess = excess\n",
-        "        self.excess = 1.0\n",
+        "Infeasible.__init__",
+        "self.excess = excess",
+        "self.excess = 1.0",
         "A search learns by how much a limit is missed.",
         ("tests/generator/test_tiles.py",),
     ),
@@ -346,7 +345,7 @@ SHAPES = (
 CONVERSIONS = (
     Mutant(
         "view: blocks are counted down",
-        CONVERSION + "view.py",
+        "View.scale_shapes",
         "-(-self.kept[0] // self.block)",
         "(self.kept[0] // self.block)",
         "The last block may have fewer channels.",
@@ -354,7 +353,7 @@ CONVERSIONS = (
     ),
     Mutant(
         "view: axes in any order",
-        CONVERSION + "view.py",
+        "view_of",
         "if not axes or axes != list(range(axes[0], axes[0] + len(axes))):",
         "if not axes:",
         "The kernel sees one run of axes.",
@@ -362,7 +361,7 @@ CONVERSIONS = (
     ),
     Mutant(
         "reference: scales of the first block",
-        CONVERSION + "reference.py",
+        "broadcast",
         "return np.repeat(blocks, problem.block, axis=1)[:, : problem.channels]",
         "return np.repeat(blocks[:, :1], problem.channels, axis=1)",
         "Every block has a scale of its own.",
@@ -370,15 +369,15 @@ CONVERSIONS = (
     ),
     Mutant(
         "rules: a range that fp32 does not hold",
-        "src/qconv/conversion/problem.py",
-        "    if high - low > MOST_STEPS:\n",
-        "    if high - low > 256 * MOST_STEPS:\n",
+        "check_range",
+        "if high - low > MOST_STEPS:",
+        "if high - low > 256 * MOST_STEPS:",
         "A zero point is chosen in fp32, which is exact up to 2**24.",
         (CONVERTED,),
     ),
     Mutant(
         "choice: the middle of a range rounds down",
-        CONVERSION + "choice.py",
+        "_rule",
         "middle = (of.low + of.high + 1) // 2",
         "middle = (of.low + of.high) // 2",
         "The zero of a symmetric range of uint8 is 128.",

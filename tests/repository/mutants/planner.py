@@ -14,14 +14,13 @@ from mutants.named import (
     special_random,
 )
 
-HERE = "generator/"
 CONFIG, COST = "tests/generator/test_plan_config.py", "tests/generator/test_cost.py"
-SOURCE, FUSED = "tests/generator/test_source.py", "tests/qconv/problem/test_chain.py"
+FUSED = "tests/qconv/problem/test_chain.py"
 
 MUTANTS = (
     Mutant(
         "generator: the dearest first",
-        HERE + "__init__.py",
+        "space",
         "feasible.sort(key=lambda pair: pair[0])",
         "feasible.sort(key=lambda pair: -pair[0])",
         "The default is the cheapest by the cost model.",
@@ -29,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "generator: of one kernel and of several the dearer",
-        HERE + "__init__.py",
+        "fastest",
         "return min(zip(expected(plans), plans, strict=True)",
         "return max(zip(expected(plans), plans, strict=True)",
         "A chain has by default what is expected to be faster.",
@@ -37,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "generator: a config with a boolean",
-        HERE + "__init__.py",
+        "config_from_json",
         "if not isinstance(value, int) or isinstance(value, bool):",
         "if not isinstance(value, int):",
         "True is no tile size, whatever Python says.",
@@ -45,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "unfused: the second's config under the first's name",
-        "generator/families/unfused.py",
+        "Unfused.as_dict",
         '"first": self.first.as_dict(), "second": self.second.as_dict()}',
         '"first": self.second.as_dict(), "second": self.first.as_dict()}',
         "A stored config is read back as it was.",
@@ -53,15 +52,31 @@ MUTANTS = (
     ),
     Mutant(
         "unfused: the cost of the first alone",
-        "generator/families/unfused.py",
+        "family",
         "cost=lambda plan: sum(cost_one(part)",
         "cost=lambda plan: max(cost_one(part)",
         "Two kernels take as long as both.",
         (COST,),
     ),
     Mutant(
+        "older names: those of matrix products alone",
+        "fields_today",
+        "FIELDS.get(family, {})",
+        'FIELDS["mma"]',
+        "What an older database says of any family is still read.",
+        (CONFIG,),
+    ),
+    Mutant(
+        "older names: a chain in several kernels is forgotten",
+        "family_today",
+        "return FAMILIES.get(name, name)",
+        "return name",
+        "What an older database says of a chain is still read.",
+        (CONFIG,),
+    ),
+    Mutant(
         "family: the likely choices are all choices",
-        HERE + "family.py",
+        "Family.configs",
         "choices = self.choices | (self.likely if likely else {})",
         "choices = self.choices",
         "A cold default looks at few configs, and at the others only where none of these serves.",
@@ -69,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "atom: half of the words of a lane",
-        HERE + "atom.py",
+        "Atom.lane_words",
         "self.instruction.b.registers if self.is_nvidia else 4",
         "self.instruction.b.registers if self.is_nvidia else 2",
         "A lane of AMD's reads sixteen bytes of the weights for a fragment.",
@@ -77,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "choosing: a thread has seen all that it converts",
-        "generator/families/conversion/choosing.py",
+        "plan",
         "in_registers = config.slices == 1 and per_slice <= step",
         "in_registers = config.slices == 1",
         "A thread has only the last part of a longer channel in registers.",
@@ -85,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "convert: as many scales as channels of a block",
-        "generator/families/conversion/convert.py",
+        "dimensions",
         'Constant("BLOCKS", problem.blocks,',
         'Constant("BLOCKS", problem.block,',
         "An array has a scale for each block of its channels.",
@@ -93,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "convolution: padding at the end is none",
-        HERE + "convolution.py",
+        "problem_constants",
         'Constant("PADDED", any(problem.pad),',
         'Constant("PADDED", any(problem.pad[:2]),',
         "Windows reach beyond the last row as well, as those of stride 2 often do that alone.",
@@ -101,7 +116,7 @@ MUTANTS = (
     ),
     Mutant(
         "convolution: padding at the end is zero",
-        HERE + "convolution.py",
+        "pads_with_zero_point",
         "return any(problem.pad) and q.x_zero_point",
         "return any(problem.pad[:2]) and q.x_zero_point",
         "Beyond the last row as well, padding is the zero point.",
@@ -109,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "convolution: a span as if both strides were one",
-        HERE + "convolution.py",
+        "input_span",
         "(rows - 1) * problem.stride[0] + (problem.r - 1)",
         "(rows - 1) * problem.stride[1] + (problem.r - 1)",
         "A tile's input has as many rows as the vertical stride asks for.",
@@ -117,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: several filters of a channel in words",
-        "generator/families/depthwise.py",
+        "plan",
         "gathers = problem.k_group > 1 or problem.c % 4 != 0",
         "gathers = problem.c % 4 != 0",
         "Neighbouring output channels filter the same input channel, not neighbours.",
@@ -125,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct: sixteen bytes at a time",
-        "generator/families/direct.py",
+        "plan",
         "x_bytes = math.gcd(16, problem.c)",
         "x_bytes = 16",
         "A pixel of 24 channels does not begin at a multiple of sixteen bytes.",
@@ -133,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "elementwise: a vector has one scale where rows are long enough",
-        "generator/families/conversion/elementwise.py",
+        "_is_shared",
         "return problem.channels == 1 or problem.inner % vector == 0",
         "return problem.channels == 1 or problem.inner >= vector",
         "Where vectors do not divide a row, one lies across two.",
@@ -141,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused: padding is filled where the producer has some",
-        "generator/families/fused/config.py",
+        "tile_outputs",
         "layer, pad = problem.layers[producer], problem.layers[consumer].pad",
         "layer, pad = problem.layers[producer], problem.layers[producer].pad",
         "What the consumer pads is filled by the one before it.",
@@ -149,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused plan: as many tiles across as down",
-        "generator/families/fused/plan.py",
+        "FusedPlan.constants",
         'Constant("TILES_W", self.tiles_w)',
         'Constant("TILES_W", self.tiles_h)',
         "An image has other tiles across than down.",
@@ -157,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused space: tiles of one image",
-        "generator/families/fused/config.py",
+        "tiles_of",
         "return down, across, last.n * down * across",
         "return down, across, down * across",
         "Every image has tiles.",
@@ -165,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "gemv: whole blocks of channels alone",
-        "generator/families/gemv.py",
+        "plan",
         "k_blocks = ceil_div(problem.k, team_k)",
         "k_blocks = max(1, problem.k // team_k)",
         "The last channels belong to a block that they do not fill.",
@@ -173,7 +188,7 @@ MUTANTS = (
     ),
     Mutant(
         "measure: of two that overlap the shorter",
-        HERE + "cost_units.py",
+        "at_once",
         "longer: float = (a**power + b**power) ** (1 / power)",
         "longer: float = min(a, b)",
         "A kernel takes at least as long as its bytes do.",
@@ -181,7 +196,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: parameters are there a step too soon",
-        "generator/families/mma/plan.py",
+        "MmaPlan._channel_parameters_are_late",
         "return fewest + config.prefetch_fragments < config.pipeline_stages",
         "return fewest + config.prefetch_fragments + 1 < config.pipeline_stages",
         "With as few steps, nobody has waited for what is known of the channels.",
@@ -189,15 +204,15 @@ MUTANTS = (
     ),
     Mutant(
         "mma: the shares of a stream are whole tiles",
-        "generator/families/mma/plan.py",
-        'if in_cluster(config, target) else "scratch" if config.split > 1 or config.stream_k else "none"',
-        'if in_cluster(config, target) else "scratch" if config.split > 1 else "none"',
+        "_combine",
+        '(config, target) else "scratch" if config.split > 1 or config.stream_k else "none"',
+        '(config, target) else "scratch" if config.split > 1 else "none"',
         "Of a tile that two blocks share, each writes its own part.",
         (mma("stream"),),
     ),
     Mutant(
         "mma space: a filter of any size in a mask",
-        "generator/families/mma/config.py",
+        "_atom",
         "problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "problem.r + problem.s > 2 * MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "The mask of rows and columns has 32 bits.",
@@ -207,7 +222,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma space: tiles of a round that is not whole are not split",
-        "generator/families/mma/config.py",
+        "whole_tiles",
         "return tiles // blocks * blocks // config.split * config.split",
         "return tiles // blocks * blocks",
         "Blocks that have a tile each come in whole clusters, or a cluster would have both kinds.",
@@ -215,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan: fields without gaps",
-        HERE + "plan.py",
+        "Plan.offsets",
         "offsets.append(ceil_div(end, each.alignment) * each.alignment)",
         "offsets.append(end)",
         "A pointer behind an odd number of scalars begins at a multiple of eight bytes.",
@@ -223,15 +238,15 @@ MUTANTS = (
     ),
     Mutant(
         "plan: one less than at most",
-        HERE + "plan.py",
-        "    if value > limit:\n",
-        "    if value >= limit:\n",
+        "at_most",
+        "if value > limit:",
+        "if value >= limit:",
         "At most a limit is the limit as well.",
         ("tests/generator/test_tiles.py",),
     ),
     Mutant(
         "plan: a limit that is far away is as near as any",
-        HERE + "plan.py",
+        "at_most",
         "excess=value / limit - 1)",
         "excess=0.0)",
         "A search learns by how much a limit is missed.",
@@ -239,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "layer config: too few pixels of a chunk",
-        "generator/families/fused/layer_config.py",
+        "plane",
         "return (pixels + 6) // 8 * 8 + 1",
         "return pixels // 16 * 8 + 1",
         "The last pixels of a chunk lie over the next chunk's first.",
@@ -247,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a load too few of the weights",
-        "generator/families/simt.py",
+        "plan",
         "w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, WORD) * threads)",
         "w_runs = max(1, config.tile_n * config.tile_k // (max(w_bytes, WORD) * threads) // 2)",
         "Half of a tile's weights are what they were before.",
@@ -255,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: all of x in vectors",
-        "generator/families/simt.py",
+        "plan",
         'x_bytes = load_bytes(problem.c_group, t.x) if problem.layout == "nhwc" else t.x.bytes',
         "x_bytes = load_bytes(problem.c_group, t.x)",
         "Along the reduction, the bytes of NCHW lie apart.",
@@ -263,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "layer: folded where the weights have a zero point",
-        "generator/families/fused/layer.py",
+        "LayerPlan.launches",
         "if not self.problem.quantization.x_zero_point:",
         "if not self.problem.quantization.w_zero_point:",
         "What is folded into the bias is the input's zero point.",
@@ -271,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "layer cost: the bank that is asked least",
-        "generator/families/fused/layer_config.py",
+        "times_asked",
         "sum(max(map(eight.count, eight)) for eight in eights)",
         "sum(8 * min(map(eight.count, eight)) for eight in eights)",
         "Of pixels that share a bank one comes after the other.",
@@ -279,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise layer: the filters of one channel",
-        "generator/families/fused/depthwise.py",
+        "depthwise_layer",
         "weight_words=problem.r * row_words * problem.k,",
         "weight_words=problem.r * row_words,",
         "Every channel has a filter.",
@@ -287,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "matrix layer: the cost is of one partition",
-        "generator/families/fused/matrix.py",
+        "MatrixLayer.count_work",
         "return Work(items * one / 4, ALONE",
         "return Work(items * one, ALONE",
         "A multiprocessor has four partitions that issue instructions.",
@@ -295,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "matrix layer: a chunk too few of a group",
-        "generator/families/fused/matrix.py",
+        "_chunks_of",
         "return last // 16 - first // 16 + 1",
         "return max(1, last // 16 - first // 16)",
         "A slab of two groups looks at the chunks of both.",
@@ -303,7 +318,7 @@ MUTANTS = (
     ),
     Mutant(
         "warpgroup layer: half of the weights",
-        "generator/families/fused/warpgroup.py",
+        "warpgroup_layer",
         "weight_words = block_slabs * slab_bytes // 4 * config.blocks",
         "weight_words = block_slabs * slab_bytes // 8 * config.blocks",
         "A word is four bytes.",
@@ -311,7 +326,7 @@ MUTANTS = (
     ),
     Mutant(
         "layers: what the kernel asks is forgotten",
-        "generator/families/fused/layers.py",
+        "layer_plan",
         "return replace(_any_layer(problem, config, target), in_kernel=in_kernel)",
         "return _any_layer(problem, config, target)",
         "A layer fills what the next one pads, and knows whether its weights are in shared memory.",
@@ -319,7 +334,7 @@ MUTANTS = (
     ),
     Mutant(
         "tiles: one image",
-        HERE + "tiles.py",
+        "tiles_of",
         "count = problem.n * tiles_h * tiles_w * slab_tiles",
         "count = tiles_h * tiles_w * slab_tiles",
         "Every image has tiles.",
@@ -327,7 +342,7 @@ MUTANTS = (
     ),
     Mutant(
         "tiles: as many blocks as fit without what each takes beside",
-        HERE + "tiles.py",
+        "check_blocks_per_sm",
         "blocks_per_sm * (smem_bytes + 1024)",
         "blocks_per_sm * smem_bytes",
         "The driver reserves a kilobyte of shared memory for every block.",
@@ -335,7 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma_amd: sums take no registers",
-        "generator/families/mma/amd.py",
+        "registers_of",
         "return config.warp_m * config.warp_n * sum_words // target.warp_size + carried",
         "return carried",
         "Fewer blocks fit a compute unit than the model counts on.",
@@ -343,7 +358,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma_amd: a column of atoms is all",
-        "generator/families/mma/amd.py",
+        "loop_of",
         "Loop(atoms_m * atoms_n * config.tile_k",
         "Loop(atoms_m * config.tile_k",
         "Each pair of atoms is multiplied.",
@@ -351,7 +366,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma_amd: every instruction takes one clock",
-        "generator/families/mma/amd.py",
+        "_step",
         "shape.atom.instruction.clocks / target.simds",
         "1 / target.simds",
         "The default is chosen by what instructions take.",
@@ -359,7 +374,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma_nvidia: short runs take no longer",
-        "generator/families/mma/nvidia.py",
+        "_step",
         "return clocks * SHORT_RUN_FACTOR if short else clocks",
         "return clocks",
         "A step that copies a part of a cache line leaves the rest of it to other steps.",
@@ -367,7 +382,7 @@ MUTANTS = (
     ),
     Mutant(
         "occupancy: registers one by one",
-        "generator/families/mma/amd.py",
+        "blocks_per_sm",
         "allocated = -(-registers // target.register_granule) * target.register_granule",
         "allocated = registers",
         "Registers are allocated in granules.",
@@ -375,7 +390,7 @@ MUTANTS = (
     ),
     Mutant(
         "occupancy: shared memory without end",
-        "generator/families/mma/amd.py",
+        "blocks_per_sm",
         "        target.smem_bytes_per_sm // max(1, smem_bytes),\n",
         "",
         "Blocks share a compute unit's memory.",

@@ -2,19 +2,17 @@
 
 from mutants.mutant import Mutant
 
-HERE = "src/qconv/"
 FOLD = "tests/qconv/network/layers/test_folds_pool.py"
 POOLED = "tests/qconv/problem/test_pooled.py"
 CHAINS = "tests/qconv/torch/test_chains.py"
 TORCH = "tests/qconv/torch/test_convolution.py"
 LIBRARY = "tests/qconv/torch/test_library.py"
 SHAPES = "tests/qconv/onnx/test_shapes.py"
-FOLDS = HERE + "network/fold_pool.py"
 
 MUTANTS = (
     Mutant(
         "fold: a pool where another layer reads the convolution",
-        "src/qconv/network/layers/folds.py",
+        "with_pool",
         " or network.only_consumer(convolution.y) != pool.layer:",
         ":",
         "The other reader finds no tensor, or another one.",
@@ -22,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool that reads another tensor",
-        "src/qconv/network/layers/folds.py",
+        "with_pool",
         "or convolution.y != pool.x or",
         "or",
         "The kernel pools what the convolution gives.",
@@ -30,31 +28,31 @@ MUTANTS = (
     ),
     Mutant(
         "fold: an average as if it were a max pool",
-        "src/qconv/network/layers/folds.py",
-        "if pool.kind is not MaxPool or ",
-        "if ",
+        "with_pool",
+        "if pool.kind is not MaxPool or",
+        "if",
         "The largest of a window is not its average.",
         (f"{FOLD}::test_the_pass_alone",),
     ),
     Mutant(
         "fold: a pool behind a table",
-        "src/qconv/network/layers/convolution.py",
-        " and not self.has_table\n",
-        "\n",
+        "IntegerConvolution.is_single",
+        " and not self.has_table",
+        "",
         "The problem of a table and a pool is another one than the pass is for.",
         (f"{FOLD}::test_the_pass_alone",),
     ),
     Mutant(
         "fold: a pool behind a pool",
-        "src/qconv/network/layers/folds.py",
-        "    if not convolution.is_single:\n",
-        "    if convolution.added is not None or convolution.has_table:\n",
+        "with_pool",
+        "if not convolution.is_single:",
+        "if convolution.added is not None or convolution.has_table:",
         "The first pool would be lost.",
         (f"{FOLD}::test_the_pass_alone",),
     ),
     Mutant(
         "fold: a pool of sequences",
-        "src/qconv/network/layers/folds.py",
+        "with_pool",
         'convolution.axes == len(pool.attributes["kernel_shape"]) == 2',
         'len(pool.attributes["kernel_shape"]) == 2',
         "A convolution of one axis has no image for the window.",
@@ -62,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a window of one axis",
-        "src/qconv/network/layers/folds.py",
+        "with_pool",
         'convolution.axes == len(pool.attributes["kernel_shape"]) == 2',
         "convolution.axes == 2",
         "The kernel's window has two axes.",
@@ -70,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool with gaps",
-        "src/qconv/network/layers/folds.py",
+        "with_pool",
         "if not is_image or any(gap != 1 for gap in gaps) or",
         "if not is_image or",
         "The problem refuses dilation only once the shapes are known.",
@@ -78,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool of another type",
-        "src/qconv/network/layers/folds.py",
+        "with_pool",
         " or convolution.out_type != pool.dtype:",
         ":",
         "The bytes of one type are ordered otherwise than those of the other.",
@@ -86,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a table behind a pool is the convolution's",
-        "src/qconv/network/layers/convolution.py",
+        "IntegerConvolution.is_single",
         "self.added is None and self.pooled is None and",
         "self.added is None and",
         "A table that falls would be looked up in front of the pool.",
@@ -94,15 +92,15 @@ MUTANTS = (
     ),
     Mutant(
         "chained: a pool within a chain",
-        "src/qconv/network/run/chained.py",
-        "    if convolutions[-1].pooled is not None:",
-        "    if False:",
+        "chain",
+        "if convolutions[-1].pooled is not None:",
+        "if False:",
         "A chain's kernel has no pool.",
         (f"{FOLD}::test_nothing_is_folded_behind_a_pool", f"{FOLD}::test_the_last_of_a_chain_has_no_pool"),
     ),
     Mutant(
         "integer: a pool over the shape of the input",
-        "src/qconv/network/layers/convolution.py",
+        "IntegerConvolution._with_pool",
         "pooled.problem(self.made_shape(x_shape, problem))",
         "pooled.problem(x_shape)",
         "The pool takes what the convolution gives.",
@@ -110,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: the output has the shape in front of the pool",
-        "src/qconv/network/layers/convolution.py",
+        "IntegerConvolution.y_shape",
         "n, *sizes, k = problem.y_shape",
         "n, *sizes, k = problem.n, problem.oh, problem.ow, problem.k",
         "An array of the pool's size is seen in the shape of a larger one.",
@@ -118,7 +116,7 @@ MUTANTS = (
     ),
     Mutant(
         "region: pools are taken unasked",
-        "src/qconv/network/run/region.py",
+        "_run",
         "elif choices.pools is not False and isinstance",
         "elif isinstance",
         "False is to take none.",
@@ -126,31 +124,31 @@ MUTANTS = (
     ),
     Mutant(
         "region: the shape behind a pool is that in front of it",
-        "src/qconv/network/run/region.py",
-        "                shapes[one.y] = (n, channels, *sizes)",
-        "                shapes[one.y] = (n, *sizes, channels)",
+        "Region.problems",
+        "shapes[one.y] = (n, channels, *sizes)",
+        "shapes[one.y] = (n, *sizes, channels)",
         "Shapes have the channels behind N.",
         (f"{FOLD}::test_shapes_of_a_region",),
     ),
     Mutant(
         "arrange: pools by the choice of sums",
-        "src/qconv/network/run/arrange.py",
-        "            return self.choices.pools",
-        "            return self.choices.sums",
+        "Arranger._forced",
+        "return self.choices.pools",
+        "return self.choices.sums",
         "True takes no kernel that is not expected to be faster.",
         (f"{FOLD}::test_a_convolution_and_a_pool_are_one_layer",),
     ),
     Mutant(
         "arrange: what a lookup does not give is never measured",
-        "src/qconv/network/run/arrange.py",
-        "            elif may_be_one_kernel(problem, self.expectations):",
-        "            elif False:",
+        "Arranger._compared",
+        "elif may_be_one_kernel(problem, self.expectations):",
+        "elif False:",
         "A kernel that would be faster is predicted to be a little slower for ever.",
         (f"{FOLD}::test_a_kernel_that_is_nearly_as_fast_is_worth_measuring",),
     ),
     Mutant(
         "arrange: kernels that are much slower are measured",
-        "src/qconv/network/run/arrange.py",
+        "may_be_one_kernel",
         "return us is not None and us <= WORTH_MEASURING * several.predicted_us",
         "return us is not None",
         "Tuning takes longer for what nobody runs.",
@@ -158,15 +156,15 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: what was measured is measured again",
-        "src/qconv/network/run/arrange.py",
-        " or several.is_one_kernel or several.measured_us is not None:",
-        " or several.is_one_kernel:",
+        "may_be_one_kernel",
+        "or several.is_one_kernel or several.measured_us is not None:",
+        "or several.is_one_kernel:",
         "Tuning takes longer for what was decided.",
         (f"{FOLD}::test_a_kernel_that_is_nearly_as_fast_is_worth_measuring",),
     ),
     Mutant(
         "expected: one kernel takes as long as the slowest",
-        "instances/load/expected.py",
+        "Expectations.one_kernel_us",
         "return min((one.us for",
         "return max((one.us for",
         "The best kernel is not the one that is predicted.",
@@ -174,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "shapes: a pool that gives indices",
-        HERE + "onnx/shapes.py",
+        "_pooled",
         'or pool.op_type != "MaxPool" or len(pool.output) > 1:',
         'or pool.op_type != "MaxPool":',
         "A session leaves such a pool to ONNX Runtime: nobody asks for the kernel that would be tuned.",
@@ -182,15 +180,15 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: a key without the window's moves",
-        "src/qconv/problem/pooled.py",
-        "            if (values := getattr(self, name)) != own[name]:",
-        "            if (values := getattr(self, name)) == 0:",
+        "PooledConv2d._pool_parts",
+        "if (values := getattr(self, name)) != own[name]:",
+        "if (values := getattr(self, name)) == 0:",
         "Problems of different pools have one key.",
         (f"{POOLED}::test_a_key_is_read_back",),
     ),
     Mutant(
         "pooled: a key without ceil_mode",
-        "src/qconv/problem/pooled.py",
+        "PooledConv2d._pool_parts",
         ' + ["ceil_mode"] * self.ceil_mode',
         "",
         "Problems whose outputs differ in shape have one key.",
@@ -198,7 +196,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: a residual in front of the pool",
-        "src/qconv/problem/pooled.py",
+        "PooledConv2d.__post_init__",
         'if q.residual != "none":',
         "if False:",
         "Nobody adds it.",
@@ -206,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: any layout",
-        "src/qconv/problem/pooled.py",
+        "PooledConv2d.__post_init__",
         'if self.layout != "nhwc":',
         "if False:",
         "The pool's kernel reads NHWC.",
@@ -214,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: gaps in the window are lost",
-        "src/qconv/problem/pooled.py",
+        "PooledConv2d.behind",
         "if pool.dilation != (1, 1):",
         "if False:",
         "A pool with gaps becomes one without.",
@@ -222,7 +220,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: a pool of another tensor",
-        "src/qconv/problem/pooled.py",
+        "PooledConv2d.behind",
         'if convolution.outputs[0] != Tensor("y", pool.inputs[0].shape, pool.x_type):',
         "if False:",
         "The problem is of another pool than was given.",
@@ -230,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: what is between the two counts as memory",
-        "src/qconv/problem/pooled.py",
+        "PooledConv2d.io_bytes",
         "self.rest.io_bytes - 2 * between",
         "self.rest.io_bytes",
         "One kernel for both is expected to take as long as two.",
@@ -238,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled: problems are near whatever their windows are",
-        "src/qconv/problem/pooled.py",
+        "PooledConv2d.kinds",
         "return (*super().kinds, self.window, self.window_stride)",
         "return super().kinds",
         "The winner for another window is as near as one for this one.",
@@ -246,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled op: the pool is forgotten",
-        "src/qconv/ops/pooled.py",
+        "compute",
         "return compute_max(problem.rest, Sample(convolution.compute(problem.first, drawn)))",
         "return convolution.compute(problem.first, drawn)",
         "The oracle is that of the convolution alone.",
@@ -254,7 +252,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled op: data are drawn once",
-        "src/qconv/ops/pooled.py",
+        "draw",
         "for again in range(DRAWS):",
         "for again in range(0):",
         "A kernel that gives the largest byte everywhere is nearly right.",
@@ -262,23 +260,23 @@ MUTANTS = (
     ),
     Mutant(
         "pooled op: an option for a residual",
-        "src/qconv/ops/pooled.py",
-        '_WITHOUT = ("layout", "residual", ',
-        '_WITHOUT = ("layout", ',
+        "pooled",
+        '_WITHOUT = ("layout", "residual",',
+        '_WITHOUT = ("layout",',
         "Help names an option that is always refused.",
         (f"{POOLED}::test_help_tells_all_of_it",),
     ),
     Mutant(
         "chain: a pool within one",
-        "src/qconv/problem/chain.py",
-        "            if problem.parts:",
-        "            if False:",
+        "Chain.__post_init__",
+        "if problem.parts:",
+        "if False:",
         "The key is that of no chain, and no kernel computes it.",
         (f"{POOLED}::test_no_chain_has_a_pool_within_it",),
     ),
     Mutant(
         "pair: a pool is given the layout of weights",
-        "instances/load/pair.py",
+        "Pair.pack",
         "of_rest = layout if self.problem.rest.packed else {}",
         "of_rest = layout",
         "It has none, and refuses.",
@@ -286,7 +284,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled_api: the pool's padding is left out",
-        "instances/api/chain.py",
+        "conv2d_pool",
         '"window_pad": window_pad, ',
         "",
         "The windows at the borders are others.",
@@ -294,7 +292,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooled_api: unknown arguments",
-        "instances/api/chain.py",
+        "conv2d_pool",
         "not in (*_SHAPE, *_BOTH, *_VALUES)]:",
         'not in (*_SHAPE, *_BOTH, *_VALUES, "residual")]:',
         "What was given is not computed, or is refused without a remedy.",
@@ -302,7 +300,7 @@ MUTANTS = (
     ),
     Mutant(
         "torch: windows overlap by default",
-        HERE + "torch/convolution.py",
+        "_pool",
         'pair("window_stride", given["window_stride"] or window)',
         'pair("window_stride", given["window_stride"] or (1,))',
         "max_pool2d moves by its window where nothing else is said.",
@@ -311,7 +309,7 @@ MUTANTS = (
     ),
     Mutant(
         "torch: a fake pool has another padding",
-        HERE + "torch/pooled.py",
+        "pooled",
         '"padding": "window_padding"',
         '"padding": "padding"',
         "A compiled graph expects an output of another shape.",
@@ -320,7 +318,7 @@ MUTANTS = (
     ),
     Mutant(
         "torch: a pool whose convolution somebody else sees",
-        HERE + "torch/chains.py",
+        "Layer.follows",
         "if self.node.args[0] is not before.node or list(before.node.users) != [self.node]:",
         "if self.node.args[0] is not before.node:",
         "The other reader finds no tensor.",
@@ -329,27 +327,27 @@ MUTANTS = (
     ),
     Mutant(
         "torch: what a lookup does not give is never measured",
-        HERE + "torch/chains.py",
-        "                elif may_be_one_kernel(problem, expectations):",
-        "                elif False:",
+        "Run.of",
+        "elif may_be_one_kernel(problem, expectations):",
+        "elif False:",
         "A kernel that would be faster is predicted to be a little slower for ever.",
         (f"{CHAINS}::test_a_pool_that_may_be_one_kernel_is_worth_measuring",),
         needs="torch",
     ),
     Mutant(
         "torch: a run goes on behind its pool",
-        HERE + "torch/chains.py",
-        "        if isinstance(before.problem, MaxPool):\n            return False",
-        "        if False:\n            return False",
+        "Layer.follows",
+        "if isinstance(before.problem, MaxPool):",
+        "if False:",
         "A pool has no scales to compare.",
         (f"{CHAINS}::test_a_pool_ends_a_run",),
         needs="torch",
     ),
     Mutant(
         "torch: a chain with a pool is taken for its last convolution",
-        HERE + "torch/chains.py",
-        "    if len(convolutions) > 1:\n",
-        "    if False:\n",
+        "_together",
+        "if len(convolutions) > 1:",
+        "if False:",
         "The other convolutions would be lost.",
         (f"{CHAINS}::test_a_pool_ends_a_run",),
         needs="torch",

@@ -1,12 +1,12 @@
 """Mutants of the max, average and global average pools: their problems, arithmetic, plans and pages."""
 
 from mutants.mutant import Mutant
-from mutants.tensor_ops import OF_ORT, OF_POOLS, ROOM, sanitized
+from mutants.tensor_ops import OF_ORT, OF_POOLS, sanitized
 
 MUTANTS = (
     Mutant(
         "pool: a window that begins in the padding behind the input",
-        f"{ROOM}/pooling.py",
+        "Pool._count",
         "(moves + 1) * step < (self.h, self.w)[axis] + self.pad[axis]",
         "True",
         "ONNX Runtime has no output of it.",
@@ -14,7 +14,7 @@ MUTANTS = (
     ),
     Mutant(
         "pool: a pad as large as the window",
-        f"{ROOM}/pooling.py",
+        "Pool.__post_init__",
         "if max(self.pad[before], self.pad[behind]) >= window:",
         "if max(self.pad[before], self.pad[behind]) > window:",
         "An average of nothing is no number.",
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: one division",
-        "src/qconv/tensor_ops/pooling.py",
+        "pooling",
         'lambda value, v: value / v["y_scale"] + v["y_zero"],',
         'lambda value, v: value * (1 / v["y_scale"]) + v["y_zero"],',
         "A product with the inverse gives other bits.",
@@ -30,15 +30,15 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: the zero point behind the rounding",
-        "src/qconv/tensor_ops/pooling.py",
-        "value = tile::add(tile::divide(value, args.y_scale), args.y_zero);",
-        "value = tile::add(static_cast<float>(tile::round_to_int(tile::divide(value, args.y_scale))), args.y_zero);",
+        "pooling",
+        "::add(tile::divide(value, args.y_scale), args.",
+        "::add(static_cast<float>(tile::round_to_int(tile::divide(value, args.y_scale))), args.",
         "A tie with an odd zero point is rounded to the other side.",
         (sanitized("pool", "averages with the padding"),),
     ),
     Mutant(
         "global average pool: the scale in another order",
-        "src/qconv/tensor_ops/pooling.py",
+        "_scale",
         "p.x_scale / (p.y_scale * np.float32(problem.pixels))",
         "p.x_scale / p.y_scale / np.float32(problem.pixels)",
         "Two divisions round in other places than a product and a division.",
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: padding counts always",
-        "src/qconv/tensor_ops/pooling.py",
+        "compute_average",
         "if problem.count_include_pad:",
         "if True:",
         "Without count_include_pad only elements of the input count.",
@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooling: vectors over the end of a pixel",
-        "generator/families/tensor_ops/pooling.py",
+        "pooling",
         "if problem.c % config.vector:",
         "if problem.c < config.vector:",
         "A vector has channels of one pixel.",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "pool: rows of the image before",
-        "templates/families/tensor_ops/pool.j2",
+        "place_of",
         "pixel / OW % OH) * STRIDE_H - PAD_TOP;",
         "pixel / OW % OH) * STRIDE_H;",
         "A window begins in the padding.",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "pool: the padding counts as what it is not",
-        "templates/families/tensor_ops/pool.j2",
+        "pool",
         "if constexpr (COUNT_PADDING) taps = R * S;",
         "",
         "With count_include_pad every element of the window counts.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: at least zero",
-        "templates/families/tensor_ops/largest.j2",
+        "largest",
         "LEAST = IS_SIGNED ? 0x80808080u : 0u;",
         "LEAST = 0u;",
         "All elements of a window may be negative.",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: the same bytes twice",
-        "templates/families/tensor_ops/largest.j2",
+        "take",
         "channels.word[i] << 8);",
         "channels.word[i]);",
         "The bytes 0 and 2 of a word become the upper ones of its halves.",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: neighbours change places",
-        "templates/families/tensor_ops/largest.j2",
+        "write",
         "tile::pick<1, 5, 3, 7>",
         "tile::pick<5, 1, 7, 3>",
         "Even bytes come before odd ones.",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "max pool: unsigned halves are compared as signed ones",
-        "templates/families/tensor_ops/largest.j2",
+        "largest",
         "IS_SIGNED = X(-1) < X(0);",
         "IS_SIGNED = true;",
         "255 is more than 127.",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "average pool: begins with one",
-        "templates/families/tensor_ops/average.j2",
+        "begin",
         "sum = 0.0f;",
         "sum = 1.0f;",
         "A sum of nothing is zero.",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "global average pool: the last block's channels",
-        "templates/families/tensor_ops/global_average.j2",
+        "global_average_pool",
         "i < LANES * VECTOR && first + i < C;",
         "i < LANES * VECTOR;",
         "The last block of an image has fewer channels.",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "global average pool: the first group alone",
-        "templates/families/tensor_ops/global_average.j2",
+        "global_average_pool",
         "for (int each = 0; each < GROUPS; ++each)",
         "for (int each = 0; each < 1; ++each)",
         "Every group has pixels of its own.",
@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "global average pool: a channel for each thread",
-        "templates/families/tensor_ops/global_average.j2",
+        "global_average_pool",
         "i < LANES * VECTOR && first + i < C; i += THREADS",
         "i < LANES * VECTOR && first + i < C && i < THREADS; i += THREADS",
         "A block may have more channels than threads.",
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "global pooling: blocks without channels",
-        "generator/families/tensor_ops/global_pooling.py",
+        "plan",
         "at_most(row, 2 * problem.c,",
         "at_most(row, 64 * problem.c,",
         "Most lanes of such a block have nothing to do.",

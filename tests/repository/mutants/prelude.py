@@ -3,9 +3,6 @@
 from mutants.mutant import Mutant
 from mutants.named import conversion_random, fence, mma, mma_random, simt, simt_random, special
 
-EVERY, CPU, ACTIVATION = "templates/prelude/every.j2", "templates/prelude/cpu.j2", "templates/prelude/activation.j2"
-CPU_MBARRIER, PACK, EPILOGUE = "templates/prelude/cpu_mbarrier.j2", "templates/prelude/pack.j2", "templates/epilogue.j2"
-
 
 def values_of(activation: str) -> tuple[str, ...]:
     return (f"tests/qconv/arithmetic/test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
@@ -16,23 +13,23 @@ TIES = ("tests/templates/test_convert_extremes.py::test_ties_of_both_signs_are_r
 MUTANTS = (
     Mutant(
         "every: half away from zero goes down",
-        EVERY,
-        'return whole + (rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient"',
-        'return whole + (rest > Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient"',
+        "every",
+        '(rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient',
+        '(rest > Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient',
         "A positive half is rounded away from zero.",
         conversion_random(*range(0, 40, 5)),
     ),
     Mutant(
         "every: a negative half in 64 bits goes up",
-        EVERY,
-        '    return whole + (rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16"',
-        '    return whole + (rest >= Real(0.5)) - (rest < Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16"',
+        "every",
+        '(rest <= Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16',
+        '(rest < Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16',
         "A negative half is rounded away from zero.",
         TIES,
     ),
     Mutant(
         "every: a negative number is rounded to odd as a positive one",
-        EVERY,
+        "to_odd",
         "if (wide > a ? a >= 0.0 : wide < a && a < 0.0) bits -= 1u;",
         "if (wide > a) bits -= 1u;",
         "The second rounding, to 16 bits, sees a number on the other side of the tie.",
@@ -40,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "every: a quotient is not corrected",
-        EVERY,
+        "quotient",
         "const float exact = fma(fma(-rough, b, a), inverse, rough);",
         "const float exact = rough;",
         "A product with the inverse is up to 1.5 units in the last place off.",
@@ -48,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "every: infinity divided is NaN",
-        EVERY,
+        "quotient",
         "return maximum(rough, -rough) <= 0x1p60f ? exact : rough;",
         "return exact;",
         "The correction of an infinite quotient is not a number.",
@@ -56,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "every: inverses of small divisors",
-        EVERY,
+        "inverse_of",
         "b >= 0x1p-40f && b <= 0x1p40f",
         "b <= 0x1p40f",
         "The inverse of a very small number overflows.",
@@ -64,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "every: bfloat16 half up",
-        EVERY,
+        "to_bfloat16",
         "(bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16",
         "(bits + 0x8000u) >> 16",
         "A half goes to the even neighbour.",
@@ -72,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "every: a bfloat16 NaN becomes infinity",
-        EVERY,
+        "to_bfloat16",
         "static_cast<unsigned short>((bits >> 16) | 0x40u);",
         "static_cast<unsigned short>(bits >> 16);",
         "A NaN whose upper bits are zero stays one.",
@@ -81,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "every: to odd is to nearest",
-        EVERY,
+        "to_odd",
         "return as_float(wide != a ? bits | 1u : bits);",
         "return near;",
         "Two roundings in a row are not one.",
@@ -89,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "every: a correction is added",
-        EVERY,
+        "wrapping_subtract",
         "static_cast<unsigned>(a) - static_cast<unsigned>(b));",
         "static_cast<unsigned>(a) + static_cast<unsigned>(b));",
         "What the weights' zero point adds is subtracted.",
@@ -97,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "pack: the second byte first",
-        PACK,
+        "pack",
         "return first | second << 8 | above << 16;",
         "return second | first << 8 | above << 16;",
         "The first output is the lowest byte.",
@@ -105,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "pack: bytes are unsigned",
-        PACK,
+        "prelude/pack",
         "IS_SIGNED ? -128.0f : 0.0f",
         "IS_SIGNED ? 0.0f : 0.0f",
         "Negative outputs are clamped to the least int8.",
@@ -113,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogue: the second word of an output vector is the first",
-        EPILOGUE,
+        "write",
         "const Finished* const four = &finished[i + 4 * j];",
         "const Finished* const four = &finished[i];",
         "Every word has four outputs of its own.",
@@ -126,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogue: the first output in a whole vector",
-        EPILOGUE,
+        "write",
         "vector.element[i] = narrow(finished[i]);",
         "vector.element[i] = narrow(finished[0]);",
         "Every element of a vector has its own output.",
@@ -134,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogue: a narrow output is not clamped above",
-        EPILOGUE,
+        "narrow",
         "LARGEST = ${ narrowed[1] }.0f;",
         "LARGEST = 2.0f * ${ narrowed[1] }.0f;",
         "An output beyond the type's range is its end, and does not wrap.",
@@ -142,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogue: per-channel parameters of the first channel",
-        EPILOGUE,
+        "load_channel::load",
         "tile::load(args.${ argument.name } + k);",
         "tile::load(args.${ argument.name } + 0 * k);",
         "Scales and biases are per channel.",
@@ -150,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         "dot: three of four bytes",
-        "templates/dot/plain.j2",
+        "dot",
         "for (int i = 0; i < 4; ++i) acc +=",
         "for (int i = 0; i < 3; ++i) acc +=",
         "A word is four products.",
@@ -158,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "dot: bytes are unsigned",
-        "templates/dot/plain.j2",
+        "byte_of",
         "return SIGNED ? static_cast<signed char>(byte) : static_cast<int>(byte);",
         "return static_cast<int>(byte);",
         "A signed byte of 255 is minus one.",
@@ -166,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "constants: each is one more",
-        "generator/plan.py",
+        "Constant.declaration",
         "{self.name} = {self.text};{says}",
         "{self.name} = {1 if self.name == 'STRIDE_H' else self.text};{says}",
         "What a template computes with is what the plan says.",
@@ -174,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: a wait leaves one group more",
-        CPU,
+        "wait",
         "queue_[first_].group < group_ - GROUPS) {",
         "queue_[first_].group < group_ - GROUPS - 1) {",
         "A wait returns when all but the latest groups are there.",
@@ -182,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: ldmatrix gives every lane the first word",
-        "templates/prelude/cpu_matrices.j2",
+        "load_matrices",
         "reinterpret_cast<const Words<1>*>(address + 4 * (lane() % 4))->word[0];",
         "reinterpret_cast<const Words<1>*>(address)->word[0];",
         "Four lanes hold a row of sixteen bytes.",
@@ -190,7 +187,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: half to even goes up",
-        CPU,
+        "to_half",
         "const unsigned even = (magnitude >> 13) & 1u;",
         "const unsigned even = 1u;",
         "A half of a half's last place goes to the even neighbour.",
@@ -198,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: the largest denormal halves are normal",
-        CPU,
+        "to_half",
         "if (magnitude < 0x38800000u) {",
         "if (magnitude < 0x38000000u) {",
         "They lose the bit that a normal number does not store.",
@@ -206,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: denormal halves are zero",
-        CPU,
+        "half_to_float",
         "as_bits(static_cast<float>(magnitude) * 5.9604644775390625e-08f)",
         "0u",
         "A denormal half is so many times 2^-24.",
@@ -214,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: bytes are picked from the second word first",
-        CPU,
+        "pick",
         "static_cast<unsigned long long>(b) << 32 | a;",
         "static_cast<unsigned long long>(a) << 32 | b;",
         "The bytes of the first word are 0 to 3.",
@@ -222,7 +219,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: a copy of nothing leaves what was there",
-        CPU,
+        "perform",
         "word = copy.from != nullptr ? load_words<1>(static_cast<const char*>(copy.from) + i) : Words<1>{};",
         "if (copy.from != nullptr) word = load_words<1>(static_cast<const char*>(copy.from) + i);",
         "Where there is nothing to copy, zeros are left.",
@@ -230,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "mbarrier: every wait is for the first phase",
-        CPU_MBARRIER,
+        "wait_for_phase",
         "qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);",
         "qconv_cpu_mbarrier_wait(this, 0u, line);",
         "The second tile's bytes are read before they have come.",
@@ -238,15 +235,15 @@ MUTANTS = (
     ),
     Mutant(
         "mbarrier: values are sent to the block itself",
-        CPU_MBARRIER,
-        "    Object* const to = in_block(object, block, line);",
-        "    Object* const to = const_cast<Object*>(&object);",
+        "send",
+        "Object* const to = in_block(object, block, line);",
+        "Object* const to = const_cast<Object*>(&object);",
         "Another block of the cluster adds it up.",
         (fence("cluster"),),
     ),
     Mutant(
         "activation: a binade more is flushed",
-        ACTIVATION,
+        "flush",
         "magnitude(a) < 0x1p-125f",
         "magnitude(a) < 0x1p-126f",
         "Some hardware flushes what would have been rounded up to the least normal number.",
@@ -254,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "activation: the slope of what is positive",
-        ACTIVATION,
+        "leaky_relu",
         "return flush(x < 0.0f ? multiply(maximum",
         "return flush(x > 0.0f ? multiply(maximum",
         "leaky_relu bends what is negative.",
@@ -262,7 +259,7 @@ MUTANTS = (
     ),
     Mutant(
         "activation: hardswish of an overflowed value is NaN",
-        ACTIVATION,
+        "hardswish",
         "return flush(sixth(multiply(maximum(x, -3.0f), gate)));",
         "return flush(sixth(multiply(x, gate)));",
         "Minus infinity times a gate of zero is not a number.",
@@ -270,7 +267,7 @@ MUTANTS = (
     ),
     Mutant(
         "activation: a sixth in one part",
-        ACTIVATION,
+        "sixth",
         "fma(a, 0x1.555554p-3f, multiply(a, 0x1.555556p-27f))",
         "multiply(a, 0x1.555556p-3f)",
         "One product with a rounded sixth is not a rounded division.",
@@ -278,7 +275,7 @@ MUTANTS = (
     ),
     Mutant(
         "activation: exponentials of 2^127",
-        ACTIVATION,
+        "exponential",
         "clamp(a, -87.0f, 87.0f)",
         "clamp(a, -87.0f, 89.0f)",
         "The inverse of a larger exponential would be denormal.",
@@ -286,7 +283,7 @@ MUTANTS = (
     ),
     Mutant(
         "activation: tanh of large negative values is positive",
-        ACTIVATION,
+        "tanh",
         "return x < 0.0f ? -far : far;",
         "return far;",
         "tanh is odd.",
@@ -294,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         "activation: gelu's polynomial goes on",
-        ACTIVATION,
+        "gelu",
         "minimum(magnitude(x), 16.0f)",
         "minimum(magnitude(x), 4.0f)",
         "The tail beyond 4 is small, and not that of 4.",
@@ -302,7 +299,7 @@ MUTANTS = (
     ),
     Mutant(
         "activation: silu of an overflowed value is NaN",
-        ACTIVATION,
+        "silu",
         "multiply(maximum(x, -87.0f), sigmoid(x))",
         "multiply(x, sigmoid(x))",
         "A value below the range of the exponential gives that range's end.",

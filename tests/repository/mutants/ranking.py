@@ -9,7 +9,7 @@ CHEAPEST = "tests/generator/test_cheapest.py"
 MUTANTS = (
     Mutant(
         "forest: at the limit to the right",
-        "generator/expect/correction.py",
+        "Forest.values",
         "asked[trees, node]] > limits[trees, node]",
         "asked[trees, node]] >= limits[trees, node]",
         "A node sends what is above its limit to the right, and nothing else.",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "forest: a node that asks nothing goes right",
-        "generator/expect/correction.py",
+        "Forest._numbers",
         "np.where(asked < 0, np.inf,",
         "np.where(asked < 0, -np.inf,",
         "A node that asks nothing goes left.",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "features: tiles reach over nothing",
-        "generator/expect/features.py",
+        "filled",
         "return size / (side * ceil_div(size, side))",
         "return size / side",
         "What tiles leave empty is the share of what they reach over.",
@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "features: a config's fields in another order",
-        "generator/expect/features.py",
+        "features",
         "for name in _fields(plan)}",
         "for name in reversed(_fields(plan))}",
         "A feature stands where its name does.",
@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "features: the last round is never full",
-        "generator/expect/features.py",
+        "rounds",
         "times / math.ceil(times)",
         "times / (1 + math.ceil(times))",
         "Of the last round the share is told that is used.",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "correction: of any generation",
-        "generator/expect/correction.py",
+        "Model._of_family",
         "if correction is None or plans[0].target.generation.name != correction.generation:",
         "if correction is None:",
         "What was measured on one generation corrects no other.",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "correction: divides",
-        "generator/expect/correction.py",
+        "Model._of_family",
         "[Expected(base * factor, correction.spread)",
         "[Expected(base / factor, correction.spread)",
         "The trees say how many times the model's time it takes.",
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "correction: a chain's kernels as their models say",
-        "generator/expect/correction.py",
+        "Model.base_us",
         "return sum(one.us for part in plan.parts for one in self.expected([part]))",
         "return sum(part.cost() / CLOCK_MHZ for part in plan.parts)",
         "Kernels of a chain are expected to take what each of them is expected to take.",
@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "default: the cost model's own order",
-        "generator/__init__.py",
+        "fastest",
         "key=lambda pair: pair[0].us)[1]",
         "key=lambda pair: pair[1].cost())[1]",
         "What is used untuned is what is expected to be fastest.",
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "default: every plan is looked at twice",
-        "generator/__init__.py",
+        "cheapest",
         "for one in own[:most]]",
         "for one in own]",
         "A cold lookup asks the trees of few.",
@@ -89,15 +89,15 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: older templates are trusted as much",
-        "instances/choose/ranking.py",
-        "        if not (first.near.is_closest or is_newest(first.near.row)):\n",
-        "        if False:\n",
+        "_by_their_templates",
+        "if not (first.near.is_closest or is_newest(first.near.row)):",
+        "if False:",
         "A config that was measured on an older template counts for less.",
         (LOOKUP,),
     ),
     Mutant(
         "ranking: what was measured on the very tiles is trusted no more",
-        "instances/choose/ranking.py",
+        "_trust",
         "if one.is_transfer and one.near.is_closest:",
         "if False:",
         "A bias or a scale changes little of what a kernel takes.",
@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: the same extents need no model",
-        "instances/choose/ranking.py",
+        "_trust",
         "return TRUST_CLOSEST if one.expected.is_corrected else",
         "return 99.0 if one.expected.is_corrected else",
         "A faster kernel that has come since would never be chosen.",
@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: a corrected model is trusted no more than another",
-        "instances/choose/ranking.py",
+        "_trust",
         "return TRUST if one.expected.is_corrected else UNCORRECTED",
         "return UNCORRECTED",
         "Measurements of neighbours say little beside a model that measurements corrected.",
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: nothing beside the winners",
-        "instances/choose/ranking.py",
+        "ranked",
         "for one in best[:WITH_MOVES] for plan in moved(one.plan)]",
         "for one in best[:0] for plan in moved(one.plan)]",
         "Configs that differ from the best by a field are candidates.",
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranking: moves go too far",
-        "instances/choose/ranking.py",
+        "moved",
         "*values[at + 1 : at + 2]",
         "*values[at + 1 :]",
         "A neighbour in config space has the next choice of one field.",
@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "elsewhere: any generation",
-        "instances/choose/shipped.py",
+        "Elsewhere._asked",
         "if there[1] in TARGETS and TARGETS[there[1]].generation == own",
         "if there[1] in TARGETS",
         "A kernel of another generation is no neighbour's.",
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "elsewhere: bytes by the clock",
-        "instances/choose/shipped.py",
+        "scaled",
         "(of_bytes * by_bytes + (1 - of_bytes) * by_clock)",
         "(of_bytes * by_clock + (1 - of_bytes) * by_bytes)",
         "A memory-bound layer goes with the bandwidth.",
@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "boosting: what a problem's rows share counts in full",
-        "bench/boosting.py",
+        "fit",
         "left - (1 - how.shared) * common",
         "left",
         "What tells a problem's configs apart counts for more.",
@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma cost: residuals are there when they are asked for",
-        "generator/families/mma/nvidia.py",
+        "_waits",
         "return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n",
         "return 0",
         "No load moves ahead of the store before.",
@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "features: a residual is no work",
-        "generator/expect/features.py",
+        "_epilogue",
         "return of_activation(layer) + of_parameters(layer) + of_residual(layer)",
         "return of_activation(layer) + of_parameters(layer)",
         "What is done with an output is one feature.",
@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "measured: every row is current",
-        "bench/measured.py",
+        "Row.is_current",
         'return self.is_newest or self.plan.config.family != "wgmma" or not has_residual',
         "return True",
         "What a kernel took that is no more is no measure of a choice.",
@@ -185,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "judge: families without current rows are not missed",
-        "bench/correct.py",
+        "ratios",
         "if set(families[own]) != set(families[every]):",
         "if len(own) == 0:",
         "A problem is left out where what would be chosen may be a family without current rows.",
@@ -193,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         "measured: older rows are new",
-        "bench/measured.py",
+        "read",
         "us, newest == NEWEST)",
         "us, True)",
         "A row of older templates counts for less in the fit.",

@@ -27,7 +27,7 @@ class Judged:
 
 
 def wording(mutant: Mutant) -> str:
-    said = (mutant.path, mutant.old, mutant.new, mutant.tests, mutant.slow)
+    said = (mutant.symbol, mutant.old, mutant.new, mutant.tests, mutant.slow)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
@@ -68,7 +68,7 @@ def table(areas: Mapping[str, Iterable[Mutant]], known: Mapping[str, Judged]) ->
                 counts[row, "planted"] += 1
                 counts[row, kind] += 1
             if kind in listed:
-                listed[kind].append(f"- {kind}: `{mutant.path}`, {mutant.name}")
+                listed[kind].append(f"- {kind}: `{mutant.symbol}`, {mutant.name}")
     lines = [f"| area | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for row in (*areas, "**all**"):
         lines.append(f"| {row} | {' | '.join(str(counts[row, name]) for name in COLUMNS)} |")

@@ -2,20 +2,18 @@
 
 from mutants.mutant import Mutant
 
-HERE = "tuner/"
-
 MUTANTS = (
     Mutant(
         "charts: a logarithm of the wrong axis",
-        "tuner/report/charts.py",
-        "        if self.log:\n            return (math",
-        "        if not self.log:\n            return (math",
+        "Axis.place",
+        "if self.log:",
+        "if not self.log:",
         "Points would stand elsewhere than their values.",
         ("tests/tuner/report/test_charts.py",),
     ),
     Mutant(
         "charts: words as they come",
-        "tuner/report/charts.py",
+        "_text",
         'f"{escape(says)}</text>"',
         'f"{says}</text>"',
         "A reason with < in it would break the picture.",
@@ -23,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "png: upside down",
-        "tuner/report/charts.py",
+        "write",
         "ylim=(high, 0)",
         "ylim=(0, high)",
         "An SVG counts from the top.",
@@ -31,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "report: chance explains the times",
-        "tuner/report/report.py",
+        "_explained",
         "groups.setdefault(value, []).append(log)",
         "groups.setdefault(len(groups) % 2, []).append(log)",
         "The field that decides the time is the one named.",
@@ -39,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "report: the last time instead of the best so far",
-        "tuner/report/report.py",
+        "Layer.convergence",
         "best = min(best, row.median_us or math.inf)",
         "best = row.median_us or math.inf",
         "A failure would look like a search that lost what it had found.",
@@ -47,15 +45,15 @@ MUTANTS = (
     ),
     Mutant(
         "report: rows in the order of their races",
-        "tuner/report/report.py",
-        "    rows = database.measurements(device=device)\n",
-        "    rows = sorted(database.measurements(device=device), key=lambda row: row.created_at)\n",
+        "read",
+        "rows = database.measurements(device=device)",
+        "rows = sorted(database.measurements(device=device), key=lambda row: row.created_at)",
         "Every winner would seem to be found by the last trials.",
         ("tests/tuner/report/test_report.py::test_a_winner_that_was_raced_later_was_found_when_it_was_measured_first",),
     ),
     Mutant(
         "report: what only moves bytes is under the roofline",
-        "tuner/report/report.py",
+        "roofline",
         "for one in report.layers if one.tops]",
         "for one in report.layers]",
         "No operations have no logarithm, and there is no report.",
@@ -63,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "roofline: the smaller of the two bounds",
-        "tuner/report/report.py",
+        "Roofline.floor_us",
         "return max(problem.operations",
         "return min(problem.operations",
         "No kernel is faster than the slower of both.",

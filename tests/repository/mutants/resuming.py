@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "tuner/"
 SCHEDULE = "tests/tuner/workloads/test_schedule.py"
 
 CHILD = "tests/tuner/measure/test_child.py"
@@ -10,7 +9,7 @@ CHILD = "tests/tuner/measure/test_child.py"
 MUTANTS = (
     Mutant(
         "child: a signal from outside is the config's fault",
-        "tuner/measure/child.py",
+        "Child._death",
         "kind = Killed if code < 0 and -code not in FAULTS else Died",
         "kind = Died if code < 0 and -code not in FAULTS else Died",
         "Where memory was short once, a config fails for ever.",
@@ -18,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a fault of a kernel is asked again",
-        "tuner/measure/child.py",
+        "Child._death",
         "if code < 0 and -code not in FAULTS",
         "if code < 0 and -code != signal.SIGSEGV",
         "No row would say that the config ends its worker.",
@@ -26,23 +25,23 @@ MUTANTS = (
     ),
     Mutant(
         "child: a worker that was killed is not replaced",
-        "tuner/measure/child.py",
-        "        for _ in range(ATTEMPTS - 1):\n",
-        "        for _ in range(ATTEMPTS - ATTEMPTS):\n",
+        "Child._asked_again",
+        "for _ in range(ATTEMPTS - 1):",
+        "for _ in range(ATTEMPTS - ATTEMPTS):",
         "The config has no time in this run, and its layer no ratio.",
         (CHILD,),
     ),
     Mutant(
         "tune: a killed worker leaves a row",
-        "tuner/search/tune.py",
-        "        return self.rows[candidate.config]\n",
-        "        return self._store(self.rows[candidate.config])\n",
+        "Run._without_verdict",
+        "return self.rows[candidate.config]",
+        "return self._store(self.rows[candidate.config])",
         "The next run takes it for a verdict.",
         (CHILD + "::test_a_config_whose_worker_was_killed_is_tried_again_by_the_next_run",),
     ),
     Mutant(
         "tune: a killed compiler leaves a row",
-        "tuner/search/tune.py",
+        "Run.search",
         "isinstance(refused, CompilerKilled):",
         "refused is None:",
         "The next run takes it for a verdict.",
@@ -50,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "program: only the driver of clang can be killed",
-        "src/qconv/device/program.py",
+        "program",
         '", "unable to execute command: Killed")',
         '", )',
         "The kernel ends the program that takes the memory, which is its child.",
@@ -58,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: one row of a config is known, of whatever source",
-        "tuner/search/tune.py",
+        "Run.recall",
         "known.setdefault(row.config, {})[row.digest] = row",
         "known[row.config] = {row.digest: row}",
         "Where two versions share a database, one of them measures everything again and again.",
@@ -66,15 +65,15 @@ MUTANTS = (
     ),
     Mutant(
         "tune: the first part of a chain has all the time",
-        "tuner/search/tune.py",
-        "    return now + max(0.0, until - now) / problems\n",
-        "    return until\n",
+        "_share",
+        "return now + max(0.0, until - now) / problems",
+        "return until",
         "The chain itself is what was asked for.",
         ("tests/tuner/measure/test_evaluate.py::test_a_chain_and_its_parts_have_equal_shares_of_the_time",),
     ),
     Mutant(
         "schedule: nothing is left to what comes behind the parts",
-        "tuner/workloads/schedule.py",
+        "_Run._visits",
         "share = seconds([*left, *behind], at)",
         "share = seconds(left, at)",
         "Chains get no time but for their first trials.",
@@ -82,15 +81,15 @@ MUTANTS = (
     ),
     Mutant(
         "result: all rows are today's where the best one is",
-        "tuner/workloads/result.py",
-        "        if is_todays(oldest):\n",
-        "        if is_todays(best):\n",
+        "holding",
+        "if is_todays(oldest):",
+        "if is_todays(best):",
         "An interrupted tuning counts the trials from before an update, and does not go on.",
         (SCHEDULE + "::test_rows_of_older_templates_count_for_nothing_beside_those_of_today",),
     ),
     Mutant(
         "result: a config may have two rows that count",
-        "tuner/workloads/result.py",
+        "holding",
         "if best is not None and len(configs) == len(rows) and is_todays(best):",
         "if best is not None and is_todays(best):",
         "Of the default, the older row is shown, which was in no race.",
@@ -98,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing: the mark of a spreadsheet is a part of the first name",
-        "tuner/workloads/listing.py",
+        "_text",
         'encoding="utf-8-sig"',
         'encoding="utf-8"',
         "Layers lose their names.",

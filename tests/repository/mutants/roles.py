@@ -3,17 +3,10 @@
 from mutants.mutant import Mutant
 from mutants.named import block_random, fused_random, mma, mma_random
 
-ASYNC, REGISTERS = "templates/loader/async.j2", "templates/loader/registers.j2"
-CHANNELS = "templates/loader/channel_parameters.j2"
-TAP, NCHW, NHWC = "templates/layout/tap.j2", "templates/layout/tap_nchw.j2", "templates/layout/tap_nhwc.j2"
-ATOM, FRAGMENTS, INSTRUCTION = "templates/mma/", "templates/fragments/", "templates/instruction/"
-SCRATCH, CLUSTER = "templates/combine/scratch.j2", "templates/combine/cluster.j2"
-PERSIST, TILE = "templates/schedule/persist.j2", "templates/schedule/tile.j2"
-
 LOADERS = (
     Mutant(
         "async: every part begins at the first step's weights",
-        ASYNC,
+        "async",
         "column = WColumn(tile_part.begin * STEP_ELEMENTS + WVectors::element());",
         "column = WColumn(WVectors::element());",
         "A part of the reduction multiplies another part's weights.",
@@ -21,7 +14,7 @@ LOADERS = (
     ),
     Mutant(
         "async: every part begins at the first step's windows",
-        ASYNC,
+        "async",
         "tap = Tap(tile_part.begin * STEP_ELEMENTS + XVectors::element());",
         "tap = Tap(XVectors::element());",
         "A part of the reduction multiplies another part's windows.",
@@ -29,7 +22,7 @@ LOADERS = (
     ),
     Mutant(
         "async: bytes past the end of the reduction",
-        ASYNC,
+        "copy_x",
         "inside && tap.exists());",
         "inside);",
         "The window sums count bytes of the next pixel, which no filter has.",
@@ -37,7 +30,7 @@ LOADERS = (
     ),
     Mutant(
         "async: a thread goes on after the first part of its copies",
-        ASYNC,
+        "copy_w",
         "if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();",
         "if (part == 0) column.advance<STEP_ELEMENTS>();",
         "The later parts of a step copy the next step's weights.",
@@ -45,7 +38,7 @@ LOADERS = (
     ),
     Mutant(
         "loaders: channel parameters of the first threads alone",
-        CHANNELS,
+        "channel_parameters",
         "i < (TILE_N + THREADS - 1) / THREADS; ++i",
         "i < 1; ++i",
         "Where a tile has more channels than the block threads, the last ones have no parameters.",
@@ -53,7 +46,7 @@ LOADERS = (
     ),
     Mutant(
         "registers: weights past the end of the reduction",
-        REGISTERS,
+        "fetch_w",
         "if (!HAS_REDUCTION_REMAINDER || index < REDUCTION) {",
         "{",
         "The last filter is read beyond its end.",
@@ -62,7 +55,7 @@ LOADERS = (
     ),
     Mutant(
         "registers: padding past the end of the reduction",
-        REGISTERS,
+        "fetch_x",
         "tap.exists() ? padding_word(args) : 0u;",
         "padding_word(args);",
         "The window sums count bytes that no filter has.",
@@ -70,7 +63,7 @@ LOADERS = (
     ),
     Mutant(
         "loaders: parameters of the first tile's channels",
-        CHANNELS,
+        "channel_parameters",
         "const int k = existing_channel(tile_part, n);",
         "const int k = n < K ? n : 0;",
         "Tiles further on have parameters of their own channels.",
@@ -81,7 +74,7 @@ LOADERS = (
 LAYOUTS = (
     Mutant(
         "tap: one of two bits is enough",
-        TAP,
+        "is_inside",
         "return (inside & wanted()) == wanted();",
         "return (inside & wanted()) != 0;",
         "An element is inside where its row and its column are.",
@@ -89,15 +82,15 @@ LAYOUTS = (
     ),
     Mutant(
         "nchw tap: the carry of a row",
-        NCHW,
-        "            row -= R;\n            ++channel;\n",
-        "            row -= R;\n",
+        "advance",
+        "= R;\n            ++channel;",
+        "= R;",
         "Behind the last row of a filter the next channel begins.",
         (mma("tile, planes"),),
     ),
     Mutant(
         "nchw tap: no dilation of rows",
-        NCHW,
+        "offset",
         "(channel * IN_H + row * DILATION_H) * IN_W",
         "(channel * IN_H + row) * IN_W",
         "Taps lie DILATION_H rows apart.",
@@ -105,23 +98,23 @@ LAYOUTS = (
     ),
     Mutant(
         "nhwc tap: the carry of a column",
-        NHWC,
-        "            column -= S;\n            ++row;\n",
-        "            column -= S;\n",
+        "Tap::Tap",
+        "= S;\n            ++row;",
+        "= S;",
         "Behind the last column of a filter its next row begins.",
         (mma("tile"),),
     ),
     Mutant(
         "nhwc tap: all taps, and the same channels again",
-        NHWC,
-        "        row = 0;\n        channel += STEP_ELEMENTS;\n",
-        "        row = 0;\n",
+        "advance",
+        "= 0;\n        channel += STEP_ELEMENTS;",
+        "= 0;",
         "Where all taps of a run of channels come first, the next run follows.",
         ("tests/templates/test_mma_roles.py::test_all_taps_of_some_channels_before_the_next",),
     ),
     Mutant(
         "nhwc tap: the one tap begins at its first channel",
-        NHWC,
+        "Tap",
         "explicit Tap(unsigned index) : channel(index) {}",
         "explicit Tap(unsigned) : channel(0) {}",
         "Every thread of a row has a column of its own.",
@@ -129,7 +122,7 @@ LAYOUTS = (
     ),
     Mutant(
         "nhwc: a matrix product has one group",
-        NHWC,
+        "window_of",
         "static_cast<int>(pixel) * C + group * C_GROUP, 0, 0}",
         "static_cast<int>(pixel) * C, 0, 0}",
         "Every group has input channels of its own.",
@@ -140,7 +133,7 @@ LAYOUTS = (
 ATOMS = (
     Mutant(
         "tiles by ldmatrix: the first rows for all matrices",
-        FRAGMENTS + "ldmatrix_of_tiles.j2",
+        "load_fragments",
         "* Fragment::ROWS + Fragment::row_of(part);",
         "* Fragment::ROWS;",
         "A fragment of sixteen rows is two matrices down.",
@@ -148,7 +141,7 @@ ATOMS = (
     ),
     Mutant(
         "windows by ldmatrix: the halves of a step change places",
-        FRAGMENTS + "ldmatrix_of_windows.j2",
+        "chunk_of_word",
         "chunk_of_word(int, int word) { return word; }",
         "chunk_of_word(int, int word) { return 1 - word; }",
         "The weights of a chunk meet the pixels of another.",
@@ -156,7 +149,7 @@ ATOMS = (
     ),
     Mutant(
         "rows: the first bytes for every instruction",
-        FRAGMENTS + "rows.j2",
+        "multiply_add",
         "b[i] = x.word[issue * A_REGISTERS + i];",
         "b[i] = x.word[i];",
         "Sixteen bytes of a row are enough for several instructions, each with its own.",
@@ -164,7 +157,7 @@ ATOMS = (
     ),
     Mutant(
         "rows of tiles: one chunk for all lanes",
-        FRAGMENTS + "rows_of_tiles.j2",
+        "load_fragments",
         "tile::lane() / ATOM_ROWS % (K_BLOCK / 16)",
         "0",
         "The groups of lanes take chunks of their own.",
@@ -172,7 +165,7 @@ ATOMS = (
     ),
     Mutant(
         "rows of windows: the words of a chunk in reverse",
-        FRAGMENTS + "rows_of_windows.j2",
+        "byte_of_word",
         "return word * 4; }",
         "return 12 - word * 4; }",
         "The weights of a word meet the pixels of another.",
@@ -180,7 +173,7 @@ ATOMS = (
     ),
     Mutant(
         "m16n8k32: rows and chunks of A change places",
-        ATOM + "mma_m16n8k32.j2",
+        "row_of",
         "row_of(int matrix) { return matrix % 2 * 8; }",
         "row_of(int matrix) { return matrix / 2 * 8; }",
         "The second matrix of A is its lower rows.",
@@ -188,7 +181,7 @@ ATOMS = (
     ),
     Mutant(
         "m8n8k16: neighbouring channels change places",
-        ATOM + "mma_m8n8k16.j2",
+        "mma_m8n8k16",
         "index_of_channel(unsigned channel) { return channel % 2; }",
         "index_of_channel(unsigned channel) { return 1 - channel % 2; }",
         "A lane's first sum is that of the even channel.",
@@ -196,7 +189,7 @@ ATOMS = (
     ),
     Mutant(
         "mfma: channels of a lane one by one",
-        ATOM + "mfma.j2",
+        "lane_of_channel",
         "return channel / 4 % CHANNEL_LANES; }",
         "return channel % CHANNEL_LANES; }",
         "A lane holds runs of four channels.",
@@ -204,7 +197,7 @@ ATOMS = (
     ),
     Mutant(
         "gfx11: odd channels in the first half of the wave",
-        ATOM + "wmma_gfx11.j2",
+        "lane_of_channel",
         "lane_of_channel(unsigned channel) { return channel % 2; }",
         "lane_of_channel(unsigned channel) { return 1 - channel % 2; }",
         "The first half of the wave holds the even channels.",
@@ -212,7 +205,7 @@ ATOMS = (
     ),
     Mutant(
         "gfx12: channels in turns",
-        ATOM + "wmma_gfx12.j2",
+        "lane_of_channel",
         "return channel / 8; }",
         "return channel % 2; }",
         "Each half of the wave holds eight channels in order.",
@@ -220,7 +213,7 @@ ATOMS = (
     ),
     Mutant(
         "emulated: a word of the reduction is left out",
-        INSTRUCTION + "emulated.j2",
+        "multiply_add",
         "for (int k = 0; k < K / 4; ++k) sum",
         "for (int k = 1; k < K / 4; ++k) sum",
         "Every word of the instruction's reduction counts.",
@@ -228,7 +221,7 @@ ATOMS = (
     ),
     Mutant(
         "four products: B is signed where A is",
-        INSTRUCTION + "four_products.j2",
+        "product",
         "(B_SIGNED ? static_cast",
         "(A_SIGNED ? static_cast",
         "Each operand has its own signedness.",
@@ -236,7 +229,7 @@ ATOMS = (
     ),
     Mutant(
         "wgmma emulated: weights are signed as pixels are",
-        INSTRUCTION + "wgmma_emulated.j2",
+        "wgmma_emulated",
         "B_SIGNED = W_SIGNED",
         "B_SIGNED = X_SIGNED",
         "Each factor has its own signedness.",
@@ -244,7 +237,7 @@ ATOMS = (
     ),
     Mutant(
         "wgmma emulated: eight rows of B lie sixteen bytes apart",
-        INSTRUCTION + "wgmma_chunk_word.j2",
+        "word",
         "first + row / 8 * to_eight",
         "first + row / 8 * 16",
         "Where eight rows follow the others is the operand's stride.",
@@ -255,7 +248,7 @@ ATOMS = (
 SCHEDULES = (
     Mutant(
         "tile: all parts as long as the shortest",
-        TILE,
+        "first_step",
         ": part * STEPS / SPLIT;",
         ": part * (STEPS / SPLIT);",
         "The last steps belong to no part.",
@@ -263,7 +256,7 @@ SCHEDULES = (
     ),
     Mutant(
         "tile: the split tiles of the last round are counted from the first",
-        TILE,
+        "conv2d_mma",
         "WHOLE + (block - WHOLE) / SPLIT",
         "block / SPLIT",
         "The tiles that are split follow those that are not.",
@@ -271,7 +264,7 @@ SCHEDULES = (
     ),
     Mutant(
         "tile: parts of split tiles are counted from the first block",
-        TILE,
+        "conv2d_mma",
         "is_whole ? 0 : block % SPLIT;",
         "is_whole ? 0 : (block + 1) % SPLIT;",
         "The parts of a tile only change places.",
@@ -280,15 +273,15 @@ SCHEDULES = (
     ),
     Mutant(
         "persist: a tile is left out",
-        PERSIST,
-        "        tile += BLOCKS;\n",
-        "        tile += BLOCKS + 1;\n",
+        "advance",
+        "+= BLOCKS;\n",
+        "+= BLOCKS + 1;\n",
         "A block's next tile is BLOCKS further on.",
         (mma("persist"),),
     ),
     Mutant(
         "persist: the steps left over",
-        PERSIST,
+        "Work",
         "left = EACH + (block < MORE ? 1 : 0);",
         "left = EACH;",
         "The steps that do not divide among the blocks belong to nobody.",
@@ -296,7 +289,7 @@ SCHEDULES = (
     ),
     Mutant(
         "persist: a share goes on into the next tile",
-        PERSIST,
+        "steps",
         "return left < rest ? left : rest;",
         "return left;",
         "A share ends where its tile does.",
@@ -304,7 +297,7 @@ SCHEDULES = (
     ),
     Mutant(
         "persist: parameters of every tile in one place",
-        PERSIST,
+        "conv2d_mma",
         "loader.load_channel_parameters(shared.channel_parameters[next.turn % 2], next);",
         "loader.load_channel_parameters(shared.channel_parameters[0], next);",
         "The next tile's channel parameters come over those that are in use.",
@@ -315,7 +308,7 @@ SCHEDULES = (
 COMBINES = (
     Mutant(
         "none: nothing is written",
-        "templates/combine/none.j2",
+        "finish_part",
         "    write_tile(args, shared, tile_part, acc);\n",
         "",
         "A tile that nobody shares is written by its block.",
@@ -323,7 +316,7 @@ COMBINES = (
     ),
     Mutant(
         "scratch: a first part is whole",
-        SCRATCH,
+        "finish_part",
         "tile_part.begin == 0 && tile_part.end == STEPS;",
         "tile_part.begin == 0;",
         "A block that has the first part alone writes its sums as if they were all.",
@@ -331,7 +324,7 @@ COMBINES = (
     ),
     Mutant(
         "scratch: who comes first is the last",
-        SCRATCH,
+        "add_up",
         "steps) + steps == STEPS;",
         "steps) == 0;",
         "The first block takes the sums before the others have added theirs.",
@@ -339,7 +332,7 @@ COMBINES = (
     ),
     Mutant(
         "scratch: tiles lie over each other",
-        SCRATCH,
+        "add_up",
         "index * (COUNT * THREADS) + tile::thread()",
         "index * COUNT + tile::thread()",
         "Every tile has its own sums.",
@@ -350,15 +343,15 @@ COMBINES = (
 STORES = (
     Mutant(
         "direct: the first pixel's residuals for all",
-        "templates/store/direct.j2",
-        "pixel_of(i);\n            residuals[i] =",
-        "pixel_of(0);\n            residuals[i] =",
+        "direct",
+        "pixel_of(i);\n            residuals",
+        "pixel_of(0);\n            residuals",
         "A residual belongs to its own pixel.",
         (mma("parts of a tile"),),
     ),
     Mutant(
         "staged: channels past the last",
-        "templates/store/staged.j2",
+        "write_tile",
         "if (pixel >= PIXELS || tile_part.k_tile + n >= tile_part.k_end) continue;",
         "if (pixel >= PIXELS) continue;",
         "A tile past the last channel writes over the next pixel's first ones.",
@@ -366,7 +359,7 @@ STORES = (
     ),
     Mutant(
         "staged: residuals of the tile's first channels",
-        "templates/store/staged.j2",
+        "staged",
         "residual_at(args, pixel, tile_part.k_tile + n, tile_part.k_end);",
         "residual_at(args, pixel, tile_part.k_tile, tile_part.k_end);",
         "A residual belongs to its own channel.",

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-HERE, SAMPLE = "src/qconv/", "tests/qconv/ops/test_registry_sample.py::"
+SAMPLE = "tests/qconv/ops/test_registry_sample.py::"
 SPREAD = SAMPLE + "test_outputs_vary[problems]"
 CHOSEN, LARGE = (
     SAMPLE + "test_zero_points_that_the_caller_chose_are_kept",
@@ -14,7 +14,7 @@ ENDS = SAMPLE + "test_zero_points_at_the_ends_and_saturated_outputs_occur"
 MUTANTS = (
     Mutant(
         "sample: no powers of two",
-        "src/qconv/ops/convolution.py",
+        "convolution",
         "POWERS_OF_TWO, COARSE = 0.25, 0.75",
         "POWERS_OF_TWO, COARSE = 0.0, 0.75",
         "A tie is exact only where scales are powers of two.",
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "sample: no coarse operands",
-        "src/qconv/ops/convolution.py",
+        "convolution",
         "POWERS_OF_TWO, COARSE = 0.25, 0.75",
         "POWERS_OF_TWO, COARSE = 0.25, 0.0",
         "Ties are rare where operands are anything.",
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "draft: the first attempt is good enough",
-        "src/qconv/ops/draft.py",
+        "draw_layer",
         "        if drawn.lacks:\n            continue\n",
         "",
         "Some draws give outputs of few values.",
@@ -38,23 +38,23 @@ MUTANTS = (
     ),
     Mutant(
         "draft: nobody knows why",
-        "src/qconv/ops/draft.py",
-        "    if fixed:\n        return",
-        "    if not fixed:\n        return",
+        "_why",
+        "if fixed:",
+        "if not fixed:",
         "A sample that cannot see says so.",
         (SAMPLE + "test_a_zero_point_that_forbids_all_outputs_but_one_is_named",),
     ),
     Mutant(
         "draft: zero points that were chosen are drawn",
-        "src/qconv/ops/draft.py",
-        "        if name in self.fixed:\n",
-        "        if name in ():\n",
+        "_Attempt._zero_point",
+        "if name in self.fixed:",
+        "if name in ():",
         "The caller's zero points are kept.",
         (CHOSEN,),
     ),
     Mutant(
         "draft: filters follow the few pixels looked at",
-        "src/qconv/ops/draft.py",
+        "_Attempt._means",
         "by_tap.mean(axis=2, keepdims=True)",
         "by_tap",
         "The sums of all other pixels lie elsewhere.",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibration: nothing saturates",
-        "src/qconv/sampling/calibration.py",
+        "output",
         "beyond = (0.0, 0.0) if style.attempt else",
         "beyond = (0.0, 0.0) if style.attempt >= 0 else",
         "A clamp that is left out would not show.",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibration: outputs fill a hundredth of the type",
-        "src/qconv/sampling/calibration.py",
+        "output",
         "filled = 1.0 if style.attempt or rng.random() < 0.25 else rng.uniform(0.6, 1.0)",
         "filled = 0.01",
         "Outputs of few values hide wrong ones.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibration: values far from the bend",
-        "src/qconv/sampling/calibration.py",
+        "bias",
         "whole = np.rint(wanted * total - sums.center - mean / unit)",
         "whole = np.rint(wanted * total + 9 * total - sums.center - mean / unit)",
         "An activation is met on both sides of its bend.",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "operands: no zero points at an end",
-        "src/qconv/sampling/operands.py",
+        "operands",
         "IN_THE_MIDDLE, AT_AN_END = 0.3, 0.2",
         "IN_THE_MIDDLE, AT_AN_END = 0.3, 0.0",
         "The ends are where corrections overflow a type first.",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "operands: coarse ones are as fine as the others",
-        "src/qconv/sampling/operands.py",
+        "coarse",
         "(np.abs(difference) // COARSE * COARSE)",
         "np.abs(difference)",
         "Ties are rare where operands are anything.",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "variety: few values are enough",
-        "src/qconv/sampling/operands.py",
+        "Variety.has_few_values",
         "self.values < LEAST_VALUES",
         "self.values < 2",
         "An output of few values is right however the kernel found it.",
@@ -110,15 +110,15 @@ MUTANTS = (
     ),
     Mutant(
         "variety: a dead channel lives",
-        "src/qconv/sampling/operands.py",
-        "        if self.dead_channels:\n",
-        "        if self.dead_channels < 0:\n",
+        "Variety.lacks",
+        "if self.dead_channels:",
+        "if self.dead_channels < 0:",
         "What is wrong in a constant channel does not show.",
         (SAMPLE + "test_variety_names_the_rule_that_is_broken",),
     ),
     Mutant(
         "window: padding at the other end",
-        "src/qconv/ops/window.py",
+        "_sources",
         "step_h - top +",
         "step_h + top +",
         "Sums of other windows calibrate nothing.",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: the first group for all",
-        "src/qconv/ops/window.py",
+        "gathered",
         "return grouped[:, seen.taps].reshape(",
         "return grouped[:1, seen.taps].repeat(problem.groups, 0).reshape(",
         "Every group has input channels of its own.",

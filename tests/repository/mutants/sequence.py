@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 RACE, CONTENDER = "tests/tuner/test_sequence.py", "tests/qconv/network/run/test_contender.py"
 LOOKUP, LAYERED = "tests/instances/choose/test_lookup.py", "tests/tune_db/test_layered.py"
-DATABASE = "tests/tune_db/test_database.py"
+UPGRADE, DATABASE = "tests/tune_db/test_upgrade.py", "tests/tune_db/test_database.py"
 ARRANGE = "tests/qconv/network/run/test_arrange.py"
 LOSERS = RACE + "::test_winners_that_lose_among_the_others_are_not_installed"
 MIXED = RACE + "::test_of_winners_that_win_and_lose_those_that_win_are_installed"
@@ -14,7 +14,7 @@ LAST = RACE + "::test_what_loses_the_last_race_by_more_than_one_per_cent_is_not_
 MUTANTS = (
     Mutant(
         "sequence: halves are not tried",
-        "tuner/sequence.py",
+        "_improved",
         "for part in (problems[:half], problems[half:]) if half else ():",
         "for part in ():",
         "One winner that loses takes all the others with it.",
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: the second half is not tried",
-        "tuner/sequence.py",
+        "_improved",
         "for part in (problems[:half], problems[half:]) if half else ():",
         "for part in (problems[:half],) if half else ():",
         "Winners at the end of a network are never installed where one at its beginning loses.",
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: what is slower is taken",
-        "tuner/sequence.py",
+        "_improved",
         "if tried_ms * LEAST_GAIN < leader_ms:",
         "if tried_ms > leader_ms:",
         "A kernel is installed that makes the network slower.",
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: the last race decides nothing",
-        "tuner/sequence.py",
+        "NetworkRace.end",
         "if after_ms > MOST_LOST * before_ms:",
         "if after_ms > 2 * before_ms:",
         "Of many races the luckiest is installed, though it loses.",
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: a tie loses the last race",
-        "tuner/sequence.py",
+        "NetworkRace.end",
         "if after_ms > MOST_LOST * before_ms:",
         "if after_ms > before_ms:",
         "Runs of one network differ by less than a per cent: winners are thrown away by chance.",
@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: what a network had is not kept when tuning begins",
-        "tuner/sequence.py",
+        "NetworkRace.__init__",
         "        self._store(KEPT, self._before, list(self._before.kernels))\n",
         "",
         "After Ctrl-C a session has winners that nobody raced in it.",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: what won is not stored",
-        "tuner/sequence.py",
+        "NetworkRace.end",
         "        self._store(KEPT, chosen, list(chosen.kernels))\n",
         "",
         "The next winner of a layer by itself takes its place, and nobody raced that.",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: losers leave no row",
-        "tuner/sequence.py",
+        "NetworkRace.end",
         "self._store(LOST, one, changed(chosen, one))",
         "changed(chosen, one)",
         "A kernel for several layers that lost stays as eligible as what beat it.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: the new winners are what networks have already",
-        "tuner/sequence.py",
+        "NetworkRace.end",
         "self._network.contender(self._rows, in_sequence=False)",
         "self._network.contender(self._rows, in_sequence=True)",
         "Nothing that was tuned is ever raced.",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence: one after the other has all its rounds",
-        "tuner/sequence.py",
+        "race_ms",
         "[[one.run_ms(count) for one, count in zip(contenders, runs, strict=True)] for _ in range(ROUNDS)]",
         "list(zip(*[[one.run_ms(n) for _ in range(ROUNDS)] for one, n in zip(contenders, runs, strict=True)]))",
         "What slows the device down for a while slows one of them alone.",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "contender: the other kernels are not taken",
-        "src/qconv/network/run/contender.py",
+        "Contender.with_kernels",
         "others.get(problem) or self.answer(problem)",
         "self.answer(problem)",
         "Every race is of the same network with itself.",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: a network prefers what is fastest by itself",
-        "instances/choose/lookup.py",
+        "choose",
         "kept = _kept(problem, device, layers) if in_sequence else None",
         "kept = None",
         "Launches overlap: a session has slower kernels than before it was tuned.",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: a layer by itself has what networks kept",
-        "instances/choose/lookup.py",
+        "choose",
         "kept = _kept(problem, device, layers) if in_sequence else None",
         "kept = _kept(problem, device, layers)",
         "By itself, another kernel was faster.",
@@ -118,15 +118,15 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: an older source is kept",
-        "instances/choose/lookup.py",
-        "    if tuned is None or not tuned.is_as_measured:\n        return None\n    row = tuned.row\n",
-        "    if tuned is None:\n        return None\n    row = tuned.row\n",
+        "_kept",
+        "if tuned is None or not tuned.is_as_measured:",
+        "if tuned is None:",
         "Another kernel won that race.",
         (LOOKUP + "::test_what_lost_in_a_network_or_was_another_source_is_not_preferred",),
     ),
     Mutant(
         "serving: a network has what its layers have by themselves",
-        "instances/load/serving.py",
+        "lookup",
         "key = problem, device, database, is_in_sequence()",
         "key = problem, device, database, False",
         "What was looked up first answers both.",
@@ -134,15 +134,15 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: what was kept counts by its time",
-        "src/qconv/network/run/arrange.py",
-        "        if not any([one.is_kept for one in unfused] + [found.is_kept for found in compared.values()]):\n",
-        "        if True:\n",
+        "Arranger._costs",
+        "if not any([one.is_kept for one in unfused] + [found.is_kept for found in compared.values()]):",
+        "if True:",
         "One kernel that is faster by itself takes the place of what won among the others.",
         (ARRANGE + "::test_what_a_race_of_the_network_kept_goes_before_what_is_faster_by_itself",),
     ),
     Mutant(
         "arrange: times in sequence beside times of kernels by themselves",
-        "src/qconv/network/run/arrange.py",
+        "Compared.of",
         "len(known) == len(every) and len(protocols) <= 1:",
         "len(known) == len(every):",
         "They are of two protocols, and compare with nothing.",
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "measurement: of networks the first counts",
-        "tune_db/measurement.py",
+        "kept_of",
         "return max(kept, key=lambda m: (m.created_at, m.key), default=None)",
         "return min(kept, key=lambda m: (m.created_at, m.key), default=None)",
         "A later race has no effect.",
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "measurement: what lost is kept",
-        "tune_db/measurement.py",
+        "kept_of",
         "if m._phase == KEPT]",
         "if m.in_sequence]",
         "What lost last is what a session has.",
@@ -166,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "layered: what a later layer kept is newer",
-        "tune_db/layered.py",
+        "Layered.kept",
         "return next((kept for rows in of_layers if (kept := kept_of(rows)) is not None), None)",
         "return kept_of([row for rows in of_layers for row in rows])",
         "What was raced here counts for more than what was raced on another machine.",
@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "models: a row in sequence takes the place of the one by itself",
-        "tune_db/models.py",
+        "table_of",
         "return SequenceRow if m.in_sequence else MeasurementRow",
         "return MeasurementRow",
         "The time among the others is compared with times of kernels by themselves.",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "text: rows in sequence are among the others",
-        "tune_db/text.py",
+        "TextLayer.measurements",
         "return [m for m in rows if not m.in_sequence]",
         "return list(rows)",
         "A shared file's winners are those of networks.",
@@ -190,10 +190,18 @@ MUTANTS = (
     ),
     Mutant(
         "database: a merge leaves out what networks kept",
-        "tune_db/database.py",
+        "Database.merge",
         "for rows in (other.measurements(), other.in_sequence()):",
         "for rows in (other.measurements(),):",
         "Where databases are merged, sessions have what is fastest by itself.",
         (DATABASE,),
+    ),
+    Mutant(
+        "upgrade: version 2 has what it needs",
+        "in_place",
+        "            Base.metadata.tables[SequenceRow.__tablename__].create(connection)\n",
+        "",
+        "A table is missing.",
+        (UPGRADE,),
     ),
 )

@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "instances/"
 MEMORY, LOADING = "tests/instances/load/test_serving.py", "tests/instances/load/test_pair_loading.py"
 EXPORT, INSTANCE, ONE_LINER = (
     "tests/instances/library/test_export.py",
@@ -20,15 +19,15 @@ CHECKED, ALIASING = "tests/instances/api/test_checked_conversion.py", "tests/ins
 MUTANTS = (
     Mutant(
         "lookup: nothing is forgotten",
-        "instances/load/serving.py",
-        "    _warm.clear()\n",
-        "    pass\n",
+        "forget",
+        "_warm.clear()",
+        "pass",
         "The next lookup does not see what was tuned in the meantime.",
         (MEMORY,),
     ),
     Mutant(
         "lookup: nothing is remembered",
-        "instances/load/serving.py",
+        "lookup",
         "instance = _warm[key] = found(",
         "instance = found(",
         "Every call opens the database and loads the binary again.",
@@ -36,15 +35,15 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: one database for all",
-        "instances/load/serving.py",
-        "    instance = _warm.get(key)\n",
-        "    instance = next((i for (p, d, *_), i in _warm.items() if (p, d) == (problem, device)), None)\n",
+        "lookup",
+        "instance = _warm.get(key)",
+        "instance = next((i for (p, d, *_), i in _warm.items() if (p, d) == (problem, device)), None)",
         "A database that is named is asked.",
         (MEMORY,),
     ),
     Mutant(
         "lookup: older templates however slow today's rows are",
-        "instances/choose/lookup.py",
+        "_exact",
         "if (row.median_us or 0.0) > worth:",
         "if (row.median_us or 0.0) > 0 * worth:",
         "A row of today's templates goes first where it is about as fast.",
@@ -52,23 +51,23 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: a choice of any toolchain",
-        "instances/choose/lookup.py",
-        'return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
-        'return Choice(self.plan, "exact", reason, None, self.rendered.sources, measured_us)',
+        "Tuned.choice",
+        'Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
+        'Choice(self.plan, "exact", reason, None, self.rendered.sources, measured_us)',
         "The binary that was measured is the one to run.",
         ("tests/instances/choose/test_lookup_older.py",),
     ),
     Mutant(
         "lookup: an exact choice is rendered again",
-        "instances/choose/lookup.py",
-        'return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
-        'return Choice(self.plan, "exact", reason, row.toolchain, None, measured_us)',
+        "Tuned.choice",
+        'Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
+        'Choice(self.plan, "exact", reason, row.toolchain, None, measured_us)',
         "A cold lookup that is exact renders its source once.",
         ("tests/instances/load/test_serving.py",),
     ),
     Mutant(
         "serving: the sources of a choice are left unused",
-        "instances/load/serving.py",
+        "found",
         "load(choice.plan, device, choice.toolchain, choice.sources)",
         "load(choice.plan, device, choice.toolchain)",
         "A cold lookup that is exact renders its source once.",
@@ -76,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "loading: a binary of any toolchain",
-        "instances/load/pair.py",
+        "_loaded",
         "binary = build(next(sources), plan, toolchain)",
         "binary = build(next(sources), plan)",
         "The binary that was measured is the one to run.",
@@ -84,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "loading: sources are rendered again",
-        "instances/load/pair.py",
+        "load",
         "for kernel in plan.kernels] if sources is None else sources",
         "for kernel in plan.kernels]",
         "A candidate is rendered once, and verified as it was compiled.",
@@ -92,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "choice: why it was made without the family",
-        "instances/choose/choice.py",
+        "Choice.why",
         'return f"{self.plan.config.family}, {self.reason}"',
         "return self.reason",
         "explain() does not say which kernel a layer has.",
@@ -100,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: bind allocates",
-        "instances/load/instance.py",
+        "Instance.bind",
         "return self.executable.bind(*inputs, out=out,",
         "return self.executable.bind(*inputs, out=None,",
         "The caller's output stays as it was.",
@@ -108,15 +107,15 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: gaps are read",
-        "instances/load/arguments.py",
-        "    if not array.flags.c_contiguous:\n",
-        "    if array.size == 0:\n",
+        "check_contiguous",
+        "if not array.flags.c_contiguous:",
+        "if array.size == 0:",
         "A kernel reads what lies in the gaps.",
         (INSTANCE, CONVERSION),
     ),
     Mutant(
         "export: one of the devices of a target",
-        "instances/library/export.py",
+        "export",
         "kernels.setdefault((one.winner.device, text_digest(kernel.source.text)), kernel)",
         "kernels.setdefault((one.winner.target, text_digest(kernel.source.text)), kernel)",
         "Every device has its winners in the manifest.",
@@ -124,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: kernels under one name",
-        "instances/library/export.py",
+        "Exported.symbol",
         'return f"{kernel}_{self.suffix}"',
         "return kernel",
         "Several kernels link into one program.",
@@ -132,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: what is older is not said",
-        "instances/library/export.py",
+        "_entry",
         '"measured_on_this_source": row.digest == kernel.source.digest,',
         '"measured_on_this_source": True,',
         "A time of an older template is not this source's.",
@@ -140,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "export: a fourth of the scratch",
-        "instances/library/export.py",
+        "_argument",
         '{"role": field.role, "bytes": 4 * field.elements}',
         '{"role": field.role, "bytes": field.elements}',
         "The caller allocates too little.",
@@ -148,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         "api: weight zero points of a channel each are one",
-        "instances/api/convolution.py",
+        "conv2d_problem",
         '"per_channel": is_array(w_scale) or is_array(w_zero_point),',
         '"per_channel": is_array(w_scale),',
         "Zero points given per channel choose the kernel.",
@@ -156,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "api: conv1d pads the other end",
-        "instances/api/convolution.py",
+        "conv1d",
         "pad=(0, left, 0, right),",
         "pad=(0, right, 0, left),",
         "The first of two paddings is the left one.",
@@ -164,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: a list is one number",
-        "instances/load/arguments.py",
+        "is_array",
         "return isinstance(value, (list, tuple)) or (shape is not None and len(shape) > 0)",
         "return shape is not None and len(shape) > 0",
         "Scales may be given as a list.",
@@ -172,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "conversion api: zero points of any size",
-        "instances/api/conversion.py",
+        "_given",
         "if not low <= value.min() <= value.max() <= high:",
         "if not low <= value.min():",
         "A zero point is a value of its type.",
@@ -180,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "conversion api: the first of two scales is not looked at",
-        "instances/api/checked_conversion.py",
+        "_checked.called",
         "enumerate(scales, 1)",
         "enumerate(scales, 2)",
         "A scale that is not positive gives outputs that mean nothing.",
@@ -188,7 +187,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output beside the beginning of an input",
-        "instances/load/arguments.py",
+        "check_aliasing",
         "if first < end and begin < first + given.nbytes:",
         "if first == begin and begin < first + given.nbytes:",
         "A shifted output is read by other threads after it was written.",
@@ -196,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: a residual of narrower elements is an output",
-        "instances/load/arguments.py",
+        "check_aliasing",
         "first == begin and given.nbytes == array.nbytes:",
         "first == begin:",
         "A thread writes over what others have yet to read.",
@@ -204,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output that begins with an input's last byte",
-        "instances/load/arguments.py",
+        "check_aliasing",
         "begin < first + given.nbytes:",
         "begin + 1 < first + given.nbytes:",
         "It is written while others read it.",
@@ -212,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output that ends with an input's first byte",
-        "instances/load/arguments.py",
+        "check_aliasing",
         "if first < end and",
         "if first + 1 < end and",
         "It is written while others read it.",
@@ -220,7 +219,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: an output over the weights",
-        "instances/load/executable.py",
+        "Packed.prepare",
         "                check_aliasing(shown.name, written, self.places)\n",
         "",
         "The next pixels are multiplied by outputs.",
@@ -228,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: out of another shape",
-        "instances/load/arguments.py",
+        "in_shape",
         "if tuple(array.shape) != wanted:",
         'if name == "x" and tuple(array.shape) != wanted:',
         "An output of other extents would be written in another order.",
@@ -236,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused api: the third's input has the second's zero point",
-        "instances/api/chain.py",
+        "chain_call",
         'given_zero_point = values[f"{gives}_zero_point"]',
         'given_zero_point = values["y_zero_point"]',
         "An intermediate tensor has a zero point of its own.",
@@ -244,7 +243,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: an odd address",
-        "instances/load/executable.py",
+        "Executable.array",
         "if address % alignment:",
         "if address % 1:",
         "A kernel that reads vectors needs their alignment.",
@@ -252,15 +251,15 @@ MUTANTS = (
     ),
     Mutant(
         "instance: new weights without a fold",
-        "instances/load/executable.py",
-        '        """After writing new weights into the same array."""\n        self.fold(stream)\n',
-        '        """After writing new weights into the same array."""\n',
+        "Packed.refold",
+        '"""\n        self.fold(stream)',
+        '"""',
         "What follows from the weights is that of the old ones.",
         (INSTANCE,),
     ),
     Mutant(
         "instance: an array of another type",
-        "instances/load/executable.py",
+        "Executable.array",
         "if str(array.dtype) != tensor.dtype:",
         "if array.dtype.itemsize > 8:",
         "The kernel would read its bytes as another type.",
@@ -268,7 +267,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the second first",
-        "instances/load/pair.py",
+        "PackedPair.prepare",
         "in_order([first.launch, second.launch])",
         "in_order([second.launch, first.launch])",
         "The second reads what the first gives.",
@@ -276,7 +275,7 @@ MUTANTS = (
     ),
     Mutant(
         "shipped: a file of another name",
-        "instances/choose/shipped.py",
+        "file_name",
         '.strip("-") + ".json"',
         '.strip("-").upper() + ".json"',
         "No shipped winner is found.",
@@ -284,7 +283,7 @@ MUTANTS = (
     ),
     Mutant(
         "problem: strides are alike",
-        "src/qconv/problem/convolution.py",
+        "Conv2d.shape_class",
         "            self.stride,\n",
         "",
         "What is fast where windows overlap is not where they lie apart.",
@@ -292,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         "problem: a weight zero point is nothing",
-        "src/qconv/problem/convolution.py",
+        "Conv2d.shape_class",
         "            q.w_zero_point,\n",
         "",
         "Window sums are computed beside the products.",
@@ -300,7 +299,7 @@ MUTANTS = (
     ),
     Mutant(
         "op: all channels are aligned",
-        "src/qconv/op.py",
+        "alignment",
         "return min(extent & -extent, most)",
         "return most",
         "Remainders and narrow loads take many times as long.",
@@ -308,7 +307,7 @@ MUTANTS = (
     ),
     Mutant(
         "fused: a chain is its first convolution",
-        "src/qconv/problem/chain.py",
+        "Chain.shape_class",
         "tuple(one.shape_class for one in self.layers.values())",
         "tuple(one.shape_class for one in list(self.layers.values())[:1])",
         "The second may have remainders where the neighbour's has none.",
@@ -316,7 +315,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: another library's array on the host is not looked at",
-        "instances/load/arguments.py",
+        "as_array",
         "    value = as_numpy(value)\n",
         "",
         "A scale that is negative is computed with.",
@@ -324,15 +323,15 @@ MUTANTS = (
     ),
     Mutant(
         "arguments: numbers in the other order of bytes have no type",
-        "instances/load/arguments.py",
-        "    return array if array.dtype.isnative else ",
-        "    return array if array.dtype.isnative or array.size else ",
+        "as_array",
+        "return array if array.dtype.isnative else",
+        "return array if array.dtype.isnative or array.size else",
         "NumPy names such a type in another way than its own.",
         (CONVERSION, CHECKED),
     ),
     Mutant(
         "executable: of an array that is given twice the last",
-        "instances/load/executable.py",
+        "arrays_by_name",
         "if twice := [name for name in given if name in named]:",
         "if twice := [name for name in given if name not in given]:",
         "What was given first is ignored in silence.",
@@ -340,7 +339,7 @@ MUTANTS = (
     ),
     Mutant(
         "op: what equals a word is one",
-        "src/qconv/op.py",
+        "check_choice",
         "if isinstance(value, str) and value in choices:",
         "if value in choices:",
         "NumPy's types equal their names, and are no key of anything.",
@@ -348,7 +347,7 @@ MUTANTS = (
     ),
     Mutant(
         "host array: what lies on a GPU is NumPy's",
-        "src/qconv/host_array.py",
+        "as_numpy",
         "if int(value.__dlpack_device__()[0]) == _CPU:",
         "if int(value.__dlpack_device__()[0]) != _CPU:",
         "An array on the host is not read, and one on a GPU is copied, which waits for it.",
@@ -356,9 +355,9 @@ MUTANTS = (
     ),
     Mutant(
         "loaded: a kernel may be copied",
-        "src/qconv/device/cache.py",
-        "    def __reduce__(self)",
-        "    def reduce(self)",
+        "Loaded.__reduce__",
+        "def __reduce__(self)",
+        "def reduce(self)",
         "Who pickles an instance reads of ctypes, and not what to pickle instead.",
         ("tests/qconv/device/test_cache_loaded.py",),
     ),

@@ -3,20 +3,18 @@
 from mutants.mutant import Mutant
 from mutants.named import simt, simt_random
 
-PAGE, LAYOUT = "templates/families/simt.j2", "templates/layout/"
-
 MUTANTS = (
     Mutant(
         "simt: padding is zero",
-        "templates/families/simt.j2",
-        "    return static_cast<Bits>(args.x_zero);\n",
-        "    return 0u;\n",
+        "padding_element",
+        "return static_cast<Bits>(args.x_zero);",
+        "return 0u;",
         "Padding is a real zero, which is stored as the zero point.",
         (simt("vectors, everything, in place"),),
     ),
     Mutant(
         "simt: padding past the end of the reduction",
-        "templates/families/simt.j2",
+        "fetch_x",
         "index < REDUCTION ? padding_element(args) * ONES : 0u",
         "padding_element(args) * ONES",
         "The window sums count bytes that no filter has.",
@@ -24,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: weights past the end of the reduction",
-        "templates/families/simt.j2",
+        "fetch_w",
         "if (exists && index < REDUCTION) words =",
         "if (exists) words =",
         "The last filter is read beyond its end.",
@@ -32,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: runs past the tile are put down",
-        "templates/families/simt.j2",
+        "put",
         "run.row >= ROWS || run.byte >= TILE_K",
         "run.byte >= TILE_K",
         "Threads beyond the tile's last row write over what follows it.",
@@ -40,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a thread's vectors are neighbours",
-        "templates/families/simt.j2",
+        "get",
         "row + i / VECTOR * STRIDE",
         "row + i",
         "A thread multiplies rows that another thread finishes.",
@@ -48,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: three of four bytes of a window",
-        "templates/families/simt.j2",
+        "add_up",
         "tile_registers.word[i][j], ONES",
         "tile_registers.word[i][j], 0x00010101u",
         "The window sums lack every fourth byte.",
@@ -56,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: one part of a window",
-        "templates/families/simt.j2",
+        "exchange",
         "x_sum[i] += static_cast<Sum>(parts[i]);",
         "x_sum[i] = static_cast<Sum>(parts[i]);",
         "The window sums are those of the last thread that carried a part.",
@@ -64,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: the first pixel's residual for all",
-        "templates/families/simt.j2",
+        "store",
         "inputs.residual = residuals[i].element[v];",
         "inputs.residual = residuals[0].element[v];",
         "A residual belongs to its own pixel.",
@@ -72,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: the first channel's parameters for a vector",
-        "templates/families/simt.j2",
+        "store",
         "load_channel(args, k + v < k_end ? k + v : k_end - 1)",
         "load_channel(args, k < k_end ? k : k_end - 1)",
         "Scales and biases are per channel.",
@@ -80,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: always the first stage",
-        "templates/families/simt.j2",
+        "conv2d_simt",
         "multiply(shared, step % PIPELINE_STAGES, m, n, acc);",
         "multiply(shared, 0, m, n, acc);",
         "Every second step multiplies the tile of another step.",
@@ -88,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a group's tiles are counted on",
-        "templates/families/simt.j2",
+        "conv2d_simt",
         "tile::block_y() % TILES_N * TILE_N",
         "tile::block_y() * TILE_N",
         "The second group's tiles begin behind its channels.",
@@ -96,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "simt: a group ends with the last channel",
-        "templates/families/simt.j2",
+        "conv2d_simt",
         "const int k_end = (group + 1) * K_GROUP;",
         "const int k_end = K;",
         "A group's last tile writes channels of the next group.",
@@ -104,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "nhwc: columns left of the image exist",
-        LAYOUT + "nhwc.j2",
+        "nhwc",
         "column >= 0 && column < IN_W",
         "column < IN_W",
         "Padding on the left reads the end of the row above.",
@@ -112,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "nhwc: neighbours write columns of the tile",
-        LAYOUT + "nhwc.j2",
+        "first_channel",
         "return tile::thread() % (TILE_N / THREAD_N) * VECTOR_N;",
         "return tile::thread() % (TILE_N / THREAD_N) * THREAD_N;",
         "A thread with several vectors of channels writes those of its neighbour.",
@@ -120,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "nchw: the image of an output",
-        LAYOUT + "nchw.j2",
+        "nchw",
         "(pixel / (OUT_H * OUT_W) * K + k)",
         "(pixel / (OUT_H * OUT_W) + k)",
         "The second image's outputs are written over the first's.",
@@ -128,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "nchw: the channel of a tap",
-        LAYOUT + "nchw.j2",
+        "locate",
         "(index / (R * S) * IN_H + row)",
         "(index / (R * S) * IN_W + row)",
         "Planes of channels are IN_H rows, not IN_W.",
@@ -136,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: the column is moved by the upper padding",
-        LAYOUT + "window.j2",
+        "window_of",
         "column * STRIDE_W - PAD_LEFT, exists}",
         "column * STRIDE_W - PAD_TOP, exists}",
         "Padding on the left is not padding on top.",
@@ -144,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "window: no stride along rows",
-        LAYOUT + "window.j2",
+        "window_of",
         "row * STRIDE_H - PAD_TOP",
         "row - PAD_TOP",
         "Windows are STRIDE_H rows apart.",

@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-PAGES, SLICES = "templates/fused/", "tests/templates/test_fused_slices.py"
+SLICES = "tests/templates/test_fused_slices.py"
 
 MUTANTS = (
     Mutant(
         "slices: the intermediate begins with the first channel of all",
-        "templates/families/fused/into_tile.j2",
+        "put",
         "const int of_block = k + i - first_k;",
         "const int of_block = k + i;",
         "A block has room for its own channels alone.",
@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: the depthwise layer looks at the first channel of all",
-        "templates/families/fused/depthwise.j2",
+        "run",
         "row, column, own.k - begin_k(team));",
         "row, column, own.k);",
         "The block's channels lie at the beginning of its intermediate.",
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: every block's begin with the first channel",
-        "templates/families/fused/of_tile.j2",
+        "of_tile",
         "first_k = team.cluster_block * (MID_CHUNKS * 16);",
         "first_k = 0;",
         "Blocks have different channels.",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: the depthwise layer's are shared evenly",
-        "generator/families/fused/depthwise.py",
+        "depthwise_layer",
         "config.slice_k // 16 or ",
         "",
         "Slabs of the layer before may not be.",
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: room for all channels",
-        "generator/families/fused/config.py",
+        "geometry",
         "given = chunks(slice_k or layers[producer].k)",
         "given = chunks(layers[producer].k)",
         "What a block does not need it does not ask for.",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: blocks of a cluster",
-        "generator/families/fused/plan.py",
+        "plan",
         "if target.bulk_copies and not sliced else 1",
         "if target.bulk_copies else 1",
         "They send each other nothing.",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: as few as clusters",
-        "generator/families/fused/plan.py",
+        "_room",
         "usable = int(0.9 * room) if cluster > 2 else room",
         "usable = int(0.9 * room) if config.cluster_blocks > 2 else room",
         "Blocks by themselves fill all multiprocessors.",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: half a chunk",
-        "generator/families/fused/plan.py",
+        "_layers",
         'if name == "first" and blocks[name] > 1 and layers[name].block_k % 16:',
         "if False:",
         "A chunk of 16 channels is of one block.",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: in the space as clusters are",
-        "generator/families/fused/config.py",
+        "configs",
         "not (sliced or cluster_blocks in CLUSTERS)",
         "not cluster_blocks in CLUSTERS",
         "Any number of blocks may share the channels.",

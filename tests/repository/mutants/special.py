@@ -3,13 +3,12 @@
 from mutants.mutant import Mutant
 from mutants.named import mma, simt, special, special_random
 
-PAGES = "templates/conv2d/"
 FENCES = "tests/templates/test_fences.py"
 
 GEMV = (
     Mutant(
         "gemv: rows are not strided",
-        "templates/families/gemv.j2",
+        "window_of",
         "row * STRIDE_H) * IN_W",
         "row) * IN_W",
         "Windows lie STRIDE_H rows apart.",
@@ -17,7 +16,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: the first lane's products are left out",
-        "templates/families/gemv.j2",
+        "conv2d_gemv",
         "for (int i = 0; i < LANES; ++i) inputs.acc +=",
         "for (int i = 1; i < LANES; ++i) inputs.acc +=",
         "Every lane has a part of a window.",
@@ -25,7 +24,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: the first pixel's window sum for all",
-        "templates/families/gemv.j2",
+        "conv2d_gemv",
         "inputs.x_sum += shared.x_sum[out_row][i];",
         "inputs.x_sum += shared.x_sum[0][i];",
         "Every pixel has a window of its own.",
@@ -33,7 +32,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: window sums of unsigned bytes",
-        "templates/families/gemv.j2",
+        "conv2d_gemv",
         "dot<X_SIGNED, false>(x.word[j]",
         "dot<false, false>(x.word[j]",
         "The bytes of a window are signed where x is.",
@@ -41,7 +40,7 @@ GEMV = (
     ),
     Mutant(
         "gemv: a pixel past the last is finished",
-        "templates/families/gemv.j2",
+        "conv2d_gemv",
         "out_k < K && first_pixel + out_row < PIXELS;",
         "out_k < K;",
         "Outputs behind the last are written.",
@@ -53,7 +52,7 @@ GEMV = (
 STEM = (
     Mutant(
         "stem: windows begin at a multiple of four pixels",
-        "templates/families/stem.j2",
+        "shift",
         "(tile.column * STRIDE_W - PAD_LEFT) & 3; }",
         "0 * tile.column; }",
         "A tile's first window begins up to three pixels behind the first that is loaded.",
@@ -61,7 +60,7 @@ STEM = (
     ),
     Mutant(
         "stem: the last of four pixels is not moved down",
-        "templates/convolution/unpack_pixels.j2",
+        "unpack_pixels",
         "word[2] >> 8}};",
         "word[2]}};",
         "The fourth pixel's word begins with the third's last channel.",
@@ -69,7 +68,7 @@ STEM = (
     ),
     Mutant(
         "stem: all channels are written at once",
-        "templates/families/stem.j2",
+        "finish_pixels",
         "            if (k + n >= K) continue;\n",
         "",
         "A vector past the last channel is written over the next pixel's.",
@@ -77,7 +76,7 @@ STEM = (
     ),
     Mutant(
         "stem: a filter row goes on behind its end",
-        "templates/families/stem.j2",
+        "element_of",
         "r < R && s < S && c < C};",
         "r < R && c < C};",
         "Words behind the last tap meet the next row's weights.",
@@ -85,7 +84,7 @@ STEM = (
     ),
     Mutant(
         "stem: taps that are not dilated",
-        "templates/families/stem.j2",
+        "load_vector",
         "const int column = first + j / C * DILATION_W;",
         "const int column = first + j / C;",
         "Taps lie DILATION_W columns apart.",
@@ -93,7 +92,7 @@ STEM = (
     ),
     Mutant(
         "stem: padding is zero",
-        "templates/families/stem.j2",
+        "load_vector",
         "unsigned byte = padding_word(args) & 0xffu;",
         "unsigned byte = 0u;",
         "Padding is a real zero, which is stored as the zero point.",
@@ -101,7 +100,7 @@ STEM = (
     ),
     Mutant(
         "spread: bytes of a word in reverse",
-        "templates/convolution/repack_weights.j2",
+        "conv2d_repack_weights",
         "word |= byte << (8 * i);",
         "word |= byte << (24 - 8 * i);",
         "The first weight of a word is its lowest byte.",
@@ -109,7 +108,7 @@ STEM = (
     ),
     Mutant(
         "tile: one image",
-        "templates/convolution/tile.j2",
+        "n",
         "n(block / (SLAB_TILES * TILES_W * TILES_H)) {}",
         "n(0 * block) {}",
         "All images' tiles read and write the first image.",
@@ -117,7 +116,7 @@ STEM = (
     ),
     Mutant(
         "filters: a column of B is a channel",
-        "templates/convolution/filters.j2",
+        "channel_of_column",
         "return column / 2 * LANE_K + atom * 2 + column % 2;",
         "return atom * 8 + column;",
         "A lane ends up with neighbouring channels of all its atoms.",
@@ -128,7 +127,7 @@ STEM = (
 DIRECT = (
     Mutant(
         "direct: columns of taps that are not dilated",
-        "templates/families/direct.j2",
+        "offset_of",
         "IN_COLUMNS + tap % S * DILATION_W) * 16",
         "IN_COLUMNS + tap % S) * 16",
         "Taps lie DILATION_W columns apart.",
@@ -136,7 +135,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: all groups are one",
-        "templates/families/direct.j2",
+        "element_of",
         "unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};",
         "unit < TAPS * CHUNKS};",
         "Between the groups the matrix of filters is zero.",
@@ -144,7 +143,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: a lane's second pixel is eight columns on",
-        "templates/families/direct.j2",
+        "finish_pixels",
         "first + i * (ROWS_ON * TILE_W + COLUMNS_ON) * Y_PITCH",
         "first + i * 8 * Y_PITCH",
         "Where a sixteen is two rows of eight, the second pixel is a row on.",
@@ -153,7 +152,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: padding is zero",
-        "templates/families/direct.j2",
+        "load_tile",
         "tile::fill<X_BYTES>(to, padding_word(args));",
         "tile::fill<X_BYTES>(to, 0u);",
         "Padding is a real zero, which is stored as the zero point.",
@@ -161,7 +160,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: rows of a tile's windows are not strided",
-        "templates/families/direct.j2",
+        "multiply",
         "first_row * STRIDE_H * IN_COLUMNS",
         "first_row * IN_COLUMNS",
         "Windows lie STRIDE_H rows apart.",
@@ -169,7 +168,7 @@ DIRECT = (
     ),
     Mutant(
         "filters: ones where the group has no weight",
-        "templates/convolution/filters.j2",
+        "load_ones",
         "if (element_of(k, step, half, tile::lane(), i).exists) ones",
         "ones",
         "A window's sum counts the channels of its own group alone.",
@@ -177,7 +176,7 @@ DIRECT = (
     ),
     Mutant(
         "sixteens: eight columns apart",
-        "templates/convolution/sixteens.j2",
+        "position_of",
         "sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4",
         "sixteen % SIXTEENS_OF_ROW * 8 + tile::lane() / 4",
         "Sixteens of a row are sixteen pixels apart.",
@@ -188,7 +187,7 @@ DIRECT = (
 DEPTHWISE = (
     Mutant(
         "depthwise: a channel filters the input channel of its number",
-        "templates/families/depthwise/page.j2",
+        "load_pixel",
         "(k + i < K ? k + i : K - LOAD_K) / K_GROUP",
         "(k + i < K ? k + i : K - LOAD_K) % C",
         "K_GROUP neighbouring output channels filter the same input channel.",
@@ -196,7 +195,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: the fourth dilated tap is one column behind the third",
-        "templates/families/depthwise/taps.j2",
+        "taps",
         "at(i + 3 * DILATION_W, quad)",
         "at(i + 2 * DILATION_W + 1, quad)",
         "Taps lie DILATION_W columns apart.",
@@ -204,7 +203,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: columns past the last are written",
-        "templates/families/depthwise/page.j2",
+        "finish_pixel",
         "    if (OUT_W % COLUMNS != 0 && patch.column + column >= OUT_W) return;\n",
         "",
         "A run that reaches beyond a row writes the next row's first outputs.",
@@ -212,7 +211,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: the second of a run sums up the first one's taps",
-        "templates/families/depthwise/products.j2",
+        "ones_of",
         "if (s >= 0 && s < S) word |= 1u",
         "if (s < S) word |= 1u",
         "The taps before a window's first do not belong to it.",
@@ -221,7 +220,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: taps two behind are one behind",
-        "templates/families/depthwise/taps.j2",
+        "taps",
         "i % 4 == 2 ? moved<2>(first, next)",
         "i % 4 == 2 ? moved<1>(first, next)",
         "The taps begin at the pixel that was asked for.",
@@ -229,7 +228,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: rows between dilated taps count",
-        "templates/families/depthwise/down.j2",
+        "down",
         "down < 0 || down % DILATION_H != 0 ||",
         "down < 0 ||",
         "Rows between the taps are not multiplied.",
@@ -237,7 +236,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: words beyond the end of a filter row",
-        "templates/families/depthwise/word.j2",
+        "word",
         "if (s >= S || k >= K) continue;",
         "if (s >= S + 1 || k >= K) continue;",
         "A filter row's last word has a weight of the next row.",
@@ -248,7 +247,7 @@ DEPTHWISE = (
 POINTWISE = (
     Mutant(
         "pointwise: channels of the next pixel are multiplied",
-        "templates/families/pointwise.j2",
+        "element_of",
         "return {c, c < C};",
         "return {c < C ? c : 0, true};",
         "What is read behind the last channel belongs to the next pixel.",
@@ -256,7 +255,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: the bytes behind the last vector are left out",
-        "templates/families/pointwise.j2",
+        "load_unit",
         "if (last < bytes) to[last] = static_cast",
         "if (last < bytes / 16 * 16) to[last] = static_cast",
         "An input whose size 16 does not divide has bytes behind its last vector.",
@@ -265,7 +264,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: words of a pixel begin where words do",
-        "templates/families/pointwise.j2",
+        "load_pixels",
         "(begin % 4 * 8)",
         "(begin % 4 * 0)",
         "Pixels of 27 bytes begin within words.",
@@ -274,24 +273,24 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: the next residuals come over outputs that have not left",
-        "templates/families/pointwise.j2",
-        "        store_unit(args, y, unit);\n",
-        "        load_unit<Residual, K>(args.residual, stream.${ residuals }[stage], next, copies);\n"
-        "        store_unit(args, y, unit);\n",
+        "conv2d_pointwise",
+        "store_unit(args, y",
+        "load_unit<Residual, K>(args.residual, stream.${ residuals }[stage], next, copies);\n"
+        "        store_unit(args, y",
         "An output lies where its residual was until it is stored.",
         (f"{FENCES}::test_nothing_is_left_out[pointwise, residuals]",),
     ),
     Mutant(
         "pointwise: the next unit's copies are in no group",
-        "templates/families/pointwise.j2",
-        "[stage], next, copies);\n        copies.commit();\n",
-        "[stage], next, copies);\n",
+        "conv2d_pointwise",
+        "next, copies);\n        copies.commit();",
+        "next, copies);",
         "What is in no group is not waited for.",
         (f"{FENCES}::test_nothing_is_left_out[pointwise, residuals]",),
     ),
     Mutant(
         "pointwise: residuals of other channels",
-        "templates/families/pointwise.j2",
+        "finish_pixels",
         "reinterpret_cast<const Residual*>(residual) + at, k)",
         "reinterpret_cast<const Residual*>(residual) + first * K + k, k)",
         "Every pixel has residuals of its own.",
@@ -299,7 +298,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: wider outputs lie where their residuals are",
-        "generator/families/pointwise.py",
+        "_outputs_in_place",
         "types.residual.bytes == types.y.bytes",
         "types.residual.bytes <= types.y.bytes",
         "An output of two bytes has no room where one of residuals was.",
@@ -307,7 +306,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: a unit fewer",
-        "generator/families/pointwise.py",
+        "plan",
         "units = ceil_div(problem.pixels, unit)",
         "units = max(1, problem.pixels // unit)",
         "The last unit has the pixels that fill no other.",
@@ -315,7 +314,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: lanes on the same banks cost nothing",
-        "generator/families/pointwise.py",
+        "wavefronts",
         "return sum(max(len(words) for words in banks.values()) for banks in words_of_banks)",
         "return len(words_of_banks)",
         "Lanes whose words lie on one bank wait for each other.",
@@ -323,7 +322,7 @@ POINTWISE = (
     ),
     Mutant(
         "pointwise: parameters are there",
-        "generator/families/pointwise.py",
+        "PointwisePlan._work_of_sixteen",
         "parameters = PARAMETER * atoms * len(channel_arguments(problem)) / config.batch",
         "parameters = 0",
         "Those of a slab's channels come anew for each batch.",
@@ -334,7 +333,7 @@ POINTWISE = (
 FOLD = (
     Mutant(
         "fold: one tap fewer",
-        "templates/convolution/fold_channel.j2",
+        "fold_channel",
         "REDUCTION * args.x_zero * w_zero",
         "(REDUCTION - 1) * args.x_zero * w_zero",
         "Both zero points are subtracted at every tap.",
@@ -342,7 +341,7 @@ FOLD = (
     ),
     Mutant(
         "fold: without the bias",
-        "templates/convolution/fold_channel.j2",
+        "fold_channel",
         "        offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));\n",
         "",
         "A bias that is added to the sums is part of the offset.",
@@ -350,7 +349,7 @@ FOLD = (
     ),
     Mutant(
         "fold: the first channel's weights for all",
-        "templates/convolution/fold_channel.j2",
+        "fold_channel",
         "tile::load(args.w + k * REDUCTION + i)",
         "tile::load(args.w + i)",
         "Every channel's weights have a sum of their own.",
@@ -358,7 +357,7 @@ FOLD = (
     ),
     Mutant(
         "fold: some copies of padding",
-        "templates/convolution/fold_channel.j2",
+        "fold_channel",
         "for (int i = k * FOLD_THREADS + tile::thread(); i < PADDING_WORDS;",
         "for (int i = k * FOLD_THREADS + tile::thread(); i < 4;",
         "Threads of other blocks read padding that nobody has written.",
@@ -366,7 +365,7 @@ FOLD = (
     ),
     Mutant(
         "fold: a copy of padding for each of its threads",
-        "templates/convolution/fold_channel.j2",
+        "fold_channel",
         "i < PADDING_WORDS; i += K * FOLD_THREADS)",
         "i < PADDING_WORDS; i += PADDING_WORDS)",
         "Where channels are few, the fold has fewer threads than there are copies.",
@@ -374,7 +373,7 @@ FOLD = (
     ),
     Mutant(
         "padding: three of four bytes",
-        "templates/convolution/padding.j2",
+        "padding_word",
         "& ELEMENT) * IN_EACH;",
         "& ELEMENT) * 0x00010101u;",
         "Every channel of the padding is the zero point.",

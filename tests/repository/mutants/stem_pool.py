@@ -2,8 +2,6 @@
 
 from mutants.mutant import Mutant
 
-PAGES = "templates/conv2d/stem_pool"
-PLAN = "generator/families/stem_wgmma/pool.py"
 TESTS = "tests/templates/test_stem_pool.py"
 STAGED, BEFORE, PAIRS, TALL, WIDE = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "before", "pairs", "tall", "wide")
@@ -16,7 +14,7 @@ COST = "tests/generator/families/stem_wgmma/test_pool_cost.py"
 OF_PAGE = (
     Mutant(
         "stem_pool: one warp of a consumer releases for all",
-        "templates/families/stem_wgmma/pool.j2",
+        "pool",
         "shared.ring.open(4);  // the warps of a consumer",
         "shared.ring.open(1);",
         "Others may not have seen that the window was there.",
@@ -24,7 +22,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: what stands for no output is above the least sums",
-        "templates/families/stem_wgmma/pool_sums.j2",
+        "pool_sums",
         "LOWEST = -(1 << 30);",
         "LOWEST = -(1 << 20);",
         "A window that reaches beyond the outputs has no sum of 300 products of the least bytes.",
@@ -32,7 +30,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: products begin before their window is there",
-        "templates/families/stem_wgmma/pool_consume.j2",
+        "pool_consume",
         "        shared.ring.wait(at);\n",
         "",
         "The cells may be those of a tile before.",
@@ -40,15 +38,15 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: a consumer makes the tiles of the other as well",
-        "templates/families/stem_wgmma/pool_consume.j2",
-        "        tiles.advance_consumer();\n",
-        "        tiles.advance();\n",
+        "consume",
+        "tiles.advance_consumer();",
+        "tiles.advance();",
         "Each has strips of its own.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: both consumers have the same strips",
-        "templates/families/stem_wgmma/pool_tiles.j2",
+        "strip",
         "first_strip() + consumer",
         "first_strip()",
         "Half of the windows are nobody's.",
@@ -56,7 +54,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: blocks of other channels have other strips",
-        "templates/families/stem_wgmma/pool_tiles.j2",
+        "first_strip",
         "tile::block_x() / CHANNEL_TILES) * CONSUMERS",
         "tile::block_x()) * CONSUMERS",
         "Then some channels of a strip are nobody's.",
@@ -64,15 +62,15 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: padding above may be the largest",
-        "templates/families/stem_wgmma/pool_sums.j2",
-        "    if (row < 0) {",
-        "    if (false) {",
+        "leave_out_padding",
+        "if (row < 0) {",
+        "if (false) {",
         "What the convolution gives there is in no window.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: the first window begins with what was left of another strip",
-        "templates/families/stem_wgmma/pool_sums.j2",
+        "find_largest",
         "tiles.along == 0 && window == 0",
         "false",
         "The column left of the image is padding.",
@@ -80,7 +78,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: edges are read while others are written",
-        "templates/families/stem_wgmma/pool_sums.j2",
+        "find_largest",
         "last ? 1 - half : half",
         "half",
         "The last one is the next tile's.",
@@ -88,7 +86,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: outputs are staged where those before are read",
-        "templates/families/stem_wgmma/pool_staged.j2",
+        "write_largest",
         "    stores.half = 1 - stores.half;\n",
         "",
         "The copy engine may still read them.",
@@ -96,7 +94,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: outputs are stored before all are staged",
-        "templates/families/stem_wgmma/pool_staged.j2",
+        "write_largest",
         "    tile::warpgroup_barrier(consumer);  // all of them are there, and those before have left\n",
         "",
         "Other warps may still write theirs.",
@@ -107,15 +105,15 @@ OF_PAGE = (
 OF_PLAN = (
     Mutant(
         "stem pool: the pool's padding may exceed a problem's limits",
-        "generator/families/stem_wgmma/pool.py",
-        "        except ValueError as error:\n",
-        "        except ArithmeticError as error:\n",
+        "Looked.of",
+        "except ValueError as error:",
+        "except ArithmeticError as error:",
         "With the padding as outputs the problem is larger than one may be, and lookup raises ValueError.",
         ("tests/generator/test_family.py",),
     ),
     Mutant(
         "stem_pool: no tile goes before the first",
-        "generator/families/stem_wgmma/pool.py",
+        "Looked.of",
         "first = -ACROSS if s == 3 and problem.window_pad[1] == 0 else 0",
         "first = 0",
         "Where there is no padding, the first window begins with a column that nobody computes.",
@@ -123,15 +121,15 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: windows begin where the convolution does",
-        "generator/families/stem_wgmma/pool.py",
-        "above, ahead = problem.window_pad[0], ",
-        "above, ahead = 0, ",
+        "Looked.of",
+        "above, ahead = problem.window_pad[0],",
+        "above, ahead = 0,",
         "They begin with the pool's padding.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: padding of zero points is zeros below",
-        "generator/families/stem_wgmma/pool.py",
+        "Looked.of",
         "bottom = CELL * (rows - 1) + problem.r - problem.h - top",
         "bottom = 0",
         "What windows look at has rows of the pool's padding.",
@@ -140,7 +138,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: functions that turn round are served",
-        "generator/families/stem_wgmma/pool.py",
+        "why_none",
         "if q.activation not in IN_ORDER or q.table:",
         "if q.activation not in IN_ORDER:",
         "A table need not keep the order of sums.",
@@ -148,9 +146,9 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: windows that begin two pixels early are served",
-        "generator/families/stem_wgmma/pool.py",
-        "        if pad > size - 2:",
-        "        if pad > size - 1:",
+        "why_none",
+        "if pad > size - 2:",
+        "if pad > size - 1:",
         "Their first pixel is not the one in front of a pair.",
         (SERVED,),
     ),
@@ -159,7 +157,7 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "stem_pool cost: outputs take nothing while others are multiplied",
-        "generator/families/stem_wgmma/pool.py",
+        "_tile",
         "products + made, 3)",
         "products, 3)",
         "Both use the registers' ports.",

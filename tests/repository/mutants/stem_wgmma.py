@@ -2,9 +2,6 @@
 
 from mutants.mutant import Mutant
 
-PAGE = "templates/families/stem_wgmma/produce.j2"
-BEGINS = "templates/conv2d/stem_wgmma_"
-PLAN = "generator/families/stem_wgmma/plan.py"
 TESTS = "tests/templates/test_stem_wgmma.py"
 STAGED, DIRECT, SKIPPED, UNEVEN = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "direct", "skipped", "uneven")
@@ -16,7 +13,7 @@ COST = "tests/generator/families/stem_wgmma/test_cost.py"
 OF_PAGE = (
     Mutant(
         "stem_wgmma: cells are made of images that are on their way",
-        "templates/families/stem_wgmma/produce.j2",
+        "produce",
         "        image_ring.wait(at);\n",
         "",
         "The copy engine may not have brought them.",
@@ -24,7 +21,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: cells are written over those that are multiplied",
-        "templates/families/stem_wgmma/produce.j2",
+        "produce",
         "        if (phase > 0) shared.ring.empty[slot].wait_for_phase(phase - 1);\n",
         "",
         "A window is free when its tile has been multiplied.",
@@ -32,7 +29,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: cells are there without a fence",
-        "templates/families/stem_wgmma/produce.j2",
+        "produce",
         "        tile::fence_proxy_async();\n",
         "",
         "The products may not see what was written.",
@@ -40,7 +37,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: one thread says for all that cells are there",
-        "templates/families/stem_wgmma/produce.j2",
+        "produce",
         "        team_barrier();  // the image is read, and its cells are there\n",
         "",
         "Others may still write theirs.",
@@ -48,7 +45,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: padding is zeros",
-        "templates/families/stem_wgmma/produce.j2",
+        "make_cells",
         "exists ? word : padding_word(args)",
         "word",
         "Padding is what stands for zero.",
@@ -56,7 +53,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: images that end in the middle of a cell are all padding there",
-        "templates/families/stem_wgmma/produce.j2",
+        "make_cells",
         "static_cast<unsigned>(in_row) < IN_H",
         "static_cast<unsigned>(in_row | 1) < IN_H",
         "The upper row of the last cell may be of the image.",
@@ -64,7 +61,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: a cell's rows change places",
-        "templates/families/stem_wgmma/produce.j2",
+        "make_cells",
         "{{upper.word[0], upper.word[1], lower.word[0], lower.word[1]}}",
         "{{lower.word[0], lower.word[1], upper.word[0], upper.word[1]}}",
         "Filters have the upper row first.",
@@ -72,7 +69,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: windows begin where no tap looks",
-        "templates/families/stem_wgmma/products.j2",
+        "products",
         ".cell[0][SKIPPED]",
         ".cell[0][0]",
         "Cells are counted in twos, and a filter may begin at the second.",
@@ -80,7 +77,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: filters begin where their cells do",
-        "templates/families/stem_wgmma/repack.j2",
+        "conv2d_repack_weights",
         "lane % 4 / 2 - (BEFORE_H - PAD_TOP);",
         "lane % 4 / 2;",
         "A cell has two rows of pixels.",
@@ -88,7 +85,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma on the CPU: the second of two taps is the first",
-        "templates/instruction/wgmma_chunk_word.j2",
+        "word",
         "i / 4 * to_chunk",
         "i / 4 * 0",
         "It lies beside the first.",
@@ -96,7 +93,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma on the CPU: rows of a filter are those of eight lanes",
-        "templates/instruction/wgmma_filters_emulated.j2",
+        "word",
         "row % 8 * 4 + i % 4",
         "row % 4 * 8 + i % 4",
         "Four lanes have a row.",
@@ -107,7 +104,7 @@ OF_PAGE = (
 OF_PARTS = (
     Mutant(
         "stem_wgmma: nobody opens the rings of images",
-        "templates/families/stem_wgmma/page.j2",
+        "page",
         "    for (ImageRing& ring : shared.image_rings) ring.open(1);\n",
         "",
         "Their mbarriers count from anything.",
@@ -115,7 +112,7 @@ OF_PARTS = (
     ),
     Mutant(
         "stem_wgmma: rows of cells are as long as columns",
-        "templates/families/stem_wgmma/cells.j2",
+        "Cells",
         "cell[CELLS_H][CELLS_W]",
         "cell[CELLS_W][CELLS_H]",
         "The next row lies elsewhere than a tap looks.",
@@ -123,7 +120,7 @@ OF_PARTS = (
     ),
     Mutant(
         "stem_wgmma: steps have the filters of the warp beside",
-        "templates/families/stem_wgmma/filters.j2",
+        "Filters",
         "args.fragments + first + i * 4 * FILTER_WORDS",
         "args.fragments + first + i * FILTER_WORDS",
         "Each of four warps has its own of every step.",
@@ -131,7 +128,7 @@ OF_PARTS = (
     ),
     Mutant(
         "stem_wgmma: threads wait at what nobody has initialised",
-        "templates/families/stem_wgmma/kernel.j2",
+        "kernel",
         "    tile::barrier();\n",
         "",
         "One of them initialises the mbarriers.",
@@ -142,7 +139,7 @@ OF_PARTS = (
 OF_PLAN = (
     Mutant(
         "stem_wgmma: a window has no tap beyond the middle of its last cell",
-        "generator/families/stem_wgmma/plan.py",
+        "Cells.of",
         "ceil_div(above - top + problem.r, CELL)",
         "(above - top + problem.r) // CELL",
         "The last cell may have one row of the filter.",
@@ -150,7 +147,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: rows that end within a chunk are served",
-        "generator/families/stem_wgmma/plan.py",
+        "why_none",
         "if problem.w * problem.c % CHUNK or problem.w % 4:",
         "if problem.w % 4:",
         "The copy engine takes whole chunks alone.",
@@ -158,7 +155,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: strides of one are served",
-        "generator/families/stem_wgmma/plan.py",
+        "why_none",
         "problem.stride != (CELL, CELL) or",
         "",
         "Neighbouring outputs would look at the same cells.",
@@ -166,7 +163,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: images begin with their first cell",
-        "generator/families/stem_wgmma/plan.py",
+        "Cells.chunk_shift",
         "return -self.before[1] * problem.c % CHUNK",
         "return 0",
         "Copies begin with whole chunks.",
@@ -177,7 +174,7 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "stem_wgmma cost: outputs take nothing while others are multiplied",
-        "generator/families/stem_wgmma/cost.py",
+        "_tile",
         "products + PORTS * made, 3)",
         "products, 3)",
         "Both use the registers' ports.",
@@ -185,7 +182,7 @@ OF_COST = (
     ),
     Mutant(
         "stem_wgmma cost: lanes store as fast as the copy engine",
-        "generator/families/stem_wgmma/cost.py",
+        "_tile",
         "stored = 0 if plan.staged else",
         "stored = 0 if True else",
         "They store two channels at a time, or one.",

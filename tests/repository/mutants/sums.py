@@ -2,30 +2,29 @@
 
 from mutants.mutant import Mutant
 
-HERE = "src/qconv/"
 REQUANTIZED_SUM = "tests/qconv/arithmetic/test_quantized_sum.py"
 OF_SUM = "tests/conformance/test_onnxruntime_residual.py::test_all_pairs_of_bytes"
 
 MUTANTS = (
     Mutant(
         "weighted sum: the offset has the terms turned round",
-        "src/qconv/arithmetic/quantized_sum.py",
-        "of_first = ratio(first.scale, y.scale) * np.float32(first.zero_point)",
-        "first, last = last, first\n    of_first = ratio(first.scale, y.scale) * np.float32(first.zero_point)",
+        "offset",
+        "of_first = ratio",
+        "first, last = last, first\n    of_first = ratio",
         "The product of the tensor that is added last is rounded within the sum.",
         (OF_SUM,),
     ),
     Mutant(
         "requantized sum: the other tensor first",
-        "src/qconv/arithmetic/quantized_sum.py",
-        "    first, last = (OWN, RESIDUAL) if quantization",
-        "    last, first = (OWN, RESIDUAL) if quantization",
+        "_add",
+        "first, last = (OWN, RESIDUAL) if quantization",
+        "last, first = (OWN, RESIDUAL) if quantization",
         "Which of the two the sum begins with decides last bits.",
         (OF_SUM,),
     ),
     Mutant(
         "requantized sum: the oracle does not clamp between the two",
-        "src/qconv/arithmetic/quantized_sum.py",
+        "_requantize_own",
         'np.clip(np.rint(value) + v.get("inner_zero", np.float32(0)), low, high)',
         'np.rint(value) + v.get("inner_zero", np.float32(0))',
         "What the convolution alone would saturate at, the residual cannot bring back.",
@@ -33,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "requantized sum: its own output is not rounded",
-        "src/qconv/arithmetic/quantized_sum.py",
+        "_requantize_own",
         '"tile::rounded(value, channel.inner_zero)" if has_zero else "tile::rounded(value)"',
         '"tile::add(value, channel.inner_zero)" if has_zero else "value"',
         "The kernel rounds twice, as two kernels would.",
@@ -41,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "requantized sum: relu at the real zero",
-        "src/qconv/arithmetic/quantized_sum.py",
+        "_store",
         "has_zero = is_relu and quantization.y_zero_point",
         "has_zero = False",
         "A relu of the real number is a clamp at the output's zero point.",
@@ -49,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogue: its own output in the units of the sum",
-        "src/qconv/arithmetic/epilogue.py",
+        "multiplier",
         "y_scale = parameters.inner_scale",
         "y_scale = parameters.y_scale",
         "What is requantized first has a scale of its own.",
@@ -57,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "host value: the sum's offset has the terms turned round",
-        "src/qconv/arithmetic/host_value.py",
+        "_sum_offset",
         'first, last = ("inner", "residual") if',
         'last, first = ("inner", "residual") if',
         "A program that launches without Python has the same bits.",
@@ -65,9 +64,9 @@ MUTANTS = (
     ),
     Mutant(
         "parameter: any ratio of scales",
-        "src/qconv/arithmetic/parameter.py",
-        "    if not LEAST_RATIO <= ratio <= most:\n",
-        "    if not LEAST_RATIO <= ratio:\n",
+        "check_ratio",
+        "if not LEAST_RATIO <= ratio <= most:",
+        "if not LEAST_RATIO <= ratio:",
         "Beyond, ONNX Runtime converts to the wrong end of the type.",
         (f"{REQUANTIZED_SUM}::test_what_cannot_be_honoured_is_refused",),
     ),

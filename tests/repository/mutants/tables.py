@@ -2,14 +2,13 @@
 
 from mutants.mutant import Mutant
 
-HERE = "src/qconv/"
 OUTPUT_TABLE = "tests/templates/test_output_table.py"
 FOLD_TABLE = "tests/qconv/network/layers/test_folds_table.py"
 
 MUTANTS = (
     Mutant(
         "output table: the index has a sign",
-        "src/qconv/arithmetic/output_table.py",
+        "entry",
         "channel.table + static_cast<unsigned char>(",
         "channel.table + static_cast<signed char>(",
         "Half of all bytes find what lies in front of the table.",
@@ -17,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: looked up before the clamp",
-        "src/qconv/arithmetic/epilogue.py",
+        "_requantize",
         "output_table.entry(clamped)",
         "output_table.entry(cxx + '(value)')",
         "What is beyond the type has the entry of another byte.",
@@ -25,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: turned the other way",
-        "src/qconv/arithmetic/output_table.py",
+        "look_up.words",
         "-int(parameters.y_zero_point)",
         "int(parameters.y_zero_point)",
         "The kernel's table begins with the entry of the zero point.",
@@ -33,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: turned although the zero point is in the index",
-        "src/qconv/arithmetic/output_table.py",
+        "begins_with_zero",
         'return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"',
         "return quantization.y_zero_point",
         "A zero point that is added before the rounding is counted twice.",
@@ -41,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: several outputs are packed first",
-        "src/qconv/arithmetic/epilogue.py",
+        "packs",
         "return quantization.requantizes and rounds_so and not quantization.table",
         "return quantization.requantizes and rounds_so",
         "What is packed is no byte that could be an index.",
@@ -49,31 +48,31 @@ MUTANTS = (
     ),
     Mutant(
         "output table: within a chain",
-        "src/qconv/problem/chain.py",
-        "        if given.table:",
-        "        if False:",
+        "Chain._check_link",
+        "if given.table:",
+        "if False:",
         "The next layer pads with a zero point that is not its input's.",
         (f"{OUTPUT_TABLE}::test_what_is_refused",),
     ),
     Mutant(
         "output table: entries beyond the output's type",
-        "src/qconv/arithmetic/parameter.py",
-        'or not ((array >= low) & (array <= high)).all():\n        raise ValueError(\n            f"table',
-        'or False:\n        raise ValueError(\n            f"table',
+        "check_table",
+        "or not ((array >= low) & (array <= high)).all():",
+        "or False:",
         "They would wrap round in silence.",
         (f"{OUTPUT_TABLE}::test_what_is_refused",),
     ),
     Mutant(
         "library: a table from its first entry on",
-        "instances/library/qconv_parameters.h",
-        " + i + static_cast<unsigned>(first)) % TABLE_ENTRIES",
-        " + i) % TABLE_ENTRIES",
+        "table_word",
+        "+ i + static_cast<unsigned>(first)) % TABLE_ENTRIES",
+        "+ i) % TABLE_ENTRIES",
         "The kernel's table begins with the entry of the zero point.",
         ("tests/qconv/arithmetic/test_host_value.py::test_every_value_is_the_same_bit_for_bit",),
     ),
     Mutant(
         "fold: a table where another layer reads the convolution",
-        "src/qconv/network/layers/folds.py",
+        "with_table",
         "if convolution.y != table.x or network.only_consumer(convolution.y) != table.layer:",
         "if convolution.y != table.x:",
         "The other reader finds no tensor, or another one.",
@@ -81,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a table of another type",
-        "src/qconv/network/layers/folds.py",
+        "with_table",
         "if len(types) > 1 or not convolution.is_single:",
         "if not convolution.is_single:",
         "The kernel's output has the type of its index.",
@@ -89,15 +88,15 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a second table",
-        "src/qconv/network/layers/folds.py",
-        " or not convolution.is_single:",
-        " or convolution.added is not None:",
+        "with_table",
+        "or not convolution.is_single:",
+        "or convolution.added is not None:",
         "The first one would be lost.",
         (f"{FOLD_TABLE}::test_the_pass_alone",),
     ),
     Mutant(
         "quantization: a table behind QLinearAdd",
-        "src/qconv/arithmetic/quantization.py",
+        "Quantization._check_table",
         "if self.table and self.mode.requantizes_before_residual:",
         "if False:",
         "The sum's epilogue looks nothing up.",
@@ -105,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "chained: a table in the middle",
-        "src/qconv/network/run/chained.py",
+        "chain",
         "not all(one.is_single for one in before)",
         "any(one.added for one in before)",
         "The chain refuses it when its problem is made.",
@@ -113,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "arrange: who takes all sums takes all tables",
-        "src/qconv/network/run/arrange.py",
+        "Arranger._forced",
         "return self.choices.tables if fusion.served.has_table else self.choices.sums",
         "return self.choices.sums",
         "Where nobody has chosen, times decide.",

@@ -4,11 +4,9 @@ device."""
 from mutants.mutant import Mutant
 from mutants.named import special_random
 
-PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_tcgen05.py"
 COST = "tests/generator/families/tcgen05/test_cost.py"
 CODE = "tests/generator/test_nvidia_code.py"
-MEMORY = "src/qconv/device/cpu_tensor_memory.h"
 CHANNELS, PIXELS, ODD, SUMS = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("channels", "pixels", "odd", "sums")
 )
@@ -22,7 +20,7 @@ def found(name: str) -> str:
 OF_PAGE = (
     Mutant(
         "tcgen05: slabs are multiplied before they are there",
-        "templates/families/tcgen05/page.j2",
+        "multiply_tiles",
         "            shared.slabs.wait(at);\n",
         "",
         "Their bytes may be on their way.",
@@ -30,24 +28,23 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: a thread says that slots are empty",
-        "templates/families/tcgen05/page.j2",
-        "            tile::commit_products(shared.slabs.empty[at.slot]);\n",
-        "            tile::fence_before_thread_sync();\n            shared.slabs.release(at);\n",
+        "multiply_tiles",
+        "tile::commit_products(shared.slabs.empty[at.slot]);",
+        "tile::fence_before_thread_sync();\n            shared.slabs.release(at);",
         "Products that it has asked for still read them.",
         (CHANNELS,),
     ),
     Mutant(
         "tcgen05: accumulators are full a slab early",
-        "templates/families/tcgen05/page.j2",
-        "            const Operand pixels(",
-        "            if (slab == SLABS - 1) shared.accumulators.commit(accumulator);\n"
-        "            const Operand pixels(",
+        "multiply_tiles",
+        "const Operand pixels",
+        "if (slab == SLABS - 1) shared.accumulators.commit(accumulator);\n            const Operand pixels",
         "The last slab's products are not among those that the commit tracks.",
         (CHANNELS,),
     ),
     Mutant(
         "tcgen05: products go to the accumulator that is written",
-        "templates/families/tcgen05/page.j2",
+        "multiply_tiles",
         "        shared.accumulators.acquire(accumulator);\n",
         "",
         "Its sums are not in registers yet.",
@@ -55,7 +52,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: one accumulator",
-        "templates/families/tcgen05/page.j2",
+        "multiply_tiles",
         "const unsigned sums = tensor_memory + accumulator.slot * ACCUMULATOR;",
         "const unsigned sums = tensor_memory;",
         "The epilogue finds the sums of every other tile in the second.",
@@ -63,7 +60,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: the first warp's release empties an accumulator",
-        "templates/families/tcgen05/page.j2",
+        "conv2d_tcgen05",
         "open(4 * WRITERS);  // the warps",
         "open(1);  // the warps",
         "Each warp has lanes of its own.",
@@ -71,7 +68,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: an accumulator is released while lanes load",
-        "templates/families/tcgen05/page.j2",
+        "write_tiles",
         "                tile::warp_barrier();  // all lanes have theirs\n",
         "",
         "One lane says so for all of them.",
@@ -79,7 +76,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: sums are used before they are loaded",
-        "templates/families/tcgen05/page.j2",
+        "write_tiles",
         "            tile::wait_for_sums(sums);\n",
         "",
         "Loads from tensor memory are asynchronous.",
@@ -87,7 +84,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: the second warpgroup writes the first one's strips",
-        "templates/families/tcgen05/page.j2",
+        "write_tiles",
         "first_strip = warp / 4;",
         "first_strip = warp / 8;",
         "They divide a tile.",
@@ -95,23 +92,23 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: no fence behind the wait for a slab",
-        "templates/families/tcgen05/page.j2",
-        "            tile::fence_after_thread_sync();\n            const Operand",
-        "            const Operand",
+        "multiply_tiles",
+        "tile::fence_after_thread_sync();\n            const Operand",
+        "const Operand",
         "Tensor memory is used behind a wait.",
         (CHANNELS,),
     ),
     Mutant(
         "tcgen05: no fence before the last barrier",
-        "templates/families/tcgen05/page.j2",
-        "    tile::fence_before_thread_sync();\n    tile::barrier();  // all sums",
-        "    tile::barrier();  // all sums",
+        "conv2d_tcgen05",
+        "tile::fence_before_thread_sync();\n    tile::barrier();  /",
+        "tile::barrier();  /",
         "Tensor memory is freed behind it.",
         (CHANNELS,),
     ),
     Mutant(
         "tcgen05: a block ends before its slots are told to be empty",
-        "templates/families/tcgen05/page.j2",
+        "fetch",
         "    shared.slabs.drain(at);\n",
         "",
         "What tells it arrives in shared memory that another block may have by then.",
@@ -119,7 +116,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: pixels are asked for before the launch before has ended",
-        "templates/families/tcgen05/page.j2",
+        "conv2d_tcgen05",
         "            tile::wait_on_dependency();\n",
         "",
         "They are outputs of the launch before.",
@@ -127,7 +124,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: weights of another tap",
-        "templates/families/tcgen05/page.j2",
+        "fetch",
         "(r * S + s) * C + c, channel",
         "(s * R + r) * C + c, channel",
         "Taps follow each other along a row of the filter.",
@@ -135,7 +132,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: an accumulator is read at once",
-        "templates/pipeline/accumulators.j2",
+        "Accumulators::wait",
         "        full[state.slot].wait_for_phase(state.phase);\n",
         "",
         "Its products may be under way.",
@@ -143,7 +140,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: an accumulator is written again a use too early",
-        "templates/pipeline/accumulators.j2",
+        "Accumulators::acquire",
         "if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);",
         "if (state.phase > 1) empty[state.slot].wait_for_phase(state.phase - 2);",
         "The use before is the one that must be over.",
@@ -151,7 +148,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: channels past the last are written",
-        "templates/families/tcgen05/outputs.j2",
+        "write_sums",
         "        if (!WHOLE_TILES && k + at >= K) return;\n",
         "",
         "The last tile reaches beyond the channels.",
@@ -159,7 +156,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: the first channels' parameters",
-        "templates/families/tcgen05/outputs.j2",
+        "write_sums",
         "load_channels(args, k + at, channels);",
         "load_channels(args, k, channels);",
         "Every channel has its own.",
@@ -167,7 +164,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: a descriptor of another distance",
-        "templates/instruction/tcgen05.j2",
+        "tcgen05",
         "EIGHT_ROWS = 8 * SLAB",
         "EIGHT_ROWS = 4 * SLAB",
         "Eight rows lie behind the eight before.",
@@ -175,7 +172,7 @@ OF_PAGE = (
     ),
     Mutant(
         "tcgen05: the signs of x for those of w",
-        "templates/instruction/tcgen05.j2",
+        "tcgen05",
         "(W_SIGNED ? 1u : 0u) << 10",
         "(X_SIGNED ? 1u : 0u) << 10",
         "Each factor has a bit of its own.",
@@ -186,7 +183,7 @@ OF_PAGE = (
 OF_PLAN = (
     Mutant(
         "tcgen05 plan: room for one accumulator",
-        "generator/families/tcgen05/plan.py",
+        "plan",
         "columns=instruction.allocated(columns),",
         "columns=instruction.allocated(columns // 2),",
         "Two take turns.",
@@ -194,7 +191,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 plan: the last pixels have no tile",
-        "generator/families/tcgen05/plan.py",
+        "plan",
         "tiles = channel_tiles * ceil_div(problem.pixels, config.pixels)",
         "tiles = channel_tiles * max(1, problem.pixels // config.pixels)",
         "The last tile has the pixels that fill no other.",
@@ -202,7 +199,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 plan: a warpgroup may have less to write",
-        "generator/families/tcgen05/plan.py",
+        "_check_useful",
         "if config.strips % config.writers:",
         "if config.strips < config.writers:",
         "It would release an accumulator that it has not read, or wait for one that nobody releases.",
@@ -210,7 +207,7 @@ OF_PLAN = (
     ),
     Mutant(
         "persistent: borders of the image are inner pixels",
-        "generator/persistent.py",
+        "PersistentPlan.borders",
         "Borders.of(self.problem) if pads_with_zero_point(self.problem) else None",
         "None",
         "The copy engine pads with zeros, and not with the zero point.",
@@ -218,7 +215,7 @@ OF_PLAN = (
     ),
     Mutant(
         "slabs: weights are not swizzled",
-        "generator/slabs.py",
+        "maps",
         "channels, slab, swizzle=slab)",
         "channels, slab)",
         "The products read them as swizzled.",
@@ -226,7 +223,7 @@ OF_PLAN = (
     ),
     Mutant(
         "persistent: channels that are no whole sixteens",
-        "generator/persistent.py",
+        "why_not",
         "if problem.c % CHUNK:",
         "if problem.c % 8:",
         "The copy engine has no such rows.",
@@ -234,7 +231,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: writing overlaps nothing",
-        "generator/families/tcgen05/cost.py",
+        "cost",
         "rounds * max(multiplied, written) + min(multiplied, written)",
         "rounds * (multiplied + written)",
         "One accumulator is written while the other is multiplied.",
@@ -242,7 +239,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: the last wave is free",
-        "generator/families/tcgen05/cost.py",
+        "tcgen05/cost",
         "rounds = ceil_div(plan.tiles, plan.target.processors)",
         "rounds = plan.tiles / plan.target.processors",
         "Multiprocessors without a tile wait for the others.",
@@ -250,7 +247,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: the rate of a Hopper",
-        "generator/families/tcgen05/cost.py",
+        "cost",
         "PRODUCTS = 8192",
         "PRODUCTS = 4096",
         "A multiprocessor of a B200 makes twice as many.",
@@ -258,7 +255,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tensor memory: allocations of any size",
-        "src/qconv/targets/instruction.py",
+        "TensorMemoryInstruction.allocated",
         "return max(self.least_columns, 1 << (columns - 1).bit_length())",
         "return max(self.least_columns, columns)",
         "The hardware allocates powers of two.",
@@ -269,7 +266,7 @@ OF_PLAN = (
 OF_MEMORY = (
     Mutant(
         "tensor memory: products are early in every launch",
-        MEMORY,
+        "multiply",
         "if (late_) queue_.push_back({product, nullptr});",
         "if (false) queue_.push_back({product, nullptr});",
         "A slot that is overwritten too early would not show.",
@@ -277,7 +274,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: what a commit tells arrives whether somebody waits or not",
-        MEMORY,
+        "next",
         "else if (waited(operation.mbarrier)) return operation.mbarrier;",
         "else if (true) return operation.mbarrier;",
         "A block that ends before would not show.",
@@ -285,7 +282,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: it always begins at column 0",
-        MEMORY,
+        "allocate",
         "first_ = static_cast<unsigned>(chance",
         "first_ = static_cast<unsigned>(0 * chance",
         "A page that does not ask where it begins would not show.",
@@ -293,7 +290,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: a warp reaches all lanes",
-        MEMORY,
+        "load",
         "if (address >> 16 != thread / 32 % 4 * 32) return",
         "if (address >> 16 > 96) return",
         "A load from lanes of another warp would not show.",
@@ -301,7 +298,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: nobody needs to wait for loads",
-        MEMORY,
+        "arrive",
         'if (!threads_[thread].loads.empty()) return "an arrival',
         'if (false) return "an arrival',
         "Sums that are overwritten while they are loaded would not show.",
@@ -309,7 +306,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: no fence is needed behind a wait",
-        MEMORY,
+        "synchronize",
         "if (!threads_.empty()) threads_[thread].has_met = true;",
         "",
         "A fence that is left out would not show.",
@@ -317,7 +314,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: no fence is needed before an arrival",
-        MEMORY,
+        "use",
         "threads_[thread].has_used = true;",
         "",
         "A fence that is left out would not show.",
@@ -325,7 +322,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: a block may keep it",
-        MEMORY,
+        "left_behind",
         'return columns_ == 0 ? nullptr : "',
         'return true ? nullptr : "',
         "The next block of the multiprocessor would wait forever.",
@@ -333,7 +330,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: products of other threads' sums",
-        MEMORY,
+        "act_as",
         "observe_write(cell(lane, first), columns * sizeof(int));",
         "observe_read(cell(lane, first), columns * sizeof(int));",
         "Loads that race with products would not show.",
@@ -341,7 +338,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory: chunks are where they were",
-        MEMORY,
+        "offset",
         "(row_bytes() / 16 - 1)",
         "(row_bytes() / 32 - 1)",
         "A swizzle of 128 bytes exchanges eight chunks.",
@@ -349,7 +346,7 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory on the CPU: sums are there without a wait",
-        "templates/prelude/cpu_tensor_memory.j2",
+        "wait_for_sums",
         "    qconv_cpu_tensor_wait_for_loads();\n",
         "",
         "The emulation gives them to who waits.",
@@ -357,9 +354,9 @@ OF_MEMORY = (
     ),
     Mutant(
         "tensor memory on a GPU: the lane that works is compared with",
-        "templates/prelude/cuda_tensor_memory.j2",
-        "    return is_elected != 0;",
-        "    return lane() == 0;",
+        "elected",
+        "return is_elected != 0;",
+        "return lane() == 0;",
         "ptxas makes a loop of every product.",
         (f"{CODE}::test_products_in_tensor_memory_are_asked_for_once",),
         needs="cupy",

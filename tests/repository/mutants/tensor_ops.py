@@ -3,7 +3,6 @@
 from mutants.mutant import Mutant
 
 ROOM = "src/qconv/tensor_ops"
-BINARY, API = "templates/families/tensor_ops/binary.j2", "instances/api/tensor_ops.py"
 OF_ORT = "tests/conformance/test_onnxruntime_tensor_ops.py"
 OF_POOLS = "tests/qconv/tensor_ops/test_pooling.py"
 OF_BINARY, OF_API = "tests/qconv/tensor_ops/test_binary.py", "tests/instances/api/test_tensor_ops.py"
@@ -13,12 +12,10 @@ def sanitized(page: str, plan: str) -> str:
     return f"tests/templates/test_{page}.py::test_nothing_is_found[{plan}]"
 
 
-WEIGHTED_SUM = "src/qconv/arithmetic/quantized_sum.py"
-
 MUTANTS = (
     Mutant(
         "add: the zero points in another order",
-        "src/qconv/arithmetic/quantized_sum.py",
+        "offset",
         "fma(ratio(last.scale, y.scale), np.float32(last.zero_point), of_first)",
         "ratio(last.scale, y.scale) * np.float32(last.zero_point) + of_first",
         "ONNX Runtime's compiler has fused the first product with the sum: some bits differ.",
@@ -26,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: the second element is not fused",
-        "src/qconv/arithmetic/quantized_sum.py",
+        "Term.added",
         "return fma(self.numpy(value, v), v[self.ratio.name], what)",
         "return self.numpy(value, v) * v[self.ratio.name] + what",
         "A product that is rounded before it is added gives other bits.",
@@ -34,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: the element of a is not fused in C++",
-        "src/qconv/arithmetic/quantized_sum.py",
+        "Term.onto",
         'f"tile::fma({self.cxx}, {arguments}.{self.ratio.name}, {what})"',
         'f"tile::add(tile::multiply({self.cxx}, {arguments}.{self.ratio.name}), {what})"',
         "The C++ line is not what the NumPy line beside it computes.",
@@ -42,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: relu at zero",
-        "src/qconv/tensor_ops/binary.py",
+        "_least",
         "return max(low, p.y_zero_point) if",
         "return max(low, 0) if",
         "A real zero is the zero point.",
@@ -50,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: an axis of extent 1 ends a run",
-        f"{ROOM}/binary.py",
+        "view_of",
         "        if a == 1:\n            continue\n",
         "",
         "An axis of one index is repeated and kept at once.",
@@ -58,15 +55,15 @@ MUTANTS = (
     ),
     Mutant(
         "binary: two keys of one problem",
-        f"{ROOM}/binary.py",
-        "        if self.repeat == 1:\n",
-        "        if self.repeat == 0:\n",
+        "Binary.__post_init__",
+        "if self.repeat == 1:",
+        "if self.repeat == 0:",
         "Whoever tuned one would not find it by the other.",
         (f"{OF_BINARY}::test_a_tensor_of_the_same_shape_has_one_key",),
     ),
     Mutant(
         "tensor ops: a zero point of any type",
-        f"{ROOM}/problem.py",
+        "Parameters.of",
         "                check_zero_point(name, number, zero_points[name])\n",
         "",
         "A zero point that its type cannot hold is an error of the caller.",
@@ -74,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: hardly any outputs but the zero point",
-        "src/qconv/tensor_ops/binary.py",
+        "draw",
         "rng.uniform(LEAST_SPREAD, MOST_SPREAD)",
         "rng.uniform(0, 1)",
         "Data whose outputs are all alike see nothing.",
@@ -82,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: vectors of b begin between",
-        "generator/families/tensor_ops/binary.py",
+        "plan",
         "in_rows = problem.inner % config.vector == 0 or problem.repeat == 1",
         "in_rows = True",
         "A row that is no whole number of vectors has neighbours of another row in one.",
@@ -90,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: one element of b for a vector of two rows",
-        "generator/families/tensor_ops/binary.py",
+        "plan",
         "(problem.outer == 1 or problem.repeat % config.vector == 0)",
         "True",
         "Rows that are no whole number of vectors meet two elements in one.",
@@ -98,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: the row of b",
-        "templates/families/tensor_ops/binary.j2",
+        "index_of_b",
         "at / (REPEAT * INNER) * INNER + at % INNER;",
         "at / (REPEAT * INNER) + at % INNER;",
         "A row of b has INNER elements.",
@@ -106,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary: the elements behind the last whole vector",
-        "templates/families/tensor_ops/binary.j2",
+        "binary",
         "for (unsigned at = first; at < ELEMENTS; ++at) {",
         "for (unsigned at = first; at + 1 < ELEMENTS; ++at) {",
         "The last element is computed as well.",
@@ -114,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "tensor ops: rows of vectors lie over each other",
-        "templates/families/tensor_ops/rows.j2",
+        "first_of_row",
         "tile::block_x()) * ROWS + row)",
         "tile::block_x()) + row)",
         "A block has ROWS rows; others compute them again, and the last ones are not computed.",
@@ -122,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: a smaller first tensor is added first",
-        "instances/api/tensor_ops.py",
+        "_binary",
         '{"added_first": "a"} if kind is Add and is_turned',
         '{"added_first": "b"} if kind is Add and is_turned',
         "ONNX Runtime adds its second input first, be it the larger one.",
@@ -130,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: two single numbers begin with the second",
-        f"{ROOM}/binary.py",
+        "begins_with_first",
         "first[0] == 1 if pairs else",
         "first[0] == 1 != first[1] if pairs else",
         "ONNX Runtime takes its first input for the number that is broadcast.",
@@ -138,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "add: the larger tensor keeps the smaller one's scale",
-        f"{ROOM}/binary.py",
+        "binary",
         'TURNED = {"a": "b", "b": "a", "y": "y"}',
         'TURNED = {"a": "a", "b": "b", "y": "y"}',
         "Scales and zero points go where their tensor goes.",
@@ -146,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: a NaN is the largest output",
-        f"{ROOM}/functions.py",
+        "table_of",
         "np.fmin(np.fmax(real / p.y_scale, low), high)",
         "np.fmax(np.fmin(real / p.y_scale, high), low)",
         "Whoever gives a function that has no value somewhere gets the least output there.",
@@ -154,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: the sigmoid of a power that is rounded",
-        f"{ROOM}/functions.py",
+        "_horner",
         "value = fma(value, x, coefficient)",
         "value = value * x + coefficient",
         "ONNX Runtime's polynomials are made of fma: some bits differ.",
@@ -162,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: by values",
-        f"{ROOM}/table.py",
+        "compute",
         "return (table[x.view(np.uint8)],)",
         "return (table[x.astype(np.int16) + 128 * (x.dtype == np.int8)],)",
         "Entry i is that of the byte i, be it of int8.",
@@ -173,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: copies cost nothing",
-        "generator/families/tensor_ops/table.py",
+        "TablePlan.cost",
         "FILL * WORDS * config.copies / config.threads",
         "FILL * WORDS / config.copies / config.threads",
         "A block writes every copy before it looks anything up.",
@@ -181,7 +178,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: no barrier behind the table",
-        "templates/families/tensor_ops/table.j2",
+        "table",
         "    tile::barrier();\n",
         "",
         "A thread reads words of the table that others write.",
@@ -189,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "table: the copy of another lane",
-        "templates/families/tensor_ops/table.j2",
+        "look_up",
         "copy[code / 4 * (4 * COPIES) + code % 4]",
         "copy[code / 4 * 4 + code % 4]",
         "The words of one copy lie COPIES words apart.",
@@ -197,15 +194,15 @@ MUTANTS = (
     ),
     Mutant(
         "concat: a slice begins where its row does",
-        "templates/families/tensor_ops/concat.j2",
-        " + ${ slice.offset } + column",
-        " + column",
+        "load_slice",
+        "+ ${ slice.offset } + column",
+        "+ column",
         "Other elements are copied.",
         (sanitized("concat", "slices-address"),),
     ),
     Mutant(
         "concat: every slice is looked up in the first table",
-        "templates/families/tensor_ops/looked_up.j2",
+        "translate",
         "(TABLE < 0 ? 0 : TABLE) * ENTRIES",
         "0 * ENTRIES",
         "Each tensor has a scale of its own.",
@@ -213,7 +210,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: what has no table is looked up",
-        "templates/families/tensor_ops/looked_up.j2",
+        "translate",
         "    if constexpr (TABLE < 0) return x;\n",
         "",
         "A tensor with the scale of the output is quantized anew.",
@@ -221,15 +218,15 @@ MUTANTS = (
     ),
     Mutant(
         "concat: bytes are copied in another order",
-        "templates/families/tensor_ops/copied.j2",
-        "    return x;\n",
-        "    return VECTOR > 1 ? Vector<X>() : x;\n",
+        "translate",
+        "    return x;",
+        "    return VECTOR > 1 ? Vector<X>() : x;",
         "Nothing is copied.",
         (sanitized("concat", "slices-address"),),
     ),
     Mutant(
         "concat: loads are as wide as the widths alone allow",
-        f"{ROOM}/concat.py",
+        "Concat.widest",
         "(each.width, each.stride, each.offset) if number",
         "(each.width,) if number",
         "A vector does not lie at a multiple of its size.",
@@ -237,7 +234,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: tables are counted from the end of a slice",
-        f"{ROOM}/concat.py",
+        "Concat.slices",
         "before = accumulate(looked_up, initial=0)",
         "before = accumulate(looked_up)",
         "The first slice has the second table.",
@@ -245,7 +242,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: a vector may be wider than a slice",
-        "generator/families/tensor_ops/concat.py",
+        "plan",
         "problem.widest % config.vector",
         "problem.width % config.vector",
         "It reads of two tensors.",
@@ -253,7 +250,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: a table that changes nothing is looked up",
-        f"{ROOM}/functions.py",
+        "rescaled",
         "None if np.array_equal(table.view(np.uint8), np.arange(ENTRIES)) else table",
         "table",
         "What only has to be copied takes a table, and shared memory.",
@@ -261,7 +258,7 @@ MUTANTS = (
     ),
     Mutant(
         "concat: tensors are joined whatever their shapes",
-        "instances/api/tensor_ops.py",
+        "concat",
         "if any((*shape[:at], *shape[at + 1 :]) != (*shapes[0][:at], *shapes[0][at + 1 :]) for shape in shapes):",
         "if False:",
         "Rows of other tensors stand beside each other.",

@@ -2,9 +2,6 @@
 
 from mutants.mutant import Mutant
 
-DEVICE = "src/qconv/device/"
-MAP, MAPS, RING = "generator/tensor_map.py", DEVICE + "tensor_maps.py", "templates/pipeline/ring.j2"
-CUDA, CPU = "templates/prelude/cuda_tensor.j2", "templates/prelude/cpu_tensor.j2"
 OF_MAP = ("tests/generator/test_tensor_map.py",)
 OF_DRIVER = ("tests/qconv/device/test_tensor_maps.py",)
 OF_EXECUTABLE = ("tests/instances/load/test_executable.py::test_tensor_maps_are_encoded_where_arrays_lie",)
@@ -23,7 +20,7 @@ def ring(kind: str, sanitizer: str = "address", seed: int = 2) -> tuple[str, ...
 MUTANTS = (
     Mutant(
         "tensor map: a box without the trailing pads",
-        MAP,
+        "im2col",
         "(right - span_w, bottom - span_h)",
         "(-span_w, -span_h)",
         "Filters begin in the padding behind the image as well.",
@@ -31,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "tensor map: strides change places",
-        MAP,
+        "im2col",
         "steps = (1, problem.stride[1], problem.stride[0], 1)",
         "steps = (1, problem.stride[0], problem.stride[1], 1)",
         "Columns come before rows.",
@@ -39,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "tensor map: as many bytes as the box has",
-        MAP,
+        "TensorMap.shape",
         "return tuple(-(-extent // step) for extent, step in zip(self.box, self.element_strides, strict=True))",
         "return self.box",
         "Of a box only every so manieth element is copied.",
@@ -47,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "tensor map: half a chunk at the end of a row",
-        MAP,
+        "TensorMap._check_array",
         "if self.dims[0] * self.element_bytes % CHUNK:",
         "if self.dims[0] * self.element_bytes % 4:",
         "A store writes behind the row.",
@@ -55,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "tensor map: any target",
-        "generator/plan.py",
+        "Plan.tensor_maps",
         "if found and not self.target.tensor_maps:",
         "if found and not self.target.name:",
         "No GPU before Hopper has a copy engine.",
@@ -63,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan: a tensor map behind a pointer",
-        "generator/plan.py",
+        "Field.alignment",
         "return TENSOR_MAP_ALIGNMENT if self.tensor_map is not None else self.size_bytes",
         "return 8 if self.tensor_map is not None else self.size_bytes",
         "A map begins at a multiple of 64 bytes.",
@@ -71,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "driver: another swizzle",
-        MAPS,
+        "tensor_maps",
         "SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}",
         "SWIZZLES = {0: 0, 32: 2, 64: 1, 128: 3}",
         "The driver's swizzles are numbered by their widths.",
@@ -79,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "driver: corners change places",
-        MAPS,
+        "encoded",
         "_array(ctypes.c_int, pixels.lower), _array(ctypes.c_int, pixels.upper)",
         "_array(ctypes.c_int, pixels.upper), _array(ctypes.c_int, pixels.lower)",
         "The lower corner comes first.",
@@ -87,39 +84,39 @@ MUTANTS = (
     ),
     Mutant(
         "driver: a refusal is taken for a map",
-        MAPS,
-        "    if status:\n",
-        "    if status < 0:\n",
+        "encoded",
+        "if status:",
+        "if status < 0:",
         "A launch with it stops the GPU.",
         OF_DRIVER,
     ),
     Mutant(
         "executable: a map of the first array for ever",
-        "instances/load/executable.py",
-        "        key = tensor_map, address\n",
-        "        key = tensor_map, 0\n",
+        "Packed._encode",
+        "key = tensor_map, address",
+        "key = tensor_map, 0",
         "Another address is another map.",
         OF_EXECUTABLE,
     ),
     Mutant(
         "executable: encoded at every call",
-        "instances/load/executable.py",
-        "        if key not in self._encoded:\n",
-        "        if True:\n",
+        "Packed._encode",
+        "if key not in self._encoded:",
+        "if True:",
         "The driver takes its time.",
         OF_EXECUTABLE,
     ),
     Mutant(
         "export: maps without their corners",
-        "instances/library/export.py",
-        "    return asdict(tensor_map) | {\n",
-        '    return asdict(tensor_map) | {"pixel_box": None} | {\n',
+        "_described",
+        "return asdict(tensor_map) | {",
+        'return asdict(tensor_map) | {"pixel_box": None} | {',
         "A program cannot encode what the manifest does not say.",
         ("tests/instances/library/test_export.py::test_it_says_how_tensor_maps_are_encoded",),
     ),
     Mutant(
         "cpu tensor: no swizzle",
-        DEVICE + "cpu_tensor.h",
+        "swizzled",
         "const size_t chunks = span == 0 ? 1 : span / kChunk;",
         "const size_t chunks = span == 0 ? 1 : 1;",
         "Chunks change places by their rows.",
@@ -127,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu tensor: a swizzle by a row's number",
-        DEVICE + "cpu_tensor.h",
+        "swizzled",
         "((address >> 7) & (chunks - 1))",
         "((address >> 6) & (chunks - 1))",
         "Whatever the width, a chunk's place depends on which 128 bytes it lies in.",
@@ -135,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu tensor: pixels without strides",
-        DEVICE + "cpu_tensor.h",
+        "for_pixels",
         "pixel[d] += map.element_strides[d];",
         "pixel[d] += 1;",
         "The next output's filter is a stride further on.",
@@ -143,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu tensor: the next row begins at the first pixel",
-        DEVICE + "cpu_tensor.h",
+        "for_pixels",
         "pixel[d] = map.lower[d - 1];",
         "pixel[d] = 0;",
         "It begins in the padding.",
@@ -151,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu tensor: taps that are not moved",
-        DEVICE + "cpu_tensor.h",
+        "for_pixels",
         "at[d] += offsets[d - 1];",
         "at[d] += 0 * offsets[d - 1];",
         "Every tap of a filter reads other pixels.",
@@ -159,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu tensor: tiles without element strides",
-        DEVICE + "cpu_tensor.h",
+        "for_tile",
         "at[d] = coordinates[d] + index[d] * map.element_strides[d];",
         "at[d] = coordinates[d] + index[d];",
         "Elements in between are left out.",
@@ -167,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu stores: made when a group is committed",
-        DEVICE + "cpu_stores.h",
+        "store",
         "    if (engines.late()) return;\n",
         "",
         "A store may read its tile until it is waited for.",
@@ -175,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu stores: a wait for one group less",
-        DEVICE + "cpu_stores.h",
+        "wait",
         "store.group + groups < own.groups",
         "store.group + groups + 1 < own.groups",
         "Of the groups so many are outstanding.",
@@ -183,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu engines: a phase with one arrival",
-        DEVICE + "cpu_engines.h",
+        "complete",
         "if (barrier.arrived < barrier.expected || barrier.bytes != 0) return;",
         "if (barrier.arrived < 1 || barrier.bytes != 0) return;",
         "All consumers release a slot.",
@@ -191,7 +188,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu: multicast to the first block",
-        CPU,
+        "load_for_blocks",
         "if ((blocks >> block & 1) == 0) continue;",
         "if ((blocks >> block & 1) == 0 || block > 0) continue;",
         "Each block of the mask gets the tile.",
@@ -199,15 +196,15 @@ MUTANTS = (
     ),
     Mutant(
         "ring: a slot is filled while it is read",
-        RING,
-        "        if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);\n        full",
-        "        full",
+        "acquire",
+        "if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);\n        full",
+        "full",
         "The producer waits until it is empty.",
         ring("load"),
     ),
     Mutant(
         "ring: uses are not counted",
-        RING,
+        "advance",
         "        ++phase;\n",
         "",
         "The second use of a slot is another phase of its mbarriers.",
@@ -215,15 +212,15 @@ MUTANTS = (
     ),
     Mutant(
         "ring: nobody drains it",
-        RING,
-        "            if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);\n            state",
-        "            state",
+        "drain",
+        "if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);\n            state",
+        "state",
         "A block ends while others still release its slots.",
         ring("multicast"),
     ),
     Mutant(
         "cuda tensor: a tap's row and column change places",
-        CUDA,
+        "cuda_tensor",
         '"h"(static_cast<short>(tap_w)), "h"(static_cast<short>(tap_h))',
         '"h"(static_cast<short>(tap_h)), "h"(static_cast<short>(tap_w))',
         "The innermost offset comes first.",

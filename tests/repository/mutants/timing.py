@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-HERE = "tuner/"
 SEARCH = "tests/tuner/search/test_tune_search.py"
 CHILD = "tests/tuner/measure/test_child.py"
 PROTOCOL = "tests/tuner/measure/test_protocol.py"
@@ -13,7 +12,7 @@ EVALUATE, WORKER = "tests/tuner/measure/test_evaluate.py", "tests/tuner/measure/
 MUTANTS = (
     Mutant(
         "tune: what was only screened is what others are screened against",
-        "tuner/search/tune.py",
+        "Run._best_us",
         "None if first is None or first.screened else",
         "None if first is None else",
         "Three lucky repeats screen out what is fastest.",
@@ -21,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: the parts that come last of a chain get less than their share",
-        "tuner/search/tune.py",
+        "tune",
         "_share(until, len(problems) - at)",
         "_share(until, len(problems))",
         "What is left is for those that are left.",
@@ -29,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: winners on older templates are forgotten",
-        "tuner/search/tune.py",
+        "tune_alone",
         "[default, looked_up, *_hints(problem, device, layers)]",
         "[default, looked_up]",
         "They are likely to be fastest still.",
@@ -37,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: winners on older templates in any order",
-        "tuner/search/tune.py",
+        "_hints",
         "for row in ranked(rows)))[:HINTS]",
         "for row in rows))[:HINTS]",
         "The fastest has the first turn.",
@@ -45,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: every search has the same seed",
-        "tuner/search/tune.py",
+        "tune_alone",
         "Space(problem, plans, first, search.seed)",
         "Space(problem, plans, first, 0)",
         "Who repeats a search with another seed learns how much of it was luck.",
@@ -53,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: one turn in the races",
-        "tuner/search/tune.py",
+        "Run.race",
         "turns[config] == MOST_TURNS for",
         "turns[config] >= 1 for",
         "The fastest row may be one of a race whose times say nothing of the last one's.",
@@ -61,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "tune: who is alone races",
-        "tuner/search/tune.py",
+        "Run.race",
         "if len(order) < 2 or all(",
         "if all(",
         "There is nothing to compare it with.",
@@ -69,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a race has the time of one",
-        "tuner/measure/child.py",
+        "Child._rows",
         "self._timeout_s * len(candidates)",
         "self._timeout_s",
         "Where configs are slow, no race ever ends.",
@@ -77,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: all requests have one seed",
-        "tuner/measure/child.py",
+        "Child._rows",
         "secrets.randbits(63)",
         "7",
         "What is right for one sample by luck passes every time.",
@@ -85,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: fewer bytes than asked",
-        "tuner/measure/verification.py",
+        "InputSets._sets",
         "-(-self._rotated_bytes // self.problem.io_bytes)",
         "self._rotated_bytes // self.problem.io_bytes",
         "Part of a set stays in the cache until its turn comes again.",
@@ -95,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "input sets: any number of sets",
-        "tuner/measure/verification.py",
+        "InputSets._sets",
         "min(MOST_SETS, max(1, -(",
         "max(1, max(1, -(",
         "Of the smallest problems there would be millions.",
@@ -105,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "evaluate: one slow repeat screens out",
-        "tuner/measure/evaluate.py",
+        "evaluate",
         "if statistics.median(times) > NEAR",
         "if max(times) > NEAR",
         "Something else ran on the device for a moment.",
@@ -113,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "protocol: a GPU's caches are warm",
-        "tuner/measure/protocol.py",
+        "protocol_for",
         'return WALL_CLOCK if device.target.vendor == "cpu" else COLD_GRAPH',
         "return WALL_CLOCK",
         "In a network other layers' tensors are in the cache.",
@@ -121,31 +120,31 @@ MUTANTS = (
     ),
     Mutant(
         "protocol: the first time counts",
-        "tuner/measure/protocol.py",
-        "    again()\n    return tuple",
-        "    return tuple",
+        "time_us",
+        "again()\n    return tuple",
+        "return tuple",
         "It has waited for its code.",
         (PROTOCOL + "::test_the_first_time_does_not_count",),
     ),
     Mutant(
         "ahead: the search is further ahead than its compilers",
-        "tuner/search/compile_ahead.py",
+        "Ahead.__init__",
         "self._most = self._workers + 1",
         "self._most = self._workers + 3",
         "It proposes before it knows what the last proposals took.",
-        ("tests/tuner/search/test_compile_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("tests/tuner/search/test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "ahead: compilers have all cores",
-        "tuner/search/compile_ahead.py",
+        "Ahead.__init__",
         "len(os.sched_getaffinity(0)) - 1)",
         "len(os.sched_getaffinity(0)))",
         "The worker that is timed would wait for one.",
-        ("tests/tuner/search/test_compile_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("tests/tuner/search/test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "worker: inputs that stay in the cache",
-        "tuner/measure/worker.py",
+        "main",
         "protocol.rotated_bytes)",
         "0)",
         "The protocol that is stored says otherwise.",
@@ -153,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "worker: nothing is screened",
-        "tuner/measure/worker.py",
+        "main",
         'evaluate(candidate, input_sets, protocol, request["best_us"])',
         "evaluate(candidate, input_sets, protocol, None)",
         "A search spends most of its time on what is far slower than its best.",
@@ -161,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: a failure is as good as the best",
-        "tuner/search/sampler.py",
+        "SpaceSampler._residuals",
         "worst = max((time for",
         "worst = min((time for",
         "Its neighbours are likely to fail as well.",
@@ -169,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: what is still out is not known",
-        "tuner/search/sampler.py",
+        "SpaceSampler._gains",
         "basis = np.concatenate([known, out])",
         "basis = known",
         "A batch would be one config with its neighbours.",
@@ -177,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: workers share the time of one",
-        "tuner/workloads/schedule.py",
+        "_Run.seconds",
         "max(0.0, self.deadline - time.monotonic()) * self.engine.width",
         "max(0.0, self.deadline - time.monotonic())",
         "Half of them would be idle at the end.",
@@ -185,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: of many workers the last has what the others leave",
-        "tuner/workloads/schedule.py",
+        "_Run.seconds",
         "if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])",
         "if self.engine.width else ()",
         "They begin together: each problem has its share of the whole.",
@@ -193,7 +192,7 @@ MUTANTS = (
     ),
     Mutant(
         "schedule: a visit forgets the end of all",
-        "tuner/workloads/schedule.py",
+        "Visit.search",
         "ends.append(now + self.seconds)",
         "ends = [now + self.seconds]",
         "A budget is a limit, whatever the shares are.",
@@ -201,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "allocation: the first trials go where nothing was made",
-        "tuner/workloads/allocation.py",
+        "totals",
         "heap = [(-one.stake_us / (have + 1), i)",
         "heap = [(-one.stake_us, i)",
         "What was made counts from the first on.",
@@ -209,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: the neighbours of the slowest",
-        "tuner/search/sampler.py",
+        "SpaceSampler._pool",
         "key=lambda number: self._times[number] or 0.0)[:PARENTS]",
         "key=lambda number: -(self._times[number] or 0.0))[:PARENTS]",
         "What is like the fastest may be faster.",
@@ -217,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: nobody has neighbours",
-        "tuner/search/sampler.py",
+        "SpaceSampler._pool",
         "moved <= 2",
         "moved <= 0",
         "In a large space only what the cost model has first would be looked at, and a few by chance.",
@@ -225,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampler: the unlikeliest reach",
-        "tuner/search/sampler.py",
+        "SpaceSampler._gains",
         "likeliest = int(np.argmax(",
         "likeliest = int(np.argmin(",
         "How far a time tells of others is learnt from the times.",
@@ -233,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "evaluate: who fails in a race has no row",
-        "tuner/measure/evaluate.py",
+        "race",
         "return rows + [failed for failed in prepared if isinstance(failed, Measurement)]",
         "return rows",
         "It would stay the fastest, and be raced for ever.",
@@ -241,15 +240,15 @@ MUTANTS = (
     ),
     Mutant(
         "tune: winners of any device are tried first",
-        "tuner/search/tune.py",
-        "layers.measurements(problem=problem, device=device.name, target=device.target.name)\n    return list",
-        "layers.measurements(problem=problem, target=device.target.name)\n    return list",
+        "_hints",
+        "layers.measurements(problem=problem, device=device.name, target=device.target.name)",
+        "layers.measurements(problem=problem, target=device.target.name)",
         "They say less than this one's.",
         (SEARCH + "::test_what_was_fastest_on_older_templates_is_measured_early",),
     ),
     Mutant(
         "tune: a config has a minute",
-        "tuner/search/tune.py",
+        "tune",
         "Child(device, protocol_for(device), timeout_s)",
         "Child(device, protocol_for(device), 60.0)",
         "The caller knows how long his slowest kernels take.",
@@ -257,7 +256,7 @@ MUTANTS = (
     ),
     Mutant(
         "child: a worker whose kernel failed is asked again",
-        "tuner/measure/child.py",
+        "Child._rows",
         '        if any(row.outcome == "runtime" for row in rows):\n            self.stop()\n',
         "",
         "Its context is broken: all that follow fail, and are never tried again.",
@@ -265,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         "worker: goes on behind a kernel that failed",
-        "tuner/measure/worker.py",
+        "main",
         '        if any(row.outcome == "runtime" for row in rows):\n            return\n',
         "",
         "Its context is broken: all that follow fail, and are never tried again.",

@@ -3,7 +3,6 @@
 from mutants.mutant import Mutant
 from mutants.named import special_random
 
-PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_wgmma.py"
 WHOLE = f"{TESTS}::test_nothing_is_left_out"
 CHANNELS, PIXELS, ONE, RESIDUALS, TWO = (
@@ -15,31 +14,31 @@ SHORT = f"{TESTS}::test_how_much_of_the_last_slab_is_multiplied"
 MUTANTS = (
     Mutant(
         "wgmma: slots are released before they are read",
-        "templates/families/wgmma/page.j2",
-        "            wait_for_products<1>(products);\n            if (slab > 0) release();",
-        "            if (slab > 0) release();\n            wait_for_products<1>(products);",
+        "consume",
+        "wait_for_products<1>(products);\n            if (slab > 0) release();",
+        "if (slab > 0) release();\n            wait_for_products<1>(products);",
         "The products of the slab before still read them.",
         (f"{TESTS}::test_nothing_is_found[channels-thread-2]", f"{TESTS}::test_nothing_is_found[channels-thread-3]"),
     ),
     Mutant(
         "wgmma: the last slab's slots are never free",
-        "templates/families/wgmma/page.j2",
-        "        wait_for_products<0>(products);\n        release();",
-        "        wait_for_products<0>(products);",
+        "consume",
+        "products);\n        release();",
+        "products);",
         "A ring has to be empty for the next tile.",
         (CHANNELS,),
     ),
     Mutant(
         "wgmma: sums are read before they are there",
-        "templates/families/wgmma/page.j2",
-        "        wait_for_products<0>(products);\n",
-        "        wait_for_products<1>(products);\n",
+        "page",
+        "wait_for_products<0>(products);",
+        "wait_for_products<1>(products);",
         "The last slab's products are under way.",
         (CHANNELS,),
     ),
     Mutant(
         "wgmma: every slab is as short as the last",
-        "templates/families/wgmma/page.j2",
+        "consume",
         "slab < SLABS - R * S",
         "slab < 0",
         "Only those of the last channels have zeros behind.",
@@ -47,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: a whole slab of last channels is taken for zeros",
-        "generator/families/wgmma/plan.py",
+        "WgmmaPlan.last_slab",
         "(self.problem.c - 1) % SLAB + 1,",
         "self.problem.c % SLAB,",
         "128 channels leave a remainder of none.",
@@ -55,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: weights of another tap",
-        "templates/families/wgmma/page.j2",
+        "ask",
         "(r * S + s) * C + c, channel",
         "(s * R + r) * C + c, channel",
         "Taps follow each other along a row of the filter.",
@@ -63,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: both consumers have the first one's pixels",
-        "templates/families/wgmma/page.j2",
+        "begin",
         "const int pixel = tiles.first_pixel() + part * TILE_N;",
         "const int pixel = tiles.first_pixel();",
         "Each ring has pixels of its own.",
@@ -71,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: the consumer behind is told too late",
-        "templates/families/wgmma/page.j2",
+        "consume",
         "(slab == LAG || slab == SLABS - 1)",
         "(slab == LAG + SLABS || slab == SLABS)",
         "A consumer that is never told waits forever.",
@@ -79,23 +78,23 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: pixels are asked for before the launch before has ended",
-        "templates/families/wgmma/page.j2",
-        "        tile::wait_on_dependency();\n//% endif\n",
-        "//% endif\n",
+        "produce",
+        "        tile::wait_on_dependency();\n//% endif",
+        "//% endif",
         "They are outputs of the launch before.",
         (f"{TESTS}::test_a_launch_waits_for_the_one_before",),
     ),
     Mutant(
         "wgmma: residuals are asked for before the launch before has ended",
-        "templates/families/wgmma/page.j2",
-        "        tile::wait_on_dependency();\n//%   endif\n        produce_residuals",
-        "//%   endif\n        produce_residuals",
+        "produce",
+        "        tile::wait_on_dependency();\n//%   endif",
+        "//%   endif",
         "They are outputs of a launch before.",
         (f"{TESTS}::test_a_launch_waits_for_the_one_before[int8]",),
     ),
     Mutant(
         "wgmma: residuals are read before they are there",
-        "templates/families/wgmma/page.j2",
+        "consume",
         "        residual_ring.wait(residuals_at);\n",
         "",
         "Their bytes may be on their way.",
@@ -103,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: a slot of residuals is released while a warp reads it",
-        "templates/families/wgmma/page.j2",
+        "consume",
         "        tile::warp_barrier();  // the warp has read its residuals\n",
         "",
         "The next tile's residuals come there.",
@@ -111,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: the first warp's release empties a slot of residuals",
-        "templates/families/wgmma/page.j2",
+        "conv2d_wgmma",
         "ring.open(4);  // the warps",
         "ring.open(1);  // the warps",
         "Four warps read it.",
@@ -119,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: residuals of another slot",
-        "templates/families/wgmma/page.j2",
+        "consume",
         "shared.residuals[consumer].slot[residuals_at.slot]",
         "shared.residuals[consumer].slot[0]",
         "Two tiles of residuals may be under way.",
@@ -127,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: both consumers add the first one's residuals",
-        "templates/families/wgmma/residual.j2",
+        "produce_residuals",
         "(PIXEL_RINGS > 1 ? consumer : 0) * TILE_N",
         "(PIXEL_RINGS > 2 ? consumer : 0) * TILE_N",
         "Each consumer has pixels of its own.",
@@ -135,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: residuals are read where no swizzle would put them",
-        "templates/families/wgmma/outputs.j2",
+        "residuals_at",
         "channel / 16 ^ pixel % 8",
         "channel / 16",
         "The copy engine exchanges chunks.",
@@ -143,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: one tile of residuals is enough for short tiles",
-        "generator/families/wgmma/plan.py",
+        "slots",
         "slabs <= FEW_SLABS and",
         "slabs < 0 and",
         "A tile of a few slabs is multiplied before the next residuals have come.",
@@ -151,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: residuals never come by the copy engine",
-        "generator/slabs.py",
+        "why_residual_is_not_staged",
         "if problem.k * residual.bytes % CHUNK:",
         "if problem.k * residual.bytes:",
         "Rows of whole 16 bytes do.",
@@ -159,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: residuals need no room",
-        "generator/families/wgmma/plan.py",
+        "_bytes_of_slots",
         "pixels + config.consumers * residuals",
         "pixels + 0 * residuals",
         "They lie in shared memory beside the slots of both factors.",
@@ -167,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: channels of a tile past the last are written",
-        "templates/families/wgmma/outputs.j2",
+        "outputs",
         "K % (TILE_M * WEIGHT_RINGS) == 0",
         "K % 8 == 0",
         "The second consumer of the last tile may have no channel.",
@@ -175,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: two of four channels change places",
-        "templates/families/wgmma/outputs.j2",
+        "take_sums",
         "four[1] = sums[0][atom][2 + e];",
         "four[1] = sums[1][atom][2 + e];",
         "Rows are in the order in which the weights are repacked.",
@@ -183,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: rows of the weights in another order",
-        "templates/families/wgmma/rows.j2",
+        "channel_of_row",
         "row % 128 / 64 * 2 + row % 16 / 8",
         "row % 128 / 64 + row % 16 / 8 * 2",
         "A lane's four sums are those of neighbours.",
@@ -191,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: rows at the end of the image are inner ones",
-        "templates/families/wgmma/borders.j2",
+        "border_of",
         "row < OUT_H - ROWS_BEHIND && column",
         "row < OUT_H && column",
         "The taps of the last rows lie outside as well.",
@@ -199,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: taps below the image count",
-        "templates/families/wgmma/fold_borders.j2",
+        "conv2d_fold_borders",
         "row >= IN_H || column < 0",
         "row > IN_H || column < 0",
         "There the copy engine gives zeros.",
@@ -207,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma, emulated: chunks are where they were",
-        "templates/instruction/wgmma_swizzled_emulated.j2",
+        "word",
         "at ^ (at >> 7) % 8 * 16",
         "at ^ (at >> 7) % 4 * 16",
         "A swizzle of 128 bytes exchanges eight chunks.",
@@ -215,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma borders: the offset of another channel",
-        "templates/families/wgmma/borders.j2",
+        "with_offset_of",
         "border * K + (k < K ? k : K - 1)",
         "border * K + (k < K ? 0 : K - 1)",
         "Every channel has weights of its own.",
@@ -223,7 +222,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: a tile of pixels fewer",
-        "generator/families/wgmma/plan.py",
+        "plan",
         "tiles = channel_tiles * ceil_div(problem.pixels, tile_pixels)",
         "tiles = channel_tiles * max(1, problem.pixels // tile_pixels)",
         "The last tile has the pixels that fill no other.",
@@ -231,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma plan: as far behind as there are slots",
-        "generator/families/wgmma/plan.py",
+        "plan",
         "if config.lag >= shared_slots:",
         "if config.lag > shared_slots:",
         "A slot that both read would never be free.",
@@ -239,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma borders: one row fewer at the end",
-        "generator/persistent.py",
+        "Axis.of",
         "(size - 1 - span + pad) // stride + 1)",
         "(size - span + pad) // stride + 1)",
         "A window that ends one pixel behind the image crosses its border.",
@@ -247,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: a slot fewer under way costs nothing",
-        "generator/families/wgmma/cost.py",
+        "fetched",
         "(LATENCY + clocks) / (slots - 1)",
         "clocks",
         "With two slots the tensor cores wait for the second-level cache.",
@@ -255,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: residuals in device memory cost nothing",
-        "generator/families/wgmma/cost.py",
+        "cost",
         "if plan.waits_for_residuals:",
         "if False:",
         "The epilogue waits for every four pixels' residuals.",
@@ -263,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: lanes store one output as fast as four",
-        "generator/families/wgmma/cost.py",
+        "cost",
         "if plan.vector_k == 1:",
         "if False:",
         "Stores of single bytes take longer than the epilogue's instructions.",
@@ -271,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: residuals are free",
-        "generator/families/wgmma/cost.py",
+        "written",
         " + OF_RESIDUAL * of_residual(problem)",
         "",
         "A residual is instructions of every output.",
@@ -279,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: zero points are free",
-        "generator/families/wgmma/cost.py",
+        "written",
         " + of_parameters(problem)",
         "",
         "What is added to every output takes instructions.",
@@ -287,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: the last wave is free",
-        "generator/families/wgmma/cost.py",
+        "wgmma/cost",
         "rounds = ceil_div(plan.tiles, plan.target.processors)",
         "rounds = plan.tiles / plan.target.processors",
         "Multiprocessors without a tile wait for the others.",
@@ -295,9 +294,9 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: nobody waits for the sums",
-        "templates/instruction/wgmma.j2",
-        '        "wgmma.wait_group.sync.aligned 0;" ::: "memory");',
-        '        ::: "memory");',
+        "end_products",
+        '"wgmma.wait_group.sync.aligned 0;" ::: "memory");',
+        '::: "memory");',
         "Sums are read before they are there.",
         ("tests/generator/test_nvidia_code.py::test_golden_sources[fused-warpgroups-sm_90a.cu]",),
     ),
