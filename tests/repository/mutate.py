@@ -35,6 +35,7 @@ from typing import Any
 
 from mutants import AREAS, record
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
+from mutants.node_ids import node_ids
 from mutants.tree import Tree
 
 TIME_LIMIT_S = 600.0
@@ -66,7 +67,7 @@ class Verdict:
         word, _, rest = self.says.partition(" ")
         if word in ("FAILED", "ERROR"):
             return (rest.partition(" - ")[0],)
-        return self.mutant.tests if self.caught_by else ()
+        return node_ids(self.mutant.tests) if self.caught_by else ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"is_accepted": self.is_accepted}
@@ -138,7 +139,9 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
     """Runs the named tests, and where these pass and `whole` asks for it, the suites."""
     begin = time.monotonic()
     ignored = [f"--deselect={test}" for test in COMPARE_TEXT]
-    named = [*mutant.tests] if mutant.slow else ["-m", "gpu" if mutant.gpu else "not slow", *mutant.tests]
+    named = [*node_ids(mutant.tests)]
+    if not mutant.slow:
+        named = ["-m", "gpu" if mutant.gpu else "not slow", *named]
     runs = {"named": named, "fast": ["-m", "not slow", *ignored], "slow": ["-m", "slow", *ignored]}
     own_cache = copy.tree.place(mutant).path.is_relative_to(OWN_CACHE)
     caught_by, says, invalid, unfinished = "", "", False, False

@@ -14,6 +14,7 @@ import pytest
 from mutants import AREAS, record
 from mutants.excused import EXCUSED
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
+from mutants.node_ids import node_ids
 from mutants.tree import Place, Tree
 
 EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
@@ -56,12 +57,22 @@ def test_each_changes_something_and_says_why() -> None:
     assert not (twice := [name for name, count in Counter(m.name for m in EVERY).items() if count > 1]), twice
 
 
+def test_a_test_file_is_named_by_the_end_of_its_path() -> None:
+    tests = ("test_mutants.py", "repository/test_mutate.py::test_a[b::c]")
+    assert node_ids(tests) == (
+        "tests/repository/test_mutants.py",
+        "tests/repository/test_mutate.py::test_a[b::c]",
+    )
+    for test, count in (("test_gone.py::test_a", 0), ("test_plan.py", 2)):
+        with pytest.raises(ValueError, match=rf"{test.partition('::')[0]} is the end of {count}\d* test files' paths"):
+            node_ids([test])
+
+
 def test_each_names_tests_that_look_at_behaviour() -> None:
     for mutant in EVERY:
         assert mutant.tests, f"{mutant.name} names no test"
-        for test in mutant.tests:
+        for test in node_ids(mutant.tests):
             path = test.partition("::")[0]
-            assert (ROOT / path).is_file(), f"{mutant.name} names {path}, which does not exist"
             function = test.partition("::")[2].partition("[")[0]
             there = f"def {function}(" in (ROOT / path).read_text()
             assert there or not function, f"{mutant.name} names {test}, and {path} has no {function}"

@@ -36,7 +36,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     return Answering.answers
 
 
-LINE = Mutant("line", "page", "a line", "another", "It is another.", ("tests/a.py", "tests/b.py::test_c"))
+LINE = Mutant("line", "page", "a line", "another", "It is another.", ("test_house.py", "test_ladder.py::test_c"))
 
 
 def test_a_death_by_a_signal_says_nothing_unless_it_is_expected(told: list[tuple[int, str]]) -> None:
@@ -48,7 +48,7 @@ def test_a_death_by_a_signal_says_nothing_unless_it_is_expected(told: list[tuple
     told += [(-11, ".."), (mutate.PASSED, "2 passed")]
     (verdict,) = mutate.run([replace(LINE, crashes=True)])
     assert (verdict.invalid, verdict.caught_by, verdict.is_accepted) == (False, "named", True)
-    assert verdict.failed == LINE.tests
+    assert verdict.failed == ("tests/repository/test_house.py", "tests/repository/test_ladder.py::test_c")
     told += [(-11, ".."), (-9, "..")]
     with pytest.raises(SystemExit, match="without a mutant, a test that caught one fails as well"):
         mutate.run([replace(LINE, crashes=True)])
@@ -57,7 +57,7 @@ def test_a_death_by_a_signal_says_nothing_unless_it_is_expected(told: list[tuple
 @pytest.mark.parametrize("word", ["FAILED", "ERROR"])
 def test_what_caught_one_is_run_again_without_it(word: str, told: list[tuple[int, str]]) -> None:
     """A test, or the fixture of one, that fails in any case says nothing of a mutant."""
-    says = (mutate.FAILED, f"{word} tests/b.py::test_c[x - y] - OSError: no space left\n1 error")
+    says = (mutate.FAILED, f"{word} tests/repository/test_ladder.py::test_c[x - y] - OSError: no space left\n1 error")
     told += [says, says]
     with pytest.raises(SystemExit, match="without a mutant, a test that caught one fails as well"):
         mutate.run([LINE])

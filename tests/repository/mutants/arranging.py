@@ -2,10 +2,10 @@
 
 from mutants.mutant import Mutant
 
-ARRANGE = "tests/qconv/network/run/test_arrange.py"
-REGION = "tests/qconv/network/run/test_region.py"
-CHAINED = "tests/qconv/network/run/test_chained.py"
-EXPECTED = "tests/instances/load/test_expected.py"
+ARRANGE = "test_arrange.py"
+REGION = "test_region.py"
+CHAINED = "test_chained.py"
+EXPECTED = "test_expected.py"
 
 MUTANTS = (
     Mutant(

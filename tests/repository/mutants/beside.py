@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-CUDA = "tests/instances/library/test_device_cuda.py"
-WRITE, BESIDE = "tests/instances/library/test_write.py", "tests/instances/library/test_qconv_kernels.py"
+CUDA = "test_device_cuda.py"
+WRITE, BESIDE = "test_write.py", "test_qconv_kernels.py"
 
 MUTANTS = (
     Mutant(
@@ -12,7 +12,7 @@ MUTANTS = (
         "#define __HIP_DISABLE_CPP_FUNCTIONS__\n",
         "",
         "The library does not compile where ROCm is installed.",
-        ("tests/instances/library/test_device_hip.py::test_its_device_compiles_against[declarations]",),
+        ("test_device_hip.py::test_its_device_compiles_against[declarations]",),
     ),
     Mutant(
         "library: all of it is seen",

@@ -2,14 +2,14 @@
 
 from mutants.mutant import Mutant
 
-ELEMENTWISE = "tests/qconv/network/layers/test_binary.py"
-POOLING = "tests/qconv/network/layers/test_pooling.py"
-MOVING = "tests/qconv/network/layers/test_movement.py"
-TABLE = "tests/qconv/network/layers/test_table.py"
-TABULATE = "tests/qconv/network/layers/test_table_tabulate.py"
-JOINING = "tests/qconv/network/layers/test_concatenation.py"
+ELEMENTWISE = "layers/test_binary.py"
+POOLING = "layers/test_pooling.py"
+MOVING = "test_movement.py"
+TABLE = "layers/test_table.py"
+TABULATE = "test_table_tabulate.py"
+JOINING = "test_concatenation.py"
 
-FOLD_SUM = "tests/qconv/network/layers/test_folds_sum.py"
+FOLD_SUM = "test_folds_sum.py"
 
 MUTANTS = (
     Mutant(
@@ -226,7 +226,7 @@ MUTANTS = (
         "if not read.isdisjoint(layer.outputs):",
         "if True:",
         "ONNX Runtime is asked for a subgraph without outputs.",
-        ("tests/qconv/onnx/test_session_unusual.py",),
+        ("test_session_unusual.py",),
     ),
     Mutant(
         "between: a number turns the tensor beside it",
@@ -354,7 +354,7 @@ MUTANTS = (
         "packed.in_sequence(",
         "packed(",
         "Each would wait until the one before has ended before it begins.",
-        ("tests/qconv/network/layers/test_convolution.py::test_a_launch_overlaps_where_that_gains",),
+        ("layers/test_convolution.py::test_a_launch_overlaps_where_that_gains",),
     ),
     Mutant(
         "integer: shapes that are broadcast are folded",
@@ -370,6 +370,6 @@ MUTANTS = (
         "if choices.sums:",
         "if True:",
         "Where nobody tuned them, such kernels are slower than two.",
-        ("tests/qconv/onnx/test_session.py::test_a_network",),
+        ("test_session.py::test_a_network",),
     ),
 )

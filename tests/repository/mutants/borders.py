@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-BORDERS = "tests/templates/test_fused_borders.py"
+BORDERS = "test_fused_borders.py"
 
 
 def exact(name: str) -> str:
@@ -146,7 +146,7 @@ MUTANTS = (
         "words.word[i] = is_padding ? padding :",
         "words.word[i] =",
         "What lies beyond the image is padding.",
-        ("tests/templates/test_fused_roles.py::test_it_is_exact[pw, dw]",),
+        ("test_fused_roles.py::test_it_is_exact[pw, dw]",),
     ),
     Mutant(
         "write or pad: words alone",
@@ -171,7 +171,7 @@ MUTANTS = (
         "columns = OUT_W - column < columns_of_tile ? OUT_W - column : columns_of_tile;",
         "columns = columns_of_tile;",
         "They are the first of the next row.",
-        ("tests/templates/test_fused_roles.py::test_it_is_exact[pw, dw]", exact("warps")),
+        ("test_fused_roles.py::test_it_is_exact[pw, dw]", exact("warps")),
         crashes=True,
     ),
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS = (
         "residuals + (down * OUT_W + across) * K",
         "residuals + across * K",
         "A pixel has its own.",
-        ("tests/templates/test_fused_roles.py::test_it_is_exact[pw, dw]",),
+        ("test_fused_roles.py::test_it_is_exact[pw, dw]",),
     ),
     Mutant(
         "own channels: every thread's are the first",
@@ -204,7 +204,7 @@ MUTANTS = (
         "int existing(int k) { return k < K ? k : 0; }",
         "int existing(int k) { return k; }",
         "A thread without channels reads past the filters.",
-        ("tests/templates/test_fused_slices.py::test_nothing_is_found[warps-address]",),
+        ("test_fused_slices.py::test_nothing_is_found[warps-address]",),
         slow=True,
     ),
     Mutant(
@@ -213,6 +213,6 @@ MUTANTS = (
         "*reinterpret_cast<const tile::Words<4>*>(args.taps + index);",
         "tile::load_words<4>(args.taps + index);",
         "The compiler moves them behind the barrier, and a thread waits for them with nothing to do.",
-        ("tests/generator/test_nvidia_code.py::test_filters_are_asked_for_before_the_barrier",),
+        ("test_nvidia_code.py::test_filters_are_asked_for_before_the_barrier",),
     ),
 )

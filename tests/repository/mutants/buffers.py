@@ -117,6 +117,6 @@ MUTANTS = (
         "            if (!Vectors::exists(i)) continue;\n",
         "",
         "Threads write past the end of an operand's tile.",
-        ("tests/templates/test_mma_roles.py::test_what_is_carried_to_shared_memory_ends_with_the_tile",),
+        ("test_mma_roles.py::test_what_is_carried_to_shared_memory_ends_with_the_tile",),
     ),
 )

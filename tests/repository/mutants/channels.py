@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 from mutants.named import special
 
-STORES = "tests/generator/test_nvidia_code.py::test_channels_that_fill_no_vector_move_in_the_largest_parts_that_do"
+STORES = "test_nvidia_code.py::test_channels_that_fill_no_vector_move_in_the_largest_parts_that_do"
 
 MUTANTS = (
     Mutant(

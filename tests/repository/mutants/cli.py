@@ -2,9 +2,9 @@
 
 from mutants.mutant import Mutant
 
-TABLE, TOPICS = "tests/qconv/cli/test_database_table.py", "tests/qconv/cli/test_topics.py"
-REFUSALS = "tests/qconv/cli/test_refusals.py"
-WRITTEN = "tests/qconv/cli/test_options.py"
+TABLE, TOPICS = "test_database_table.py", "test_topics.py"
+REFUSALS = "test_refusals.py"
+WRITTEN = "test_options.py"
 
 MUTANTS = (
     Mutant(
@@ -77,7 +77,7 @@ MUTANTS = (
         ' if "extra ==" not in one)',
         ")",
         "Whoever lacks CuPy is told to install what does not bring it.",
-        ("tests/qconv/cli/test_failures.py",),
+        ("test_failures.py",),
     ),
     Mutant(
         "main: a package that every command needs is not waited for",
@@ -85,7 +85,7 @@ MUTANTS = (
         "except ModuleNotFoundError as missing:",
         "except PermissionError as missing:",
         "Half an installation is a traceback.",
-        ("tests/qconv/cli/test_incomplete.py",),
+        ("test_incomplete.py",),
     ),
     Mutant(
         "failures: a module of ours is a package to install",
@@ -93,7 +93,7 @@ MUTANTS = (
         '    if missing == "qconv":\n        return None\n',
         "",
         "A bug of ours is told as if something were missing.",
-        ("tests/qconv/cli/test_incomplete.py",),
+        ("test_incomplete.py",),
     ),
     Mutant(
         "version: another than that which is built",
@@ -101,7 +101,7 @@ MUTANTS = (
         '__version__ = "0.',
         '__version__ = "1.',
         "A report of a bug names a version that nobody has.",
-        ("tests/qconv/cli/test_incomplete.py::test_the_version_is_the_one_that_is_built",),
+        ("test_incomplete.py::test_the_version_is_the_one_that_is_built",),
     ),
     Mutant(
         "usage: every number is an integer",
@@ -125,7 +125,7 @@ MUTANTS = (
         'return what if self.plan.target.vendor == "cpu" else',
         "return",
         "A hundredth of the time is promised.",
-        ("tests/qconv/cli/test_cli.py::test_no_time_is_expected_of_the_cpu_device",),
+        ("test_cli.py::test_no_time_is_expected_of_the_cpu_device",),
     ),
     Mutant(
         "devices: targets that lack the same are told apart",
@@ -133,7 +133,7 @@ MUTANTS = (
         'answer.replace(f" {name} ", " them ")',
         "answer",
         "The same sentence stands there sixteen times.",
-        ("tests/qconv/cli/test_cli.py::test_targets_that_lack_the_same_are_one_line",),
+        ("test_cli.py::test_targets_that_lack_the_same_are_one_line",),
     ),
     Mutant(
         "options: -q is not remembered",
@@ -141,6 +141,6 @@ MUTANTS = (
         "ctx.meta[_QUIET] = value",
         "ctx.meta[_QUIET] = False",
         "Progress is printed where none was wanted.",
-        ("tests/qconv/cli/test_progress.py",),
+        ("test_progress.py",),
     ),
 )

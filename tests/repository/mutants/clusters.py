@@ -3,10 +3,10 @@
 from mutants.mutant import Mutant
 from mutants.named import fence
 
-SESSIONS = "tests/qconv/network/test_overlaps.py::test_a_launch_overlaps_where_that_gains"
-CHAINED = "tests/qconv/network/run/test_chained.py::test_its_launch_overlaps_where_that_gains"
-TWO = "tests/qconv/problem/test_chain.py::test_each_of_two_launches_overlaps"
-OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_before"
+SESSIONS = "test_overlaps.py::test_a_launch_overlaps_where_that_gains"
+CHAINED = "test_chained.py::test_its_launch_overlaps_where_that_gains"
+TWO = "test_chain.py::test_each_of_two_launches_overlaps"
+OVERLAPS = "test_fences.py::test_a_launch_waits_for_the_one_before"
 
 # Pages whose launches overlap, and the plan of test_fences that shows it.
 WAITS = {
@@ -28,7 +28,7 @@ OVERLAPPING = tuple(
     for name, (page, plan) in WAITS.items()
 )
 
-# Layers of a session, and the case of tests/qconv/network/test_overlaps.py that has each.
+# Layers of a session, and the case of test_overlaps.py that has each.
 OF_SESSIONS = {
     "layers/pooling": "max pool",
     "layers/binary": "sum",
@@ -189,7 +189,7 @@ MUTANTS = (
         "executable.plan.overlaps and bool(weights)",
         "executable.plan.overlaps",
         "It would cost every call of a one-liner.",
-        ("tests/instances/load/test_executable.py::test_what_has_no_weights_needs_no_fence",),
+        ("test_executable.py::test_what_has_no_weights_needs_no_fence",),
     ),
     Mutant(
         "waiting: no kernel overlaps",

@@ -3,9 +3,9 @@
 from mutants.mutant import Mutant
 
 EXPORT, WORKLOADS, REFUSALS, PROGRESS = (
-    f"tests/qconv/cli/test_{name}.py" for name in ("export", "workloads", "refusals", "progress")
+    f"cli/test_{name}.py" for name in ("export", "workloads", "refusals", "progress")
 )
-MEASURE = "tests/qconv/cli/test_measure.py"
+MEASURE = "test_measure.py"
 
 MUTANTS = (
     Mutant(
@@ -78,7 +78,7 @@ MUTANTS = (
         "folders.make_last(folder)",
         "folder.mkdir(parents=True, exist_ok=True)",
         "A misspelled path is a report that nobody finds.",
-        ("tests/tuner/report/test_report.py::test_one_folder_is_made_and_no_misspelled_ones",),
+        ("report/test_report.py::test_one_folder_is_made_and_no_misspelled_ones",),
     ),
     Mutant(
         "tune: a timeout longer than a day",
@@ -110,6 +110,6 @@ MUTANTS = (
         "return M.median_us > max(factor, 1 + NOISE) * first",
         "return M.median_us > factor * first",
         "The winner of a tie is the simplest, which need not be the fastest.",
-        ("tests/qconv/cli/test_cli.py::test_db_list_merge_export_prune",),
+        ("test_cli.py::test_db_list_merge_export_prune",),
     ),
 )

@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-CONTRACT, MEASUREMENT = "tests/tune_db/test_database.py", "tests/tune_db/test_measurement.py"
-LAYERED, TEXT, T4 = (f"tests/tune_db/test_{name}.py" for name in ("layered", "text", "t4"))
-CORRUPTION = "tests/tune_db/test_engine.py"
-URL, CUT = "tests/tune_db/test_url.py", "tests/tune_db/test_engine_cut.py"
-SERVES = "tests/instances/load/test_serving.py::test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once"
-NEARNESS, UPGRADE, WRITING = (f"tests/tune_db/test_{name}.py" for name in ("nearness", "upgrade", "writing"))
+CONTRACT, MEASUREMENT = "tune_db/test_database.py", "test_measurement.py"
+LAYERED, TEXT, T4 = (f"tune_db/test_{name}.py" for name in ("layered", "text", "t4"))
+CORRUPTION = "test_engine.py"
+URL, CUT = "test_url.py", "test_engine_cut.py"
+SERVES = "test_serving.py::test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once"
+NEARNESS, UPGRADE, WRITING = (f"tune_db/test_{name}.py" for name in ("nearness", "upgrade", "writing"))
 
 MUTANTS = (
     Mutant(

@@ -3,18 +3,18 @@
 from mutants.mutant import Mutant
 
 WINNERS, VALUES, LIBRARY = (
-    "tests/instances/load/test_winners.py",
-    "tests/qconv/arithmetic/test_host_value.py",
-    "tests/instances/library/test_write.py",
+    "test_winners.py",
+    "test_host_value.py",
+    "test_write.py",
 )
-OF_TENSORS = "tests/qconv/tensor_ops/test_host_values.py"
-CUDA = "tests/instances/library/test_device_cuda.py"
-HIP = "tests/instances/library/test_device_hip.py"
-BUILDING = "tests/instances/load/test_building.py"
-PRESENCE = "tests/qconv/device/test_presence.py"
-FAILURES, DOCTOR = "tests/qconv/cli/test_failures.py", "tests/qconv/cli/test_doctor.py"
+OF_TENSORS = "test_host_values.py"
+CUDA = "test_device_cuda.py"
+HIP = "test_device_hip.py"
+BUILDING = "test_building.py"
+PRESENCE = "test_presence.py"
+FAILURES, DOCTOR = "test_failures.py", "test_doctor.py"
 SELF_TEST = LIBRARY + "::test_every_kernel_passes_its_self_test"
-OWN_RULES = "tests/instances/library/test_qconv_kernels.py::test_a_project_has_its_own_rules"
+OWN_RULES = "test_qconv_kernels.py::test_a_project_has_its_own_rules"
 
 MUTANTS = (
     Mutant(
@@ -258,7 +258,7 @@ MUTANTS = (
         "(_is_writable(file) and not read_only)",
         "_is_writable(file)",
         "A reader who may write leaves a log and a lock beside the file.",
-        ("tests/tune_db/test_read_only.py",),
+        ("test_read_only.py",),
     ),
     Mutant(
         "presence: another vendor's display",
@@ -359,7 +359,7 @@ MUTANTS = (
         "    const DefaultFloats floats;\n",
         "",
         "A program that rounds upwards, or flushes denormal numbers, gets other bits.",
-        ("tests/qconv/device/test_cpu.py::test_kernels_round_as_ever_whatever_their_caller_does",),
+        ("test_cpu.py::test_kernels_round_as_ever_whatever_their_caller_does",),
     ),
     Mutant(
         "cpu runtime: one that cannot be loaded is kept",
@@ -367,6 +367,6 @@ MUTANTS = (
         '"-shared", "-Wl,-z,defs")',
         '"-shared")',
         "Every later process finds it, and ends there.",
-        ("tests/qconv/device/test_cpu_runtime.py::test_a_runtime_that_cannot_be_loaded_is_not_kept",),
+        ("test_cpu_runtime.py::test_a_runtime_that_cannot_be_loaded_is_not_kept",),
     ),
 )

@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 RUNTIME, CLUSTER, MEMORY, SANITIZERS = (
-    f"tests/qconv/device/test_{name}.py" for name in ("cpu_runtime", "cpu_cluster", "cpu_memory", "cpu_sanitizers")
+    f"device/test_{name}.py" for name in ("cpu_runtime", "cpu_cluster", "cpu_memory", "cpu_sanitizers")
 )
 
 MUTANTS = (

@@ -4,14 +4,14 @@ from mutants.mutant import Mutant
 from mutants.named import conversion_random
 
 CACHE, BINARY, EXTENDED, RESIDENCY = (
-    "tests/qconv/device/test_cache.py",
-    "tests/qconv/device/test_binary.py",
-    "tests/qconv/device/test_launch_attributes.py",
-    "tests/qconv/device/test_launch_attributes_residency.py",
+    "test_cache.py",
+    "device/test_binary.py",
+    "test_launch_attributes.py",
+    "test_launch_attributes_residency.py",
 )
-CONVERTED, CONVERTED_REFERENCE = "tests/qconv/conversion/test_problem.py", "tests/qconv/conversion/test_reference.py"
+CONVERTED, CONVERTED_REFERENCE = "test_problem.py", "test_reference.py"
 
-EXCHANGE = "tests/qconv/device/test_array_kernels.py"
+EXCHANGE = "test_array_kernels.py"
 
 MUTANTS = (
     Mutant(
@@ -20,7 +20,7 @@ MUTANTS = (
         "if record_of(built).read_text() == digest_of(built):",
         "if record_of(built).read_text():",
         "Loading half of a library ends the process.",
-        ("tests/qconv/device/test_cpu_runtime.py::test_a_damaged_runtime_is_built_again",),
+        ("test_cpu_runtime.py::test_a_damaged_runtime_is_built_again",),
     ),
     Mutant(
         "program: one that fails has succeeded",
@@ -124,7 +124,7 @@ MUTANTS = (
         "array = self._device.contiguous(self.on_device)",
         "array = self.on_device.astype(self.on_device.dtype)",
         "A kernel is compiled where nothing should be.",
-        ("tests/qconv/onnx/test_built.py::test_all_that_moves_bytes_is_asked_of_the_device",),
+        ("test_built.py::test_all_that_moves_bytes_is_asked_of_the_device",),
         needs="onnxruntime",
     ),
     Mutant(
@@ -133,7 +133,7 @@ MUTANTS = (
         "[*building.array_kernels_for(self._place.target), *(one for each in built for one in each.binaries)]",
         "[one for each in built for one in each.binaries]",
         "A session compiles where it lands.",
-        ("tests/qconv/onnx/test_built.py::test_for_a_gpu_that_is_not_here",),
+        ("test_built.py::test_for_a_gpu_that_is_not_here",),
         slow=True,
         needs="onnxruntime",
     ),
@@ -143,7 +143,7 @@ MUTANTS = (
         "with _loading:",
         "if True:",
         "A second thread compiles before the library of NVRTC's built-in functions is there.",
-        ("tests/qconv/device/test_compile.py::test_threads_may_compile_at_once_from_the_first_call_on",),
+        ("test_compile.py::test_threads_may_compile_at_once_from_the_first_call_on",),
     ),
     Mutant(
         "cache: a damaged binary is loaded",
@@ -239,7 +239,7 @@ MUTANTS = (
         'if name == "out" and not array.flags.writeable:',
         'if name == "y" and not array.flags.writeable:',
         "What cannot be written is refused.",
-        ("tests/instances/load/test_instance.py",),
+        ("test_instance.py",),
     ),
     Mutant(
         "cpu runtime: a crash is clean",
@@ -247,7 +247,7 @@ MUTANTS = (
         'return SanitizerReport(kind == "clean", kind, run.stderr, results)',
         "return SanitizerReport(True, kind, run.stderr, results)",
         "What a sanitizer finds fails the test.",
-        ("tests/qconv/device/test_cpu_sanitizers.py",),
+        ("test_cpu_sanitizers.py",),
     ),
     Mutant(
         "cpu runtime: the sanitizer watches another program",
@@ -255,7 +255,7 @@ MUTANTS = (
         "[sanitizer],",
         '[sanitizer], "--param=asan-instrument-reads=0", "--param=asan-instrument-writes=0",',
         "Only what is compiled for it is watched.",
-        ("tests/qconv/device/test_cpu_sanitizers.py",),
+        ("test_cpu_sanitizers.py",),
     ),
     Mutant(
         "cpu runtime: a sanitizer goes on behind what it has found",
@@ -263,7 +263,7 @@ MUTANTS = (
         "detect_leaks=0:halt_on_error=1",
         "detect_leaks=0",
         "Thousands of threads that race take a minute to write down, and the first says as much.",
-        ("tests/qconv/device/test_cpu_sanitizers.py",),
+        ("test_cpu_sanitizers.py",),
     ),
     Mutant(
         "cpu runtime: every copy is made at once",
@@ -271,7 +271,7 @@ MUTANTS = (
         'f"seed {seed}",',
         'f"seed {seed | 1}",',
         "Copies are made as late as they may be in every second launch.",
-        ("tests/templates/test_mma_sanitizers.py::test_a_wait_too_few_shows_only_where_copies_are_late",),
+        ("test_mma_sanitizers.py::test_a_wait_too_few_shows_only_where_copies_are_late",),
     ),
     Mutant(
         "cpu: minus zero is zero",
@@ -279,7 +279,7 @@ MUTANTS = (
         "return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))",
         "return np.array_equal(one, other)",
         "Outputs are compared bit for bit.",
-        ("tests/tuner/measure/test_verification_input_sets.py",),
+        ("test_verification_input_sets.py",),
     ),
     Mutant(
         "device: any word is a device",
@@ -287,7 +287,7 @@ MUTANTS = (
         'kind not in ("cuda", "hip") or not',
         "not",
         "A device that is not known is refused, with those that are.",
-        ("tests/templates/test_simt_random.py::test_a_device_that_nobody_knows_is_refused",),
+        ("test_simt_random.py::test_a_device_that_nobody_knows_is_refused",),
     ),
     Mutant(
         "steps: the inverse in double",
@@ -312,7 +312,7 @@ MUTANTS = (
         "if value not in values:",
         "if value == values:",
         "Flags that contradict a system are refused.",
-        (CONVERTED, "tests/instances/api/test_conversion.py"),
+        (CONVERTED, "api/test_conversion.py"),
     ),
     Mutant(
         "conversion problem: an empty range",
@@ -320,7 +320,7 @@ MUTANTS = (
         "if self.low >= self.high:",
         "if self.low > self.high:",
         "A range of one value has no step.",
-        (CONVERTED, "tests/instances/api/test_conversion.py"),
+        (CONVERTED, "api/test_conversion.py"),
     ),
     Mutant(
         "conversion sample: no ties",
@@ -328,7 +328,7 @@ MUTANTS = (
         "units = np.where(kind < 0.3, ties, units)",
         "units = np.where(kind < 0.0, ties, units)",
         "Random data hardly ever shows the rounding.",
-        ("tests/qconv/conversion/test_sample.py",),
+        ("test_sample.py",),
     ),
     Mutant(
         "cpu: fibers in one order",
@@ -336,7 +336,7 @@ MUTANTS = (
         "*shape, warp_size=self._warp_size, seed=self._seed",
         "*shape, warp_size=self._warp_size, seed=0",
         "What a GPU leaves open is tried in several orders.",
-        ("tests/qconv/device/test_cpu.py",),
+        ("test_cpu.py",),
     ),
     Mutant(
         "conversion sample: no powers of two",
@@ -344,7 +344,7 @@ MUTANTS = (
         "POWERS_OF_TWO = 0.4",
         "POWERS_OF_TWO = 0.0",
         "Ties are exact only of powers of two.",
-        ("tests/qconv/conversion/test_sample.py",),
+        ("test_sample.py",),
     ),
     Mutant(
         "folders: who is of the group may write",
@@ -392,6 +392,6 @@ MUTANTS = (
         'raise CompileTimeout(f"{name} did',
         'raise CompileError(f"{name} did',
         "What took too long on a busy machine is tried again, an error is not.",
-        ("tests/tuner/search/test_compile_ahead.py::test_a_compiler_that_hangs_is_ended_with_its_children",),
+        ("test_ahead.py::test_a_compiler_that_hangs_is_ended_with_its_children",),
     ),
 )

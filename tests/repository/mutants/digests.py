@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-DIGEST, EXPORT = "tests/generator/test_digest.py", "tests/instances/library/test_export.py"
+DIGEST, EXPORT = "test_digest.py", "library/test_export.py"
 OTHERS = DIGEST + "::test_another_program_has_another_digest"
 SAME = DIGEST + "::test_words_and_layout_change_nothing"
 
@@ -13,7 +13,7 @@ MUTANTS = (
         "source_digest(text, launches)",
         "source_digest(str(plan.config), launches)",
         "Sources that differ have digests that differ.",
-        ("tests/generator/test_source.py::test_the_digest_is_of_the_code",),
+        ("test_source.py::test_the_digest_is_of_the_code",),
     ),
     Mutant(
         "source: a digest without the launches",
@@ -21,7 +21,7 @@ MUTANTS = (
         "source_digest(text, launches)",
         "source_digest(text, [])",
         "A kernel on another grid takes another time.",
-        ("tests/generator/test_source.py::test_the_digest_is_of_the_code",),
+        ("test_source.py::test_the_digest_is_of_the_code",),
     ),
     Mutant(
         "digest: without the size of clusters",
@@ -109,7 +109,7 @@ MUTANTS = (
         "place, text_digest(source.text)",
         "place, source.digest",
         "An entry holds another text than was asked for, and a failure names a line of that.",
-        ("tests/qconv/device/test_cache.py",),
+        ("test_cache.py",),
     ),
     Mutant(
         "export: files by the digest of the code",

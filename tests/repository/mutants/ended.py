@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-PROGRAM, FOLDERS = "tests/qconv/device/test_program.py", "tests/qconv/device/test_folders.py"
-INTERRUPTION = "tests/qconv/cli/test_interruption.py"
+PROGRAM, FOLDERS = "test_program.py", "test_folders.py"
+INTERRUPTION = "test_interruption.py"
 
 MUTANTS = (
     Mutant(
@@ -84,7 +84,7 @@ MUTANTS = (
         "self._waiting.clear()",
         "pass",
         "Ctrl-C takes a minute.",
-        ("tests/tuner/search/test_ahead.py::test_an_interruption_does_not_wait_for_one_that_hangs",),
+        ("test_ahead.py::test_an_interruption_does_not_wait_for_one_that_hangs",),
     ),
     Mutant(
         "worker: it outlives its tuner in the middle of a request",
@@ -92,6 +92,6 @@ MUTANTS = (
         "os._exit(1)",
         "return",
         "A kernel that hangs holds the device when its tuner is gone.",
-        ("tests/tuner/measure/test_worker.py::test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request",),
+        ("test_worker.py::test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request",),
     ),
 )

@@ -42,6 +42,6 @@ MUTANTS = (
         "        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;\n",
         "",
         "The last block finishes channels that do not exist, over those of the next pixel.",
-        ("tests/templates/test_fused_roles.py::test_the_last_block_of_a_cluster_has_fewer_slabs",),
+        ("test_fused_roles.py::test_the_last_block_of_a_cluster_has_fewer_slabs",),
     ),
 )

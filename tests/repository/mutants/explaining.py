@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-LAST_RUN, ASKED = "tests/qconv/network/run/test_recorded_last_run.py", "tests/qconv/onnx/test_asked.py"
+LAST_RUN, ASKED = "test_recorded_last_run.py", "test_asked.py"
 
 MUTANTS = (
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS = (
         'for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):',
         'for number, what in ((2, "x_zero_point"),):',
         "explain() does not name quantize_dynamic, nor the remedy.",
-        ("tests/qconv/network/layers/test_convolution.py::test_what_is_not_served_says_why",),
+        ("layers/test_convolution.py::test_what_is_not_served_says_why",),
     ),
     Mutant(
         "session: a layer that only converts has the reason of its op",
@@ -43,6 +43,6 @@ MUTANTS = (
         "(why_not | left | outside).items()",
         "(outside | left | why_not).items()",
         "No kernel is said to compute QuantizeLinear, beside layers where one does.",
-        ("tests/qconv/onnx/test_lowering.py::test_a_layer_that_quantizes_between_floats_says_whose_they_are",),
+        ("onnx/test_lowering.py::test_a_layer_that_quantizes_between_floats_says_whose_they_are",),
     ),
 )

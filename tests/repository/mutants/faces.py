@@ -3,9 +3,9 @@ the documents that teach it."""
 
 from mutants.mutant import Mutant
 
-KINDS = ("tests/instances/api/test_array_kinds.py",)
+KINDS = ("test_array_kinds.py",)
 
-MASKED = "tests/qconv/test_host_array_mask.py"
+MASKED = "test_host_array_mask.py"
 
 MUTANTS = (
     Mutant(
@@ -78,7 +78,7 @@ MUTANTS = (
         "drawn)) is not None:",
         "drawn)) is None and False:",
         "Nothing is timed that is not right.",
-        ("tests/qconv/test_benchmark.py",),
+        ("test_benchmark.py",),
     ),
     Mutant(
         "faces: an export of the first problem",
@@ -86,7 +86,7 @@ MUTANTS = (
         "tuple(map(str, _listed(problems)))",
         "tuple(map(str, _listed(problems)[:1]))",
         "All problems that are given are exported.",
-        ("tests/qconv/test_shipping.py",),
+        ("test_shipping.py",),
     ),
     Mutant(
         "faces: any form is sources",
@@ -94,7 +94,7 @@ MUTANTS = (
         '    check_choice("form", form, FORMS)\n',
         "",
         "A form that there is not is refused.",
-        ("tests/qconv/test_shipping.py",),
+        ("test_shipping.py",),
     ),
     Mutant(
         "faces: a name that is absent says nothing",
@@ -102,7 +102,7 @@ MUTANTS = (
         "if name in _ABSENT else",
         "if name in _HOME_OF else",
         "Who looks for conv3d is told the way round.",
-        ("tests/templates/test_layout.py::test_what_is_no_kernel_of_ours_says_why",),
+        ("test_layout.py::test_what_is_no_kernel_of_ours_says_why",),
     ),
     Mutant(
         "documents: a drawing without a field",
@@ -110,7 +110,7 @@ MUTANTS = (
         '    c.across(480, 540, 290, "lag")\n',
         "",
         "Every field of a config stands in the drawing of its family.",
-        ("tests/docs/test_drawings.py",),
+        ("test_drawings.py",),
     ),
     Mutant(
         "documents: a block that does not run",
@@ -118,7 +118,7 @@ MUTANTS = (
         "assert qconv.parse(problem.key) == problem",
         "assert qconv.parse(problem.name) == problem",
         "What a reader copies out of a document runs.",
-        ("tests/docs/test_blocks.py",),
+        ("test_blocks.py",),
     ),
     Mutant(
         "documents: a block for a GPU names what is not there",
@@ -126,7 +126,7 @@ MUTANTS = (
         "y = qconv.conv2d(x, w, pad=1,",
         "y = qconv.conv2d(x, w, padding=1,",
         "What cannot run here is read all the same.",
-        ("tests/docs/test_blocks.py",),
+        ("test_blocks.py",),
     ),
     Mutant(
         "documents: C++ of another interface",
@@ -134,7 +134,7 @@ MUTANTS = (
         "qconv_bind(packed, inputs, outputs, &bound);",
         "qconv_bind(packed, inputs, &bound);",
         "A compiler reads the C++ of a document.",
-        ("tests/docs/test_blocks.py",),
+        ("test_blocks.py",),
     ),
     Mutant(
         "documents: a fence with a word that nobody knows",
@@ -142,7 +142,7 @@ MUTANTS = (
         "```sh hosts",
         "```sh later",
         "A word behind the language says who runs a block; another one would hide it.",
-        ("tests/docs/test_blocks.py",),
+        ("test_blocks.py",),
     ),
     Mutant(
         "documents: a link to a place that is gone",
@@ -150,6 +150,6 @@ MUTANTS = (
         'elif there.suffix == ".html" and unquote(parts.fragment) not in',
         'elif there.suffix == ".htm" and unquote(parts.fragment) not in',
         "A link to a heading names one of that page.",
-        ("tests/repository/test_site_links.py",),
+        ("test_site_links.py",),
     ),
 )

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-LOCAL = "tests/tuner/workloads/test_fleet_local.py"
+LOCAL = "test_fleet_local.py"
 
 MUTANTS = (
     Mutant(

@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-FOLD = "tests/qconv/network/layers/test_folds.py"
-SUM = "tests/qconv/network/layers/test_folds_sum.py"
-REGION = "tests/qconv/network/run/test_region.py"
-CHAINED = "tests/qconv/network/run/test_chained.py"
-WINDOW = "tests/qconv/network/layers/test_window.py"
-JOINING = "tests/qconv/network/layers/test_concatenation.py"
+FOLD = "test_folds.py"
+SUM = "test_folds_sum.py"
+REGION = "test_region.py"
+CHAINED = "test_chained.py"
+WINDOW = "test_window.py"
+JOINING = "test_concatenation.py"
 LEFT_ALONE = FOLD + "::test_what_would_change_bits_is_left_alone"
 BITS = FOLD + "::test_a_folded_clamp_has_the_bits_of_the_four_layers"
 SUM_ALONE = SUM + "::test_what_is_left_alone"
@@ -140,7 +140,7 @@ MUTANTS = (
         "made = replace(convolution, layer=layer, y=table.y,",
         'made = replace(convolution, activation="none", layer=layer, y=table.y,',
         "A function of a clamped number is another than that of the number.",
-        ("tests/qconv/network/layers/test_folds_table.py::test_a_clamp_stays_in_front_of_the_table",),
+        ("test_folds_table.py::test_a_clamp_stays_in_front_of_the_table",),
     ),
     Mutant(
         "region: a product is a sum",

@@ -5,7 +5,7 @@ from mutants.named import block_random, fused, fused_exact, fused_random
 
 
 def several(name: str) -> str:
-    return f"tests/templates/test_fused_roles.py::test_a_thread_has_several[{name}]"
+    return f"test_fused_roles.py::test_a_thread_has_several[{name}]"
 
 
 PAGE = (
@@ -23,7 +23,7 @@ PAGE = (
         "column * MID_STRIDE_W - MID_PAD_LEFT; }",
         "column * MID_STRIDE_W - MID_PAD_TOP; }",
         "Padding on the left is not padding on top.",
-        ("tests/templates/test_fused_roles.py",),
+        ("test_fused_roles.py",),
     ),
     Mutant(
         "of tile: padding of the intermediate is zero",
@@ -63,7 +63,7 @@ PAGE = (
         "            if (HAS_K_REMAINDER && k + i >= ${ gives | upper }_CHUNKS * 16) continue;\n",
         "",
         "Channels past the last chunk are written over what follows it.",
-        ("tests/templates/test_fused_random.py::test_many_random_configs[cpu.sm_80-20]",),
+        ("test_fused_random.py::test_many_random_configs[cpu.sm_80-20]",),
         slow=True,
     ),
     Mutant(
@@ -81,7 +81,7 @@ PAGE = (
         "*reinterpret_cast<const Vector*>(from + i);",
         "*reinterpret_cast<const Vector*>(from);",
         "A residual belongs to its own channel.",
-        ("tests/templates/test_fused_random.py::test_many_random_configs[cpu.sm_80-0]",),
+        ("test_fused_random.py::test_many_random_configs[cpu.sm_80-0]",),
         slow=True,
     ),
 )
@@ -109,7 +109,7 @@ ORDER = (
         "mid2, out_tile, third::padding_word(args.third));",
         "mid2, out_tile, second::padding_word(args.second));",
         "What a later layer pads with is its own input's zero point.",
-        ("tests/templates/test_fused_borders.py::test_it_is_exact[three, nothing whole]",),
+        ("test_fused_borders.py::test_it_is_exact[three, nothing whole]",),
     ),
     Mutant(
         "of tile: no barrier before the third",
@@ -149,7 +149,7 @@ ORDER = (
         "if (team.first_tile() < TILES) {",
         "{",
         "A team without a tile reads the image behind the last.",
-        ("tests/templates/test_fused_ragged.py::test_a_team_without_a_tile_reads_nothing",),
+        ("test_fused_ragged.py::test_a_team_without_a_tile_reads_nothing",),
         slow=True,
     ),
     Mutant(
@@ -234,7 +234,7 @@ LAYERS = (
         "return begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;",
         "return begin_k(team) + BLOCK_K;",
         "The last share reads and writes channels that do not exist.",
-        ("tests/templates/test_fused_ragged.py::test_a_last_share_of_few_channels_ends_with_them",),
+        ("test_fused_ragged.py::test_a_last_share_of_few_channels_ends_with_them",),
         slow=True,
     ),
     Mutant(
@@ -243,7 +243,7 @@ LAYERS = (
         "first_column <= IN_W - SPAN;",
         "first_column <= IN_W - SPAN + 1;",
         "Places whose last column is padding read the next row instead.",
-        ("tests/templates/test_fused_random.py::test_many_random_configs[cpu.gfx942-0]",),
+        ("test_fused_random.py::test_many_random_configs[cpu.gfx942-0]",),
         slow=True,
     ),
     Mutant(
@@ -252,7 +252,7 @@ LAYERS = (
         "            column = patch % PATCHES_W * COLUMNS;\n",
         "",
         "A thread's next patch has a column of its own.",
-        ("tests/templates/test_fused_random.py::test_many_random_configs[cpu.sm_80-0]",),
+        ("test_fused_random.py::test_many_random_configs[cpu.sm_80-0]",),
         slow=True,
     ),
     Mutant(
@@ -261,9 +261,7 @@ LAYERS = (
         "return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;",
         "return first;",
         "A slab's chunks end with the input's.",
-        (
-            "tests/templates/test_fused_ragged.py::test_a_slab_that_begins_within_a_group_reads_no_channels_past_the_last",
-        ),
+        ("test_fused_ragged.py::test_a_slab_that_begins_within_a_group_reads_no_channels_past_the_last",),
         slow=True,
     ),
     Mutant(

@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-RANDOM, MATRICES = "tests/templates/test_simt_random.py", "tests/templates/test_mma_random_gpu.py"
-SPECIAL, FUSED = "tests/templates/test_special_random.py", "tests/templates/test_fused_random_gpu.py"
+RANDOM, MATRICES = "test_simt_random.py", "test_mma_random_gpu.py"
+SPECIAL, FUSED = "test_special_random.py", "test_fused_random_gpu.py"
 
 MUTANTS = (
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = (
         (FUSED,),
         gpu=True,
         equivalent="ptxas 13.0 waits by itself before it reads a sum, or says that it serializes, which "
-        "tests/generator/test_nvidia_code.py reads: 300 random chains on an H200 gave the same bits.",
+        "test_nvidia_code.py reads: 300 random chains on an H200 gave the same bits.",
     ),
     Mutant(
         "cuda: the first two bytes change places",
@@ -77,7 +77,7 @@ MUTANTS = (
         "return __fmaf_rn(rough, __fmaf_rn(-a, rough, 1.0f), rough);",
         "return rough;",
         "The hardware's reciprocal is an approximation.",
-        ("tests/qconv/arithmetic/test_activation.py",),
+        ("test_activation.py",),
         gpu=True,
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS = (
         "device.upload(np.full(1, value, ELEMENT_TYPES[name_of(dtype)].numpy))",
         "array_of(torch.full((1,), value, dtype=dtype, device=place))",
         "Where a graph is about to be captured it is the graph's, and nothing may stay there.",
-        ("tests/qconv/torch/test_library_gpu.py::test_inductor",),
+        ("test_library_gpu.py::test_inductor",),
         gpu=True,
     ),
 )

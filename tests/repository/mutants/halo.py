@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "tests/templates/test_halo.py"
-COST = "tests/generator/families/halo/test_cost.py"
+TESTS = "test_halo.py"
+COST = "halo/test_cost.py"
 STAGED, RESIDUALS, DIRECT, BORDERS, SUMS = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "residuals", "direct", "borders", "sums")
 )

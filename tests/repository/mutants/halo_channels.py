@@ -3,7 +3,7 @@ zeros that are left out, and pixels that lanes bring."""
 
 from mutants.mutant import Mutant
 
-TESTS = "tests/templates/test_halo.py"
+TESTS = "test_halo.py"
 SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
     f"{TESTS}::test_nothing_is_left_out[pixel rows{rest}]"
@@ -125,7 +125,7 @@ OF_GATHERING = (
         "index < CHUNKS_OF_WINDOW; index += 128 * AT_ONCE)",
         "index < CHUNKS_OF_WINDOW; index += CHUNKS_OF_WINDOW)",
         "A window may have more.",
-        ("tests/templates/test_halo_gather.py",),
+        ("test_halo_gather.py",),
     ),
     Mutant(
         "halo: pixels are brought to where they would lie without a swizzle",

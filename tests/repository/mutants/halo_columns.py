@@ -2,10 +2,10 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "tests/generator/families/halo/test_config.py"
+TESTS = "test_config.py"
 SAME = f"{TESTS}::test_sums_are_the_same"
 SEVEN, OF_BORDERS, OF_FOUR, PIXEL_ROWS = (
-    f"tests/templates/test_halo_columns.py::test_nothing_is_left_out[{name}]"
+    f"test_halo_columns.py::test_nothing_is_left_out[{name}]"
     for name in ("seven taps", "borders", "columns of four", "pixel rows")
 )
 
@@ -21,7 +21,7 @@ OF_PROBLEM = (
         "except ValueError:",
         "except ArithmeticError:",
         "Filters with zeros are larger than a problem's may be, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("test_family.py",),
     ),
     Mutant(
         "halo: a filter has the pixels that it would have if it began with one",
@@ -37,7 +37,7 @@ OF_PROBLEM = (
         "(problem.r * problem.s > 1 or is_gathered(problem))",
         "problem.r * problem.s > 1",
         "With columns together one tap is left, and the stride between rows stays.",
-        ("tests/templates/test_halo_columns.py::test_nothing_is_left_out[one tap, copied]",),
+        ("test_halo_columns.py::test_nothing_is_left_out[one tap, copied]",),
     ),
     Mutant(
         "halo: pixels of padding are as many as columns",

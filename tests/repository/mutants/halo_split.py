@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "tests/templates/test_halo_split.py"
+TESTS = "test_halo_split.py"
 HALVES, QUARTERS, SLABS = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("halves", "quarters", "slabs"))
 CLUSTERS = f"{TESTS}::test_clusters_of_four_do_not_fill_a_device"
 
@@ -18,7 +18,7 @@ OF_PLAN = (
         "part = part_channels(problem, config.split)",
         "part = part_of(problem, config.split).c",
         "The channels of a large image are rounded up beyond the limit of problems, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("test_family.py",),
     ),
     Mutant(
         "halo_split: a block may have no channels",

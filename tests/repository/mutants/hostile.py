@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-FUZZ, KILLED = "tests/hostile/test_fuzz.py", "tests/hostile/test_killed.py"
+FUZZ, KILLED = "test_fuzz.py", "test_killed.py"
 
 MUTANTS = (
     Mutant(
@@ -51,7 +51,7 @@ MUTANTS = (
         "if is_written and not create and _NO_ROOM in str(error).lower():",
         "if False:",
         "A lookup fails where there is no room for what SQLite writes beside a file that it only reads.",
-        ("tests/hostile/test_places.py::test_a_disk_that_is_full",),
+        ("test_places.py::test_a_disk_that_is_full",),
         slow=True,
     ),
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = (
         'if self._engine.dialect.name == "sqlite" or time.monotonic() > end:',
         "if True:",
         "A tuner ends for the seconds that its server is away.",
-        ("tests/hostile/test_faults.py::test_a_server_that_is_restarted_in_the_middle",),
+        ("test_faults.py::test_a_server_that_is_restarted_in_the_middle",),
         slow=True,
     ),
     Mutant(

@@ -3,9 +3,9 @@
 from mutants.mutant import Mutant
 
 LADDER, HOUSE, DOCUMENTS = (
-    "tests/repository/test_ladder.py",
-    "tests/repository/test_house.py::",
-    "tests/repository/test_documents.py",
+    "test_ladder.py",
+    "test_house.py::",
+    "test_documents.py",
 )
 SEES = HOUSE + "test_a_count_sees_what_it_counts"
 
@@ -114,7 +114,7 @@ MUTANTS = (
         "instance.bind(x, w, **data.parameters)",
         "instance.bind(x, w, **{**data.parameters, 'y_scale': 1.0})",
         "The oracle was given another scale.",
-        ("tests/repository/test_examples.py",),
+        ("test_examples.py",),
     ),
     Mutant(
         "bench: a peer that is right somewhere",
@@ -122,6 +122,6 @@ MUTANTS = (
         "(y == case.expected).all()",
         "(y == case.expected).any()",
         "A peer that computes something else is timed.",
-        ("tests/bench/peers/test_simt.py",),
+        ("test_simt.py",),
     ),
 )

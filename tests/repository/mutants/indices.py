@@ -2,13 +2,13 @@
 
 from mutants.mutant import Mutant
 
-OF_ORT = "tests/conformance/test_onnxruntime_tensor_ops.py"
-SHUFFLE = "tests/qconv/network/layers/test_shuffle.py"
-ARGMAX = "tests/qconv/network/layers/test_argmax.py"
+OF_ORT = "test_onnxruntime_tensor_ops.py"
+SHUFFLE = "layers/test_shuffle.py"
+ARGMAX = "layers/test_argmax.py"
 
 
 def sanitized(page: str, plan: str) -> str:
-    return f"tests/templates/test_{page}.py::test_nothing_is_found[{plan}]"
+    return f"templates/test_{page}.py::test_nothing_is_found[{plan}]"
 
 
 MUTANTS = (
@@ -58,7 +58,7 @@ MUTANTS = (
         "if neighbours % config.vector:",
         "if problem.inner == 1 and neighbours % config.vector:",
         "The rest of an axis is never read, or belongs to the next one.",
-        ("tests/templates/test_argmax.py::test_what_a_config_cannot_serve",),
+        ("templates/test_argmax.py::test_what_a_config_cannot_serve",),
     ),
     Mutant(
         "argmax: the oracle counts the last from the end",
@@ -74,7 +74,7 @@ MUTANTS = (
         "np.where(few, x >> CLEARED_BITS << CLEARED_BITS, x)",
         "x",
         "Short rows have no equal elements, and nobody sees which one counts.",
-        ("tests/qconv/tensor_ops/test_argmax.py",),
+        ("tensor_ops/test_argmax.py",),
     ),
     Mutant(
         "shuffle: axes that are taken apart elsewhere are channels",
@@ -82,7 +82,7 @@ MUTANTS = (
         "(split[0], prod(split[1:3]), *split[3:]) == shape == joined",
         "shape == joined",
         "Pixels are shuffled as if they were channels.",
-        ("tests/qconv/network/layers/test_shuffle.py",),
+        ("layers/test_shuffle.py",),
     ),
     Mutant(
         "shuffle: channels are gathered, and not dealt out",
@@ -90,7 +90,7 @@ MUTANTS = (
         "split[1], split[2], self.dtype), device)",
         "split[2], split[1], self.dtype), device)",
         "It undoes the shuffle that the model has.",
-        ("tests/qconv/network/layers/test_shuffle.py",),
+        ("layers/test_shuffle.py",),
     ),
     Mutant(
         "shuffle: any order of axes is one",
@@ -98,7 +98,7 @@ MUTANTS = (
         "swap.axes is None or swap.axes != _swapping(len(swap.axes)) or folded",
         "swap.axes is None or folded",
         "A layer is folded whose own copies would be fewer.",
-        ("tests/qconv/network/layers/test_shuffle.py",),
+        ("layers/test_shuffle.py",),
     ),
     Mutant(
         "shuffle: the end of one is the beginning of the next",
@@ -106,7 +106,7 @@ MUTANTS = (
         "folded.get(one.layer.name) is not one",
         "not one",
         "A layer that was folded already is folded again.",
-        ("tests/qconv/network/layers/test_shuffle.py",),
+        ("layers/test_shuffle.py",),
     ),
     Mutant(
         "argmax: a scale of any sign is folded",
@@ -186,7 +186,7 @@ MUTANTS = (
         "if problem.width % config.vector:",
         "if problem.width < config.vector:",
         "The end of a group is dealt out with the beginning of the next.",
-        ("tests/templates/test_shuffle.py::test_what_a_config_cannot_serve",),
+        ("templates/test_shuffle.py::test_what_a_config_cannot_serve",),
     ),
     Mutant(
         "shuffle: the oracle shuffles nothing",
@@ -194,6 +194,6 @@ MUTANTS = (
         "np.ascontiguousarray(x.transpose(0, 2, 1))",
         "x.reshape(problem.outputs[0].shape)",
         "A copy would be verified.",
-        ("tests/qconv/tensor_ops/test_shuffle.py",),
+        ("tensor_ops/test_shuffle.py",),
     ),
 )

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-OF_MUTATE, OF_LEDGER = "tests/repository/test_mutate.py", "tests/repository/test_ledger.py"
+OF_MUTATE, OF_LEDGER = "test_mutate.py", "test_ledger.py"
 
 MUTANTS = (
     Mutant(
@@ -17,7 +17,7 @@ MUTANTS = (
         "mutate: the error of a fixture is not run again",
         "Verdict.failed",
         'if word in ("FAILED", "ERROR"):\n            return (rest.partition(" - ")[0],)\n'
-        "        return self.mutant.tests if self.caught_by else ()",
+        "        return node_ids(self.mutant.tests) if self.caught_by else ()",
         'return (rest.partition(" - ")[0],) if word == "FAILED" else ()',
         "A full disk would catch every mutant.",
         (OF_MUTATE + "::test_what_caught_one_is_run_again_without_it",),

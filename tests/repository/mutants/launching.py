@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-LAUNCHER = "tests/instances/library/test_qconv_launcher.py"
+LAUNCHER = "test_qconv_launcher.py"
 CHOSEN = f"{LAUNCHER}::test_the_kernel_of_the_latest_target_that_runs_goes_before_a_tuned_one"
 TAKEN = f"{LAUNCHER}::test_arrays_that_lie_beside_each_other_are_taken"
 SHARED = f"{LAUNCHER}::test_an_output_over_a_byte_of_another_array_is_refused"

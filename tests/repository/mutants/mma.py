@@ -27,7 +27,7 @@ MUTANTS = (
         "TILE_SWIZZLE_WIDTH < TILES_M - first ? TILE_SWIZZLE_WIDTH : TILES_M - first",
         "TILE_SWIZZLE_WIDTH",
         "A narrow last strip leaves tiles out and has some that do not exist.",
-        ("tests/templates/test_mma_tile_swizzle.py",),
+        ("test_mma_tile_swizzle.py",),
     ),
     Mutant(
         "mma: one group",
@@ -155,7 +155,7 @@ MUTANTS = (
         "shared.channel_parameters[tile_part.turn % 2];",
         "shared.channel_parameters[0];",
         "Every second tile of a block keeps its channel parameters in the second place.",
-        ("tests/templates/test_mma_roles.py::test_a_block_goes_on_to_other_channels",),
+        ("test_mma_roles.py::test_a_block_goes_on_to_other_channels",),
     ),
     Mutant(
         "outputs: every vector is whole",
@@ -196,6 +196,6 @@ MUTANTS = (
         "();\n    tile::barrier();",
         "();",
         "The last block takes sums that are not all there.",
-        ("tests/templates/test_scratch.py::test_a_block_arrives_when_all_of_its_threads_have_added",),
+        ("test_scratch.py::test_a_block_arrives_when_all_of_its_threads_have_added",),
     ),
 )

@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-RESIZED = "tests/qconv/onnx/test_resizing.py"
-SUMMED = "tests/qconv/onnx/test_summing.py"
-INTEGERS = "tests/qconv/onnx/test_integer_inputs.py"
-IN_BLOCKS = "tests/qconv/onnx/test_blocked.py"
-BUILT, DEPLOYED = "tests/qconv/onnx/test_built.py", "tests/instances/load/test_deployed.py"
-READ = "tests/instances/load/test_manifest.py"
+RESIZED = "test_resizing.py"
+SUMMED = "test_summing.py"
+INTEGERS = "onnx/test_integer_inputs.py"
+IN_BLOCKS = "test_blocked.py"
+BUILT, DEPLOYED = "test_built.py", "test_deployed.py"
+READ = "test_manifest.py"
 
 MUTANTS = (
     Mutant(

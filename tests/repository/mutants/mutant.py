@@ -23,7 +23,7 @@ class Mutant:
     old: str  # stands there exactly once
     new: str
     why: str  # one sentence: what goes wrong
-    tests: tuple[str, ...]  # node ids, few and quick, at least one of which fails
+    tests: tuple[str, ...]  # few and quick, at least one of which fails: node ids, a file by the end of its path
     slow: bool = False  # whether only tests marked `slow` notice
     gpu: bool = False  # whether only tests marked `gpu` notice, for nothing else executes the line
     needs: str = ""  # a package without which its tests are skipped

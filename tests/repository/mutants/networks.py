@@ -2,16 +2,16 @@
 
 from mutants.mutant import Mutant
 
-ENDS = "tests/qconv/network/layers/test_boundary.py"
-FOLD = "tests/qconv/network/layers/test_folds.py"
-PARTITION = "tests/qconv/network/run/test_partition.py"
-INTEGER = "tests/qconv/network/layers/test_convolution.py"
-VALUE = "tests/qconv/network/graph/test_value.py"
-REPORT = "tests/qconv/network/run/test_report.py"
-RUNNER = "tests/qconv/network/run/test_runner.py"
-ELEMENTWISE = "tests/qconv/network/layers/test_binary.py"
-UNUSUAL = "tests/qconv/onnx/test_session_unusual.py"
-SESSION = "tests/qconv/onnx/test_session.py"
+ENDS = "test_boundary.py"
+FOLD = "test_folds.py"
+PARTITION = "test_partition.py"
+INTEGER = "layers/test_convolution.py"
+VALUE = "test_value.py"
+REPORT = "run/test_report.py"
+RUNNER = "test_runner.py"
+ELEMENTWISE = "layers/test_binary.py"
+UNUSUAL = "test_session_unusual.py"
+SESSION = "test_session.py"
 
 MUTANTS = (
     Mutant(
@@ -84,7 +84,7 @@ MUTANTS = (
         "value.copied() if address % WIDEST else value",
         "value",
         "The first layer's kernel refuses the address.",
-        ("tests/qconv/onnx/test_integer_inputs.py",),
+        ("onnx/test_integer_inputs.py",),
     ),
     Mutant(
         "network: levels do not count changes of side",
@@ -204,7 +204,7 @@ MUTANTS = (
         "(shape[0], *shape[2:], shape[1]) if len(shape) > 2 else tuple(shape)",
         "(shape[0], *shape[2:], shape[1])",
         "It has no channels: tensors of one axis are joined as well.",
-        ("tests/qconv/network/layers/test_concatenation.py",),
+        ("test_concatenation.py",),
     ),
     Mutant(
         "network: an image one pixel wide is one pixel",

@@ -4,17 +4,17 @@ from mutants.mutant import Mutant
 from mutants.named import conversion_random, mma, mma_random, simt
 
 PROBLEM, MODE, REFERENCE = (
-    "tests/qconv/problem/test_convolution.py",
-    "tests/qconv/arithmetic/test_mode.py",
-    "tests/qconv/ops/test_registry_reference.py",
+    "problem/test_convolution.py",
+    "test_mode.py",
+    "test_registry_reference.py",
 )
 ACTIVATION, INSTRUCTION, TARGET = (
-    "tests/qconv/arithmetic/test_activation.py",
-    "tests/qconv/targets/test_instruction.py",
-    "tests/qconv/targets/test_target.py",
+    "test_activation.py",
+    "test_instruction.py",
+    "targets/test_target.py",
 )
-CONVERTED, CONVERTED_REFERENCE = "tests/qconv/conversion/test_problem.py", "tests/qconv/conversion/test_reference.py"
-FUSED = "tests/qconv/problem/test_chain.py"
+CONVERTED, CONVERTED_REFERENCE = "test_problem.py", "test_reference.py"
+FUSED = "test_chain.py"
 
 ARITHMETIC = (
     Mutant(
@@ -103,7 +103,7 @@ ARITHMETIC = (
         "return high - low if shifted else operand.largest",
         "return operand.largest",
         "A byte less its zero point can be 255.",
-        (PROBLEM, "tests/templates/test_accumulator.py"),
+        (PROBLEM, "test_accumulator.py"),
     ),
     Mutant(
         "quantization: low above high",
@@ -119,7 +119,7 @@ ARITHMETIC = (
         "if array != 0:",
         "if array > 200:",
         "What is given and has no use is refused.",
-        ("tests/instances/load/test_instance.py",),
+        ("test_instance.py",),
     ),
     Mutant(
         "reference: padding of the wrong sign",
@@ -135,7 +135,7 @@ ARITHMETIC = (
         "exact = np.float32 if whole and largest < 2**24 else np.float64",
         "exact = np.float32",
         "Sums beyond 2**24 are rounded.",
-        (REFERENCE, "tests/templates/test_accumulator.py"),
+        (REFERENCE, "test_accumulator.py"),
     ),
     Mutant(
         "reference: taps of a few channels in another order than the filters",
@@ -151,7 +151,7 @@ ARITHMETIC = (
         "None if residual is None else residual[part])",
         "None if residual is None else residual[: len(x[part])])",
         "Images that are computed later have residuals of their own.",
-        (REFERENCE, "tests/templates/test_residual.py"),
+        (REFERENCE, "test_residual.py"),
     ),
     Mutant(
         "fma: a sum is rounded twice",
@@ -159,7 +159,7 @@ ARITHMETIC = (
         "if doubtful.any():",
         "if doubtful.all():",
         "Half-way cases are decided by what the first rounding lost.",
-        ("tests/qconv/arithmetic/test_fma.py",),
+        ("test_fma.py",),
     ),
     Mutant(
         "dtypes: bytes from zero",
@@ -194,7 +194,7 @@ SHAPES = (
         '(0, 2, 3, 1) if layout == "kcrs" else (0, 3, 1, 2)',
         '(0, 3, 2, 1) if layout == "kcrs" else (0, 3, 1, 2)',
         "Rows and columns of a filter are not exchanged.",
-        ("tests/instances/api/test_convolution.py", "tests/templates/test_layout.py", "tests/instances/test_packed.py"),
+        ("api/test_convolution.py", "test_layout.py", "test_packed.py"),
     ),
     Mutant(
         "problem: a key without its groups",
@@ -210,7 +210,7 @@ SHAPES = (
         'added += ["x_zero_point"] * (q.y_zero_point and "x_zero_point" not in told)',
         "added += []",
         "What follows from the convolution before is filled in.",
-        (FUSED, "tests/qconv/cli/test_cli.py"),
+        (FUSED, "test_cli.py"),
     ),
     Mutant(
         "chain: the residual is not added",
@@ -242,7 +242,7 @@ SHAPES = (
         "self.name.replace('_', '-')",
         "self.name",
         "Options have dashes.",
-        ("tests/qconv/cli/test_refusals.py",),
+        ("test_refusals.py",),
     ),
     Mutant(
         "conversion ops: no blocks",
@@ -250,7 +250,7 @@ SHAPES = (
         'given.get("block", 0)',
         "0",
         "A scale for each block is another problem than one for each channel.",
-        ("tests/qconv/cli/test_cli.py::test_the_conversions",),
+        ("test_cli.py::test_the_conversions",),
     ),
     Mutant(
         "op: the second of two wins",
@@ -330,7 +330,7 @@ SHAPES = (
         ', name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU)',
         ', name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU, features=frozenset())',
         "The CPU device runs what a generation can do.",
-        ("tests/qconv/targets/test_generation.py", TARGET),
+        ("test_generation.py", TARGET),
     ),
     Mutant(
         "errors: every limit is missed by as much",
@@ -338,7 +338,7 @@ SHAPES = (
         "self.excess = excess",
         "self.excess = 1.0",
         "A search learns by how much a limit is missed.",
-        ("tests/generator/test_tiles.py",),
+        ("test_tiles.py",),
     ),
 )
 
@@ -349,7 +349,7 @@ CONVERSIONS = (
         "-(-self.kept[0] // self.block)",
         "(self.kept[0] // self.block)",
         "The last block may have fewer channels.",
-        ("tests/instances/api/test_conversion.py",),
+        ("api/test_conversion.py",),
     ),
     Mutant(
         "view: axes in any order",
@@ -357,7 +357,7 @@ CONVERSIONS = (
         "if not axes or axes != list(range(axes[0], axes[0] + len(axes))):",
         "if not axes:",
         "The kernel sees one run of axes.",
-        ("tests/instances/api/test_conversion.py",),
+        ("api/test_conversion.py",),
     ),
     Mutant(
         "reference: scales of the first block",
@@ -381,7 +381,7 @@ CONVERSIONS = (
         "middle = (of.low + of.high + 1) // 2",
         "middle = (of.low + of.high) // 2",
         "The zero of a symmetric range of uint8 is 128.",
-        (CONVERTED, CONVERTED_REFERENCE, "tests/qconv/conversion/test_presets.py"),
+        (CONVERTED, CONVERTED_REFERENCE, "test_presets.py"),
     ),
 )
 

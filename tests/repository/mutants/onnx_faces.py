@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-GRAPH, ASKED = "tests/qconv/onnx/test_graph.py", "tests/qconv/onnx/test_asked.py"
-SUMMING, SHAPES, SESSION = (f"tests/qconv/onnx/test_{name}.py" for name in ("summing", "shapes", "session"))
+GRAPH, ASKED = "test_graph.py", "test_asked.py"
+SUMMING, SHAPES, SESSION = (f"onnx/test_{name}.py" for name in ("summing", "shapes", "session"))
 
 MUTANTS = (
     Mutant(

@@ -14,8 +14,8 @@ from mutants.named import (
     special_random,
 )
 
-CONFIG, COST = "tests/generator/test_plan_config.py", "tests/generator/test_cost.py"
-FUSED = "tests/qconv/problem/test_chain.py"
+CONFIG, COST = "test_plan_config.py", "generator/test_cost.py"
+FUSED = "test_chain.py"
 
 MUTANTS = (
     Mutant(
@@ -24,7 +24,7 @@ MUTANTS = (
         "feasible.sort(key=lambda pair: pair[0])",
         "feasible.sort(key=lambda pair: -pair[0])",
         "The default is the cheapest by the cost model.",
-        ("tests/generator/test_cheapest.py",),
+        ("test_cheapest.py",),
     ),
     Mutant(
         "generator: of one kernel and of several the dearer",
@@ -32,7 +32,7 @@ MUTANTS = (
         "return min(zip(expected(plans), plans, strict=True)",
         "return max(zip(expected(plans), plans, strict=True)",
         "A chain has by default what is expected to be faster.",
-        ("tests/generator/test_cheapest.py",),
+        ("test_cheapest.py",),
     ),
     Mutant(
         "generator: a config with a boolean",
@@ -80,7 +80,7 @@ MUTANTS = (
         "choices = self.choices | (self.likely if likely else {})",
         "choices = self.choices",
         "A cold default looks at few configs, and at the others only where none of these serves.",
-        ("tests/generator/test_plan.py::test_the_default_is_a_likely_one_where_any_of_them_serves",),
+        ("generator/test_plan.py::test_the_default_is_a_likely_one_where_any_of_them_serves",),
     ),
     Mutant(
         "atom: half of the words of a lane",
@@ -112,7 +112,7 @@ MUTANTS = (
         'Constant("PADDED", any(problem.pad),',
         'Constant("PADDED", any(problem.pad[:2]),',
         "Windows reach beyond the last row as well, as those of stride 2 often do that alone.",
-        ("tests/templates/test_padding.py",),
+        ("test_padding.py",),
     ),
     Mutant(
         "convolution: padding at the end is zero",
@@ -120,7 +120,7 @@ MUTANTS = (
         "return any(problem.pad) and q.x_zero_point",
         "return any(problem.pad[:2]) and q.x_zero_point",
         "Beyond the last row as well, padding is the zero point.",
-        ("tests/templates/test_padding.py",),
+        ("test_padding.py",),
     ),
     Mutant(
         "convolution: a span as if both strides were one",
@@ -216,9 +216,7 @@ MUTANTS = (
         "problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "problem.r + problem.s > 2 * MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "The mask of rows and columns has 32 bits.",
-        (
-            "tests/templates/test_mma_roles.py::test_a_padded_filter_has_no_more_rows_and_columns_than_the_mask_has_bits",
-        ),
+        ("test_mma_roles.py::test_a_padded_filter_has_no_more_rows_and_columns_than_the_mask_has_bits",),
     ),
     Mutant(
         "mma space: tiles of a round that is not whole are not split",
@@ -226,7 +224,7 @@ MUTANTS = (
         "return tiles // blocks * blocks // config.split * config.split",
         "return tiles // blocks * blocks",
         "Blocks that have a tile each come in whole clusters, or a cluster would have both kinds.",
-        ("tests/generator/families/mma/test_plan.py",),
+        ("mma/test_plan.py",),
     ),
     Mutant(
         "plan: fields without gaps",
@@ -242,7 +240,7 @@ MUTANTS = (
         "if value > limit:",
         "if value >= limit:",
         "At most a limit is the limit as well.",
-        ("tests/generator/test_tiles.py",),
+        ("test_tiles.py",),
     ),
     Mutant(
         "plan: a limit that is far away is as near as any",
@@ -250,7 +248,7 @@ MUTANTS = (
         "excess=value / limit - 1)",
         "excess=0.0)",
         "A search learns by how much a limit is missed.",
-        ("tests/generator/test_tiles.py",),
+        ("test_tiles.py",),
     ),
     Mutant(
         "layer config: too few pixels of a chunk",
@@ -274,7 +272,7 @@ MUTANTS = (
         'x_bytes = load_bytes(problem.c_group, t.x) if problem.layout == "nhwc" else t.x.bytes',
         "x_bytes = load_bytes(problem.c_group, t.x)",
         "Along the reduction, the bytes of NCHW lie apart.",
-        ("tests/templates/test_layout.py", *simt_random(0, 5)),
+        ("test_layout.py", *simt_random(0, 5)),
     ),
     Mutant(
         "layer: folded where the weights have a zero point",
@@ -346,7 +344,7 @@ MUTANTS = (
         "blocks_per_sm * (smem_bytes + 1024)",
         "blocks_per_sm * smem_bytes",
         "The driver reserves a kilobyte of shared memory for every block.",
-        ("tests/generator/test_tiles.py",),
+        ("test_tiles.py",),
     ),
     Mutant(
         "mma_amd: sums take no registers",
@@ -354,7 +352,7 @@ MUTANTS = (
         "return config.warp_m * config.warp_n * sum_words // target.warp_size + carried",
         "return carried",
         "Fewer blocks fit a compute unit than the model counts on.",
-        ("tests/generator/families/mma/test_amd.py::test_about_as_many_registers_are_taken_as_the_model_says",),
+        ("mma/test_amd.py::test_about_as_many_registers_are_taken_as_the_model_says",),
     ),
     Mutant(
         "mma_amd: a column of atoms is all",
@@ -362,7 +360,7 @@ MUTANTS = (
         "Loop(atoms_m * atoms_n * config.tile_k",
         "Loop(atoms_m * config.tile_k",
         "Each pair of atoms is multiplied.",
-        ("tests/generator/families/mma/test_amd.py::test_the_fractions_of_matrix_instructions_are_in_order",),
+        ("mma/test_amd.py::test_the_fractions_of_matrix_instructions_are_in_order",),
     ),
     Mutant(
         "mma_amd: every instruction takes one clock",
@@ -370,7 +368,7 @@ MUTANTS = (
         "shape.atom.instruction.clocks / target.simds",
         "1 / target.simds",
         "The default is chosen by what instructions take.",
-        ("tests/generator/families/mma/test_amd.py::test_the_defaults_are_those_that_were_read",),
+        ("mma/test_amd.py::test_the_defaults_are_those_that_were_read",),
     ),
     Mutant(
         "mma_nvidia: short runs take no longer",
@@ -378,7 +376,7 @@ MUTANTS = (
         "return clocks * SHORT_RUN_FACTOR if short else clocks",
         "return clocks",
         "A step that copies a part of a cache line leaves the rest of it to other steps.",
-        ("tests/generator/test_cost.py::test_short_runs_of_long_rows_take_longer",),
+        ("generator/test_cost.py::test_short_runs_of_long_rows_take_longer",),
     ),
     Mutant(
         "occupancy: registers one by one",
@@ -386,7 +384,7 @@ MUTANTS = (
         "allocated = -(-registers // target.register_granule) * target.register_granule",
         "allocated = registers",
         "Registers are allocated in granules.",
-        ("tests/generator/families/mma/test_amd.py::test_registers_are_allocated_in_granules",),
+        ("mma/test_amd.py::test_registers_are_allocated_in_granules",),
     ),
     Mutant(
         "occupancy: shared memory without end",
@@ -394,6 +392,6 @@ MUTANTS = (
         "        target.smem_bytes_per_sm // max(1, smem_bytes),\n",
         "",
         "Blocks share a compute unit's memory.",
-        ("tests/generator/families/mma/test_amd.py::test_registers_are_allocated_in_granules",),
+        ("mma/test_amd.py::test_registers_are_allocated_in_granules",),
     ),
 )

@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-FOLD = "tests/qconv/network/layers/test_folds_pool.py"
-POOLED = "tests/qconv/problem/test_pooled.py"
-CHAINS = "tests/qconv/torch/test_chains.py"
-TORCH = "tests/qconv/torch/test_convolution.py"
-LIBRARY = "tests/qconv/torch/test_library.py"
-SHAPES = "tests/qconv/onnx/test_shapes.py"
+FOLD = "test_folds_pool.py"
+POOLED = "test_pooled.py"
+CHAINS = "test_chains.py"
+TORCH = "torch/test_convolution.py"
+LIBRARY = "test_library.py"
+SHAPES = "test_shapes.py"
 
 MUTANTS = (
     Mutant(
@@ -168,7 +168,7 @@ MUTANTS = (
         "return min((one.us for",
         "return max((one.us for",
         "The best kernel is not the one that is predicted.",
-        ("tests/instances/load/test_expected.py::test_the_one_kernel_that_a_lookup_need_not_choose",),
+        ("test_expected.py::test_the_one_kernel_that_a_lookup_need_not_choose",),
     ),
     Mutant(
         "shapes: a pool that gives indices",

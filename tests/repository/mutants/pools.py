@@ -58,7 +58,7 @@ MUTANTS = (
         "if problem.c % config.vector:",
         "if problem.c < config.vector:",
         "A vector has channels of one pixel.",
-        ("tests/templates/test_pool.py::test_what_a_config_cannot_serve",),
+        ("test_pool.py::test_what_a_config_cannot_serve",),
     ),
     Mutant(
         "pool: rows of the image before",
@@ -138,7 +138,7 @@ MUTANTS = (
         "i < LANES * VECTOR && first + i < C; i += THREADS",
         "i < LANES * VECTOR && first + i < C && i < THREADS; i += THREADS",
         "A block may have more channels than threads.",
-        ("tests/templates/test_global_average.py::test_a_block_may_have_more_channels_than_threads",),
+        ("test_global_average.py::test_a_block_may_have_more_channels_than_threads",),
     ),
     Mutant(
         "global pooling: blocks without channels",
@@ -146,6 +146,6 @@ MUTANTS = (
         "at_most(row, 2 * problem.c,",
         "at_most(row, 64 * problem.c,",
         "Most lanes of such a block have nothing to do.",
-        ("tests/templates/test_global_average.py::test_what_a_config_cannot_serve",),
+        ("test_global_average.py::test_what_a_config_cannot_serve",),
     ),
 )

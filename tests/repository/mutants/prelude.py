@@ -5,10 +5,10 @@ from mutants.named import conversion_random, fence, mma, mma_random, simt, simt_
 
 
 def values_of(activation: str) -> tuple[str, ...]:
-    return (f"tests/qconv/arithmetic/test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
+    return (f"test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
 
 
-TIES = ("tests/templates/test_convert_extremes.py::test_ties_of_both_signs_are_rounded_as_the_mode_says",)
+TIES = ("test_convert_extremes.py::test_ties_of_both_signs_are_rounded_as_the_mode_says",)
 
 MUTANTS = (
     Mutant(
@@ -33,7 +33,7 @@ MUTANTS = (
         "if (wide > a ? a >= 0.0 : wide < a && a < 0.0) bits -= 1u;",
         "if (wide > a) bits -= 1u;",
         "The second rounding, to 16 bits, sees a number on the other side of the tie.",
-        ("tests/templates/test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
+        ("test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
     ),
     Mutant(
         "every: a quotient is not corrected",
@@ -41,7 +41,7 @@ MUTANTS = (
         "const float exact = fma(fma(-rough, b, a), inverse, rough);",
         "const float exact = rough;",
         "A product with the inverse is up to 1.5 units in the last place off.",
-        ("tests/templates/test_quotient.py",),
+        ("test_quotient.py",),
     ),
     Mutant(
         "every: infinity divided is NaN",
@@ -57,7 +57,7 @@ MUTANTS = (
         "b >= 0x1p-40f && b <= 0x1p40f",
         "b <= 0x1p40f",
         "The inverse of a very small number overflows.",
-        ("tests/templates/test_convert_divisors.py",),
+        ("test_convert_divisors.py",),
     ),
     Mutant(
         "every: bfloat16 half up",
@@ -65,7 +65,7 @@ MUTANTS = (
         "(bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16",
         "(bits + 0x8000u) >> 16",
         "A half goes to the even neighbour.",
-        ("tests/qconv/arithmetic/test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
+        ("test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
     ),
     Mutant(
         "every: a bfloat16 NaN becomes infinity",
@@ -73,7 +73,7 @@ MUTANTS = (
         "static_cast<unsigned short>((bits >> 16) | 0x40u);",
         "static_cast<unsigned short>(bits >> 16);",
         "A NaN whose upper bits are zero stays one.",
-        ("tests/qconv/arithmetic/test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
+        ("test_activation.py::test_bfloat16_rounds_to_even_and_overflows",),
         equivalent="Arithmetic gives quiet NaNs, whose upper half has a bit of the mantissa already.",
     ),
     Mutant(
@@ -82,7 +82,7 @@ MUTANTS = (
         "return as_float(wide != a ? bits | 1u : bits);",
         "return near;",
         "Two roundings in a row are not one.",
-        ("tests/templates/test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
+        ("test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
     ),
     Mutant(
         "every: a correction is added",
@@ -117,7 +117,7 @@ MUTANTS = (
         (
             mma_random("sm_80"),
             mma_random("gfx942"),
-            "tests/templates/test_mma_random.py::test_many_random_configs[cpu.sm_80-0]",
+            "test_mma_random.py::test_many_random_configs[cpu.sm_80-0]",
         ),
         slow=True,
     ),
@@ -199,7 +199,7 @@ MUTANTS = (
         "if (magnitude < 0x38800000u) {",
         "if (magnitude < 0x38000000u) {",
         "They lose the bit that a normal number does not store.",
-        ("tests/templates/test_convert_extremes.py::test_halves_are_written_to_both_ends_of_their_range",),
+        ("test_convert_extremes.py::test_halves_are_written_to_both_ends_of_their_range",),
     ),
     Mutant(
         "cpu: denormal halves are zero",
@@ -207,7 +207,7 @@ MUTANTS = (
         "as_bits(static_cast<float>(magnitude) * 5.9604644775390625e-08f)",
         "0u",
         "A denormal half is so many times 2^-24.",
-        ("tests/templates/test_convert_extremes.py::test_every_half_is_read",),
+        ("test_convert_extremes.py::test_every_half_is_read",),
     ),
     Mutant(
         "cpu: bytes are picked from the second word first",
@@ -263,7 +263,7 @@ MUTANTS = (
         "return flush(sixth(multiply(maximum(x, -3.0f), gate)));",
         "return flush(sixth(multiply(x, gate)));",
         "Minus infinity times a gate of zero is not a number.",
-        ("tests/qconv/arithmetic/test_activation.py::test_what_overflows_below_is_next_to_nothing",),
+        ("test_activation.py::test_what_overflows_below_is_next_to_nothing",),
     ),
     Mutant(
         "activation: a sixth in one part",

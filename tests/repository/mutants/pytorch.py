@@ -6,8 +6,8 @@ from mutants.mutant import Mutant
 
 planted = partial(Mutant, needs="torch")
 HERE = "src/qconv/torch/"
-CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS, CHAINS, REMAINING = (
-    f"tests/qconv/torch/test_{name}.py"
+CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS, CHAINS, STAYING = (
+    f"torch/test_{name}.py"
     for name in (
         "convolution",
         "elementwise",
@@ -18,7 +18,7 @@ CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGE
         "lowering",
         "integer_inputs",
         "chains",
-        "remaining",
+        "staying",
     )
 )
 
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     planted(
         "torch: a window that is not whole counts in whole",
-        HERE + "tensor_ops.py",
+        HERE + "between.py",
         "counts = False",
         "counts = True",
         "PyTorch divides by the part within the input.",
@@ -275,7 +275,7 @@ MUTANTS = (
     ),
     planted(
         "torch: a max pool changes the scale",
-        HERE + "tensor_ops.py",
+        HERE + "between.py",
         "if x is not None and x.means(out) else None\n\n\ndef _average_pool",
         "if x is not None else None\n\n\ndef _average_pool",
         "The integers keep the meaning that they had.",
@@ -283,7 +283,7 @@ MUTANTS = (
     ),
     planted(
         "torch: integers of several scales are put together",
-        HERE + "tensor_ops.py",
+        HERE + "between.py",
         "if len(integers) == len(parts) else None",
         "if integers else None",
         "What has another scale is left out.",
@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     planted(
         "torch: operands of any shapes are added",
-        HERE + "tensor_ops.py",
+        HERE + "between.py",
         "    if one is None or other is None:\n        return False\n",
         "    return True\n",
         "The kernels broadcast one number a channel and nothing else.",
@@ -315,7 +315,7 @@ MUTANTS = (
     ),
     planted(
         "torch: an end clamps to all of its type",
-        HERE + "boundary.py",
+        HERE + "ends.py",
         "limits = {} if out.is_whole else",
         "limits = {} if out.is_served else",
         "Integers are further from zero than the graph allows.",
@@ -327,7 +327,7 @@ MUTANTS = (
         "    forget()\n    return results\n",
         "    return results\n",
         "The next call has the kernels from before.",
-        ("tests/qconv/torch/test_tuning.py::test_the_next_call_has_the_winners",),
+        ("torch/test_tuning.py::test_the_next_call_has_the_winners",),
     ),
     planted(
         "torch: an input that others read as well takes integers",
@@ -379,18 +379,18 @@ MUTANTS = (
     ),
     planted(
         "torch: a node of which an op here computes others is not named",
-        HERE + "remaining.py",
+        HERE + "staying.py",
         "elif _computes(node) and node.name not in named:",
         "elif _computes(node) and node.name not in named and not lowers(target_of(node)):",
         "A product of real numbers stays without a word.",
-        (f"{REMAINING}::test_what_stays_is_named",),
+        (f"{STAYING}::test_what_stays_is_named",),
     ),
     planted(
         "torch: what is computed of constants alone is named",
-        HERE + "remaining.py",
+        HERE + "staying.py",
         "constants.issuperset(read)",
         "False",
         "Scaled weights are said to stay, which no input changes.",
-        (f"{REMAINING}::test_what_is_computed_of_weights_alone_is_not_named",),
+        (f"{STAYING}::test_what_is_computed_of_weights_alone_is_not_named",),
     ),
 )

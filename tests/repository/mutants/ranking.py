@@ -2,9 +2,9 @@
 
 from mutants.mutant import Mutant
 
-CORRECTION, FIT = "tests/generator/expect/test_correction.py", "tests/bench/test_correct.py"
-LOOKUP, ELSEWHERE = "tests/instances/choose/test_lookup.py", "tests/instances/choose/test_shipped_rows.py"
-CHEAPEST = "tests/generator/test_cheapest.py"
+CORRECTION, FIT = "test_correction.py", "test_correct.py"
+LOOKUP, ELSEWHERE = "test_lookup.py", "test_shipped_rows.py"
+CHEAPEST = "test_cheapest.py"
 
 MUTANTS = (
     Mutant(
@@ -165,7 +165,7 @@ MUTANTS = (
         "return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n",
         "return 0",
         "No load moves ahead of the store before.",
-        ("tests/generator/test_cost.py::test_residuals_are_waited_for",),
+        ("generator/test_cost.py::test_residuals_are_waited_for",),
     ),
     Mutant(
         "features: a residual is no work",

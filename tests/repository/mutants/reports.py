@@ -9,7 +9,7 @@ MUTANTS = (
         "if self.log:",
         "if not self.log:",
         "Points would stand elsewhere than their values.",
-        ("tests/tuner/report/test_charts.py",),
+        ("test_charts.py",),
     ),
     Mutant(
         "charts: words as they come",
@@ -17,7 +17,7 @@ MUTANTS = (
         'f"{escape(says)}</text>"',
         'f"{says}</text>"',
         "A reason with < in it would break the picture.",
-        ("tests/tuner/report/test_charts.py::test_words_are_escaped_and_a_figure_alone_has_its_colours",),
+        ("test_charts.py::test_words_are_escaped_and_a_figure_alone_has_its_colours",),
     ),
     Mutant(
         "png: upside down",
@@ -25,7 +25,7 @@ MUTANTS = (
         "ylim=(high, 0)",
         "ylim=(0, high)",
         "An SVG counts from the top.",
-        ("tests/tuner/report/test_charts_png.py::test_marks_stand_where_the_svg_has_them",),
+        ("test_charts_png.py::test_marks_stand_where_the_svg_has_them",),
     ),
     Mutant(
         "report: chance explains the times",
@@ -33,7 +33,7 @@ MUTANTS = (
         "groups.setdefault(value, []).append(log)",
         "groups.setdefault(len(groups) % 2, []).append(log)",
         "The field that decides the time is the one named.",
-        ("tests/tuner/report/test_report.py::test_a_field_that_decides_the_time_explains_it",),
+        ("report/test_report.py::test_a_field_that_decides_the_time_explains_it",),
     ),
     Mutant(
         "report: the last time instead of the best so far",
@@ -41,7 +41,7 @@ MUTANTS = (
         "best = min(best, row.median_us or math.inf)",
         "best = row.median_us or math.inf",
         "A failure would look like a search that lost what it had found.",
-        ("tests/tuner/report/test_report.py::test_what_it_says_of_a_layer",),
+        ("report/test_report.py::test_what_it_says_of_a_layer",),
     ),
     Mutant(
         "report: rows in the order of their races",
@@ -49,7 +49,7 @@ MUTANTS = (
         "rows = database.measurements(device=device)",
         "rows = sorted(database.measurements(device=device), key=lambda row: row.created_at)",
         "Every winner would seem to be found by the last trials.",
-        ("tests/tuner/report/test_report.py::test_a_winner_that_was_raced_later_was_found_when_it_was_measured_first",),
+        ("report/test_report.py::test_a_winner_that_was_raced_later_was_found_when_it_was_measured_first",),
     ),
     Mutant(
         "report: what only moves bytes is under the roofline",
@@ -57,7 +57,7 @@ MUTANTS = (
         "for one in report.layers if one.tops]",
         "for one in report.layers]",
         "No operations have no logarithm, and there is no report.",
-        ("tests/tuner/report/test_report.py::test_what_only_moves_bytes_has_no_place_under_the_roofline",),
+        ("report/test_report.py::test_what_only_moves_bytes_has_no_place_under_the_roofline",),
     ),
     Mutant(
         "roofline: the smaller of the two bounds",
@@ -65,6 +65,6 @@ MUTANTS = (
         "return max(problem.operations",
         "return min(problem.operations",
         "No kernel is faster than the slower of both.",
-        ("tests/tuner/report/test_report.py::test_what_it_says_of_a_layer",),
+        ("report/test_report.py::test_what_it_says_of_a_layer",),
     ),
 )

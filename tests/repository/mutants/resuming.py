@@ -2,9 +2,9 @@
 
 from mutants.mutant import Mutant
 
-SCHEDULE = "tests/tuner/workloads/test_schedule.py"
+SCHEDULE = "test_schedule.py"
 
-CHILD = "tests/tuner/measure/test_child.py"
+CHILD = "test_child.py"
 
 MUTANTS = (
     Mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
         '", "unable to execute command: Killed")',
         '", )',
         "The kernel ends the program that takes the memory, which is its child.",
-        ("tests/qconv/device/test_cpu_runtime.py",),
+        ("test_cpu_runtime.py",),
     ),
     Mutant(
         "tune: one row of a config is known, of whatever source",
@@ -61,7 +61,7 @@ MUTANTS = (
         "known.setdefault(row.config, {})[row.digest] = row",
         "known[row.config] = {row.digest: row}",
         "Where two versions share a database, one of them measures everything again and again.",
-        ("tests/tuner/measure/test_evaluate.py::test_rows_of_other_versions_of_the_package_hide_none_of_this_one",),
+        ("test_evaluate.py::test_rows_of_other_versions_of_the_package_hide_none_of_this_one",),
     ),
     Mutant(
         "tune: the first part of a chain has all the time",
@@ -69,7 +69,7 @@ MUTANTS = (
         "return now + max(0.0, until - now) / problems",
         "return until",
         "The chain itself is what was asked for.",
-        ("tests/tuner/measure/test_evaluate.py::test_a_chain_and_its_parts_have_equal_shares_of_the_time",),
+        ("test_evaluate.py::test_a_chain_and_its_parts_have_equal_shares_of_the_time",),
     ),
     Mutant(
         "schedule: nothing is left to what comes behind the parts",
@@ -101,6 +101,6 @@ MUTANTS = (
         'encoding="utf-8-sig"',
         'encoding="utf-8"',
         "Layers lose their names.",
-        ("tests/tuner/workloads/test_listing.py::test_what_a_spreadsheet_writes_before_the_first_name_is_none_of_it",),
+        ("test_listing.py::test_what_a_spreadsheet_writes_before_the_first_name_is_none_of_it",),
     ),
 )

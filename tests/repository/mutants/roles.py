@@ -34,7 +34,7 @@ LOADERS = (
         "if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();",
         "if (part == 0) column.advance<STEP_ELEMENTS>();",
         "The later parts of a step copy the next step's weights.",
-        ("tests/templates/test_mma_roles.py::test_many_copies_come_in_parts",),
+        ("test_mma_roles.py::test_many_copies_come_in_parts",),
     ),
     Mutant(
         "loaders: channel parameters of the first threads alone",
@@ -42,7 +42,7 @@ LOADERS = (
         "i < (TILE_N + THREADS - 1) / THREADS; ++i",
         "i < 1; ++i",
         "Where a tile has more channels than the block threads, the last ones have no parameters.",
-        ("tests/templates/test_mma_roles.py::test_a_tile_of_more_channels_than_threads",),
+        ("test_mma_roles.py::test_a_tile_of_more_channels_than_threads",),
     ),
     Mutant(
         "registers: weights past the end of the reduction",
@@ -50,7 +50,7 @@ LOADERS = (
         "if (!HAS_REDUCTION_REMAINDER || index < REDUCTION) {",
         "{",
         "The last filter is read beyond its end.",
-        ("tests/templates/test_mma_roles.py::test_nothing_is_read_behind_it",),
+        ("test_mma_roles.py::test_nothing_is_read_behind_it",),
         slow=True,
     ),
     Mutant(
@@ -59,7 +59,7 @@ LOADERS = (
         "tap.exists() ? padding_word(args) : 0u;",
         "padding_word(args);",
         "The window sums count bytes that no filter has.",
-        ("tests/templates/test_mma_roles.py::test_vectors_through_registers_end_with_the_reduction",),
+        ("test_mma_roles.py::test_vectors_through_registers_end_with_the_reduction",),
     ),
     Mutant(
         "loaders: parameters of the first tile's channels",
@@ -110,7 +110,7 @@ LAYOUTS = (
         "= 0;\n        channel += STEP_ELEMENTS;",
         "= 0;",
         "Where all taps of a run of channels come first, the next run follows.",
-        ("tests/templates/test_mma_roles.py::test_all_taps_of_some_channels_before_the_next",),
+        ("test_mma_roles.py::test_all_taps_of_some_channels_before_the_next",),
     ),
     Mutant(
         "nhwc tap: the one tap begins at its first channel",
@@ -285,7 +285,7 @@ SCHEDULES = (
         "left = EACH + (block < MORE ? 1 : 0);",
         "left = EACH;",
         "The steps that do not divide among the blocks belong to nobody.",
-        ("tests/templates/test_mma_roles.py::test_some_blocks_have_a_step_more",),
+        ("test_mma_roles.py::test_some_blocks_have_a_step_more",),
     ),
     Mutant(
         "persist: a share goes on into the next tile",
@@ -301,7 +301,7 @@ SCHEDULES = (
         "loader.load_channel_parameters(shared.channel_parameters[next.turn % 2], next);",
         "loader.load_channel_parameters(shared.channel_parameters[0], next);",
         "The next tile's channel parameters come over those that are in use.",
-        ("tests/templates/test_mma_roles.py::test_a_block_goes_on_to_other_channels",),
+        ("test_mma_roles.py::test_a_block_goes_on_to_other_channels",),
     ),
 )
 

@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-RECORDED = "tests/qconv/network/run/test_recorded.py"
-MEMORY = "tests/qconv/network/run/test_memory.py"
-TRACED = "tests/qconv/device/test_memory.py"
-SESSION_MEMORY = "tests/qconv/onnx/test_session_memory.py"
-COPIES = "tests/qconv/device/test_array_kernels.py"
-WIDENING = "tests/qconv/network/layers/test_upsampling.py"
+RECORDED = "test_recorded.py"
+MEMORY = "run/test_memory.py"
+TRACED = "device/test_memory.py"
+SESSION_MEMORY = "test_session_memory.py"
+COPIES = "test_array_kernels.py"
+WIDENING = "test_upsampling.py"
 
 MUTANTS = (
     Mutant(
@@ -112,7 +112,7 @@ MUTANTS = (
         "dict.fromkeys((*segment.outputs, *asked))",
         "segment.outputs",
         "Only tensors that leave a segment could be asked for.",
-        ("tests/qconv/onnx/test_session.py::test_a_network",),
+        ("test_session.py::test_a_network",),
     ),
     Mutant(
         "runs: on the CPU device a replay leaves its arrays as they were",
@@ -264,7 +264,7 @@ MUTANTS = (
         "kept.append(cupy.cuda.Memory(size))\n        return int(kept[-1].ptr)",
         "return int(arena.ptr)",
         "A graph's layers write over its outputs.",
-        ("tests/qconv/device/test_gpu_graph.py",),
+        ("test_gpu_graph.py",),
     ),
     Mutant(
         "memory: on the CPU device an arena begins anywhere",

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-SAMPLE = "tests/qconv/ops/test_registry_sample.py::"
+SAMPLE = "test_registry_sample.py::"
 SPREAD = SAMPLE + "test_outputs_vary[problems]"
 CHOSEN, LARGE = (
     SAMPLE + "test_zero_points_that_the_caller_chose_are_kept",

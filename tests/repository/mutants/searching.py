@@ -9,7 +9,7 @@ MUTANTS = (
         "found.set(_asked.before)",
         "pass",
         "Products that nobody cuts into parts are for all cores.",
-        ("tests/qconv/test_blas.py::test_one_thread_and_then_as_many_as_before",),
+        ("test_blas.py::test_one_thread_and_then_as_many_as_before",),
     ),
     Mutant(
         "blas: the first of two gives the threads back",
@@ -17,7 +17,7 @@ MUTANTS = (
         "= 1\n            if _asked.count == 0:",
         "= 1\n            if True:",
         "The other goes on with all of them.",
-        ("tests/qconv/test_blas.py::test_of_two_that_overlap_the_last_gives_the_threads_back",),
+        ("test_blas.py::test_of_two_that_overlap_the_last_gives_the_threads_back",),
     ),
     Mutant(
         "sampler: matrices by all threads",
@@ -25,7 +25,7 @@ MUTANTS = (
         "with one_thread():",
         "if True:",
         "Where compilers keep the cores busy, threads that wait for each other wait long.",
-        ("tests/tuner/search/test_sampler.py::test_its_matrices_are_one_threads",),
+        ("test_sampler.py::test_its_matrices_are_one_threads",),
     ),
     Mutant(
         "searching: a search by Gaussian processes needs torch alone",
@@ -33,6 +33,6 @@ MUTANTS = (
         '"Optuna GP": ("torch", "scipy")',
         '"Optuna GP": ("torch",)',
         "Where scipy is not installed it fails, instead of being left out.",
-        ("tests/bench/test_search.py::test_a_search_says_which_module_it_lacks",),
+        ("test_search.py::test_a_search_says_which_module_it_lacks",),
     ),
 )

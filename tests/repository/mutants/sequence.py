@@ -2,10 +2,10 @@
 
 from mutants.mutant import Mutant
 
-RACE, CONTENDER = "tests/tuner/test_sequence.py", "tests/qconv/network/run/test_contender.py"
-LOOKUP, LAYERED = "tests/instances/choose/test_lookup.py", "tests/tune_db/test_layered.py"
-UPGRADE, DATABASE = "tests/tune_db/test_upgrade.py", "tests/tune_db/test_database.py"
-ARRANGE = "tests/qconv/network/run/test_arrange.py"
+RACE, CONTENDER = "tuner/test_sequence.py", "test_contender.py"
+LOOKUP, LAYERED = "test_lookup.py", "test_layered.py"
+UPGRADE, DATABASE = "test_upgrade.py", "tune_db/test_database.py"
+ARRANGE = "test_arrange.py"
 LOSERS = RACE + "::test_winners_that_lose_among_the_others_are_not_installed"
 MIXED = RACE + "::test_of_winners_that_win_and_lose_those_that_win_are_installed"
 INTERRUPTED = RACE + "::test_winners_of_a_tuning_that_was_interrupted_are_not_installed"
@@ -130,7 +130,7 @@ MUTANTS = (
         "key = problem, device, database, is_in_sequence()",
         "key = problem, device, database, False",
         "What was looked up first answers both.",
-        ("tests/instances/load/test_serving.py",),
+        ("test_serving.py",),
     ),
     Mutant(
         "arrange: what was kept counts by its time",

@@ -2,19 +2,19 @@
 
 from mutants.mutant import Mutant
 
-MEMORY, LOADING = "tests/instances/load/test_serving.py", "tests/instances/load/test_pair_loading.py"
+MEMORY, LOADING = "test_serving.py", "test_pair_loading.py"
 EXPORT, INSTANCE, ONE_LINER = (
-    "tests/instances/library/test_export.py",
-    "tests/instances/load/test_instance.py",
-    "tests/instances/api/test_convolution.py",
+    "library/test_export.py",
+    "test_instance.py",
+    "api/test_convolution.py",
 )
 CONVERSION, FUSED, SHIPPED = (
-    "tests/instances/api/test_conversion.py",
-    "tests/qconv/problem/test_chain.py",
-    "tests/instances/choose/test_shipped.py",
+    "api/test_conversion.py",
+    "test_chain.py",
+    "test_shipped.py",
 )
 
-CHECKED, ALIASING = "tests/instances/api/test_checked_conversion.py", "tests/instances/load/test_arguments.py"
+CHECKED, ALIASING = "test_checked_conversion.py", "test_arguments.py"
 
 MUTANTS = (
     Mutant(
@@ -47,7 +47,7 @@ MUTANTS = (
         "if (row.median_us or 0.0) > worth:",
         "if (row.median_us or 0.0) > 0 * worth:",
         "A row of today's templates goes first where it is about as fast.",
-        ("tests/instances/choose/test_lookup_older.py",),
+        ("test_lookup_older.py",),
     ),
     Mutant(
         "lookup: a choice of any toolchain",
@@ -55,7 +55,7 @@ MUTANTS = (
         'Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
         'Choice(self.plan, "exact", reason, None, self.rendered.sources, measured_us)',
         "The binary that was measured is the one to run.",
-        ("tests/instances/choose/test_lookup_older.py",),
+        ("test_lookup_older.py",),
     ),
     Mutant(
         "lookup: an exact choice is rendered again",
@@ -63,7 +63,7 @@ MUTANTS = (
         'Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)',
         'Choice(self.plan, "exact", reason, row.toolchain, None, measured_us)',
         "A cold lookup that is exact renders its source once.",
-        ("tests/instances/load/test_serving.py",),
+        ("test_serving.py",),
     ),
     Mutant(
         "serving: the sources of a choice are left unused",
@@ -71,7 +71,7 @@ MUTANTS = (
         "load(choice.plan, device, choice.toolchain, choice.sources)",
         "load(choice.plan, device, choice.toolchain)",
         "A cold lookup that is exact renders its source once.",
-        ("tests/instances/load/test_serving.py",),
+        ("test_serving.py",),
     ),
     Mutant(
         "loading: a binary of any toolchain",
@@ -159,7 +159,7 @@ MUTANTS = (
         "pad=(0, left, 0, right),",
         "pad=(0, right, 0, left),",
         "The first of two paddings is the left one.",
-        ("tests/instances/test_conv1d.py",),
+        ("test_conv1d.py",),
     ),
     Mutant(
         "arguments: a list is one number",
@@ -287,7 +287,7 @@ MUTANTS = (
         "            self.stride,\n",
         "",
         "What is fast where windows overlap is not where they lie apart.",
-        ("tests/instances/choose/test_lookup.py::test_these_are_of_two_kinds",),
+        ("test_lookup.py::test_these_are_of_two_kinds",),
     ),
     Mutant(
         "problem: a weight zero point is nothing",
@@ -295,7 +295,7 @@ MUTANTS = (
         "            q.w_zero_point,\n",
         "",
         "Window sums are computed beside the products.",
-        ("tests/instances/choose/test_lookup.py::test_these_are_of_two_kinds",),
+        ("test_lookup.py::test_these_are_of_two_kinds",),
     ),
     Mutant(
         "op: all channels are aligned",
@@ -303,7 +303,7 @@ MUTANTS = (
         "return min(extent & -extent, most)",
         "return most",
         "Remainders and narrow loads take many times as long.",
-        ("tests/instances/choose/test_lookup.py::test_these_are_of_two_kinds",),
+        ("test_lookup.py::test_these_are_of_two_kinds",),
     ),
     Mutant(
         "fused: a chain is its first convolution",
@@ -311,7 +311,7 @@ MUTANTS = (
         "tuple(one.shape_class for one in self.layers.values())",
         "tuple(one.shape_class for one in list(self.layers.values())[:1])",
         "The second may have remainders where the neighbour's has none.",
-        ("tests/instances/choose/test_lookup.py::test_chains_are_of_one_kind_where_each_of_them_is",),
+        ("test_lookup.py::test_chains_are_of_one_kind_where_each_of_them_is",),
     ),
     Mutant(
         "arguments: another library's array on the host is not looked at",
@@ -359,6 +359,6 @@ MUTANTS = (
         "def __reduce__(self)",
         "def reduce(self)",
         "Who pickles an instance reads of ctypes, and not what to pickle instead.",
-        ("tests/qconv/device/test_cache_loaded.py",),
+        ("test_cache_loaded.py",),
     ),
 )

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-SLICES = "tests/templates/test_fused_slices.py"
+SLICES = "test_fused_slices.py"
 
 MUTANTS = (
     Mutant(

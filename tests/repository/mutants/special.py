@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 from mutants.named import mma, simt, special, special_random
 
-FENCES = "tests/templates/test_fences.py"
+FENCES = "test_fences.py"
 
 GEMV = (
     Mutant(
@@ -12,7 +12,7 @@ GEMV = (
         "row * STRIDE_H) * IN_W",
         "row) * IN_W",
         "Windows lie STRIDE_H rows apart.",
-        ("tests/templates/test_special_roles.py",),
+        ("test_special_roles.py",),
     ),
     Mutant(
         "gemv: the first lane's products are left out",
@@ -28,7 +28,7 @@ GEMV = (
         "inputs.x_sum += shared.x_sum[out_row][i];",
         "inputs.x_sum += shared.x_sum[0][i];",
         "Every pixel has a window of its own.",
-        ("tests/templates/test_special_roles.py",),
+        ("test_special_roles.py",),
     ),
     Mutant(
         "gemv: window sums of unsigned bytes",
@@ -80,7 +80,7 @@ STEM = (
         "r < R && s < S && c < C};",
         "r < R && c < C};",
         "Words behind the last tap meet the next row's weights.",
-        (special_random("stem"), "tests/templates/test_special_roles.py"),
+        (special_random("stem"), "test_special_roles.py"),
     ),
     Mutant(
         "stem: taps that are not dilated",
@@ -96,7 +96,7 @@ STEM = (
         "unsigned byte = padding_word(args) & 0xffu;",
         "unsigned byte = 0u;",
         "Padding is a real zero, which is stored as the zero point.",
-        ("tests/templates/test_special_roles.py",),
+        ("test_special_roles.py",),
     ),
     Mutant(
         "spread: bytes of a word in reverse",
@@ -180,7 +180,7 @@ DIRECT = (
         "sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4",
         "sixteen % SIXTEENS_OF_ROW * 8 + tile::lane() / 4",
         "Sixteens of a row are sixteen pixels apart.",
-        ("tests/templates/test_special_roles.py",),
+        ("test_special_roles.py",),
     ),
 )
 
@@ -199,7 +199,7 @@ DEPTHWISE = (
         "at(i + 3 * DILATION_W, quad)",
         "at(i + 2 * DILATION_W + 1, quad)",
         "Taps lie DILATION_W columns apart.",
-        ("tests/templates/test_special_roles.py::test_the_fourth_of_four_dilated_taps_is_three_dilations_away",),
+        ("test_special_roles.py::test_the_fourth_of_four_dilated_taps_is_three_dilations_away",),
     ),
     Mutant(
         "depthwise: columns past the last are written",
@@ -224,7 +224,7 @@ DEPTHWISE = (
         "i % 4 == 2 ? moved<2>(first, next)",
         "i % 4 == 2 ? moved<1>(first, next)",
         "The taps begin at the pixel that was asked for.",
-        ("tests/templates/test_special_roles.py",),
+        ("test_special_roles.py",),
     ),
     Mutant(
         "depthwise: rows between dilated taps count",
@@ -302,7 +302,7 @@ POINTWISE = (
         "types.residual.bytes == types.y.bytes",
         "types.residual.bytes <= types.y.bytes",
         "An output of two bytes has no room where one of residuals was.",
-        ("tests/templates/test_residual.py::test_residuals_in_shared_memory",),
+        ("test_residual.py::test_residuals_in_shared_memory",),
     ),
     Mutant(
         "pointwise: a unit fewer",
@@ -318,7 +318,7 @@ POINTWISE = (
         "return sum(max(len(words) for words in banks.values()) for banks in words_of_banks)",
         "return len(words_of_banks)",
         "Lanes whose words lie on one bank wait for each other.",
-        ("tests/generator/families/test_pointwise.py",),
+        ("test_pointwise.py",),
     ),
     Mutant(
         "pointwise: parameters are there",
@@ -326,7 +326,7 @@ POINTWISE = (
         "parameters = PARAMETER * atoms * len(channel_arguments(problem)) / config.batch",
         "parameters = 0",
         "Those of a slab's channels come anew for each batch.",
-        ("tests/generator/families/test_pointwise.py::test_parameters_of_channels_take_time",),
+        ("test_pointwise.py::test_parameters_of_channels_take_time",),
     ),
 )
 
@@ -369,7 +369,7 @@ FOLD = (
         "i < PADDING_WORDS; i += K * FOLD_THREADS)",
         "i < PADDING_WORDS; i += PADDING_WORDS)",
         "Where channels are few, the fold has fewer threads than there are copies.",
-        ("tests/templates/test_padding.py::test_it_is_the_zero_point[mma, few channels]",),
+        ("test_padding.py::test_it_is_the_zero_point[mma, few channels]",),
     ),
     Mutant(
         "padding: three of four bytes",

@@ -2,14 +2,14 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "tests/templates/test_stem_pool.py"
+TESTS = "test_stem_pool.py"
 STAGED, BEFORE, PAIRS, TALL, WIDE = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "before", "pairs", "tall", "wide")
 )
 ALONE = f"{TESTS}::test_warps_of_a_consumer_need_not_go_together[uneven]"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
 RANDOM = f"{TESTS}::test_a_random_config"
-COST = "tests/generator/families/stem_wgmma/test_pool_cost.py"
+COST = "test_pool_cost.py"
 
 OF_PAGE = (
     Mutant(
@@ -109,7 +109,7 @@ OF_PLAN = (
         "except ValueError as error:",
         "except ArithmeticError as error:",
         "With the padding as outputs the problem is larger than one may be, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("test_family.py",),
     ),
     Mutant(
         "stem_pool: no tile goes before the first",

@@ -2,13 +2,13 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "tests/templates/test_stem_wgmma.py"
+TESTS = "test_stem_wgmma.py"
 STAGED, DIRECT, SKIPPED, UNEVEN = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "direct", "skipped", "uneven")
 )
 STEPS = f"{TESTS}::test_how_many_steps_a_filter_takes"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
-COST = "tests/generator/families/stem_wgmma/test_cost.py"
+COST = "stem_wgmma/test_cost.py"
 
 OF_PAGE = (
     Mutant(

@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-REQUANTIZED_SUM = "tests/qconv/arithmetic/test_quantized_sum.py"
-OF_SUM = "tests/conformance/test_onnxruntime_residual.py::test_all_pairs_of_bytes"
+REQUANTIZED_SUM = "test_quantized_sum.py"
+OF_SUM = "test_onnxruntime_residual.py::test_all_pairs_of_bytes"
 
 MUTANTS = (
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = (
         'first, last = ("inner", "residual") if',
         'last, first = ("inner", "residual") if',
         "A program that launches without Python has the same bits.",
-        ("tests/qconv/arithmetic/test_host_value.py",),
+        ("test_host_value.py",),
     ),
     Mutant(
         "parameter: any ratio of scales",

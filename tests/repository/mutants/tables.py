@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-OUTPUT_TABLE = "tests/templates/test_output_table.py"
-FOLD_TABLE = "tests/qconv/network/layers/test_folds_table.py"
+OUTPUT_TABLE = "test_output_table.py"
+FOLD_TABLE = "test_folds_table.py"
 
 MUTANTS = (
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
         "+ i + static_cast<unsigned>(first)) % TABLE_ENTRIES",
         "+ i) % TABLE_ENTRIES",
         "The kernel's table begins with the entry of the zero point.",
-        ("tests/qconv/arithmetic/test_host_value.py::test_every_value_is_the_same_bit_for_bit",),
+        ("test_host_value.py::test_every_value_is_the_same_bit_for_bit",),
     ),
     Mutant(
         "fold: a table where another layer reads the convolution",
@@ -108,7 +108,7 @@ MUTANTS = (
         "not all(one.is_single for one in before)",
         "any(one.added for one in before)",
         "The chain refuses it when its problem is made.",
-        ("tests/qconv/network/run/test_chained.py::test_a_table_is_the_last_ones",),
+        ("test_chained.py::test_a_table_is_the_last_ones",),
     ),
     Mutant(
         "arrange: who takes all sums takes all tables",

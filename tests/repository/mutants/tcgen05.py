@@ -4,9 +4,9 @@ device."""
 from mutants.mutant import Mutant
 from mutants.named import special_random
 
-TESTS = "tests/templates/test_tcgen05.py"
-COST = "tests/generator/families/tcgen05/test_cost.py"
-CODE = "tests/generator/test_nvidia_code.py"
+TESTS = "test_tcgen05.py"
+COST = "tcgen05/test_cost.py"
+CODE = "test_nvidia_code.py"
 CHANNELS, PIXELS, ODD, SUMS = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("channels", "pixels", "odd", "sums")
 )

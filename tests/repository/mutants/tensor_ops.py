@@ -3,13 +3,13 @@
 from mutants.mutant import Mutant
 
 ROOM = "src/qconv/tensor_ops"
-OF_ORT = "tests/conformance/test_onnxruntime_tensor_ops.py"
-OF_POOLS = "tests/qconv/tensor_ops/test_pooling.py"
-OF_BINARY, OF_API = "tests/qconv/tensor_ops/test_binary.py", "tests/instances/api/test_tensor_ops.py"
+OF_ORT = "test_onnxruntime_tensor_ops.py"
+OF_POOLS = "tensor_ops/test_pooling.py"
+OF_BINARY, OF_API = "tensor_ops/test_binary.py", "test_tensor_ops.py"
 
 
 def sanitized(page: str, plan: str) -> str:
-    return f"tests/templates/test_{page}.py::test_nothing_is_found[{plan}]"
+    return f"templates/test_{page}.py::test_nothing_is_found[{plan}]"
 
 
 MUTANTS = (
@@ -35,7 +35,7 @@ MUTANTS = (
         'f"tile::fma({self.cxx}, {arguments}.{self.ratio.name}, {what})"',
         'f"tile::add(tile::multiply({self.cxx}, {arguments}.{self.ratio.name}), {what})"',
         "The C++ line is not what the NumPy line beside it computes.",
-        ("tests/templates/test_binary.py::test_all_pairs_of_bytes",),
+        ("templates/test_binary.py::test_all_pairs_of_bytes",),
     ),
     Mutant(
         "binary: relu at zero",
@@ -91,7 +91,7 @@ MUTANTS = (
         "(problem.outer == 1 or problem.repeat % config.vector == 0)",
         "True",
         "Rows that are no whole number of vectors meet two elements in one.",
-        ("tests/templates/test_binary.py::test_random_problems", sanitized("binary", "a row ends within a vector")),
+        ("templates/test_binary.py::test_random_problems", sanitized("binary", "a row ends within a vector")),
     ),
     Mutant(
         "binary: the row of b",
@@ -174,7 +174,7 @@ MUTANTS = (
         "FILL * WORDS * config.copies / config.threads",
         "FILL * WORDS / config.copies / config.threads",
         "A block writes every copy before it looks anything up.",
-        ("tests/templates/test_table.py::test_the_default_is_what_was_fastest",),
+        ("templates/test_table.py::test_the_default_is_what_was_fastest",),
     ),
     Mutant(
         "table: no barrier behind the table",
@@ -230,7 +230,7 @@ MUTANTS = (
         "(each.width, each.stride, each.offset) if number",
         "(each.width,) if number",
         "A vector does not lie at a multiple of its size.",
-        ("tests/templates/test_concat.py::test_loads_are_as_wide_as_everything_allows",),
+        ("test_concat.py::test_loads_are_as_wide_as_everything_allows",),
     ),
     Mutant(
         "concat: tables are counted from the end of a slice",
@@ -246,7 +246,7 @@ MUTANTS = (
         "problem.widest % config.vector",
         "problem.width % config.vector",
         "It reads of two tensors.",
-        ("tests/templates/test_concat.py",),
+        ("test_concat.py",),
     ),
     Mutant(
         "concat: a table that changes nothing is looked up",
@@ -254,7 +254,7 @@ MUTANTS = (
         "None if np.array_equal(table.view(np.uint8), np.arange(ENTRIES)) else table",
         "table",
         "What only has to be copied takes a table, and shared memory.",
-        ("tests/qconv/network/layers/test_concatenation.py::test_a_tensor_of_the_same_scale_is_copied",),
+        ("test_concatenation.py::test_a_tensor_of_the_same_scale_is_copied",),
     ),
     Mutant(
         "concat: tensors are joined whatever their shapes",

@@ -2,19 +2,19 @@
 
 from mutants.mutant import Mutant
 
-OF_MAP = ("tests/generator/test_tensor_map.py",)
-OF_DRIVER = ("tests/qconv/device/test_tensor_maps.py",)
-OF_EXECUTABLE = ("tests/instances/load/test_executable.py::test_tensor_maps_are_encoded_where_arrays_lie",)
-ON_GPU = ("tests/qconv/device/test_tensor_maps_gpu.py",)
+OF_MAP = ("test_tensor_map.py",)
+OF_DRIVER = ("test_tensor_maps.py",)
+OF_EXECUTABLE = ("test_executable.py::test_tensor_maps_are_encoded_where_arrays_lie",)
+ON_GPU = ("test_tensor_maps_gpu.py",)
 
 
 def tiles(kind: str, *seeds: int) -> tuple[str, ...]:
-    place = "tests/qconv/device/test_cpu_tensor.py::test_tiles_lie_where_numpy_puts_them"
+    place = "test_cpu_tensor.py::test_tiles_lie_where_numpy_puts_them"
     return tuple(f"{place}[{kind}-{seed}]" for seed in seeds)
 
 
 def ring(kind: str, sanitizer: str = "address", seed: int = 2) -> tuple[str, ...]:
-    return (f"tests/templates/test_ring.py::test_nothing_is_found[{kind}-{sanitizer}-{seed}]",)
+    return (f"test_ring.py::test_nothing_is_found[{kind}-{sanitizer}-{seed}]",)
 
 
 MUTANTS = (
@@ -112,7 +112,7 @@ MUTANTS = (
         "return asdict(tensor_map) | {",
         'return asdict(tensor_map) | {"pixel_box": None} | {',
         "A program cannot encode what the manifest does not say.",
-        ("tests/instances/library/test_export.py::test_it_says_how_tensor_maps_are_encoded",),
+        ("library/test_export.py::test_it_says_how_tensor_maps_are_encoded",),
     ),
     Mutant(
         "cpu tensor: no swizzle",
@@ -168,7 +168,7 @@ MUTANTS = (
         "    if (engines.late()) return;\n",
         "",
         "A store may read its tile until it is waited for.",
-        ("tests/templates/test_ring.py::test_what_is_left_out_is_found[a tile is written again while it is read]",),
+        ("test_ring.py::test_what_is_left_out_is_found[a tile is written again while it is read]",),
     ),
     Mutant(
         "cpu stores: a wait for one group less",

@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-SEARCH = "tests/tuner/search/test_tune_search.py"
-CHILD = "tests/tuner/measure/test_child.py"
-PROTOCOL = "tests/tuner/measure/test_protocol.py"
-SAMPLER = "tests/tuner/search/test_sampler.py"
-SHARE = "tests/tuner/workloads/test_schedule.py::test_a_chain_has_its_share_of_the_time"
-EVALUATE, WORKER = "tests/tuner/measure/test_evaluate.py", "tests/tuner/measure/test_worker.py"
+SEARCH = "test_tune_search.py"
+CHILD = "test_child.py"
+PROTOCOL = "test_protocol.py"
+SAMPLER = "test_sampler.py"
+SHARE = "test_schedule.py::test_a_chain_has_its_share_of_the_time"
+EVALUATE, WORKER = "test_evaluate.py", "test_worker.py"
 
 MUTANTS = (
     Mutant(
@@ -88,9 +88,7 @@ MUTANTS = (
         "-(-self._rotated_bytes // self.problem.io_bytes)",
         "self._rotated_bytes // self.problem.io_bytes",
         "Part of a set stays in the cache until its turn comes again.",
-        (
-            "tests/tuner/measure/test_verification_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",
-        ),
+        ("test_verification_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",),
     ),
     Mutant(
         "input sets: any number of sets",
@@ -98,9 +96,7 @@ MUTANTS = (
         "min(MOST_SETS, max(1, -(",
         "max(1, max(1, -(",
         "Of the smallest problems there would be millions.",
-        (
-            "tests/tuner/measure/test_verification_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",
-        ),
+        ("test_verification_input_sets.py::test_launches_go_round_the_bytes_that_were_asked_for_at_least",),
     ),
     Mutant(
         "evaluate: one slow repeat screens out",
@@ -132,7 +128,7 @@ MUTANTS = (
         "self._most = self._workers + 1",
         "self._most = self._workers + 3",
         "It proposes before it knows what the last proposals took.",
-        ("tests/tuner/search/test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "ahead: compilers have all cores",
@@ -140,7 +136,7 @@ MUTANTS = (
         "len(os.sched_getaffinity(0)) - 1)",
         "len(os.sched_getaffinity(0)))",
         "The worker that is timed would wait for one.",
-        ("tests/tuner/search/test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "worker: inputs that stay in the cache",
@@ -196,7 +192,7 @@ MUTANTS = (
         "ends.append(now + self.seconds)",
         "ends = [now + self.seconds]",
         "A budget is a limit, whatever the shares are.",
-        ("tests/tuner/workloads/test_schedule.py::test_a_visit_without_time_left_is_over",),
+        ("test_schedule.py::test_a_visit_without_time_left_is_over",),
     ),
     Mutant(
         "allocation: the first trials go where nothing was made",
@@ -204,7 +200,7 @@ MUTANTS = (
         "heap = [(-one.stake_us / (have + 1), i)",
         "heap = [(-one.stake_us, i)",
         "What was made counts from the first on.",
-        ("tests/tuner/workloads/test_allocation.py",),
+        ("test_allocation.py",),
     ),
     Mutant(
         "sampler: the neighbours of the slowest",
@@ -236,7 +232,7 @@ MUTANTS = (
         "return rows + [failed for failed in prepared if isinstance(failed, Measurement)]",
         "return rows",
         "It would stay the fastest, and be raced for ever.",
-        ("tests/tuner/measure/test_evaluate_races.py::test_who_fails_in_a_race_has_a_row_that_says_so",),
+        ("test_evaluate_races.py::test_who_fails_in_a_race_has_a_row_that_says_so",),
     ),
     Mutant(
         "tune: winners of any device are tried first",

@@ -3,17 +3,17 @@
 from mutants.mutant import Mutant
 
 EVALUATE, SEARCH, SAMPLER = (
-    "tests/tuner/measure/test_evaluate.py",
-    "tests/tuner/search/test_strategy.py",
-    "tests/tuner/search/test_sampler.py",
+    "test_evaluate.py",
+    "test_strategy.py",
+    "test_sampler.py",
 )
 KNOWN = EVALUATE + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
-MISMATCH = "tests/tuner/measure/test_verification_comparison.py"
-CANDIDATE = "tests/tuner/measure/test_candidate.py"
+MISMATCH = "test_verification_comparison.py"
+CANDIDATE = "test_candidate.py"
 CHILD, TUNE, INPUT_SETS = (
-    "tests/tuner/measure/test_child.py",
-    "tests/tuner/search/test_tune.py",
-    "tests/tuner/measure/test_verification_input_sets.py",
+    "test_child.py",
+    "test_tune.py",
+    "test_verification_input_sets.py",
 )
 
 MUTANTS = (
@@ -23,7 +23,7 @@ MUTANTS = (
         "return job.candidate, refused",
         "return job.candidate, None",
         "The row would say that the kernel failed at run time.",
-        ("tests/tuner/search/test_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
+        ("test_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
     ),
     Mutant(
         "candidate: the digest of the first part",
@@ -79,7 +79,7 @@ MUTANTS = (
         "self.stop()\n                raise TimedOut",
         "raise TimedOut",
         "The next request would get the last one's answer.",
-        ("tests/tuner/measure/test_worker.py",),
+        ("test_worker.py",),
     ),
     Mutant(
         "evaluate: what is near is screened, what is far is timed",
@@ -111,7 +111,7 @@ MUTANTS = (
         "rounds = [[ready.replay() for ready in entrants] for _ in range(protocol.repeats)]",
         "rounds = list(zip(*[[ready.replay() for _ in range(protocol.repeats)] for ready in entrants], strict=True))",
         "What slows the device down for a while slows one of them.",
-        ("tests/tuner/measure/test_evaluate_races.py",),
+        ("test_evaluate_races.py",),
     ),
     Mutant(
         "protocol: what was screened counts in full",
@@ -183,7 +183,7 @@ MUTANTS = (
         "or 100.0 * gain >= self.target",
         "or gain >= self.target",
         "A target is per cent.",
-        ("tests/tuner/test_target.py::test_a_trial_is_worth_what_it_is_expected_to_gain",),
+        ("tuner/test_target.py::test_a_trial_is_worth_what_it_is_expected_to_gain",),
     ),
     Mutant(
         "sanitized: a dirty scratch is clean",
@@ -191,7 +191,7 @@ MUTANTS = (
         'if role == "scratch" and any(content):',
         'if role == "scratch" and not any(content) and content == b"?":',
         "The next launch begins with what this one left.",
-        ("tests/templates/test_mma_sanitizers.py::test_a_planted_bug_is_found[the scratch keeps its sums]",),
+        ("test_mma_sanitizers.py::test_a_planted_bug_is_found[the scratch keeps its sums]",),
     ),
     Mutant(
         "bayesian: what is known is left to be asked",
@@ -223,7 +223,7 @@ MUTANTS = (
         "begin = named(search.strategy)",
         "begin = named(DEFAULT)",
         "The outcome would name a search that did not run.",
-        ("tests/tuner/measure/test_evaluate.py",),
+        ("test_evaluate.py",),
     ),
     Mutant(
         "tune: a race without its leader",
@@ -231,7 +231,7 @@ MUTANTS = (
         "leader = [config for config in order if config in last][:1]",
         "leader: list[Config] = []",
         "The times of two races say little of each other.",
-        ("tests/tuner/measure/test_evaluate_races.py",),
+        ("test_evaluate_races.py",),
     ),
     Mutant(
         "tune: one race is enough",
@@ -239,7 +239,7 @@ MUTANTS = (
         "turns.update(last)",
         "return",
         "A lucky row that was never raced is the fastest.",
-        ("tests/tuner/measure/test_evaluate_races.py",),
+        ("test_evaluate_races.py",),
     ),
     Mutant(
         "tune: the default is not raced",
@@ -247,7 +247,7 @@ MUTANTS = (
         "*(config for config in order if config in untuned), ",
         "",
         "A speed-up is of two times of one race.",
-        ("tests/tuner/measure/test_evaluate_races.py",),
+        ("test_evaluate_races.py",),
     ),
     Mutant(
         "tune: rows of another toolchain are known",
@@ -271,7 +271,7 @@ MUTANTS = (
         'and row.outcome != "timeout":',
         'and row.outcome != "":',
         "What took too long on a busy machine is tried again.",
-        ("tests/tuner/measure/test_evaluate_races.py",),
+        ("test_evaluate_races.py",),
     ),
     Mutant(
         "tune: more trials than were asked for",
@@ -287,7 +287,7 @@ MUTANTS = (
         "return InputSets(runnable.problem, runnable.device, sample).mismatch(runnable)",
         "return None",
         "Every kernel passes.",
-        ("tests/tuner/measure/test_verification_verify.py",),
+        ("test_verification_verify.py",),
     ),
     Mutant(
         "worker: the data of the first problem for all",
@@ -295,7 +295,7 @@ MUTANTS = (
         "if input_sets is None or input_sets.problem != problem:",
         "if input_sets is None:",
         "A worker goes on to other problems.",
-        ("tests/tuner/measure/test_worker.py",),
+        ("test_worker.py",),
     ),
     Mutant(
         "worker: all of a request by the first config",
@@ -303,7 +303,7 @@ MUTANTS = (
         'Candidate.from_dict(values, problem, device.target) for values in request["',
         'Candidate.from_dict(request["candidates"][0], problem, device.target) for _ in request["',
         "A race is one of different configs.",
-        ("tests/tuner/measure/test_worker.py",),
+        ("test_worker.py",),
     ),
     Mutant(
         "input sets: every set is the first",

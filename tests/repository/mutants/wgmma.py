@@ -3,12 +3,12 @@
 from mutants.mutant import Mutant
 from mutants.named import special_random
 
-TESTS = "tests/templates/test_wgmma.py"
+TESTS = "test_wgmma.py"
 WHOLE = f"{TESTS}::test_nothing_is_left_out"
 CHANNELS, PIXELS, ONE, RESIDUALS, TWO = (
     f"{WHOLE}[{name}]" for name in ("channels", "pixels", "one consumer", "residuals", "two residuals")
 )
-COST = "tests/generator/families/wgmma/test_cost.py"
+COST = "wgmma/test_cost.py"
 SHORT = f"{TESTS}::test_how_much_of_the_last_slab_is_multiplied"
 
 MUTANTS = (
@@ -298,6 +298,6 @@ MUTANTS = (
         '"wgmma.wait_group.sync.aligned 0;" ::: "memory");',
         '::: "memory");',
         "Sums are read before they are there.",
-        ("tests/generator/test_nvidia_code.py::test_golden_sources[fused-warpgroups-sm_90a.cu]",),
+        ("test_nvidia_code.py::test_golden_sources[fused-warpgroups-sm_90a.cu]",),
     ),
 )

@@ -2,14 +2,14 @@
 
 from mutants.mutant import Mutant
 
-WORKLOAD = "tests/tuner/test_workload.py"
-LISTING = "tests/tuner/workloads/test_listing.py"
-ALLOCATION = "tests/tuner/workloads/test_allocation.py"
-SCHEDULE = "tests/tuner/workloads/test_schedule.py"
-REFRESH = "tests/tuner/workloads/test_refresh.py"
-FLEET = "tests/tuner/workloads/test_fleet.py"
-SHAPES, TUNING = "tests/qconv/onnx/test_shapes.py", "tests/qconv/test_tuning.py"
-EVALUATE, SPACES = "tests/tuner/measure/test_evaluate.py", "tests/tuner/workloads/test_schedule_spaces.py"
+WORKLOAD = "tuner/test_workload.py"
+LISTING = "test_listing.py"
+ALLOCATION = "test_allocation.py"
+SCHEDULE = "test_schedule.py"
+REFRESH = "test_refresh.py"
+FLEET = "test_fleet.py"
+SHAPES, TUNING = "test_shapes.py", "qconv/test_tuning.py"
+EVALUATE, SPACES = "test_evaluate.py", "test_schedule_spaces.py"
 
 MUTANTS = (
     Mutant(
@@ -138,7 +138,7 @@ MUTANTS = (
         "with suppress(CompileError):",
         "with suppress():",
         "A kernel that nobody has asked for yet would end the tuner's output with a traceback.",
-        ("tests/tuner/search/test_ahead.py::test_in_the_background_a_plan_is_compiled_into_the_cache",),
+        ("test_ahead.py::test_in_the_background_a_plan_is_compiled_into_the_cache",),
     ),
     Mutant(
         "schedule: while one is measured its own kernel compiles",
@@ -274,7 +274,7 @@ MUTANTS = (
         'return readable(text, keeping="")',
         "return readable(text)",
         "A file could write lines of a table that nobody measured.",
-        ("tests/qconv/cli/test_workloads.py::test_a_name_of_a_file_is_one_line_and_does_nothing_to_a_terminal",),
+        ("test_workloads.py::test_a_name_of_a_file_is_one_line_and_does_nothing_to_a_terminal",),
     ),
     Mutant(
         "fleet: two problems at a time on one device",
@@ -354,7 +354,7 @@ MUTANTS = (
         "with_untuned if search.trials else 0)",
         "0)",
         "A default that has come since is never measured, and the slower winner stays.",
-        ("tests/tuner/search/test_tune.py",),
+        ("test_tune.py",),
     ),
     Mutant(
         "tune: what lookup gave is not raced",
