@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 TABLE, TOPICS = "test_database_table.py", "test_topics.py"
 REFUSALS = "test_refusals.py"
-WRITTEN = "test_options.py"
+WRITTEN = "cli/test_options.py"
 
 MUTANTS = (
     Mutant(

@@ -7,17 +7,9 @@ LAYERED, TEXT, T4 = (f"tune_db/test_{name}.py" for name in ("layered", "text", "
 CORRUPTION = "test_engine.py"
 URL, CUT = "test_url.py", "test_engine_cut.py"
 SERVES = "test_serving.py::test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once"
-NEARNESS, UPGRADE, WRITING = (f"tune_db/test_{name}.py" for name in ("nearness", "upgrade", "writing"))
+NEARNESS, WRITING = (f"tune_db/test_{name}.py" for name in ("nearness", "writing"))
 
 MUTANTS = (
-    Mutant(
-        "older names: a timing protocol is as it was written",
-        "protocol_today",
-        "PROTOCOL.get(name, name)",
-        "name",
-        "A row that an older tuner screened is still known as screened.",
-        (MEASUREMENT,),
-    ),
     Mutant(
         "writing: merge takes the older row",
         "put_newer",
@@ -64,7 +56,7 @@ MUTANTS = (
         'struct.pack(f"<{len(times_us)}d", *times_us)',
         'struct.pack(f"<{len(times_us)}d", *(round(time, 3) for time in times_us))',
         "Every database gives back exactly what was stored.",
-        (UPGRADE,),
+        (CONTRACT,),
     ),
     Mutant(
         "nearness: types and layouts are alike",
@@ -121,22 +113,6 @@ MUTANTS = (
         ".order_by(M.median_us, M.id)",
         "Few repeats can be lucky.",
         (CONTRACT,),
-    ),
-    Mutant(
-        "upgrade: a batch begins behind the first row of the last",
-        "_batches",
-        'last = rows[-1]["id"]',
-        'last = rows[0]["id"]',
-        "Each row is taken over once.",
-        (UPGRADE,),
-    ),
-    Mutant(
-        "engine: a copy in memory takes rows",
-        "_copy_in_memory",
-        "PRAGMA query_only=1",
-        "PRAGMA query_only=0",
-        "Rows that are stored there are gone when the process ends.",
-        (UPGRADE,),
     ),
     Mutant(
         "database: the best stops at the first row",

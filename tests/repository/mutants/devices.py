@@ -392,6 +392,6 @@ MUTANTS = (
         'raise CompileTimeout(f"{name} did',
         'raise CompileError(f"{name} did',
         "What took too long on a busy machine is tried again, an error is not.",
-        ("test_ahead.py::test_a_compiler_that_hangs_is_ended_with_its_children",),
+        ("test_compile_ahead.py::test_a_compiler_that_hangs_is_ended_with_its_children",),
     ),
 )

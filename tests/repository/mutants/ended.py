@@ -84,7 +84,7 @@ MUTANTS = (
         "self._waiting.clear()",
         "pass",
         "Ctrl-C takes a minute.",
-        ("test_ahead.py::test_an_interruption_does_not_wait_for_one_that_hangs",),
+        ("test_compile_ahead.py::test_an_interruption_does_not_wait_for_one_that_hangs",),
     ),
     Mutant(
         "worker: it outlives its tuner in the middle of a request",

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-LAST_RUN, ASKED = "test_recorded_last_run.py", "test_asked.py"
+LAST_RUN, ASKED = "test_recorded_last_run.py", "onnx/test_options.py"
 
 MUTANTS = (
     Mutant(

@@ -24,7 +24,7 @@ MUTANTS = (
         "measurement",
         "__future__ import annotations",
         "__future__ import annotations\n\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n"
-        "    from qconv.tuner import protocol",
+        "    from qconv.tuner.measure import protocol",
         "The database knows nothing of the tuner.",
         (LADDER,),
     ),

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-GRAPH, ASKED = "test_graph.py", "test_asked.py"
+GRAPH, ASKED = "test_graph.py", "onnx/test_options.py"
 SUMMING, SHAPES, SESSION = (f"onnx/test_{name}.py" for name in ("summing", "shapes", "session"))
 
 MUTANTS = (

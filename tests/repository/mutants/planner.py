@@ -59,22 +59,6 @@ MUTANTS = (
         (COST,),
     ),
     Mutant(
-        "older names: those of matrix products alone",
-        "fields_today",
-        "FIELDS.get(family, {})",
-        'FIELDS["mma"]',
-        "What an older database says of any family is still read.",
-        (CONFIG,),
-    ),
-    Mutant(
-        "older names: a chain in several kernels is forgotten",
-        "family_today",
-        "return FAMILIES.get(name, name)",
-        "return name",
-        "What an older database says of a chain is still read.",
-        (CONFIG,),
-    ),
-    Mutant(
         "family: the likely choices are all choices",
         "Family.configs",
         "choices = self.choices | (self.likely if likely else {})",

@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 planted = partial(Mutant, needs="torch")
 HERE = "src/qconv/torch/"
-CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS, CHAINS, STAYING = (
+CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS, CHAINS, REMAINING = (
     f"torch/test_{name}.py"
     for name in (
         "convolution",
@@ -18,7 +18,7 @@ CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGE
         "lowering",
         "integer_inputs",
         "chains",
-        "staying",
+        "remaining",
     )
 )
 
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     planted(
         "torch: a window that is not whole counts in whole",
-        HERE + "between.py",
+        HERE + "tensor_ops.py",
         "counts = False",
         "counts = True",
         "PyTorch divides by the part within the input.",
@@ -275,7 +275,7 @@ MUTANTS = (
     ),
     planted(
         "torch: a max pool changes the scale",
-        HERE + "between.py",
+        HERE + "tensor_ops.py",
         "if x is not None and x.means(out) else None\n\n\ndef _average_pool",
         "if x is not None else None\n\n\ndef _average_pool",
         "The integers keep the meaning that they had.",
@@ -283,7 +283,7 @@ MUTANTS = (
     ),
     planted(
         "torch: integers of several scales are put together",
-        HERE + "between.py",
+        HERE + "tensor_ops.py",
         "if len(integers) == len(parts) else None",
         "if integers else None",
         "What has another scale is left out.",
@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     planted(
         "torch: operands of any shapes are added",
-        HERE + "between.py",
+        HERE + "tensor_ops.py",
         "    if one is None or other is None:\n        return False\n",
         "    return True\n",
         "The kernels broadcast one number a channel and nothing else.",
@@ -315,7 +315,7 @@ MUTANTS = (
     ),
     planted(
         "torch: an end clamps to all of its type",
-        HERE + "ends.py",
+        HERE + "boundary.py",
         "limits = {} if out.is_whole else",
         "limits = {} if out.is_served else",
         "Integers are further from zero than the graph allows.",
@@ -379,18 +379,18 @@ MUTANTS = (
     ),
     planted(
         "torch: a node of which an op here computes others is not named",
-        HERE + "staying.py",
+        HERE + "remaining.py",
         "elif _computes(node) and node.name not in named:",
         "elif _computes(node) and node.name not in named and not lowers(target_of(node)):",
         "A product of real numbers stays without a word.",
-        (f"{STAYING}::test_what_stays_is_named",),
+        (f"{REMAINING}::test_what_stays_is_named",),
     ),
     planted(
         "torch: what is computed of constants alone is named",
-        HERE + "staying.py",
+        HERE + "remaining.py",
         "constants.issuperset(read)",
         "False",
         "Scaled weights are said to stay, which no input changes.",
-        (f"{STAYING}::test_what_is_computed_of_weights_alone_is_not_named",),
+        (f"{REMAINING}::test_what_is_computed_of_weights_alone_is_not_named",),
     ),
 )

@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 RACE, CONTENDER = "tuner/test_sequence.py", "test_contender.py"
 LOOKUP, LAYERED = "test_lookup.py", "test_layered.py"
-UPGRADE, DATABASE = "test_upgrade.py", "tune_db/test_database.py"
+DATABASE = "tune_db/test_database.py"
 ARRANGE = "test_arrange.py"
 LOSERS = RACE + "::test_winners_that_lose_among_the_others_are_not_installed"
 MIXED = RACE + "::test_of_winners_that_win_and_lose_those_that_win_are_installed"
@@ -195,13 +195,5 @@ MUTANTS = (
         "for rows in (other.measurements(),):",
         "Where databases are merged, sessions have what is fastest by itself.",
         (DATABASE,),
-    ),
-    Mutant(
-        "upgrade: version 2 has what it needs",
-        "in_place",
-        "            Base.metadata.tables[SequenceRow.__tablename__].create(connection)\n",
-        "",
-        "A table is missing.",
-        (UPGRADE,),
     ),
 )

@@ -128,7 +128,7 @@ MUTANTS = (
         "self._most = self._workers + 1",
         "self._most = self._workers + 3",
         "It proposes before it knows what the last proposals took.",
-        ("test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("test_compile_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "ahead: compilers have all cores",
@@ -136,7 +136,7 @@ MUTANTS = (
         "len(os.sched_getaffinity(0)) - 1)",
         "len(os.sched_getaffinity(0)))",
         "The worker that is timed would wait for one.",
-        ("test_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
+        ("test_compile_ahead.py::test_a_core_is_left_to_the_worker_and_one_candidate_waits",),
     ),
     Mutant(
         "worker: inputs that stay in the cache",

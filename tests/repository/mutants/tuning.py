@@ -23,7 +23,7 @@ MUTANTS = (
         "return job.candidate, refused",
         "return job.candidate, None",
         "The row would say that the kernel failed at run time.",
-        ("test_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
+        ("test_compile_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
     ),
     Mutant(
         "candidate: the digest of the first part",

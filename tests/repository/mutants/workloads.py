@@ -138,7 +138,7 @@ MUTANTS = (
         "with suppress(CompileError):",
         "with suppress():",
         "A kernel that nobody has asked for yet would end the tuner's output with a traceback.",
-        ("test_ahead.py::test_in_the_background_a_plan_is_compiled_into_the_cache",),
+        ("test_compile_ahead.py::test_in_the_background_a_plan_is_compiled_into_the_cache",),
     ),
     Mutant(
         "schedule: while one is measured its own kernel compiles",
