@@ -12,7 +12,6 @@ there are no branches and no other waves. Its clocks compare kernels of one arch
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import tempfile
@@ -20,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from document import write_document
 from rich.console import Console
 from rich.table import Table
 
@@ -277,7 +277,7 @@ def main() -> None:
         rows = [of_default(name, on) for on in targets for name in LAYERS]
     show(rows)
     if given.json is not None:
-        given.json.write_text(json.dumps({"rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        write_document(given.json, {"rows": [asdict(row) for row in rows]})
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from document import write_document
 from workload import Layer
 
 from qconv import Conv2d, Quantization
@@ -98,7 +99,7 @@ def choice_without(problem: Conv2d, place: Place, hidden: frozenset[str]) -> Cho
 
 def write_choices(path: Path, choices: dict[str, Choice], **facts: Any) -> None:
     rows = {key: choice.as_dict() for key, choice in choices.items()}
-    path.write_text(json.dumps(facts | {"choices": rows}, indent=1) + "\n")
+    write_document(path, facts | {"choices": rows})
 
 
 def read_choices(path: Path) -> dict[str, Choice]:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from document import write_document
 from made_rows import DEVICE, MadeRows, batches, problems, winner
 from sqlalchemy import create_engine, make_url, text
 
@@ -34,7 +35,7 @@ LOOKUPS = 7
 # Looks up problems in turn. The cost models' own proposals, which do not depend on the database, are timed apart.
 LOOK_UP = '''
 import json, sys, time
-import qconv, qconv.instances.lookup, qconv.instances.serving, qconv.tune_db.database, qconv.tune_db.layered
+import qconv, qconv.instances.choose.lookup, qconv.instances.load.serving, qconv.tune_db.database, qconv.tune_db.layered
 from qconv import generator
 from qconv.targets.target import target
 class Place:
@@ -196,7 +197,7 @@ def main() -> None:
     for name, value in figures.items():
         print(f"{name:<20}{value:12.3f}" if isinstance(value, float) else f"{name:<20}{value!s:>12}")
     if options.out is not None:
-        options.out.write_text(json.dumps(figures, indent=1) + "\n")
+        write_document(options.out, figures)
 
 
 if __name__ == "__main__":

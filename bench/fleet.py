@@ -9,7 +9,6 @@ database and scheduler share the machine's cores, so that these are figures of o
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import time
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import distributed
+from document import write_document
 
 from qconv import Conv2d, generator
 from qconv.targets.target import target
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name, value in said.items():
         print(f"{name:<26}{value:10.2f}")
     if options.json is not None:
-        options.json.write_text(json.dumps(said, indent=1) + "\n")
+        write_document(options.json, said)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from document import write_document
+
 ROOT = Path(__file__).parents[1]
 KERNELS = ("1_wgmma", "2_tma", "3_warps", "4_persistent", "5_halo")
 NVCC = ("nvcc", "-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a")
@@ -94,13 +96,11 @@ def main() -> int:
     wrong = sum(row["wrong"] for row in rows)
     print(f"{len(rows)} runs, {wrong} wrong outputs")
     if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         version = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True)
         toolchain = version.stdout.splitlines()[-1]
         report = {"suite": args.suite, **device(), "toolchain": toolchain, "protocol": PROTOCOL, "at": at, "rows": rows}
-        text = json.dumps(report | {"cudnn_int8_us_of_dense": cudnn}, indent=1)
-        (args.out / f"{args.suite}.json").write_text(text + "\n")
+        write_document(args.out / f"{args.suite}.json", report | {"cudnn_int8_us_of_dense": cudnn})
     return 1 if wrong else 0
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from document import write_document
 
 import qconv
 from qconv.device import default_spec, launch_attributes, open_device
@@ -32,7 +33,7 @@ COLD = """
 import json, sys, time
 from qconv.device import open_device
 import qconv
-import qconv.instances.serving, qconv.tune_db.database, qconv.instances.shipped
+import qconv.instances.load.serving, qconv.tune_db.database, qconv.instances.choose.shipped
 device = open_device(sys.argv[1]); device.upload(__import__("numpy").zeros(4)); device.synchronize()
 problem = qconv.parse(sys.argv[2])
 begin = time.perf_counter()
@@ -131,7 +132,7 @@ def main() -> None:
     for name, value in figures.items():
         print(f"{name:<24}{value:.2f}" if isinstance(value, float) else f"{name:<24}{value}")
     if options.json is not None:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_document(options.json, figures)
 
 
 if __name__ == "__main__":

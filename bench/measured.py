@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from document import write_document
+
 from qconv import Conv2d, generator, parse
 from qconv.errors import Infeasible
 from qconv.generator import Config, Plan, config_from_json
@@ -66,8 +68,7 @@ def pack(rows: Iterable[Measurement], path: Path) -> int:
         for key, families in sorted(packed.items())
     }
     said = {"device": device, "target": name, "problems": problems}
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(gzip.compress(json.dumps(said, separators=(",", ":")).encode(), mtime=0))
+    write_document(path, said)
     return sum(len(own) for families in problems.values() for own in families.values())
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from document import write_document
+
 from qconv import generator, parse
 from qconv.generator import Config, Plan
 from qconv.op import Problem
@@ -100,11 +102,7 @@ def write(path: Path, space: RecordedSpace) -> None:
         "about": space.about,
         "cache": dict(sorted(cache.items())),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, separators=(",", ":")) + "\n"
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-    partial.replace(path)
+    write_document(path, document)
 
 
 def document_of(path: Path) -> dict[str, Any]:

@@ -3,13 +3,14 @@ bench/results/<device>/<suite>.json."""
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from document import write_document
 
 from qconv.device import Device
 from qconv.device.compile import compiler_for
@@ -75,5 +76,4 @@ class Report:
         clocks = {"sm_before_mhz": self._first_mhz, "sm_after_mhz": self._device.facts().get("clock_now_mhz")}
         document = self._constant | {"clocks": clocks, "at": datetime.now(UTC).isoformat(timespec="seconds")}
         document |= {"summary": summary} if summary else {}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(document | {"rows": rows}, indent=1) + "\n")
+        write_document(self.path, document | {"rows": rows})

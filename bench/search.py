@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import recorded
+from document import write_document
 from replay import BUDGETS, Replayed, searched, summary
 from searchers import searches
 
@@ -114,8 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{row['space']:<14} {row['search']:<38} {means}", file=sys.stderr, flush=True)
             rows = [one for one in rows if (one["space"], one["search"]) != (row["space"], row["search"])] + [row]
             if path:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps({"packages": versions(), "rows": rows}, indent=1) + "\n")
+                write_document(path, {"packages": versions(), "rows": rows})
     print(table([row for row in rows if re.search(options.only, row["search"])]))
 
 

@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from document import write_document
 from report import driver_version, head, versions
 
 from qconv.device import gpu_specs, open_device
@@ -197,8 +198,7 @@ def main(arguments: list[str] | None = None) -> None:
         "sanitizer": sanitize_all(names, options.workers, options.limit_s),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    write_document(path, record)
     print(sentence(record))
     for name, message in record["tests"]["failed"].items():
         print(f"failed: {name}: {message}")
