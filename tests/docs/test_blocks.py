@@ -155,15 +155,3 @@ def test_a_compiler_reads_cpp(document: str, tmp_path: Path) -> None:
     command = ["g++", "-std=c++17", "-fsyntax-only", "-I", str(ROOT / "instances/library"), "block.cpp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("language", ["cuda", "jinja"])
-def test_an_excerpt_stands_in_its_source(language: str) -> None:
-    templates = (path.read_text() for path in ROOT.glob("templates/**/*.j2"))
-    sources = golden_files.read().values() if language == "cuda" else templates
-    lines = {line.strip() for text in sources for line in text.splitlines()}
-    found = [block for document in DOCUMENTS for block in blocks_of(document, language, "after")]
-    assert found
-    for block in found:
-        gone = [line for line in block.code.splitlines() if line.strip() and line.strip() not in lines]
-        assert not gone, f"{block.place} shows what is not there any more: {gone}"

@@ -11,8 +11,9 @@ from document_blocks import DOCUMENTS
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / name for name in DOCUMENTS]
-MOST_LINES = 110
+MOST_LINES = 100
 MOST_NUMBERS = 10
+MOST_WORDS = 3000
 
 
 def anchors(page: Path) -> set[str]:
@@ -21,7 +22,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_readme_is_at_most_110_lines() -> None:
+def test_readme_is_at_most_100_lines() -> None:
     assert len(README.splitlines()) <= MOST_LINES
 
 
@@ -39,3 +40,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{link} is not there"
         assert not fragment or fragment in anchors(target), f"{link}: {target.name} has no such heading"
+
+
+def test_lessons_have_at_most_3000_words() -> None:
+    assert len((ROOT / "docs/lessons.md").read_text().split()) <= MOST_WORDS
+
+
+def test_the_changelog_has_no_history_before_a_release() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## (.*)$", changelog, re.MULTILINE) == ["Unreleased"]
+    assert len(changelog.splitlines()) <= 60

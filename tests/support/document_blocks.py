@@ -34,8 +34,6 @@ WORDS = {
         "elsewhere": "on a fresh machine: .ci/run does the same with another extra",
     },
     "cpp": {"": "the compiler reads it, behind the header of an export"},
-    "cuda": {"before": "it is of an old commit", "after": "every line stands in a golden source"},
-    "jinja": {"before": "it is of an old commit", "after": "every line stands in a template"},
 }
 
 
