@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from current import kernels
 from layers import TIMEOUT_S, tuned
 from report import Report
 from timing import Runner, described, interleaved_us, runner_of
@@ -18,7 +19,7 @@ from workload import read
 import qconv
 from qconv import Conv2d, Quantization, generator
 from qconv.device import Device, open_device
-from qconv.generator import Config
+from qconv.generator import Plan
 from qconv.instances.load.pair import load
 from qconv.ops import registry
 from qconv.tuner.measure.child import Child
@@ -49,13 +50,14 @@ def compared(
     each_its_own: bool,
 ) -> dict[str, Any]:
     """`kinds`: the base, then what is compared with it. The config is the best known of the plain layer, or of each."""
-    configs: dict[str, Config] = {}
+    plans: dict[str, Plan] = {}
     runners: dict[str, Runner] = {}
     wrong: dict[str, str] = {}
     for kind, quantization in kinds.items():
         problem = replace(layer, quantization=quantization)
-        configs[kind] = qconv.lookup(problem if each_its_own else layer, device.spec, db).plan.config
-        runnable = load(generator.plan(problem, configs[kind], device.target), device)
+        config = qconv.lookup(problem if each_its_own else layer, device.spec, db).plan.config
+        plans[kind] = generator.plan(problem, config, device.target)
+        runnable = load(plans[kind], device)
         drawn = registry.draw(problem, 1)
         if (said := mismatch(runnable, drawn)) is not None:
             wrong[kind] = said
@@ -68,10 +70,9 @@ def compared(
         "time_us": times[changed],
         f"{base}_us": times[base],
         "ratio": times[changed] / times[base],
-        "config": configs[changed].as_dict(),
-        f"{base}_config": configs[base].as_dict(),
+        "config": plans[changed].config.as_dict(),
         "verified": not wrong,
-    }
+    } | kernels(plans)
     return row | ({"mismatch": wrong} if wrong else {})
 
 

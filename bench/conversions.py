@@ -18,6 +18,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from current import digest_of
 from report import Report
 from timing import torch_times_us
 
@@ -205,6 +206,7 @@ def main() -> None:
             "peers": peers,
             "best_peer_us": torch_time,
             "config": instance.plan.config.as_dict(),
+            "digest": digest_of(instance.plan),
             "origin": instance.origin,
             "verified": verified,
         }

@@ -178,6 +178,7 @@ class Contest:
             "time_us": times.get(name_of(FRACTIONS[-1])),
             "times_us": times,
             "configs": {name: config.as_dict() for name, config in configs.items()},
+            "digests": {name: self.candidates[config].digest for name, config in configs.items()},
             "failed": failed,
             "verified": not failed and len(us) == len(self.candidates),
         }

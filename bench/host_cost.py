@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from document import write_document
+from report import head
 
 import qconv
 from qconv.device import default_spec, launch_attributes, open_device
@@ -123,7 +124,7 @@ def main() -> None:
     options = parser.parse_args()
     device = open_device(options.device)
     qconv.lookup(PROBLEM, device.spec)
-    figures: dict[str, Any] = {"device": device.facts(), "python": sys.version.split()[0]}
+    figures: dict[str, Any] = {"device": device.facts(), "python": sys.version.split()[0], "commit": head()}
     figures["warm_lookup_ns"] = per_call_ns(lambda: qconv.lookup(PROBLEM, device.spec), lambda: None, 1000)
     figures |= cold(device)
     if device.target.vendor != "cpu":

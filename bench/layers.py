@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import peers
+from current import digest_of
 from report import Report
 from roofline import floor_us
 from table import means, show
@@ -87,6 +88,7 @@ def measured(
         "missing": missing,
         "peer_facts": {name: peer.facts for name, peer in ready.items()},
         "config": instance.plan.config.as_dict(),
+        "digest": digest_of(instance.plan),
         "origin": instance.origin,
         "verified": wrong is None,
     }

@@ -18,6 +18,7 @@ import warnings
 from typing import Any
 
 import torch
+from current import kernels_of
 from network_timing import (
     SIZE,
     Row,
@@ -161,6 +162,7 @@ def ours(
         "compared": compared,
         "nodes": kinds_of(network),
         "kernels": len(problems),
+        **kernels_of(problems, device, db),
         "elsewhere": [str(row) for row in qconv.torch.explain(lowered).splitlines() if ": PyTorch" in row],
     }
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from ahead import chosen
+from current import digest_of
 from report import Report
 from roofline import floor_us
 from timing import described, interleaved_us, release, runner_of
@@ -80,7 +81,7 @@ def checked(
     row |= {"verified": False, "floor_us": floor_us(problem, device.name)}
     if isinstance(choice, str):
         return row | {"mismatch": choice}
-    row |= {"config": choice.plan.config.as_dict(), "origin": choice.origin}
+    row |= {"config": choice.plan.config.as_dict(), "digest": digest_of(choice.plan), "origin": choice.origin}
     try:
         runnable = load(choice.plan, device, choice.toolchain)
         drawn = registry.draw(problem, seed)

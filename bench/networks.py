@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from current import kernels_of
 from network_timing import Row, images, measured, opened, parser_of, printed, protocol, stopwatch_of, summary, timed_ms
 from report import Report
 
@@ -109,6 +110,7 @@ def ours(model: Model, device: Device, inputs: list[Any], seconds: float, db: st
         "in_one_kernel": [[row.name, row.why] for row in explanation.rows if "one kernel" in row.why],
         "profile_us": {op: round(time_us, 1) for op, time_us in sorted(by_op.items(), key=lambda item: -item[1])},
         "layers_us": [[row.name, row.op, round(row.time_us, 2)] for row in profile.rows],
+        **kernels_of(session.problems, device, db, in_sequence=True),
     }
 
 

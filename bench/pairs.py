@@ -26,6 +26,7 @@ from typing import Any
 
 import peers
 from ahead import compile_first
+from current import digest_of
 from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
@@ -137,12 +138,13 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
 def verified(problem: Chain, found: Verification, device: Device) -> Row:
     """The kernel that fuses them, if one can, and the same unfused, against the oracle."""
     input_sets = InputSets(problem, device, found.drawn, expected=found.expected)
-    row: Row = {"mismatch": {}, "configs": {}}
+    row: Row = {"mismatch": {}, "configs": {}, "digests": {}}
     if found.unfused is not None:
         row["unfused"] = found.unfused
     for family, config in sorted(found.configs.items()):
         plan = generator.plan(problem, generator.config_from_json(config), device.target)
         row["configs"][family] = plan.config.as_dict()
+        row["digests"][family] = digest_of(plan)
         wrong = input_sets.mismatch(load(plan, device))
         if wrong is not None:
             row["mismatch"][family] = wrong
@@ -174,10 +176,12 @@ def measured(
     drawn = registry.draw(problem, 1)
     input_sets = InputSets(problem, device, drawn)
     runners: dict[str, Runner] = {}
-    row: Row = {"trials": outcome.measured + outcome.known, "configs": {}, "missing": {}, "mismatch": {}}
+    row: Row = {"trials": outcome.measured + outcome.known, "configs": {}, "digests": {}, "missing": {}, "mismatch": {}}
     for family, best in fastest(problem, device, db).items():
-        runnable = load(generator.plan(problem, best.config, device.target), device)
+        plan = generator.plan(problem, best.config, device.target)
+        runnable = load(plan, device)
         row["configs"][family] = best.config.as_dict()
+        row["digests"][family] = digest_of(plan)
         if (wrong := input_sets.mismatch(runnable)) is not None:
             row["mismatch"][family] = wrong
         runners[family] = runner_of(runnable, drawn, protocol)

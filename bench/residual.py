@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from current import kernels
 from report import Report
 from roofline import floor_us
 from timing import described, interleaved_us, release, runner_of
@@ -79,8 +80,8 @@ class Layer:
 
 
 def measured(layer: Layer, device: Device, protocol: TimingProtocol, db: str, trials: int, child: Child) -> Row:
-    row: Row = {"name": layer.name, "problem": str(layer.together), "mismatch": {}, "configs": {}, "of_families_us": {}}
-    runners = {}
+    row: Row = {"name": layer.name, "problem": str(layer.together), "mismatch": {}, "of_families_us": {}}
+    runners, plans = {}, {}
     for what, problem in layer.problems.items():
         with Database.open(db) as database:
             outcome = tune(problem, device, database, trials=trials, child=child)
@@ -88,7 +89,7 @@ def measured(layer: Layer, device: Device, protocol: TimingProtocol, db: str, tr
         drawn = registry.draw(problem, 1)
         if (wrong := InputSets(problem, device, drawn).mismatch(runnable)) is not None:
             row["mismatch"][what] = wrong
-        row["configs"][what] = runnable.plan.config.as_dict()
+        plans[what] = runnable.plan
         row["of_families_us"][what] = {name: best.median_us for name, best in outcome.of_families.items()}
         if outcome.default is not None:
             row[f"{what}_default_us"] = outcome.default.median_us
@@ -96,13 +97,17 @@ def measured(layer: Layer, device: Device, protocol: TimingProtocol, db: str, tr
     times = interleaved_us(runners, protocol)
     floors = {what: floor_us(problem, device.name) for what, problem in layer.problems.items()}
     unfused_us = times["convolution"] + times["add"]
-    return row | {
-        "verified": not row["mismatch"],
-        **{f"{what}_us": value for what, value in times.items()},
-        **{f"{what}_floor_us": value for what, value in floors.items()},
-        "unfused_us": unfused_us,
-        "over_unfused": unfused_us / times["together"],
-    }
+    return (
+        row
+        | kernels(plans)
+        | {
+            "verified": not row["mismatch"],
+            **{f"{what}_us": value for what, value in times.items()},
+            **{f"{what}_floor_us": value for what, value in floors.items()},
+            "unfused_us": unfused_us,
+            "over_unfused": unfused_us / times["together"],
+        }
+    )
 
 
 def plan_of(outcome: Outcome) -> Plan:

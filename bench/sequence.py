@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from ahead import chosen
+from current import digest_of
 from report import Report
 from roofline import floor_us
 from timing import in_turns, repeated
@@ -212,7 +213,7 @@ def measured(model: str, network: list[Link], device: Device, db: str | None, ba
     times = ways.times_us()
     deviations = ways.deviations(device)
     floors = [floor_us(link.problem, device.name) for link in network]
-    configs = {str(problem): kernel.runnable.plan.config.as_dict() for problem, kernel in kernels.items()}
+    plans = {str(problem): kernel.runnable.plan for problem, kernel in kernels.items()}
     return {
         "name": model,
         "batch": batch,
@@ -223,8 +224,9 @@ def measured(model: str, network: list[Link], device: Device, db: str | None, ba
         "images_per_s": batch / times["overlapping"] * 1e6,
         "standard_deviation": {"least": min(deviations), "median": statistics.median(deviations)},
         "floor_us": sum(floor for floor in floors if floor is not None),
-        "families": dict(Counter(configs[str(link.problem)]["family"] for link in network)),
-        "configs": configs,
+        "families": dict(Counter(plans[str(link.problem)].config.family for link in network)),
+        "configs": {problem: plan.config.as_dict() for problem, plan in plans.items()},
+        "digests": {problem: digest_of(plan) for problem, plan in plans.items()},
         "verified": True,
     }
 

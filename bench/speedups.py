@@ -1,9 +1,8 @@
-"""The speed-ups of the committed suites: the picture of README, and the two tables of docs/performance.md.
+"""The speed-ups of the committed suites, and the picture of README.
 
     python bench/speedups.py            # draws docs/speedups.svg; needs matplotlib: pip install '.[bench]'
-    python bench/speedups.py --table    # prints the tables
 
-Both are made from the JSON under bench/results alone, and the same JSON gives the same bytes.
+It is made from the rows of bench/results that were measured on today's kernels, and the same rows give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,18 +12,20 @@ import json
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from current import is_current
 
 Row = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "nvidia-h200"
-OF_H100 = RESULTS.with_name("nvidia-h100")
 PICTURE = ROOT / "docs" / "speedups.svg"
 DEVICE = "NVIDIA H200"
 
-CUTLASS = "CUTLASS's fastest sm80 kernel (published figures)"
+CUTLASS = "the faster of CUTLASS's sm80 and sm90 kernels (published figures)"
 CUDNN = "the faster of cuDNN 9.19's int8 and fp16"
 CUDNN_FP16 = "cuDNN 9.19 fp16"
 TUNED = "the same layers after 24 trials"
@@ -32,7 +33,8 @@ TWO_KERNELS = "this project's fastest separate kernels, tuned as long"
 
 
 def _over_cutlass(row: Row) -> float:
-    return float(row["cutlass_sm80_us"]) / float(row["time_us"])
+    published = (row.get("cutlass_sm80_us"), row.get("cutlass_sm90_us"))
+    return min(float(us) for us in published if us) / float(row["time_us"])
 
 
 def _tuned_over_best_peer(row: Row) -> float:
@@ -55,26 +57,39 @@ class Comparison:
     fused: bool = False  # several convolutions in one kernel
 
     @property
+    def rows(self) -> list[Row]:
+        return [row for suite in self.suites for row in current_rows(suite)]
+
+    @property
+    def left_out(self) -> int:
+        """Rows of which a kernel has changed since they were measured."""
+        return sum(len(document(suite)["rows"]) for suite in self.suites) - len(self.rows)
+
+    @property
     def ratios(self) -> list[float]:
-        rows = [row for suite in self.suites for row in _document(suite)["rows"]]
-        return [self.ratio(row) for row in rows]
+        return [self.ratio(row) for row in self.rows]
 
     @property
     def mean(self) -> float:
         return statistics.geometric_mean(self.ratios)
 
     @property
-    def table_row(self) -> str:
-        links = ", ".join(f"[{suite}](../bench/results/nvidia-h200/{suite}.json)" for suite in self.suites)
-        ratios = self.ratios
-        return f"| {self.what} | {self.peer} | {len(ratios)} | {self.mean:.2f} | {min(ratios):.2f} | {links} |"
+    def is_known(self) -> bool:
+        return bool(self.rows)
 
 
-def _document(suite: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"{suite}.json").read_text())
-    if found["device"]["name"] != DEVICE:
-        raise ValueError(f"{suite}.json was measured on {found['device']['name']}; the picture shows the {DEVICE}")
+@cache
+def document(suite: str) -> Row:
+    found: Row = json.loads((RESULTS / f"{suite}.json").read_text())
     return found
+
+
+def current_rows(suite: str) -> list[Row]:
+    """The rows of a suite that were measured on today's kernels."""
+    device = document(suite)["device"]
+    if device["name"] != DEVICE:
+        raise ValueError(f"{suite}.json was measured on {device['name']}; the picture shows the {DEVICE}")
+    return [row for row in document(suite)["rows"] if is_current(row, device["target"])]
 
 
 def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]:
@@ -85,11 +100,11 @@ def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]
 
 
 DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 90 trials"
-OTHERS = "filters of several taps of 14 other networks, N=32, all 130 different ones"
-EVERY = "dense and 1x1 layers of 16 networks, N=32, 297 of the 316 different ones"
+OTHERS = "filters of several taps of 14 other networks, N=32"
+EVERY = "dense and 1x1 layers of 16 networks, N=32"
 UNTUNED = "layers of all kinds, N=32, as `lookup` serves them where nobody tuned their networks"
 COMPARISONS = (
-    Comparison(DENSE, CUTLASS, ("dense",), _over_cutlass, "dense layers, over CUTLASS sm80"),
+    Comparison(DENSE, CUTLASS, ("dense",), _over_cutlass, "dense layers, over CUTLASS"),
     Comparison(DENSE, CUDNN, ("dense",), _field("over_best_peer"), "dense layers, over cuDNN int8 and fp16"),
     Comparison(
         "all different depthwise, grouped and first layers of 16 networks, N=32, 24 trials",
@@ -123,7 +138,7 @@ COMPARISONS = (
         "pairs_dense_pw_n32",
         "pairs_dense_pw_n32_rest",
     ),
-    *_fused("the same, N=128, 27 of the 32", "", "pairs_dense_pw_n128"),
+    *_fused("the same, N=128", "", "pairs_dense_pw_n128"),
     *_fused(
         "1x1 and depthwise, all different pairs of 16 networks, N=32, 24 trials",
         "1x1 + depthwise pairs, over cuDNN fp16",
@@ -136,14 +151,10 @@ COMPARISONS = (
     ),
     *_fused("seven of them, N=1", "", "blocks_n1"),
 )
-DRAWN = tuple(each for each in COMPARISONS if each.drawn)
 
 
-def tables() -> tuple[str, str]:
-    """Single layers, and several convolutions in one kernel."""
-    head = "| what | compared with | rows | geometric mean | least | JSON |\n|---|---|---|---|---|---|"
-    single, fused = ([each.table_row for each in COMPARISONS if each.fused == which] for which in (False, True))
-    return "\n".join([head, *single]), "\n".join([head, *fused])
+def shown() -> list[Comparison]:
+    return [each for each in COMPARISONS if each.drawn and each.is_known]
 
 
 def label(comparison: Comparison) -> str:
@@ -164,21 +175,22 @@ def draw(path: Path) -> None:
     """One line for each comparison: a point per layer, a bar at the geometric mean."""
     import matplotlib
 
+    comparisons = shown()
     matplotlib.use("Agg")
     # Ids by a fixed salt, text as text, one font: the same rows give the same bytes.
     settings: Any = {"svg.hashsalt": "qconv", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}
     with matplotlib.rc_context(settings):
         from matplotlib import pyplot
 
-        figure, axes = pyplot.subplots(figsize=(9.5, 0.6 + 0.4 * len(DRAWN)), layout="constrained")
+        figure, axes = pyplot.subplots(figsize=(9.5, 0.6 + 0.4 * len(comparisons)), layout="constrained")
         figure.patch.set_facecolor("white")
-        for at, comparison in enumerate(DRAWN):
+        for at, comparison in enumerate(comparisons):
             ratios = comparison.ratios
             axes.plot(ratios, [at] * len(ratios), "o", gid=points(at), color="tab:blue", alpha=0.35, mew=0, ms=5)
             axes.plot([comparison.mean], [at], "|", color="black", markersize=15, markeredgewidth=2)
             axes.text(1.01, at, label(comparison), va="center", transform=axes.get_yaxis_transform())
         axes.axvline(1, color="tab:red", linewidth=1, zorder=0)
-        axes.set_yticks(range(len(DRAWN)), [name(each) for each in DRAWN])
+        axes.set_yticks(range(len(comparisons)), [name(each) for each in comparisons])
         axes.invert_yaxis()
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:g}x"))
@@ -194,12 +206,8 @@ def draw(path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="print the tables of docs/performance.md and draw nothing")
     parser.add_argument("--out", type=Path, default=PICTURE, help="default: %(default)s")
     options = parser.parse_args()
-    if options.table:
-        print("\n\n".join(tables()))
-        return
     draw(options.out)
     print(options.out)
 

@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import onnx
+from current import kernels_of
 from network_timing import INPUTS, ROUNDS, RUNS, Row, images, protocol, stopwatch_of
 from networks import run_number, uploaded
 from report import Report
@@ -91,6 +92,7 @@ def measured(model: Path, batch: int, device: Device, seconds: float) -> Row:
         "race": {} if isinstance(race, str) or race is None else asdict(race),
         "tuned_s": tuned_s,
         "kernels": [[layer, whys[0].get(layer), why] for layer, why in whys[1].items()],
+        **kernels_of(after.problems, device, os.environ["QCONV_DB"], in_sequence=True),
         "verified": not differing,
     }
 

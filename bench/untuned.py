@@ -31,6 +31,7 @@ from typing import Any
 
 import peers
 from choices import HIDE, Choice, choice_without, hidden_with, read_choices, write_choices
+from current import digest_of
 from report import Report, head
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, repeated
@@ -157,11 +158,16 @@ class Bench:
             configs[BEFORE] = ready.before.config
         input_sets = InputSets(problem, device, ready.drawn, self.protocol.rotated_bytes, ready.expected)
         runners: dict[Config, Runner] = {}
+        digests: dict[str, str] = {}
         for name, config in configs.items():
-            if config is None or name in failed or config in runners:
+            if config is None or name in failed:
                 continue
             try:
-                runnable = load(generator.plan(problem, config, device.target), device)
+                plan = generator.plan(problem, config, device.target)
+                digests[name] = digest_of(plan)
+                if config in runners:
+                    continue
+                runnable = load(plan, device)
                 if (wrong := input_sets.mismatch(runnable)) is not None:
                     failed[name] = wrong
                     continue
@@ -176,6 +182,7 @@ class Bench:
         times = interleaved_us(every | {name: peer.run for name, peer in others.items()}, self.protocol)
         ways = {n: times[by_name[c]] for n, c in configs.items() if c in by_name and n not in failed}
         return self._row(problem, ready, configs, ways, {name: times[name] for name in others}) | {
+            "digests": digests,
             "missing": missing,
             "peer_facts": {name: peer.facts for name, peer in others.items()},
             "failed": failed,

@@ -26,7 +26,14 @@ author = "the qconv maintainers"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "docs/index"
 include_patterns = [
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "tests/repository/mutants/README.md"),
+    *(
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "NOTICES.md",
+        "bench/README.md",
+        "tests/repository/mutants/README.md",
+    ),
     "docs/**.md",
 ]
 exclude_patterns = [".venv", ".git", "build", "dist", "src", "docs/reference/targets.md"]

@@ -120,7 +120,13 @@ def test_templates_that_changed_are_named(record: dict[str, Any]) -> None:
     assert suite.changed_since(record) == []
     record["templates"] |= {"families/mma/page.j2": "of another day", "families/gone.j2": "0"}
     del record["templates"]["families/simt.j2"]
-    assert suite.changed_since(record) == ["families/gone.j2", "families/mma/page.j2", "families/simt.j2"]
+    assert suite.changed_since(record) == ["families/mma/page.j2", "families/simt.j2"]
+    record["templates"]["simt.j2"] = suite.templates()["families/simt.j2"]  # it was moved since
+    assert suite.changed_since(record) == ["families/mma/page.j2"]
+    assert suite.sentence(record).endswith("changed since: families/mma/page.j2.")
+    record["templates"] = {}
+    count = len(suite.templates())
+    assert suite.sentence(record).endswith(f"changed since: {count} of {count}.")
 
 
 def test_templates_of_other_vendors_do_not_count() -> None:
@@ -130,7 +136,7 @@ def test_templates_of_other_vendors_do_not_count() -> None:
 
 
 def test_the_page_says_what_was_run_and_what_changed_since(record: dict[str, Any]) -> None:
-    """After a change of the templates, run bench/suite.py on the GPU again, or put its --sentence into the page: a
-    reader learns what the GPU has not seen yet."""
+    """After a change of the templates, run bench/suite.py on the GPU again, or bench/page_tables.py: a reader learns
+    what the GPU has not seen yet."""
     said = " ".join(PAGE.read_text().split())
     assert suite.sentence(record) in said

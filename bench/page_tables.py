@@ -1,0 +1,237 @@
+"""The tables of README and docs/performance.md, from the rows of bench/results that were measured on today's kernels.
+
+    python bench/page_tables.py    # writes them between the marks of both pages
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`. A row of which a kernel has changed since it was
+measured is not quoted, and the table says how many such rows its JSON has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import suite
+from speedups import COMPARISONS, RESULTS, ROOT, Comparison, Row, current_rows, document
+
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+MARKED = re.compile(r"(?<=<!-- table: )([\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+NOTHING = "-"
+
+
+def filled(page: Path) -> str:
+    """The page with its tables made anew."""
+    folder = "../" if page.parent.name == "docs" else ""
+    return MARKED.sub(lambda mark: f"{mark[1]}{mark[2]}{TABLES[mark[1]]().replace(LINKS, folder)}\n", page.read_text())
+
+
+# Stands for the way from a page to the root.
+LINKS = "ROOT/"
+
+
+def link(name: str) -> str:
+    return f"[{name}]({LINKS}bench/results/nvidia-h200/{name}.json)"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def compared(fused: bool) -> str:
+    head = ("what", "compared with", "JSON", "rows", "left out", "cuDNN's search cut short", "geometric mean", "least")
+    chosen = [each for each in COMPARISONS if each.fused == fused]
+    gone = {name: len(document(name)["rows"]) for each in chosen if not each.is_known for name in each.suites}
+    return table(head, [compared_row(each) for each in chosen if each.is_known]) + said_left_out(gone)
+
+
+def compared_row(each: Comparison) -> tuple[object, ...]:
+    links = ", ".join(map(link, each.suites))
+    cut = sum(map(is_cut_short, each.rows)) if "cuDNN 9.19's int8" in each.peer else NOTHING
+    return (
+        each.what,
+        each.peer,
+        links,
+        len(each.rows),
+        each.left_out,
+        cut,
+        f"{each.mean:.2f}",
+        f"{min(each.ratios):.2f}",
+    )
+
+
+def is_cut_short(row: Row) -> bool:
+    """Tell whether cuDNN's int8 plans were not all tried within the time that the suite gave them."""
+    plans = row["peer_facts"].get("cudnn_int8", {}).get("plans")
+    return plans is not None and plans["tried"] < plans["offered"]
+
+
+# Kernels, the comparison's suite and peer, whether the least ratio is shown, command.
+FRONT = (
+    ("dense layers", "dense", "CUTLASS", True, "`bench/layers.py --suite dense`"),
+    ("dense layers", "dense", "cuDNN", True, "the same"),
+    ("dense and 1x1 layers of 16 networks, 24 trials", "untuned", "cuDNN", True, "`bench/untuned.py`"),
+    ("depthwise, grouped and first layers", "special", "cuDNN", False, "`bench/layers.py --suite special`"),
+    ("depthwise and 1x1 in one kernel", "pairs_dw_pw_n32", "cuDNN", False, "`bench/pairs.py`"),
+    ("depthwise and 1x1 in one kernel", "pairs_dw_pw_n32", "this project", False, "the same"),
+)
+
+
+def front() -> str:
+    """README shows ten numbers at most."""
+    rows = []
+    for kernels, name, peer, with_least, command in FRONT:
+        each = next(one for one in COMPARISONS if name in one.suites and peer in one.peer)
+        if each.is_known:
+            least = f", at worst {min(each.ratios):.2f}x" if with_least else ""
+            rows.append((kernels, each.peer, f"{each.mean:.2f}x{least}", len(each.rows), command))
+    if ratios := [row["over_inductor_fp16"] for row in network_rows() if row["batch"] == 128]:
+        mean = f"{statistics.geometric_mean(ratios):.2f}x"
+        rows.append(
+            ("ONNX networks in a session, N=128", "PyTorch Inductor, fp16", mean, len(ratios), "`bench/networks.py`")
+        )
+    return table(("kernels", "compared with", "geometric mean", "rows", "command"), rows)
+
+
+ONNX = ("networks", "networks_n1", "networks_n32", "networks_n128", "networks_resnext", "networks_integers")
+LOWERED = ("lowered", "lowered_integers")
+
+
+def network_rows() -> list[Row]:
+    return [row for name in ONNX[:-1] for row in current_rows(name) if "over_inductor_fp16" in row]
+
+
+def with_left_out(head: Sequence[str], cells: Callable[[Row], Sequence[object]], names: Iterable[str]) -> str:
+    """One line for each row of today's kernels, and a sentence for the others."""
+    rows, gone = [], {}
+    for name in names:
+        current = current_rows(name)
+        rows += [(*cells(row), link(name)) for row in current]
+        if left_out := len(document(name)["rows"]) - len(current):
+            gone[name] = left_out
+    return (table((*head, "JSON"), rows) if rows else "No row is of today's kernels.") + said_left_out(gone)
+
+
+def said_left_out(gone: dict[str, int]) -> str:
+    rows = ", ".join(f"{count} of {link(name)}" for name, count in gone.items())
+    return f"\n\nLeft out, since a kernel has changed or the row does not name it: {rows}." if rows else ""
+
+
+def networks() -> str:
+    head = ("network", "from", "N", "inputs", "ms", "images/s", "Inductor fp16's time over ours")
+
+    def cells(row: Row) -> tuple[object, ...]:
+        over = f"{row['over_inductor_fp16']:.2f}" if "over_inductor_fp16" in row else NOTHING
+        source = "PyTorch" if "nodes" in row else "ONNX"
+        inputs = row.get("inputs", "float32")
+        return (row["name"], source, row["batch"], inputs, f"{row['ms']:.3f}", f"{row['images_per_s']:,.0f}", over)
+
+    return with_left_out(head, cells, (*ONNX, *LOWERED))
+
+
+def sessions() -> str:
+    head = ("network", "N", "before tuning, ms", "after, ms")
+    return with_left_out(
+        head,
+        lambda row: (row["name"], row["batch"], f"{row['before_ms']:.3f}", f"{row['after_ms']:.3f}"),
+        ("tuned_sessions",),
+    )
+
+
+def sequences() -> str:
+    head = ("network", "N", "convolutions", "launches", "us", "images/s", "one after the other, us")
+
+    def cells(row: Row) -> tuple[object, ...]:
+        in_turn_us = row["times_us"]["one after the other"]
+        counts = (row["name"], row["batch"], row["convolutions"], row["launches"])
+        return (*counts, f"{row['time_us']:,.0f}", f"{row['images_per_s']:,.0f}", f"{in_turn_us:,.0f}")
+
+    return with_left_out(head, cells, ("sequence_resnet50", "sequence_mobilenet_v2"))
+
+
+def residuals() -> str:
+    head = ("layer", "one kernel, us", "convolution, us", "sum, us")
+    return with_left_out(
+        head,
+        lambda row: (row["name"], *(f"{row[f'{what}_us']:.1f}" for what in ("together", "convolution", "add"))),
+        ("residual",),
+    )
+
+
+def quantizations() -> str:
+    """What zero points and scales per channel cost, layer by layer."""
+    return with_left_out(
+        ("layer", "us", "time over the simpler layer's"),
+        lambda row: (row["name"], f"{row['time_us']:.1f}", f"{row['ratio']:.3f}"),
+        ("zero_points", "per_channel"),
+    )
+
+
+def conversions() -> str:
+    def cells(row: Row) -> tuple[object, ...]:
+        torch = f"{row['best_peer_us']:.0f}" if row["best_peer_us"] else NOTHING
+        return (row["name"], f"{row['time_us']:.0f}", f"{row['of_copy']:.2f}", torch)
+
+    return with_left_out(("conversion", "us", "rate over a copy's", "PyTorch, us"), cells, ("quantize",))
+
+
+def host() -> str:
+    said = json.loads((RESULTS / "host_cost.json").read_text())
+    rows = [
+        ("lookup of a problem that was looked up before", f"{said['warm_lookup_ns'] / 1e3:.2f} us"),
+        ("a bound call", f"{said['bound_ns'] / 1e3:.2f} us"),
+        ("the bare driver call", f"{said['bare_driver_ns'] / 1e3:.2f} us"),
+        ("CuPy's RawKernel", f"{said['cupy_rawkernel_ns'] / 1e3:.2f} us"),
+        ("first lookup of a process", f"{said['cold_lookup_ms']:.0f} ms"),
+        ("opening the database", f"{said['open_ms']:.1f} ms"),
+    ]
+    return table(("what", "host time"), rows) + f"\n\nCommit: {said.get('commit') or 'not recorded'}."
+
+
+def verified() -> str:
+    """How many rows of the verifying suites are of today's kernels."""
+    rows = [
+        (what, link(name), len(current_rows(name)), len(document(name)["rows"]) - len(current_rows(name)))
+        for what, name in (
+            ("layers of 16 networks at N=1, as deployed, against an independent PyTorch reference", "models"),
+            ("pairs of convolutions at N=1, against the oracle", "pairs_n1"),
+            ("pairs of convolutions at N=8, against the oracle", "pairs_n8"),
+        )
+    ]
+    return table(("what", "JSON", "problems", "left out"), rows)
+
+
+def exactness() -> str:
+    records = sorted(RESULTS.parent.glob(f"*/{suite.NAME}"))
+    return "\n\n".join(suite.sentence(json.loads(path.read_text())) for path in records)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "front": front,
+    "single": lambda: compared(False),
+    "fused": lambda: compared(True),
+    "networks": networks,
+    "sessions": sessions,
+    "sequences": sequences,
+    "residuals": residuals,
+    "quantizations": quantizations,
+    "conversions": conversions,
+    "host": host,
+    "verified": verified,
+    "exactness": exactness,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
+    for page in PAGES:
+        page.write_text(filled(page))
+        print(page)
+
+
+if __name__ == "__main__":
+    main()

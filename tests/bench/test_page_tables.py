@@ -1,0 +1,62 @@
+"""The tables of the pages are those of the JSON, and quote no row of which a kernel has changed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import page_tables
+import pytest
+import speedups
+from rows_of_today import of_today
+
+
+@pytest.mark.parametrize("page", page_tables.PAGES, ids=lambda page: page.name)
+def test_the_pages_have_todays_tables(page: Path) -> None:
+    assert page_tables.filled(page) == page.read_text(), "python bench/page_tables.py makes other tables: commit them"
+
+
+def test_no_ratio_stands_outside_a_table() -> None:
+    for page in page_tables.PAGES:
+        prose = page_tables.MARKED.sub("", page.read_text())
+        assert re.findall(r"\b\d+\.\d+x", prose) == []
+
+
+def changed(monkeypatch: pytest.MonkeyPatch, rows: slice) -> dict[str, Any]:
+    """Plant rows of other kernels in the suite `dense`."""
+    known = of_today(speedups.document("dense"))
+    for row in known["rows"][rows]:
+        row["digest"] = "0" * 32
+    document = speedups.document
+    for module in (speedups, page_tables):
+        monkeypatch.setattr(module, "document", lambda suite: known if suite == "dense" else document(suite))
+    return known
+
+
+def line_of(table: str, words: str) -> list[str]:
+    (line,) = (line for line in table.splitlines() if words in line)
+    return [cell.strip() for cell in line.split("|")]
+
+
+def test_a_row_of_a_changed_kernel_is_counted_and_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = len(changed(monkeypatch, slice(0))["rows"])
+    before = line_of(page_tables.compared(False), "CUTLASS")
+    changed(monkeypatch, slice(10))
+    after = line_of(page_tables.compared(False), "CUTLASS")
+    assert (before[4:6], after[4:6]) == ([str(count), "0"], [str(count - 10), "10"])
+
+
+def test_a_suite_of_changed_kernels_alone_has_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = len(changed(monkeypatch, slice(None))["rows"])
+    table = page_tables.compared(False)
+    assert "CUTLASS" not in table
+    assert f"Left out, since a kernel has changed or the row does not name it: {count} of [dense]" in table
+    assert "CUTLASS" not in page_tables.front()
+
+
+def test_a_peers_search_that_was_cut_short_is_counted() -> None:
+    plans = {"offered": 7, "tried": 7}
+    assert not page_tables.is_cut_short({"peer_facts": {"cudnn_int8": {"plans": plans}}})
+    assert page_tables.is_cut_short({"peer_facts": {"cudnn_int8": {"plans": plans | {"tried": 3}}}})
+    assert not page_tables.is_cut_short({"peer_facts": {"cudnn_fp16": {}}})
