@@ -1,6 +1,6 @@
-"""The tables of README and docs/performance.md, from the rows of bench/results that were measured on today's kernels.
+"""The tables of README, docs/index.md and docs/performance.md, from rows that were measured on today's kernels.
 
-    python bench/page_tables.py    # writes them between the marks of both pages
+    python bench/page_tables.py    # writes them between the marks of the pages
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`. A row of which a kernel has changed since it was
 measured is not quoted, and the table says how many such rows its JSON has.
@@ -18,7 +18,7 @@ from pathlib import Path
 import suite
 from speedups import COMPARISONS, RESULTS, ROOT, Comparison, Row, current_rows, document
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "performance.md")
 MARKED = re.compile(r"(?<=<!-- table: )([\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 NOTHING = "-"
 
@@ -81,7 +81,7 @@ FRONT = (
 
 
 def front() -> str:
-    """README shows ten numbers at most."""
+    """The front pages show ten numbers at most."""
     rows = []
     for kernels, name, peer, with_least, command in FRONT:
         each = next(one for one in COMPARISONS if name in one.suites and peer in one.peer)
