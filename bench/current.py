@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -37,7 +38,10 @@ def kernels(plans: Mapping[str, Plan]) -> Row:
 def kernels_of(problems: Iterable[Problem], device: Device, db: str | None, in_sequence: bool = False) -> Row:
     """Return configs and digests of the kernels that a network looks up, by the keys of their problems."""
     with open_layers(db, device) as layers:
-        plans = {str(problem): choose(problem, device, layers, in_sequence).plan for problem in problems}
+        plans = {}
+        for problem in problems:
+            with suppress(Infeasible):  # an alternative that nothing serves is no kernel of the network
+                plans[str(problem)] = choose(problem, device, layers, in_sequence).plan
     return {name: fields for name, fields in kernels(plans).items() if name != "problems"}
 
 

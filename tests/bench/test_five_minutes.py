@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from current import is_current
 
 from qconv import Conv2d, generator
 from qconv.targets.target import target
@@ -54,6 +55,7 @@ def test_a_run_begins_with_nothing_and_races_what_was_noted(tmp_path: Path) -> N
     ]
     names = ["default", *(f"{fraction:g}" for fraction in FRACTIONS)]
     assert all(list(row["times_us"]) == names for row in document["rows"])
+    assert all(is_current(row, "cpu") for row in document["rows"])
     said = document["summary"]
     for name in names:
         assert said["total_us"][name] == pytest.approx(sum(r["count"] * r["times_us"][name] for r in document["rows"]))

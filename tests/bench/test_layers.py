@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from current import is_current
 
 from qconv import Conv2d
 
@@ -52,6 +53,7 @@ def test_a_row_holds_ours_and_the_peers(document: dict[str, Any]) -> None:
         assert all(row["missing"].values())
         assert (row["best_peer"], row["best_peer_us"]) == (None, None)
         assert row["trials"] == 2
+        assert is_current(row, document["device"]["target"])
     assert small["cutlass_sm80_us"] == 4.5
     assert "cutlass_sm80_us" not in wide
     # Equal problems are measured once, and both names are kept.

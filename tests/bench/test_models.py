@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from current import is_current
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
 
@@ -28,6 +29,7 @@ def run(folder: Path, *more: str) -> dict[str, Any]:
 
 def test_every_layer_is_verified_and_timed(tmp_path: Path) -> None:
     document = run(tmp_path, "--time")
+    assert all(is_current(row, "cpu") for row in document["rows"])
     said = document["summary"]
     assert (said["layers"], said["problems"], said["verified"], said["mismatches"]) == (3, 2, 3, 0)
     assert said["families"] == {"simt": 2, "depthwise": 1}

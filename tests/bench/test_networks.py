@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from current import is_current
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -51,6 +52,8 @@ def test_a_row_has_the_time_the_proof_and_where_the_time_goes(few: None, tmp_pat
     assert found["summary"] == {"rows": 2, "verified": 2}
     for row in found["rows"]:
         assert row["fallen_back"] == {}
+        assert row["digests"]
+        assert is_current(row, found["device"]["target"])
         assert row["images_per_s"] == pytest.approx(row["batch"] / row["ms"] * 1e3)
         assert sum(row["profile_us"].values()) == pytest.approx(sum(us for _, _, us in row["layers_us"]), abs=1)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from current import is_current
 
 from qconv.errors import Infeasible
 
@@ -40,6 +41,7 @@ def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
     for row in found["rows"]:
         assert row["verified"] is True
         assert set(row["configs"]) == {"unfused", "fused"}
+        assert is_current(row, "cpu.sm_80")
     assert found["rows"][0]["pairs"] == ["m/a+b", "m/c+d"]
     assert "at most 2147479551 are supported" in found["summary"]["refused"]["m/large+i"]
 
@@ -51,6 +53,7 @@ def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
     )
     (row,) = found["rows"]
     assert row["verified"] is True
+    assert is_current(row, "cpu.sm_80")
     assert row["over_unfused"] == pytest.approx(row["unfused_us"] / row["fused_us"])
     assert row["time_us"] in (row["unfused_us"], row["fused_us"])
     assert row["chosen"] in ("unfused", "fused")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from current import is_current
 
 from qconv.device import open_device
 
@@ -53,6 +54,7 @@ def test_a_sequence_is_timed_both_ways(lists: list[str], tmp_path: Path) -> None
     assert document["commit"] == "c0ffee"
     assert row["verified"] is True
     assert row["convolutions"] == 4
+    assert is_current(row, "cpu")
     # The CPU device may compute the pair by one kernel or two.
     assert row["launches"] in (3, 4)
     assert set(row["times_us"]) == {"overlapping", "one after the other"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from current import is_current
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -27,6 +28,8 @@ def test_a_row_has_both_times_and_what_tuning_said(tmp_path: Path, monkeypatch: 
     found: Any = json.loads((tmp_path / "tuned_sessions.json").read_text())
     (row,) = found["rows"]
     assert (row["name"], row["batch"], row["verified"]) == ("small", 2, True)
+    assert row["digests"]
+    assert is_current(row, "cpu")
     assert row["over_before"] == pytest.approx(row["after_ms"] / row["before_ms"])
     assert row["race"]["after_ms"] <= 1.01 * row["race"]["before_ms"]
     assert all("kept in a network's race" in why for _, _, why in row["kernels"] if "no kernel" not in why)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from current import is_current
 
 from qconv import Conv2d, Quantization
 from qconv.targets.target import target
@@ -99,7 +100,8 @@ def test_a_run_holds_all_ways_and_goes_on(tmp_path: Path, capsys: pytest.Capture
     out = ["--device", "cpu", "--out", str(tmp_path), "--db", str(tmp_path / "tune.sqlite"), "--commit", "c0ffee"]
     main([str(layers), "--against", str(old), "--trials", "2", "--only", "m/a$", *out])
     (row,) = json.loads((tmp_path / "untuned.json").read_text())["rows"]
-    assert set(row["times_us"]) == set(row["configs"]) == {"before", "now", "tuned"}
+    assert set(row["times_us"]) == set(row["configs"]) == set(row["digests"]) == {"before", "now", "tuned"}
+    assert is_current(row, "cpu")
     assert row["now_over_tuned"] == pytest.approx(row["times_us"]["tuned"] / row["times_us"]["now"])
     assert row["before_over_tuned"] == pytest.approx(row["times_us"]["tuned"] / row["times_us"]["before"])
     assert (row["verified"], row["origin"], row["failed"]) == (True, "default", {})
