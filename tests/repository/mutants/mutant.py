@@ -11,6 +11,11 @@ COMPARE_TEXT = (
     "tests/generator/test_golden.py",
     "tests/repository/test_house.py::test_counts_are_at_their_limits",
     "tests/repository/test_mutants.py",
+    "tests/bench/test_page_tables.py::test_the_pages_have_todays_tables",
+    "tests/bench/test_speedups.py::test_the_picture_names_every_comparison_and_its_geometric_mean",
+    "tests/bench/test_speedups.py::test_every_point_of_the_picture_is_a_row_of_the_json",
+    "tests/bench/test_speedups.py::test_the_script_draws_the_picture_byte_for_byte",
+    "tests/bench/test_suite.py::test_the_page_says_what_was_run_and_what_changed_since",
 )
 
 
