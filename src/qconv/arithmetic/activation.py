@@ -1,7 +1,7 @@
-"""The activations, with all that differs between them: each C++ line beside its NumPy line, bit for bit the same.
+"""The activations and everything that differs between them: each C++ line beside an equivalent NumPy line.
 
-They use only operations that IEEE 754 rounds correctly, in a fixed order, so that every compiler and NumPy agree; what
-a line calls in `tile::` stands in templates/prelude/activation.j2 under the name of the function here.
+Both use only operations that IEEE 754 rounds correctly, in a fixed order, so that every compiler and NumPy agree bit
+for bit. A function that a line calls in `tile::` is in templates/prelude/activation.j2, under its name here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from qconv.arithmetic.fma import Array, fma
 # e**87 and its inverse are neither infinite nor denormal.
 MOST_EXPONENT = np.float32(87)
 LOG2_E = np.float32(1.44269504)
-BLOCK = 2**14  # numbers at a time, which stay in the cache from step to step
-# In a sum with 1.5 * 2**23 the last bit is worth one.
+BLOCK = 2**14  # numbers per pass: few enough to stay in the cache from step to step
+# Adding 1.5 * 2**23 to a float leaves a last bit of value one.
 ONES_LAST = np.float32(12582912)
-# -ln 2 in two parts: the first has so few bits that its product with an exponent is exact.
+# -ln 2 in two parts. The first has few significant bits, so that its product with an exponent is exact.
 MINUS_LN2_HIGH, MINUS_LN2_LOW = np.float32(-0.693359375), np.float32(2.12194440e-4)
 
 # Coefficients from the constant term up. Those of exponential, (e**r - 1 - r) / r**2, and of tanh, (tanh(x) / x - 1) /
-# x**2 in x**2, are of the Cephes library; those of gelu, P(X > x) e**(x**2 / 2) / t in t = 1 / (1 + 0.35 x) for X of
+# x**2 in x**2, are from the Cephes library. Those of gelu, P(X > x) e**(x**2 / 2) / t in t = 1 / (1 + 0.35 x) for X of
 # the normal distribution, are fitted to a relative error of 3e-8.
 POLYNOMIALS: dict[str, tuple[float, ...]] = {
     "exponential": (
@@ -44,9 +44,9 @@ POLYNOMIALS: dict[str, tuple[float, ...]] = {
 
 
 def flush(x: Array) -> Array:
-    """A denormal becomes a zero of its sign, on every device: a GPU may do so by itself, or not. None does in fp64.
+    """Replace denormals with zeros of the same sign. A GPU may or may not flush fp32 denormals; none flushes fp64.
 
-    The least normal numbers go as well, because hardware may flush what would have been rounded up to one."""
+    The smallest normal numbers are flushed as well, because hardware may flush a value that rounds up to one."""
     if x.dtype != np.float32:
         return x
     least = np.float32(2.0**-125)
@@ -94,12 +94,13 @@ def tanh(x: Array) -> Array:
 
 def hardswish(x: Array) -> Array:
     gate = np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6))
-    # Below -3 the gate is zero, which an overflowed value would make NaN.
+    # Below -3 the gate is zero, and zero times an overflowed value would be NaN.
     return flush(np.maximum(x, np.float32(-3)) * gate / np.float32(6))
 
 
 def gelu(x: Array) -> Array:
-    """x * P(X < x) for X of the normal distribution, as max(x, 0) - |x| * P(X > |x|): no cancellation in the tail."""
+    """Return x * P(X < x) for X of the normal distribution, computed as max(x, 0) - |x| * P(X > |x|) to avoid
+    cancellation in the tail."""
     a = np.minimum(np.abs(x), np.float32(16))
     t = np.float32(1) / fma(np.float32(0.35), a, np.float32(1))
     tail = flush(a * t * horner(t, "gelu") * exponential(a * a * np.float32(-0.5)))
@@ -108,28 +109,28 @@ def gelu(x: Array) -> Array:
 
 def leaky_relu(x: Array, slope: Any) -> Array:
     x = flush(x)
-    # Finite, because an overflowed value times a slope of zero would be NaN.
+    # Clamp to finite values: an overflowed value times a slope of zero would be NaN.
     return flush(np.where(x < 0, np.maximum(x, np.finfo(x.dtype).min) * slope, x))
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number that an activation reads, in C++ as a field of `channel` and in NumPy by its name."""
+    """A number that an activation reads: a field of `channel` in C++, an entry of the values in NumPy."""
 
-    name: str  # of the field, and of the caller's parameter
+    name: str  # the C++ field and the caller's parameter
     says: str
-    fixed: float | None = None  # for all callers, who then have no such parameter
-    is_value: bool = True  # met by the value, in its units; otherwise a factor, which has none
+    fixed: float | None = None  # the same for all callers, who then have no such parameter
+    is_value: bool = True  # compared with the value, in its units; otherwise a factor without units
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where random data puts the values that an activation sees, so that they are on both sides of its bend."""
+    """Ranges for random data, so that an activation sees values on both sides of its bend."""
 
-    spread: tuple[float, float] | None = None  # of real values, where it is a curve or ends at a fixed number
-    center: float = 1.0  # the mean of a channel is at most so many spreads away from zero
-    one_sign: bool = False  # most are positive, because it makes one value of all negative ones
-    one_sided: bool = False  # its outputs have one sign, so that a zero point at an end of the type leaves them room
+    spread: tuple[float, float] | None = None  # of real values, for a curve or one that saturates at a fixed number
+    center: float = 1.0  # bound of |mean| of a channel, in standard deviations
+    one_sign: bool = False  # most values are positive, because all negative ones give the same output
+    one_sided: bool = False  # all outputs have one sign, so that a zero point at an end of the type leaves them room
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ class Activation:
     cxx: str
     numpy: Callable[[Array, dict[str, Any]], Array]
     numbers: tuple[Number, ...] = ()
-    wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
-    scales: bool = False  # it commutes with a positive scale: the value may be in any units when it meets it
-    instructions: int = 0  # of an output, read from binaries of sm_90a; 0 where it is one or none
+    wants: tuple[str, ...] = ()  # prelude parts that the C++ line needs
+    scales: bool = False  # it commutes with a positive scale, so that the value may be in any units
+    instructions: int = 0  # per output, read from binaries of sm_90a; 0 for at most one
     inputs: Inputs = Inputs()
     # Its name elsewhere, where it has no numbers there: an op of ONNX, a function of aten, a module of PyTorch.
     onnx: str = ""
@@ -149,7 +150,7 @@ class Activation:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """What the caller gives at run time."""
+        """Return the names of the parameters that the caller gives at run time."""
         return tuple(number.name for number in self.numbers if number.fixed is None)
 
 

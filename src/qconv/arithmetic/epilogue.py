@@ -1,9 +1,10 @@
-"""How an accumulator becomes an output element: an ordered list of steps, each one C++ line beside its NumPy line.
+"""The epilogue, which turns an accumulator into an output element: an ordered list of steps, each a C++ line beside an
+equivalent NumPy line.
 
-The C++ lines see `acc` (Sum), `value` (float), `result` (the output element, or what `narrow` makes one of: see
-`packs`), `channel` (what is known per output channel), `x_sum` (the sum of the window's activations), `residual` (int)
-and the functions of `tile::`. The NumPy lines see the same state as whole arrays, and a `Values` with the residual, and
-the arguments as arrays that broadcast over the channels.
+The C++ lines read and write `acc` (Sum), `value` (float) and `result` (the output element, or the input of `narrow`:
+see `packs`). They read `channel` (the parameters per output channel), `x_sum` (the sum of the window's activations),
+`residual` (int) and the functions of `tile::`. The NumPy lines see the same state as whole arrays, and a `Values` with
+the residual and with the arguments as arrays that broadcast over the channels.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ def _float32(value: Any) -> Array:
 
 
 def real_scale(quantization: Quantization, parameters: Parameters) -> Array:
-    """What one accumulator unit is worth: x_scale * w_scale, one fp32 rounding."""
+    """Return the real value of one accumulator unit: x_scale * w_scale, with one fp32 rounding."""
     return _kept(quantization, parameters.x_scale) * _float32(parameters.w_scale)
 
 
 def _kept(quantization: Quantization, scale: Any) -> Array:
-    """A scale as the system has it by the time it multiplies."""
+    """Return a scale as the emulated system uses it in products."""
     one = np.float32(1)
     return one / (one / _float32(scale)) if quantization.mode.scales == "twice_inverted" else _float32(scale)
 
 
 def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
-    """x_scale * w_scale / y_scale, or the scale of its own output where that is requantized first; without the division
-    where the output, or what the activation sees, is real."""
+    """Return x_scale * w_scale / y_scale, where y_scale is `inner_scale` if the convolution's own output is requantized
+    first, and 1 if the output or the activation's input is real."""
     y_scale = parameters.y_scale if quantization.to_output_units == "multiply" else 1.0
     if quantization.mode.requantizes_before_residual:
         y_scale = parameters.inner_scale
@@ -53,7 +54,7 @@ def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
 
 
 def integer_bias(quantization: Quantization, parameters: Parameters) -> Array:
-    """The bias in the accumulator: as given, or an fp32 bias rounded to accumulator units."""
+    """Return the bias in the accumulator: as given, or an fp32 bias rounded to accumulator units."""
     if parameters.bias is None:
         return np.zeros((), np.int32)
     if quantization.bias == "int32":
@@ -80,7 +81,7 @@ def real_bias(quantization: Quantization, parameters: Parameters) -> Array:
 
 
 def steps(quantization: Quantization) -> tuple[Step, ...]:
-    """The epilogue, in the order in which it is computed."""
+    """Return the steps of the epilogue in order."""
     chosen = list(_corrections(quantization))
     if quantization.scaled:
         chosen += _scale(quantization)
@@ -99,7 +100,7 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
 
 
 def computed(quantization: Quantization, parameters: Parameters, acc: Array, residual: Array | None = None) -> Array:
-    """The outputs of sums whose last axis is the output channels; the residual, as int32, lies like them."""
+    """Return the outputs of sums whose last axis is the output channel. The residual, as int32, has the same layout."""
     chosen = steps(quantization)
     values: Values = {made.name: made.value(quantization, parameters) for step in chosen for made in step.arguments}
     if residual is not None:
@@ -112,15 +113,15 @@ def computed(quantization: Quantization, parameters: Parameters, acc: Array, res
 
 
 def _clamped_anyway(quantization: Quantization) -> bool:
-    """A relu in front of a clamp at the same 0. Besides saving it: of the two, ptxas 13.0 makes one F2IP.U8.RELU, which
-    an H200 refuses as illegal."""
+    """True where a relu precedes a clamp at the same 0. It is redundant, and ptxas 13.0 would combine the two into one
+    F2IP.U8.RELU, which an H200 rejects as an illegal instruction."""
     zero = quantization.y_zero_point
     return quantization.activation == "relu" and packs(quantization) and quantization.limits[0] == 0 and not zero
 
 
 def packs_from_zero(quantization: Quantization) -> bool:
-    """Whether the zero of relu6 is left to the packing, which clamps to an unsigned byte. An int8 is one as well if its
-    largest value is clamped to before, in units of the output."""
+    """True where packing, which clamps to an unsigned byte, also applies the lower bound of relu6. An int8 qualifies if
+    its largest value is clamped before, in output units."""
     is_byte = quantization.out_type == "uint8" or quantization.mode.order == "multiply"
     return quantization.activation == "relu6" and packs(quantization) and not quantization.y_zero_point and is_byte
 
@@ -141,8 +142,8 @@ def _relu6_top(quantization: Quantization) -> Step:
 
 
 def _corrections(quantization: Quantization) -> Iterator[Step]:
-    """In int32, modulo 2**32. The oracle subtracts the zero points from the operands instead, so that here its lines
-    only add the bias: sum (x - zx)(w - zw) = sum x w + [count zx zw - zx sum w + bias] - zw sum x."""
+    """Yield the int32 steps, modulo 2**32. The oracle subtracts the zero points from the operands instead, so that the
+    NumPy lines only add the bias: sum (x - zx)(w - zw) = sum x w + [count zx zw - zx sum w + bias] - zw sum x."""
     if has_offset(quantization):
         folded = quantization.x_zero_point
         yield Step(
@@ -252,7 +253,8 @@ def _real_scale(quantization: Quantization) -> Iterator[Step]:
 
 
 def _residual(quantization: Quantization) -> Step:
-    """In the units that the value has here: the output's behind the one `multiply`, else real."""
+    """Return the step that adds the residual in the units of the value: the output's after the one `multiply`, else
+    real."""
     in_output_units = quantization.to_output_units == "multiply"
 
     def scale(q: Quantization, parameters: Parameters) -> Array:
@@ -290,14 +292,14 @@ def _residual(quantization: Quantization) -> Step:
 
 
 def _inverse_where_it_serves(scale: float) -> np.float32:
-    """For `tile::quotient`, which divides where this is 0."""
+    """Return 1 / scale for `tile::quotient`, or 0 where the quotient must be a division."""
     return np.float32(1) / np.float32(scale) if 2.0**-40 <= scale <= 2.0**40 else np.float32(0)
 
 
 TO_OUTPUT_UNITS = {
     "multiply_divide": Step(
         "divide",
-        # As a division, which GPUs are slow at; zeros, which relu leaves many of, take them longest.
+        # A true division, which is slow on GPUs, and slowest for zeros, which relu produces often.
         "value = tile::quotient(value, channel.y_scale, channel.y_inverse);",
         lambda value, v: value / v["y_scale"],
         (
@@ -353,9 +355,9 @@ ROUNDINGS: dict[str, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
 
 
 def packs(quantization: Quantization) -> bool:
-    """Whether the last rounding, the clamp to the output's range and the narrowing are done for several outputs at
-    once, behind the steps: GPUs have an instruction that does all three, half to even. What is looked up by its byte
-    is a byte of its own before."""
+    """True where the last rounding, the clamp to the output's range and the narrowing follow the steps for several
+    outputs at once: GPUs have an instruction that does all three, rounding half to even. An output that is an index of
+    a table becomes a byte by itself first."""
     rounds_so = quantization.mode.rounding == "rne" and quantization.mode.multiplier != "fp64"
     return quantization.requantizes and rounds_so and not quantization.table
 
@@ -376,13 +378,13 @@ def _requantize(quantization: Quantization) -> Step:
     if packs(quantization):
         adds_whole = bool(arguments) and not before
         whole = "tile::rounded(value, channel.y_zero)" if adds_whole else "value"
-        # The upper limit is the type's.
+        # The upper limit is that of the type.
         in_range = low == RANGES[out_type][0] or packs_from_zero(quantization)
         inside = whole if in_range else f"tile::maximum({whole}, {low}.0f)"
         wants = ("narrow", "rounded_more") if adds_whole else ("narrow",)
         return Step("requantize", f"{added}result = {inside};", requantized, arguments, wants)
     # Clamping to [low - zero, high - zero] before the rounding equals clamping after it, because the bounds are
-    # integers, and it keeps the conversion to int in range.
+    # integers. It keeps the conversion to int in range.
     limits, behind = f"{low}.0f, {high}.0f", ""
     if arguments and not before:
         limits = f"{low}.0f - channel.y_zero, {high}.0f - channel.y_zero"

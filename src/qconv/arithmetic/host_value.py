@@ -1,11 +1,11 @@
-"""What a step's run-time value is in C++, for programs that launch kernels without Python: a line beside the NumPy line
-of `qconv.arithmetic.epilogue` and `qconv.arithmetic.activation`.
+"""C++ expressions for the run-time values of steps, for programs that launch kernels without Python. They mirror the
+NumPy lines of `qconv.arithmetic.epilogue` and `qconv.arithmetic.activation`.
 
-A line is an expression of `p`, the checked parameters of a convolution, and `k`, an output channel. `p` has x_scale,
-y_scale, residual_scale and inner_scale as doubles, x_zero_point, y_zero_point, residual_zero_point and inner_zero_point
-as ints, and by channel w_scale(k), a double, w_zero_point(k) and integer_bias(k), which are ints, and bias(k), a float;
-number(NAME), a float, of the activation; and table_word(k, FIRST), an int, which is word `k` of the table from entry
-FIRST on. `rounded(double)` gives the nearest int, half to even, within its range.
+An expression reads `p`, the checked parameters of a convolution, and `k`, an output channel. `p` has x_scale, y_scale,
+residual_scale and inner_scale as doubles; x_zero_point, y_zero_point, residual_zero_point and inner_zero_point as ints;
+per channel w_scale(k), a double, w_zero_point(k) and integer_bias(k), which are ints, and bias(k), a float;
+number(NAME), a float that the activation reads; and table_word(k, FIRST), an int, which is word `k` of the table
+counted from entry FIRST. `rounded(double)` returns the nearest int, half to even, within its range.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qconv.dtypes import RANGES
 
 
 def host_value(quantization: Quantization, argument: Argument) -> str:
-    """Rounds where NumPy rounds: to be compiled without contraction."""
+    """Return the C++ expression of an argument. It rounds where NumPy rounds, so compile it without contraction."""
     q = quantization
     numbers = {number.name: number for number in BY_NAME[q.activation].numbers}
     if argument.name in numbers:
@@ -68,7 +68,7 @@ def _literal(value: float) -> str:
 
 
 def _kept(quantization: Quantization, scale: str) -> str:
-    """As the system has a scale by the time it multiplies."""
+    """Return a scale as the emulated system uses it in products."""
     single = _single(scale)
     return f"1.0f / (1.0f / {single})" if quantization.mode.scales == "twice_inverted" else single
 
@@ -129,7 +129,7 @@ def _sum_offset(quantization: Quantization) -> str:
 
 
 def _in_output_units(quantization: Quantization, real: str) -> str:
-    """A number of the activation, where the value is multiplied by one number in units of the output."""
+    """Return a number of the activation, converted to output units where one factor scales the value to them."""
     if quantization.requantizes and quantization.mode.order == "multiply":
         return f"{real} / {_single('p.y_scale')}"
     return real

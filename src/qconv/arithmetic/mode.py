@@ -1,7 +1,7 @@
-"""Where systems disagree on the arithmetic of requantization, one flag each, and the systems as named presets.
+"""The arithmetic of requantization, as one flag per point on which systems disagree, and the systems as named presets.
 
-The default is what ONNX Runtime computes: (acc + bias) * multiplier in fp32 without fma, rounded half to
-even, then the output zero point added, then clamped to the type.
+The default is ONNX Runtime's: (acc + bias) * multiplier in fp32 without fma, rounded half to even, then the output zero
+point added, then clamped to the type.
 """
 
 from __future__ import annotations
@@ -10,42 +10,43 @@ from dataclasses import dataclass, fields
 
 from qconv.op import check_choice
 
-# The first value of each is the default.
+# The first value of each flag is the default.
 MODE_VALUES: dict[str, tuple[str, ...]] = {
-    # How the last real number becomes an integer: half to even, half away from zero, towards zero.
+    # Rounding of the last real number to an integer: half to even, half away from zero, towards zero.
     "rounding": ("rne", "half_away", "rtz"),
-    # The output zero point: added to the integer, or to the real number that is then rounded.
+    # The output zero point is added to the integer, or to the real number before it is rounded.
     "zero_point_add": ("after_round", "before_round"),
     # (acc + bias) * m; or (acc * s + bias) / y_scale; or (acc * s + bias) * (1 / y_scale), with s = x_scale * w_scale.
     "order": ("multiply", "multiply_divide", "multiply_reciprocal"),
-    # An fp32 bias in accumulator units: bias / s, or bias * (1 / s); either rounded to an int32; or the reciprocal's
-    # product and its sum with acc as one fma. The two other orders add it as it is, after the scale, and an int32 bias
-    # as bias * s: `real`.
+    # An fp32 bias in accumulator units: bias / s, or bias * (1 / s); either rounded to an int32; or the product with 1
+    # / s and its sum with acc as one fma. The two other orders add it unchanged after the scale (`real`), and an int32
+    # bias as bias * s.
     "bias_scaling": ("divide", "reciprocal", "int32", "real", "int32_reciprocal", "reciprocal_fma"),
-    # m = x_scale * w_scale / y_scale: fp32 operations; fp64 ones, then rounded to fp32; fp32, multiplied in fp64; or
-    # fp32 ones with 1 / y_scale as a factor.
+    # m = x_scale * w_scale / y_scale: computed in fp32; in fp64 and rounded to fp32; in fp32, but multiplied in fp64;
+    # or in fp32 with 1 / y_scale as a factor.
     "multiplier": ("fp32_chain", "fp64_rounded", "fp64", "fp32_reciprocal"),
-    # The zero points of the operands: subtracted in int32, or the sum and the correction each rounded to fp32 first.
+    # The zero points of the operands are subtracted in int32, or the sum and the correction are each rounded to fp32
+    # first.
     "correction": ("int32", "fp32"),
-    # Whether acc * s + bias is one operation.
+    # acc * s + bias as two operations, or as one fma.
     "fma": ("off", "on"),
-    # The range of the output type, or the one without its lowest value.
+    # The range of the output type, or that range without its lowest value.
     "clamp": ("dtype", "symmetric"),
-    # What padding reads as: x_zero_point, which is a real zero, or the stored value 0.
+    # The stored value of padding: x_zero_point, which is a real zero, or 0.
     "padding": ("zero_point", "raw_zero"),
-    # The scales of x and of the residual: as they are, or 1 / (1 / scale) in fp32, where a system keeps the inverses.
+    # The scales of x and of the residual: as given, or 1 / (1 / scale) in fp32, for a system that stores the inverses.
     "scales": ("as_given", "twice_inverted"),
-    # value + residual * residual_scale: two operations, or one. Or the value is requantized first, to the output's type
-    # with a scale of its own, and the sum is QLinearAdd's, which begins with it, or with the residual and has it last.
+    # value + residual * residual_scale as two operations, or as one fma. Or the value is first requantized to the
+    # output's type with its own scale, and then added by QLinearAdd, as its first operand or as its last.
     "residual_add": ("multiply_add", "fma", "requantized", "requantized_last"),
 }
-# Flags that have no other value than their default where the value is requantized before the residual is added.
+# Flags that must keep their defaults where the value is requantized before the residual is added.
 SET_BY_QLINEAR_ADD = ("rounding", "zero_point_add", "order", "multiplier", "clamp", "scales")
 
 
 @dataclass(frozen=True)
 class Mode:
-    """Flags that cannot be honoured together are refused."""
+    """The arithmetic of one system. Combinations of flags that cannot be honoured together are rejected."""
 
     rounding: str = "rne"
     zero_point_add: str = "after_round"
@@ -100,18 +101,18 @@ class Mode:
 
     @property
     def requantizes_before_residual(self) -> bool:
-        """Whether the convolution's own output is rounded to its type before the residual is added."""
+        """True where the convolution's own output is rounded to its type before the residual is added."""
         return self.residual_add in ("requantized", "requantized_last")
 
     @property
     def begins_with_own(self) -> bool:
-        """Whether such a sum begins with the convolution's own output."""
+        """True where the convolution's own output is the first operand of the QLinearAdd."""
         return self.residual_add == "requantized"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A system: its flags, and what it has no notion of."""
+    """A system: its flags, and the features that it supports."""
 
     mode: Mode
     says: str
@@ -120,7 +121,7 @@ class Preset:
     types: tuple[str, ...] = ("int8", "uint8")
     per_channel: bool = True
     residual: bool = False
-    per_channel_mode: Mode | None = None  # where it computes otherwise with a weight scale per channel
+    per_channel_mode: Mode | None = None  # for a system that computes differently with a weight scale per channel
 
 
 PRESETS: dict[str, Preset] = {

@@ -1,8 +1,8 @@
-"""A table behind a convolution as the last step of its epilogue: what is requantized is the index of the output.
+"""A lookup table as the last step of a convolution's epilogue: the requantized value is the index of the output.
 
-The kernel's table begins with the entry of the output zero point where that is added behind the rounding: the rounded
-number is the index as it is, and nothing is added. It is read through the first-level cache, which holds its two lines:
-no page has to find shared memory for it, or a barrier that all of its warps reach."""
+Where the output zero point is added after the rounding, the kernel's table begins with the entry of that zero point:
+the rounded number is then the index, and nothing is added. Reads go through the L1 cache, which holds the table's two
+lines, so that no page needs shared memory for it or a barrier that all of its warps reach."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from qconv.arithmetic.step import Argument, Array, Step, Values
 
 
 def entry(rounded: str) -> str:
-    """In C++: what is rounded and clamped, without the zero point that is added behind the rounding, as an index."""
+    """Return the C++ line that looks up the rounded and clamped value, without a zero point that is added after
+    rounding."""
     return f"tile::load(channel.table + static_cast<unsigned char>(\n        {rounded}))"
 
 
 def begins_with_zero(quantization: Quantization) -> bool:
-    """Whether the kernel's table begins with the entry of the output zero point."""
+    """True where the kernel's table begins with the entry of the output zero point."""
     return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"
 
 
 def look_up(quantization: Quantization, indexes: Step) -> Step:
-    """The step that has `entry` in its C++ line, and in its NumPy line gives the byte itself."""
+    """Return the step that looks the output up: `entry` in its C++ line, the byte itself in its NumPy line."""
     from_zero = begins_with_zero(quantization)
 
     def words(q: Quantization, parameters: Parameters) -> Array:

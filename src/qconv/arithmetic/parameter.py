@@ -1,4 +1,4 @@
-"""One run-time value, checked: as an array of the right type, or ValueError. Nothing is ignored in silence."""
+"""Checks of single run-time values: each returns an array of the right type or raises ValueError."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from qconv.arithmetic.activation import BY_NAME
 from qconv.dtypes import RANGES
 from qconv.host_array import check_unmasked
 
-# A table has one for each byte.
+# A table has one entry per byte value.
 ENTRIES = 256
-# Above this, a residual's product with it would be infinite.
+# With a larger scale, the product with a residual would be infinite.
 LARGEST_RESIDUAL_SCALE = 2.0**119
-# Ratios of scales below this are denormal numbers, which a GPU may take for zero.
+# Smaller ratios of scales are denormal, which a GPU may flush to zero.
 LEAST_RATIO = 2.0**-126
-# A sum of two products with bytes fits an int32 up to this ratio; beyond, ONNX Runtime's conversion gives the wrong
-# end.
+# Up to this ratio, a sum of two products with bytes fits an int32. Above it, ONNX Runtime's conversion returns the
+# wrong end of the range.
 MOST_OF_ADD = 2.0**20
 
 
@@ -32,7 +32,7 @@ def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name}={value!r} must be a number{' or one per output channel' if shape else ''}")
     if array.shape not in ((), (1,), shape):
-        of_weights = name.startswith("w_")  # which alone may have one for each channel
+        of_weights = name.startswith("w_")  # only weights have one per channel
         single = "a scalar (ask for per_channel to give one per channel)" if of_weights else "one number for all"
         rule = f"a scalar or {shape[0]} values" if shape else single
         raise ValueError(f"{name} has shape {array.shape}; it must be {rule}")
@@ -46,7 +46,7 @@ def check_scale(name: str, value: Any, shape: tuple[int, ...], used: bool) -> ND
             raise ValueError(f"{name}={value!r} was given, but this out_type has no use for it: leave it out")
         return array.astype(np.float64)
     check_positive(name, array)
-    # As given: most modes round it to float32 first, but not all.
+    # Not rounded to float32 here: most modes do that first, but not all.
     return array.astype(np.float64)
 
 
@@ -98,7 +98,7 @@ def check_zero_points(name: str, value: Any, shape: tuple[int, ...], dtype: str,
 
 
 def check_zero_point(name: str, value: Any, dtype: str) -> None:
-    """One or several: each is a value of the type whose zero it is."""
+    """Check one or several zero points: each is a value of its tensor's type."""
     low, high = RANGES[dtype]
     array = _array(name, value)
     if array.dtype.kind == "f" or not ((array >= low) & (array <= high)).all():
@@ -145,12 +145,12 @@ def check_activation_parameter(name: str, value: Any, activation: str) -> NDArra
         single = array.astype(np.float32)
     if not np.isfinite(single):
         raise ValueError(f"{name}={value!r} is {single} as float32; it must be finite")
-    # A denormal is zero, because a GPU may take it for one; the sum makes a negative zero positive.
+    # Flush a denormal to zero, as a GPU may. The addition makes a negative zero positive.
     return np.asarray(single * (np.abs(single) >= np.finfo(np.float32).tiny) + np.float32(0), np.float32)
 
 
 def check_table(value: Any, dtype: str, used: bool) -> NDArray[Any] | None:
-    """The output for each byte that is requantized: entry `i` is that of the byte `i`, of int8 255 that of -1."""
+    """Check a table with one output per requantized byte: entry `i` belongs to the byte `i`; in int8, 255 is -1."""
     if used != (value is not None):
         says, rule = ("was not given", "looks its outputs up") if used else ("was given", "looks no outputs up")
         raise ValueError(f"table {says}, but the problem {rule} in one: make the two agree")

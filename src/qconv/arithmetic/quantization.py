@@ -1,6 +1,6 @@
-"""What the numbers mean: types, granularity, zero points, bias, activation and the rounding of one convolution.
+"""The quantization of one convolution: types, granularity, zero points, bias, activation and rounding.
 
-A `Quantization` says *which* parameters exist; their values are run-time data (`Parameters`), so that one tuned kernel
+A `Quantization` says which parameters exist. Their values are run-time data (`Parameters`), so that one tuned kernel
 serves every layer of the same shape.
 """
 
@@ -28,13 +28,13 @@ from qconv.arithmetic.parameter import (
 from qconv.dtypes import ELEMENT_TYPES, RANGES, ElementType, Types
 from qconv.op import check_choice
 
-# Those whose products add up in some type.
+# Types with an accumulator type.
 X_TYPES = tuple(name for name, element_type in ELEMENT_TYPES.items() if element_type.sums is not None)
 OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16")
 BIASES = ("none", "int32", "float32")
 RESIDUALS = ("none", "int8", "uint8")
 ACTIVATIONS = tuple(BY_NAME)
-# These commute with a positive scale, so that the value may be in any units when it meets them.
+# Activations that commute with a positive scale, so that the value may be in any units.
 SCALABLE = tuple(name for name, activation in BY_NAME.items() if activation.scales)
 
 
@@ -52,7 +52,7 @@ class Quantization:
     residual: str = "none"
     residual_zero_point: bool = False
     inner_zero_point: bool = False
-    table: bool = False  # what is requantized is the index of the output in a table of 256
+    table: bool = False  # the requantized value is the index of the output in a table of 256
     mode: Mode = field(default_factory=Mode)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Quantization:
                 )
 
     def _check_operands(self) -> None:
-        """Whether products of the operands add up in one type, and differences with a zero point are exact."""
+        """Check that both operand types have the same accumulator type, and that only integers have zero points."""
         for name in ("x_type", "w_type"):
             given, operands = getattr(self, name), [t.name for t in ELEMENT_TYPES.values() if t.sums is not None]
             check_choice(name, given, tuple(operands))
@@ -122,8 +122,8 @@ class Quantization:
             )
 
     def _check_sums(self) -> None:
-        """Whether the epilogue has what is asked for, for this type of sums: integers are corrected modulo 2**32, and
-        nothing is added to real ones as they are."""
+        """Check that the epilogue supports this accumulator type: integers are corrected modulo 2**32, and no integers
+        are added to real sums."""
         sums, given = self.types.sum, f"with x_type={self.x_type!r}, whose products add up in {self.types.sum.name}"
         if sums.is_integer and sums.bits != 32:
             raise ValueError(
@@ -140,7 +140,8 @@ class Quantization:
             )
 
     def _check_inner(self) -> None:
-        """Whether there is an output that is requantized before the residual is added, and QLinearAdd takes both."""
+        """Check that an inner zero point belongs to an output requantized before the residual, and that QLinearAdd
+        takes both operands."""
         chosen = f"residual_add={self.mode.residual_add!r}"
         if not self.mode.requantizes_before_residual:
             if self.inner_zero_point:
@@ -186,8 +187,8 @@ class Quantization:
 
     @classmethod
     def of(cls, mode: str, **spec: Any) -> Quantization:
-        """A quantization as the named system computes it. What that system has no notion of is refused, where the
-        system itself may ignore it in silence."""
+        """Return a quantization as the named system computes it. Features that the system lacks are rejected, even
+        where the system itself would ignore them."""
         chosen = preset(mode)
         flags = chosen.per_channel_mode if spec.get("per_channel") and chosen.per_channel_mode else chosen.mode
         made = cls(mode=flags, **spec)
@@ -214,13 +215,13 @@ class Quantization:
 
     @property
     def sees_real(self) -> bool:
-        """Whether the activation needs the real value, not a multiple of it."""
+        """True where the activation needs the real value rather than a multiple of it."""
         return not BY_NAME[self.activation].scales
 
     @property
     def to_output_units(self) -> str:
-        """How a real value becomes one in units of the output: not at all, as part of the one `multiply`, or by its
-        own step behind the activation."""
+        """How a real value is converted to output units: not at all, as part of the one `multiply`, or by its own step
+        after the activation."""
         if not self.requantizes:
             return "none"
         if self.mode.order == "multiply" and self.sees_real:
@@ -229,13 +230,14 @@ class Quantization:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """What a requantized output is clamped to."""
+        """Return the bounds to which a requantized output is clamped."""
         low, high = self.types.y.range
         return (low + 1, high) if self.mode.clamp == "symmetric" and low < 0 else (low, high)
 
     @property
     def bias_at(self) -> str | None:
-        """Where the bias is added: to the integer `accumulator`, to the `value` before it is multiplied, or `real`."""
+        """The point at which the bias is added: to the integer `accumulator`, to the `value` before it is multiplied,
+        or as a `real` number."""
         if self.bias == "none":
             return None
         if self.mode.order != "multiply":
@@ -249,7 +251,7 @@ class Quantization:
 
     @property
     def largest_product(self) -> int:
-        """max |x - zx| * |w - zw|: what one multiply can add to the accumulator, for integers."""
+        """Return max |x - zx| * |w - zw|: the most that one product adds to the accumulator, for integers."""
 
         def largest(operand: ElementType, shifted: bool) -> int:
             low, high = operand.range
@@ -261,9 +263,9 @@ class Quantization:
 @dataclass(frozen=True)
 class Parameters:
     """The run-time values: scales and zero points (scalars, or one per output channel for the weights), the bias, and
-    what the activation needs: `slope` of leaky_relu, `low` and `high` of clamp, in real units. A residual has a scale
-    and a zero point as well, and so has (`inner`) an output that is requantized before the residual is added. `table`
-    has an output for each byte."""
+    the numbers of the activation: `slope` of leaky_relu, `low` and `high` of clamp, in real units. A residual has a
+    scale and a zero point as well, and so does (`inner`) an output that is requantized before the residual is added.
+    `table` has an output for each byte."""
 
     x_scale: Any = 1.0
     w_scale: Any = 1.0
@@ -282,7 +284,7 @@ class Parameters:
     table: Any = None
 
     def checked(self, quantization: Quantization, k: int) -> Parameters:
-        """These values as arrays of the right types, or ValueError: nothing is ignored in silence."""
+        """Return these values as arrays of the right types. Raise ValueError for any that is wrong or unused."""
         q = quantization
         channels = (k,) if q.per_channel else ()
         checked: dict[str, Any] = {}
@@ -321,7 +323,7 @@ class Parameters:
 
 
 def _check_products(quantization: Quantization, checked: dict[str, Any]) -> None:
-    """Whether the quotients of scales, each of which is finite and positive, are numbers to compute with."""
+    """Check that the quotients of scales, each of which is finite and positive, are finite and positive as well."""
     requantized = quantization.mode.requantizes_before_residual
     unit = "inner_scale" if requantized else "y_scale"
     with np.errstate(all="ignore"):
@@ -339,7 +341,7 @@ def _check_products(quantization: Quantization, checked: dict[str, Any]) -> None
 
 
 def _inverted(quantization: Quantization, checked: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The scales that this mode multiplies by the inverse of."""
+    """Return the scales by whose inverse this mode multiplies."""
     mode, made = quantization.mode, []
     if mode.scales == "twice_inverted":
         made += [(name, checked[name]) for name in ("x_scale", "residual_scale") if checked[name] is not None]

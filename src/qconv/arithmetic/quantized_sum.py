@@ -1,9 +1,7 @@
-"""The sum of two quantized tensors as ONNX Runtime's QLinearAdd has it on x86 with AVX2, found by comparing all pairs
-of bytes: fma(last, last_ratio, fma(first, first_ratio, offset)).
+"""The sum of two quantized tensors as ONNX Runtime's QLinearAdd computes it on x86 with AVX2, found by comparing all
+pairs of bytes: fma(last, last_ratio, fma(first, first_ratio, offset)). The order of the two affects some last bits.
 
-Which of the two is first decides some last bits.
-
-A convolution and the QLinearAdd behind it as one epilogue: the convolution's own output is rounded and clamped to
+It makes a convolution and the QLinearAdd behind it one epilogue: the convolution's own output is rounded and clamped to
 its type, with its own scale and zero point (`inner`), and then added to the residual, as two kernels would do it.
 """
 
@@ -22,7 +20,7 @@ from qconv.dtypes import RANGES
 
 
 class Linear(NamedTuple):
-    """What the bytes of a tensor mean."""
+    """The scale and zero point of a tensor of bytes."""
 
     scale: Any
     zero_point: Any
@@ -30,7 +28,7 @@ class Linear(NamedTuple):
 
 @dataclass(frozen=True)
 class Term:
-    """One of the two: its element as a float, the line of C++ beside that of NumPy, and its ratio."""
+    """One of the two operands: its element as a float, in C++ and in NumPy, and its ratio."""
 
     cxx: str
     numpy: Callable[[Array, Values], Array]
@@ -48,8 +46,8 @@ def ratio(scale: Any, y_scale: Any) -> np.float32:
 
 
 def offset(first: Linear, last: Linear, y: Linear) -> np.float32:
-    """What the sum begins with: y_zero_point - (first_ratio * first_zero_point + last_ratio * last_zero_point), the
-    product of the last within the sum."""
+    """Return the start value of the sum: y_zero_point - (first_ratio * first_zero_point + last_ratio *
+    last_zero_point), where the last product is part of an fma."""
     of_first = ratio(first.scale, y.scale) * np.float32(first.zero_point)
     both = fma(ratio(last.scale, y.scale), np.float32(last.zero_point), of_first)
     return np.float32(np.float32(y.zero_point) - both)
@@ -95,7 +93,7 @@ Y_ZERO = Argument("y_zero", "float", False, "the output zero point", lambda q, p
 
 
 def steps(quantization: Quantization) -> tuple[Step, ...]:
-    """What follows the scale, whose unit is `inner_scale`."""
+    """Return the steps after the scale, which produces units of `inner_scale`."""
     return _requantize_own(quantization), _add(quantization), _store(quantization)
 
 
@@ -125,7 +123,8 @@ def _add(quantization: Quantization) -> Step:
 
 
 def _store(quantization: Quantization) -> Step:
-    """A relu of the real number is a clamp at its zero. The type's own range and the rounding are the packing's."""
+    """Return the step that applies a relu as a clamp at the output zero point. Packing rounds and clamps to the type's
+    range."""
     low, high = RANGES[quantization.out_type]
     is_relu = quantization.activation == "relu"
     has_zero = is_relu and quantization.y_zero_point

@@ -20,14 +20,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Argument:
-    """One run-time value that a step reads: a kernel argument, and a field of `Channel` in the generated source."""
+    """A run-time value that a step reads: a kernel argument, and a field of `Channel` in the generated source."""
 
     name: str
-    ctype: str  # "int" or "float"; of an array that all channels share, that of its address
+    ctype: str  # "int" or "float"; for an array that all channels share, its pointer type
     per_channel: bool
     says: str
-    value: Callable[[Any, Any], Any]  # of the problem's `arithmetic` and its checked parameters
-    words: int = 0  # of such an array, which is kept as words of four bytes
+    value: Callable[[Any, Any], Any]  # computes it from the problem's `arithmetic` and its checked parameters
+    words: int = 0  # four-byte words of such an array
 
     @property
     def dtype(self) -> str:
@@ -44,12 +44,12 @@ class Step:
     cxx: str
     numpy: Callable[[Array, Values], Array]
     arguments: tuple[Argument, ...] = ()
-    wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
+    wants: tuple[str, ...] = ()  # prelude parts that the C++ line needs
 
 
 @cache
 def activation(name: str) -> Step:
-    """An activation as a step, with its numbers in the units of the value that meets them."""
+    """Return an activation as a step, with its numbers in the units of the value."""
     made = BY_NAME[name]
     return Step(made.name, made.cxx, made.numpy, tuple(map(_argument, made.numbers)), made.wants)
 
@@ -59,7 +59,7 @@ def _argument(number: Number) -> Argument:
         return Argument(number.name, "float", False, number.says, lambda q, p: getattr(p, number.name))
 
     def in_units(quantization: Quantization, parameters: Parameters) -> Array:
-        """A number in units of the output where the value is multiplied by one number, else in real ones."""
+        """Return a number in output units where one factor scales the value to them, else in real units."""
         given = getattr(parameters, number.name) if number.fixed is None else number.fixed
         real = np.asarray(given, np.float32)
         in_output_units = quantization.requantizes and quantization.mode.order == "multiply"
