@@ -1,1 +1,1 @@
-"""The ops: how each is keyed, drawn and computed exactly. `registry` lists them all."""
+"""The ops: how each parses keys, draws random data and computes exact outputs. `registry` lists them all."""

@@ -14,7 +14,7 @@ from qconv.ops.window import windows
 from qconv.problem.chain import Chain, FusedBlock, FusedConv2d, chain_of
 from qconv.problem.convolution import FLAGS, Conv2d, read_conv2d
 
-DRAWS = 4  # of a chain, at most
+DRAWS = 4  # of a whole chain, at most
 OPTIONS = (
     Option("first", "fused: the key of the first of two or three convolutions.", metavar="KEY", required=True),
     Option("second", "fused: of the second; what it takes follows from the first.", metavar="KEY", required=True),
@@ -31,7 +31,7 @@ def ask(given: dict[str, Any]) -> Chain:
 
 
 def chained(*keys: str) -> Chain:
-    """The chain of two or three keys. What one takes may be left out of it: it follows from the one before."""
+    """Return the chain of two or three keys. Fields that follow from the layer before may be omitted from a key."""
     problems = [_conv2d(keys[0], keys[0])]
     for key in keys[1:]:
         before = problems[-1]
@@ -52,7 +52,7 @@ def _conv2d(key: str, part: str) -> Conv2d:
 
 
 def draw(problem: Chain, seed: int, fixed: dict[str, int]) -> Sample:
-    """What one layer draws can leave the next no data that spreads: then the whole chain is drawn anew."""
+    """Draw data for the whole chain. Draw all of it again where one layer's output leaves the next without variety."""
     rng = np.random.default_rng(seed)
     drawn, lacks = _draft(problem, rng, fixed)
     for _ in range(DRAWS - 1):
@@ -63,7 +63,7 @@ def draw(problem: Chain, seed: int, fixed: dict[str, int]) -> Sample:
 
 
 def _draft(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> tuple[Sample, list[str]]:
-    """A sample, and what its layers lack for no known reason."""
+    """Return one draw, and which variety its layers lack for no known reason."""
     arrays: list[Array] = []
     parameters: dict[str, Any] = {}
     forced: list[str] = []

@@ -1,5 +1,5 @@
-"""The op `conv2d`: its options, how its data are drawn, and its oracle, which is exact and knows nothing of tiles,
-folding or vector loads."""
+"""The op `conv2d`: its options, its random data, and its oracle, which is exact and independent of tiles, folding and
+vector loads."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from qconv.problem.convolution import FLAGS, LAYOUTS, Conv2d, read_conv2d
 from qconv.sampling import calibration
 from qconv.sampling.calibration import Style
 
-# The fraction of samples with scales that are powers of two; and the fraction of these that have coarse operands too.
+# The fraction of samples whose scales are powers of two, and the fraction of those that also have coarse operands.
 POWERS_OF_TWO, COARSE = 0.25, 0.75
-# Outputs: as int64 and fp32 they are a few megabytes.
+# Outputs per batch of images: a few megabytes as int64 and fp32.
 AT_A_TIME = 2**20
-# Channels of an image, of which a tap alone is too little for a matrix product.
+# Images with fewer channels have taps too narrow for matrix products of their own.
 FEW = 16
 
 _SIZES = {
@@ -74,7 +74,7 @@ def read(key: str) -> Conv2d:
 
 
 def ask(given: dict[str, Any]) -> Conv2d:
-    """Whoever gives a zero point its value gives it to every command, also to those that draw no data."""
+    """Return the convolution of the options. A zero point may have a value even for commands that draw no data."""
     geometry = {name: given[name] for name in (*_SIZES, *_GEOMETRY) if name in given}
     quantized = {name: value for name, value in given.items() if name not in (*geometry, "mode", "residual_add")}
     quantized |= {name: bool(quantized[name]) for name in _ZERO_POINTS if name in quantized}
@@ -112,7 +112,7 @@ def style_of(every: list[Windows], rng: np.random.Generator) -> Style:
 
 
 def towards(q: Quantization, fixed: dict[str, int]) -> int:
-    """The sign that most values before the activation should have; 0: any."""
+    """Return the sign that most values before the activation should have; 0 for any."""
     inner = 0
     if q.mode.requantizes_before_residual:
         inner = calibration.side(q, fixed.get("inner_zero_point") if q.inner_zero_point else 0)
@@ -125,7 +125,8 @@ def compute(problem: Conv2d, drawn: Sample) -> tuple[Array, ...]:
 
 
 def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
-    """sum (x - x_zero_point) * (w - w_zero_point), NHWK: int64 of integers, else float64. Padding is a real zero."""
+    """Return sum (x - x_zero_point) * (w - w_zero_point) as NHWK: int64 for integers, else float64. Padding is a real
+    zero."""
     q = problem.quantization
     if problem.layout == "nchw":
         x, w = x.transpose(0, 2, 3, 1), w.transpose(0, 2, 3, 1)
@@ -136,8 +137,8 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     top, left, bottom, right = problem.pad
     real_pad = -float(parameters.x_zero_point) if q.x_zero_point and q.mode.padding == "raw_zero" else 0.0
     padded = np.pad(real_x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=real_pad)
-    # Partial sums of integers are integers below 2**53, so that float64 is exact, and BLAS makes it fast; float32 is
-    # exact below 2**24, and faster. Real sums are those of float64, rounded once: a kernel adds up in some other order.
+    # Partial sums of integers are below 2**53, where float64 is exact and BLAS fast; below 2**24, float32 is exact and
+    # faster. Real sums are float64's, rounded once; a kernel adds in another order.
     largest = problem.r * problem.s * problem.c_group * _magnitude(padded) * _magnitude(real_w)
     whole = q.types.sum.is_integer
     exact = np.float32 if whole and largest < 2**24 else np.float64
@@ -154,7 +155,7 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
         for column in range(0, problem.s * gap_w, gap_w)
     ]
     if whole and problem.groups == 1 and problem.c < FEW:
-        # All taps in one product, whose matrices would be narrow otherwise.
+        # All taps in one product, because each tap alone gives narrow matrices.
         acc = np.concatenate(taps, axis=-1) @ real_w.reshape(problem.k, -1).T
     else:
         acc = np.zeros((len(x), problem.oh, problem.ow, problem.groups, problem.k_group), exact)
@@ -176,9 +177,9 @@ def _magnitude(values: Array) -> float:
 
 
 def _add_products(acc: Array, window: Array, w: Array) -> None:
-    """Adds the products of pixels, in groups of channels, with one tap of the filters."""
+    """Add the products of pixels, in groups of channels, with one tap of the filters."""
     groups, _, c_group = w.shape
-    if c_group == 1:  # matrices of one number: an image after the other, for one stays in the cache
+    if c_group == 1:  # single-channel groups: one image at a time stays in the cache
         for sums, image in zip(acc, window, strict=True):
             sums += image[..., np.newaxis] * w[..., 0]
         return
@@ -187,7 +188,8 @@ def _add_products(acc: Array, window: Array, w: Array) -> None:
 
 
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None = None) -> Array:
-    """A few images at a time, so that what a step leaves to the next stays in a cache; each on a core."""
+    """Return the outputs of a convolution. Each core takes a few images at a time, so that they stay in the cache from
+    step to step."""
     images = max(1, AT_A_TIME // (problem.oh * problem.ow * problem.k))
 
     def of_images(begin: int) -> Array:

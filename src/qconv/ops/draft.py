@@ -1,4 +1,4 @@
-"""One convolution of a sample: its arrays and parameters, drawn until its outputs have the variety that is promised."""
+"""Random data for one convolution: arrays and parameters, drawn until the outputs have the promised variety."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from qconv.sampling.operands import Variety
 Array = NDArray[Any]
 
 ATTEMPTS = 8
-# The largest fraction of one value among the outputs looked at: less than the promised half, for these are not all.
+# The most frequent value's largest share of the sampled outputs: below the promised half, because others follow.
 MOST_OF_ONE_VALUE = 0.4
-# A fraction of windows in the padding, all of which may give one value.
+# The share of windows in the padding above which those alone may explain one dominant value.
 MOSTLY_PADDING = 0.45
-# Means of (x - x_zero_point) that let weights place the sums of a channel: their sums grow with the number of products,
-# the spread with its square root.
+# Means of (x - x_zero_point) with which weights can place the sums of a channel. The sums grow with the number of
+# products, their spread with its square root.
 SPREAD_OF_BYTES = 74.0
 LEAST_MEAN, MOST_MEAN, MEAN_AT_ONE = 4.0, 32.0, 69.0
 
 
 @dataclass(frozen=True)
 class Given:
-    """What the layer before leaves to the next: its scale and zero point, and some of its pixels."""
+    """The output of the previous layer: its scale, its zero point, and some of its pixels."""
 
     scale: np.float32
     zero_point: Any
@@ -47,7 +47,7 @@ class Given:
 class Drawn:
     arrays: tuple[Array, ...]
     parameters: dict[str, Any]
-    rows: Array  # the outputs that were looked at
+    rows: Array  # the sampled outputs
     lacks: str
     forced: str = ""
 
@@ -61,13 +61,13 @@ def draw_layer(
     given: Given | None = None,
     next_reads: Array | None = None,
 ) -> Drawn:
-    """The first attempt with enough variety, among the pixels that the next layer reads as well; else the last one, and
-    what forbids it."""
+    """Return the first attempt with enough variety, also among the pixels that the next layer reads. Without one,
+    return the last attempt with the reason why the problem prevents variety."""
     for attempt in range(ATTEMPTS):
         drawn = _Attempt(seen, rng, fixed, replace(style, attempt=attempt), towards, given).drawn()
         if drawn.lacks:
             continue
-        # Where all that the next layer reads is padding, it reads nothing.
+        # The next layer's sampled windows may lie in the padding entirely.
         if next_reads is None or not len(next_reads):
             return drawn
         if not Variety.of(drawn.rows[np.searchsorted(seen.pixels, next_reads)]).lacks():
@@ -76,7 +76,7 @@ def draw_layer(
 
 
 def _why(seen: Windows, fixed: dict[str, int], lacks: str) -> str:
-    """The part of the problem that leaves no choice, if it is known."""
+    """Return which part of the problem prevents variety, or an empty text if none is known to."""
     padded = int(seen.padding_only.sum())
     if padded >= MOSTLY_PADDING * len(seen.pixels):
         return f"{lacks}: {padded} of {len(seen.pixels)} windows lie in the padding"
@@ -101,7 +101,7 @@ class _Attempt:
         self.rng, self.fixed, self.style, self.towards, self.given = rng, fixed, style, towards, given
         self.parameters: dict[str, Any] = {}
         self.residual_share = 0.0
-        # Without a bias, only the operands place the sums.
+        # Without a bias, only the operands can place the sums.
         self.unplaced = self.q.scaled and self.q.bias == "none"
 
     def drawn(self) -> Drawn:
@@ -142,7 +142,7 @@ class _Attempt:
         return np.broadcast_to(np.asarray(value), (self.problem.k,))[:, np.newaxis]
 
     def _residual(self) -> tuple[tuple[Array, ...], Array | None]:
-        """The array, if there is one, and as int32 what it has for the outputs that are looked at."""
+        """Draw the residual. Return its arrays, and its int32 values for the sampled outputs."""
         q, rng = self.q, self.rng
         if q.residual == "none":
             self.parameters["residual_zero_point"] = 0
@@ -150,13 +150,13 @@ class _Attempt:
         zero = self._zero_point("residual_zero_point", q.residual, (), self.unplaced)
         low, high = ELEMENT_TYPES[q.residual].range
         if q.residual_zero_point and "residual_zero_point" not in self.fixed and self.unplaced and self.towards:
-            # What it adds is on the side where the values should be.
+            # The residual adds values of the wanted sign.
             half = (high - low) // 2
             drawn = low + rng.integers(0, half) if self.towards > 0 else high - rng.integers(0, half)
             zero = np.asarray(drawn, q.residual)
         self.parameters["residual_zero_point"] = zero
         mean = (low + high) / 2 - float(zero)
-        # About as large as what it is added to, where it does not stand against it.
+        # The residual is about as large as the value, and smaller where it has the opposite sign.
         self.residual_share = 0.3 if mean * self.towards < 0 else float(rng.uniform(0.3, 1.0))
         array = operands.uniform(q.residual, self.problem.y_shape, rng)
         return (array,), rows_of(array, self.problem.layout, self.seen.pixels).astype(np.int32)
@@ -194,13 +194,14 @@ class _Attempt:
         acc = acc[read] if read.any() else acc
         if len(acc) >= calibration.ENOUGH_PIXELS:
             return Sums.of(acc, acc.std(axis=0))
-        # What the weights would give independent pixels, if it is more than what these few show.
+        # The spread for independent pixels, derived from the weights, where that exceeds the spread of these few
+        # pixels.
         real = w - self._by_channel(self.parameters["w_zero_point"]).astype(np.float64)
         derived = float(gathered_x.std()) * np.sqrt((real**2).sum(axis=1))
         return Sums.of(acc, np.maximum(derived, acc.std(axis=0)))
 
     def _placed(self, w: Array, acc: Array, gathered_x: Array) -> Array:
-        """Filters whose sums lie where the activation and the output zero point have use for them."""
+        """Return filters whose sums suit the activation and the output zero point."""
         added = 0.0
         if self.residual_share:
             low, high = ELEMENT_TYPES[self.q.residual].range
@@ -214,9 +215,9 @@ class _Attempt:
         return operands.alive(w, self.parameters["w_zero_point"])
 
     def _means(self, gathered_x: Array) -> Array:
-        """By [group, tap and input channel], the mean over all pixels of what a weight multiplies. An input that is
-        drawn here has one mean in all channels: over few pixels, each channel's own would be noise, and weights that
-        follow it would place the sums of these pixels and of no others."""
+        """Return the mean over all pixels of the factors of a weight, by [group, tap and input channel]. An input drawn
+        here has one mean for all channels. Over few pixels the means per channel are noise, and weights that follow it
+        would place the sums of these pixels only."""
         means: Array = gathered_x.mean(axis=1)
         if self.given:
             return means
@@ -258,7 +259,7 @@ class _Attempt:
             values = calibration.real_values(q, self.problem.k, given, sums32, residual)
             zero = self.fixed.get("y_zero_point") if q.y_zero_point else 0
             given["y_scale"], given["y_zero_point"] = calibration.output(q, values, zero, style, rng)
-        if q.table:  # in which no two bytes have one output
+        if q.table:  # a permutation: every byte has an output of its own
             given["table"] = rng.permutation(ENTRIES).astype(np.uint8).view(q.out_type)
 
     def _laid_out(self, w: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The op `conv2d_pool`: a convolution with a max pool behind it, whose oracle is the two in turn."""
+"""The op `conv2d_pool`: a convolution followed by a max pool. Its oracle computes one after the other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from qconv.problem.pooled import KEY_FLAGS, PooledConv2d, read_pooled
 from qconv.sampling.operands import Variety
 from qconv.tensor_ops.pooling import compute_max
 
-# How often data are drawn again, and for problems of how many operations what comes out is looked at.
+# The most additional draws, and the most operations of a problem whose outputs are checked for variety.
 DRAWS, MOST_OPERATIONS = 4, 2**25
-# What the pool takes, and no layout, residual or way of adding one.
+# Options of a convolution that this op lacks: the pool takes no other layout, and there is no residual.
 _WITHOUT = ("layout", "residual", "residual_add", "residual_zero_point", "inner_zero_point")
 _OF_POOL = (
     Option("window", "conv2d_pool: of the pool: one, or height,width.", "extents", required=True),
@@ -37,8 +37,8 @@ def ask(given: dict[str, Any]) -> PooledConv2d:
 
 
 def draw(problem: PooledConv2d, seed: int, fixed: dict[str, int]) -> Sample:
-    """Data of the convolution, again where the largest of each window are too often the same: that is asked of small
-    problems, for it takes the oracle."""
+    """Draw data for the convolution, and again where the pool's outputs lack variety. Only small problems are checked,
+    because that runs the oracle."""
     drawn = convolution.draw(problem.first, seed, fixed)
     for again in range(DRAWS):
         if not (lacks := _lacks(problem, drawn)):

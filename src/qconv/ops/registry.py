@@ -1,13 +1,14 @@
-"""The list of ops, and everything that is asked of a problem's op: its key read back, random data, the oracle.
+"""The list of ops, and the functions that dispatch on a problem's op: `parse` a key, `draw` random data, `compute` the
+oracle.
 
-`draw` guarantees `variety`: of 256 outputs or more at least 32 values, none of them in more than half, and no channel
-constant; so does every tensor between the convolutions of a chain. Where a problem allows no such data, the sample says
-why. It is calibrated on the sums of some outputs, computed exactly (`window`), and judged by these.
+`draw` guarantees `variety`: among 256 outputs or more there are at least 32 values, none of them in more than half, and
+no channel is constant. The same holds for every tensor between the convolutions of a chain. Where a problem permits no
+such data, the sample says why. Data is calibrated and judged on the exact sums of some outputs (`window`).
 
-On purpose: a quarter of the samples have scales that are powers of two, and most of these coarse operands besides,
-which make many ties (not large ones, which are timed: what a GPU takes depends on the bits that toggle); of requantized
-outputs up to 5 % saturate at each end; zero points are at an end of their range in a fifth of the cases, and near its
-middle in three tenths.
+A quarter of the samples have scales that are powers of two, and most of these have coarse operands as well, which makes
+many ties. Large problems do not, because they are timed, and a GPU's speed depends on the bits that toggle. Up to 5 %
+of requantized outputs saturate at each end. A fifth of the zero points lie at an end of their range, and three tenths
+near its middle.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def op_of(problem: Problem) -> Op:
 
 
 def parse(key: str) -> Problem:
-    """The problem that a key names. Order and omitted defaults are free; anything unknown or given twice is refused."""
+    """Return the problem of a key. Order is free and defaults may be omitted; unknown and duplicate fields are
+    rejected."""
     if not isinstance(key, str):
         raise ValueError(f"{quoted(key)} is no key of a problem: give a text such as str(problem)")
     name = key.strip().partition(":")[0]
@@ -57,7 +59,7 @@ def parse(key: str) -> Problem:
 
 
 def problem_of(given: Problem | str) -> Problem:
-    """The problem itself, or that of its key."""
+    """Return the problem itself, or parse its key."""
     if isinstance(given, Problem):
         return given
     if not isinstance(given, str):
@@ -66,7 +68,7 @@ def problem_of(given: Problem | str) -> Problem:
 
 
 def is_key(word: str) -> bool:
-    """A key begins with the name of an op; a part of one may begin anywhere."""
+    """True for a text that begins with the name of an op, as a key does; a part of a key may begin anywhere."""
     return ":" in word and "=" not in word.partition(":")[0]
 
 
@@ -74,10 +76,11 @@ __all__ = ["Sample", "draw"]
 
 
 def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sample:
-    """`fixed` holds zero points that the caller chose. Same seed, same sample."""
+    """Draw random data for a problem. The same seed gives the same sample. `fixed` holds zero points that the caller
+    chose."""
     return op_of(problem).draw(problem, seed, fixed or {})
 
 
 def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
-    """The outputs that every kernel must give, bit for bit."""
+    """Return the outputs that every kernel must reproduce bit for bit."""
     return op_of(problem).compute(problem, drawn)

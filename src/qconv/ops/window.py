@@ -1,6 +1,7 @@
-"""The sums of a few outputs, exact, from no more of the input than their windows read: what a sample is calibrated on.
+"""Exact sums of a few outputs of a convolution, computed from only the input that their windows read. Samples are
+calibrated on them.
 
-Rows are pixels, flat over images, rows and columns, each with its channels, whatever the layout of the array.
+Rows are pixels, flattened over images, rows and columns, each with its channels, whatever the layout of the array.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from qconv.problem.convolution import Conv2d
 
 Array = NDArray[Any]
 
-# Limits for one convolution: numbers gathered, products, and outputs looked at. They take a few milliseconds.
+# Limits per convolution on gathered numbers, products and sampled outputs. Together they take a few milliseconds.
 MOST_GATHERED = 2**18
 MOST_PRODUCTS = 2**23
 MOST_OUTPUTS = 2**15
-# Below these, quantiles and the shares of single values say little.
+# With fewer outputs or pixels, quantiles and shares of single values say little.
 LEAST_OUTPUTS = 1024
 LEAST_PIXELS = 16
 EXACT_IN_FLOAT32 = 2**24
@@ -27,8 +28,8 @@ EXACT_IN_FLOAT32 = 2**24
 
 @dataclass(frozen=True)
 class Windows:
-    """Some output pixels of a convolution, the input pixels that they read, and by [output pixel, tap] the row of each
-    among those, or one past the last for padding."""
+    """Some output pixels of a convolution, the input pixels that they read (`reads`), and by [output pixel, tap] the
+    index in `reads` of each tap's pixel (`taps`), or `len(reads)` for padding."""
 
     problem: Conv2d
     pixels: Array
@@ -37,7 +38,7 @@ class Windows:
 
     @property
     def padding_only(self) -> Array:
-        """By output pixel."""
+        """True for each output pixel whose window lies in the padding."""
         only: Array = (self.taps == len(self.reads)).all(axis=1)
         return only
 
@@ -47,7 +48,8 @@ class Windows:
 
 
 def windows(layers: list[Conv2d], rng: np.random.Generator) -> list[Windows]:
-    """All pixels of what is small. Else some at random, and of the layers before the last those that the next reads."""
+    """Choose the pixels to sample in each layer: all of a small layer, else random ones and those that the next layer
+    reads."""
     wanted: Array | None = None
     found: list[Windows] = []
     for problem in reversed(layers):
@@ -72,7 +74,7 @@ def _affordable(problem: Conv2d) -> int:
 
 
 def _sources(problem: Conv2d, pixels: Array) -> Array:
-    """By [output pixel, tap] the flat input pixel, or -1 for padding."""
+    """Return the flat input pixel by [output pixel, tap], or -1 for padding."""
     image, row, column = np.unravel_index(pixels, (problem.n, problem.oh, problem.ow))
     top, left, _, _ = problem.pad
     (step_h, step_w), (gap_h, gap_w) = problem.stride, problem.dilation
@@ -85,14 +87,15 @@ def _sources(problem: Conv2d, pixels: Array) -> Array:
 
 
 def rows_of(array: Array, layout: str, pixels: Array) -> Array:
-    """[pixel, channel] of an array of activations."""
+    """Return some pixels of an array of activations, by [pixel, channel]."""
     channels_last = array if layout == "nhwc" else array.transpose(0, 2, 3, 1)
     taken: Array = channels_last[np.unravel_index(pixels, channels_last.shape[:3])]
     return taken
 
 
 def gathered(seen: Windows, rows: Array, x_zero_point: Any) -> Array:
-    """x - x_zero_point by [group, output pixel, tap and input channel of the group]: rows are those that it reads."""
+    """Return x - x_zero_point by [group, output pixel, tap and input channel of the group]. `rows` are the pixels in
+    `seen.reads`."""
     problem = seen.problem
     pad = -float(x_zero_point) if problem.quantization.mode.padding == "raw_zero" else 0.0
     real = np.concatenate(
@@ -103,8 +106,8 @@ def gathered(seen: Windows, rows: Array, x_zero_point: Any) -> Array:
 
 
 def sums(seen: Windows, x: Array, w: Array) -> Array:
-    """int64 by [output pixel, output channel]. `x` is what `gathered` gave; `w` holds the filters, less their zero
-    points, by [output channel, tap and input channel of its group]."""
+    """Return int64 sums by [output pixel, output channel]. `x` is the result of `gathered`; `w` holds the filters minus
+    their zero points, by [output channel, tap and input channel of its group]."""
     problem = seen.problem
     exact = np.float32 if problem.reduction * problem.quantization.largest_product < EXACT_IN_FLOAT32 else np.float64
     grouped = w.reshape(problem.groups, problem.k_group, -1).transpose(0, 2, 1).astype(exact)

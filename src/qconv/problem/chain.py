@@ -1,5 +1,5 @@
-"""Convolutions in a chain: each consumes what the one before it produces. The intermediate tensor of two is requantized
-as the producer's specification says, and need not exist in memory."""
+"""Two or three convolutions in a chain, as one problem. Each consumes the output of the one before it, an intermediate
+tensor that is requantized as its producer specifies and need not exist in memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from qconv.arithmetic.quantization import X_TYPES
 from qconv.op import BETWEEN, Problem, Tensor
 from qconv.problem.convolution import Conv2d
 
-# What each has of its own.
+# Parameters that each layer has for itself.
 OF_EACH = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
-# The intermediate tensors: what the first produces, and what the second of three produces. Their scale and zero point
-# are the output's of the producer and the input's of the consumer.
+# The intermediate tensors: the output of the first layer, and that of the second of three. The scale and zero point of
+# one are the output's for its producer and the input's for its consumer.
 MIDS = ("mid", "mid2")
 WORDS = {2: "two", 3: "three"}
 
 
 class Chain(Problem):
-    """NHWC. The weights are `w1`, `w2`, ...; a residual is the last one's."""
+    """A chain of convolutions in NHWC. The weights are `w1`, `w2`, ...; a residual belongs to the last layer."""
 
     LAYERS: ClassVar[tuple[str, ...]]
     first: Conv2d
@@ -80,7 +80,7 @@ class Chain(Problem):
 
     @property
     def rest(self) -> Problem:
-        """What follows the first convolution, as a problem of its own, where the chain runs unfused."""
+        """The layers after the first as a problem of their own, for a chain that runs unfused."""
         raise NotImplementedError
 
     @property
@@ -99,7 +99,7 @@ class Chain(Problem):
 
     @property
     def mid_bytes(self) -> int:
-        """Bytes of all intermediate tensors."""
+        """Return the bytes of all intermediate tensors."""
         between = list(self.layers.values())[:-1]
         return sum(one.pixels * one.k * one.quantization.types.y.bytes for one in between)
 
@@ -136,7 +136,7 @@ class Chain(Problem):
         return dict.fromkeys(self.packed, axes["w"]) if axes else {}
 
     def names(self, layer: str) -> dict[str, str]:
-        """The parameters of a call that a layer takes, by the names that it has for them."""
+        """Map a layer's parameter names to the names that a call of the chain uses for them."""
         at, last = self.LAYERS.index(layer), len(self.LAYERS) - 1
         x, y = MIDS[at - 1] if at else "x", MIDS[at] if at < last else "y"
         ends = (("x", x), ("y", y))
@@ -147,14 +147,14 @@ class Chain(Problem):
         return named | {name: f"{layer}_{name}" for name in OF_EACH}
 
     def of_layer(self, layer: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters that a call gives to a layer, by the layer's names for them."""
+        """Return the parameters of one layer, under the layer's names."""
         q = self.layers[layer].quantization
-        # A sum that is not scaled has no use for the scale of the intermediate.
+        # A sum that is not scaled does not use the scale of the intermediate tensor.
         used = {own: name for own, name in self.names(layer).items() if own != "x_scale" or q.scaled}
         return {own: parameters[name] for own, name in used.items() if name in parameters}
 
     def of_rest(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters that a call gives to all layers behind the first, by their names in the problem `rest`."""
+        """Return the parameters of all layers after the first, under their names in the problem `rest`."""
         rest, behind = self.rest, self.LAYERS[1:]
         if not isinstance(rest, Chain):
             return self.of_layer(behind[0], parameters)
@@ -165,7 +165,7 @@ class Chain(Problem):
         return given
 
     def checked(self, parameters: dict[str, Any]) -> SimpleNamespace:
-        """The checked parameters of each layer, under its name."""
+        """Return the checked parameters of each layer, as attributes with the layers' names."""
         known = list(dict.fromkeys(name for layer in self.LAYERS for name in self.names(layer).values()))
         for name in parameters:
             if name not in known:
@@ -184,7 +184,7 @@ class Chain(Problem):
 
 @dataclass(frozen=True, eq=False)
 class FusedConv2d(Chain):
-    """`second` of `first` of x."""
+    """Two convolutions: `second(first(x))`."""
 
     op: ClassVar[str] = "conv2d_conv2d"
     LAYERS: ClassVar[tuple[str, ...]] = ("first", "second")
@@ -200,7 +200,7 @@ class FusedConv2d(Chain):
 
 @dataclass(frozen=True, eq=False)
 class FusedBlock(Chain):
-    """`third` of `second` of `first` of x: an inverted residual, which expands, filters and projects."""
+    """Three convolutions: `third(second(first(x)))`. An inverted residual expands, filters and projects."""
 
     op: ClassVar[str] = "conv2d_conv2d_conv2d"
     LAYERS: ClassVar[tuple[str, ...]] = ("first", "second", "third")

@@ -1,4 +1,4 @@
-"""What the user asks for. `str(problem)` is its canonical key, and `parse` reads one back."""
+"""The convolution problem `Conv2d`: shapes, layout and quantization. `str(problem)` is its canonical key."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from qconv.op import (
 LAYOUTS = ("nhwc", "nchw")
 W_LAYOUTS = ("krsc", "kcrs")
 EXACT_IN_FP32 = 2**24
-# Channels in a step of the reduction: what divides them leaves no remainder.
+# Channels per step of the reduction. A multiple of it leaves no remainder.
 WHOLE_STEP = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Conv2d(Problem):
-    """NHWC activations * KRSC weights -> NHWK; with layout nchw, NCHW * KCRS -> NKHW. A residual lies as the output.
+    """NHWC activations * KRSC weights -> NHWK; with layout nchw, NCHW * KCRS -> NKHW. A residual has the output's
+    layout.
 
     `stride` and `dilation` are (vertical, horizontal); `pad` is (top, left, bottom, right)."""
 
@@ -52,7 +53,7 @@ class Conv2d(Problem):
     _hash: int = field(init=False, repr=False)
 
     if TYPE_CHECKING:
-        # One number may stand for both directions, or for all four sides; the fields hold each of them.
+        # One number may stand for both directions, or for all four sides; the fields are always tuples.
         def __init__(
             self,
             n: int,
@@ -103,7 +104,7 @@ class Conv2d(Problem):
         self._check_sums()
 
     def _check_sums(self) -> None:
-        """Whether all elements can be counted, and sums of integers do not overflow."""
+        """Check that all elements can be counted, and that sums of integers do not overflow."""
         images = "split n" if self.n > 1 else "split the image into strips of rows"
         outputs = images if self.k == 1 else "split n or k" if self.n > 1 else "split k"
         for has, count, remedy in (
@@ -132,8 +133,8 @@ class Conv2d(Problem):
             )
 
     def _check_offsets(self) -> None:
-        """Kernels count in int32 how far an element lies from the first one, in the padding as well. The filter fits
-        into the padded input, so a dilation cannot be too large; a stride can, where there is only one output."""
+        """Check that int32 holds the offset of every element, including those in the padding. A dilation cannot be too
+        large, because the filter must fit into the padded input; a stride can, if there is only one output."""
         height, width = self.h + self.pad[0] + self.pad[2], self.w + self.pad[1] + self.pad[3]
         padded = self.n * height * width * self.c
         if padded > LARGEST >= self.n * self.h * self.w * self.c:
@@ -150,8 +151,8 @@ class Conv2d(Problem):
 
     @property
     def tap_steps(self) -> tuple[int, int]:
-        """Pixels from a filter's tap to its next, down and across. A single tap has none: kernels compute steps past
-        the last one, and its dilation may be too large for that."""
+        """Return the pixels between a filter's taps, down and across. An axis with a single tap has 1: kernels compute
+        steps past the last tap, for which its dilation may be too large."""
         return self.dilation[0] if self.r > 1 else 1, self.dilation[1] if self.s > 1 else 1
 
     @cached_property
@@ -174,7 +175,7 @@ class Conv2d(Problem):
 
     @cached_property
     def reduction(self) -> int:
-        """Products in one output element."""
+        """Return the number of products per output element."""
         return self.r * self.s * self.c_group
 
     @cached_property
@@ -221,7 +222,7 @@ class Conv2d(Problem):
 
     @property
     def extents(self) -> dict[str, int]:
-        """The extents of the implicit GEMM."""
+        """Return the extents of the implicit GEMM."""
         return {name: getattr(self, name) for name in ("pixels", "k_group", "reduction", "groups")}
 
     @property
@@ -233,7 +234,7 @@ class Conv2d(Problem):
     def shape_class(self) -> tuple[object, ...]:
         q = self.quantization
         depthwise = self.c_group == self.k_group == 1 < self.groups
-        if depthwise:  # no reduction over channels: a thread's vectors run across the groups
+        if depthwise:  # no reduction over channels: vectors span groups
             channels: tuple[int, ...] = (alignment(self.c, WIDEST),)
         else:
             channels = (alignment(self.c_group, WHOLE_STEP), alignment(self.k_group, WHOLE_STEP))
@@ -281,7 +282,7 @@ _MODES = tuple(flag.name for flag in fields(Mode))
 
 
 def _key(problem: Conv2d) -> str:
-    """Sizes and types always; everything else only where it differs from the default, always in this order."""
+    """Return the key: sizes and types always, everything else where it differs from the default, in a fixed order."""
     parts = ["conv2d"]
     parts += [f"{name}={getattr(problem, name)}" for name in _SIZES]
     for name in _PLURAL:
@@ -295,7 +296,7 @@ def _key(problem: Conv2d) -> str:
     return ":".join([*parts, *_quantization_parts(problem.quantization)])
 
 
-# Few quantizations serve thousands of layers, whose keys are read from databases.
+# Thousands of layers, whose keys are read from databases, share few quantizations.
 @lru_cache(maxsize=256)
 def _quantization_parts(quantization: Quantization) -> tuple[str, ...]:
     parts = [f"{name}={getattr(quantization, name)}" for name in _TYPES]
@@ -314,7 +315,7 @@ def read_several(name: str, text: str | bool) -> int | tuple[int, ...]:
 
 
 def read_conv2d(key: str, given: dict[str, str | bool], others: tuple[str, ...] = ()) -> Conv2d:
-    """The problem of what stands behind the op in a key, which has these other fields as well."""
+    """Return the convolution of a key's fields. `others` are additional fields of this op's keys, for the message."""
     sizes: dict[str, int | tuple[int, ...]] = {}
     for name in (*_SIZES, "groups"):
         if name in given:

@@ -1,8 +1,8 @@
-"""A convolution with a max pool behind it, as the first layers of many networks have one. What the convolution gives is
-requantized as its specification says, and need not exist in memory.
+"""A convolution followed by a max pool, as one problem, like the first layers of many networks. The convolution's
+output is requantized as it specifies and need not exist in memory.
 
-Problems of several layers, which two kernels compute in turn, where no kernel computes all: each has the `first`
-layer and the `rest` as problems of their own, and says which parameters of a call are theirs.
+The convolution (`first`) and the pool (`rest`) are problems of their own as well, for the case that no kernel computes
+both.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from qconv.problem.convolution import FLAGS, Conv2d, read_conv2d, read_several
 from qconv.tensor_ops.pooling import MaxPool
 from qconv.tensor_ops.problem import BYTES
 
-# What a key says of the pool where it is not the default.
+# The fields of a pool that its key omits where they have the default.
 _MOVES = ("window_stride", "window_pad")
 KEY_FLAGS = (*FLAGS, "ceil_mode")
 
 
 @dataclass(frozen=True, eq=False)
 class PooledConv2d(Conv2d):
-    """The largest of each window of what the convolution gives. `window` and `window_stride` are (vertical,
-    horizontal), `window_pad` is (top, left, bottom, right). `oh` and `ow` are those of the convolution."""
+    """The maximum of each window of a convolution's output. `window` and `window_stride` are (vertical, horizontal),
+    `window_pad` is (top, left, bottom, right). `oh` and `ow` are those of the convolution."""
 
     op: ClassVar[str] = "conv2d_pool"
     window: Any = (2, 2)
@@ -35,7 +35,7 @@ class PooledConv2d(Conv2d):
     ceil_mode: bool = False
 
     if TYPE_CHECKING:
-        # As of a convolution, one number may stand for several.
+        # One number may stand for several, as in Conv2d.
         def __init__(
             self,
             n: int,
@@ -76,7 +76,7 @@ class PooledConv2d(Conv2d):
 
     @property
     def _pool_parts(self) -> list[str]:
-        """What a key says of it: the window always, everything else where it differs from the default."""
+        """Return the pool's fields in a key: the window always, everything else where it differs from the default."""
         own = {entry.name: entry.default for entry in fields(self)}
         parts = [f"window={','.join(map(str, self.window))}"]
         for name in _MOVES:
@@ -86,7 +86,7 @@ class PooledConv2d(Conv2d):
 
     @classmethod
     def behind(cls, convolution: Conv2d, pool: MaxPool) -> Self:
-        """The two as one problem. A pool with gaps between the pixels of its window is none of these."""
+        """Return a convolution and the pool behind it as one problem. Reject a pool with a dilation."""
         if pool.dilation != (1, 1):
             raise ValueError(f"dilation={pool.dilation} of the pool behind a convolution must be 1,1")
         if convolution.outputs[0] != Tensor("y", pool.inputs[0].shape, pool.x_type):
@@ -96,7 +96,7 @@ class PooledConv2d(Conv2d):
 
     @classmethod
     def over(cls, convolution: Conv2d, **window: Any) -> Self:
-        """What these windows find of the outputs of a convolution."""
+        """Return the problem of a convolution followed by a pool with these windows."""
         return cls(**_fields_of(convolution), **window)
 
     @cached_property
@@ -106,7 +106,7 @@ class PooledConv2d(Conv2d):
 
     @cached_property
     def rest(self) -> MaxPool:
-        """And the pool."""
+        """The pool, as a problem of its own."""
         shape = (self.n, self.oh, self.ow, self.k)
         window = {"stride": self.window_stride, "pad": self.window_pad, "ceil_mode": self.ceil_mode}
         return MaxPool.of(shape, self.window, x_type=self.quantization.out_type, **window)
@@ -129,7 +129,7 @@ class PooledConv2d(Conv2d):
         return (*super().kinds, self.window, self.window_stride)
 
     def of_layer(self, layer: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters that a call gives to the `first` layer: the pool has none."""
+        """Return the parameters of the `first` layer, which are all: the pool has none."""
         return parameters
 
     def of_rest(self, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class PooledConv2d(Conv2d):
 
 
 def read_pooled(key: str, given: dict[str, str | bool]) -> PooledConv2d:
-    """The problem of what stands behind the op in a key."""
+    """Return the problem of a key's fields."""
     pool: dict[str, Any] = {}
     for name in ("window", *_MOVES):
         if name in given:

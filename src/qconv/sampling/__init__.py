@@ -1,1 +1,1 @@
-"""Random data with which outputs show a wrong kernel."""
+"""Random data whose outputs expose a wrong kernel."""

@@ -1,7 +1,7 @@
-"""Scales, biases, output zero points and the parameters of the activation, from the sums that the data really gives.
+"""Scales, biases, output zero points and activation parameters, derived from the sums that the data produces.
 
-Each channel's sums, with the residual and the bias, get a place around the real zero that lets its activation be met on
-both sides of its bend; the output's scale and zero point then make what comes out of it fill the type.
+Each channel's sums, with residual and bias, are placed around the real zero so that values fall on both sides of the
+activation's bend. The output's scale and zero point then make the results fill the type.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from qconv.arithmetic.quantization import Parameters, Quantization
 
 Array = NDArray[Any]
 
-# Where values of one sign all but fill the range, they are all on one side of the bend: nearer to it they differ more.
+# A bound on the spread of values that all have one sign and so lie on one side of the bend: closer to it, outputs vary
+# more.
 SPREAD_OF_ONE_SIGN = 1.2
-# Pixels from which on a channel's spread is measured, not derived.
+# With at least this many pixels, a channel's spread is measured rather than derived.
 ENOUGH_PIXELS = 16
-# A spread for sums of padding only.
+# The spread assumed for sums that consist of padding only.
 OF_NOTHING = 1000.0
-# Codes between the output zero point and an end of the type, below which that side has no room.
+# With fewer codes between the output zero point and an end of the type, that side has no room.
 ROOM = 40
-# Fractions of the outputs that lie beyond an end of the type; one is drawn for each end.
+# Fractions of the outputs that exceed an end of the type; one is drawn for each end.
 SATURATED = (0.0, 0.005, 0.02, 0.05)
 
 
 @dataclass(frozen=True)
 class Style:
-    """`powers`: scales are powers of two, and so is the multiplier: ties. `coarse`: besides, differences with the zero
-    points are multiples of 8, which makes many. `attempt`: how often what was drawn lacked variety; a later one is
-    further from what makes that hard."""
+    """How data is drawn. `powers`: scales and the multiplier are powers of two, which makes ties. `coarse`: also,
+    differences from the zero points are multiples of 8, which makes many ties. `attempt`: the number of earlier draws
+    that lacked variety; later ones avoid what makes variety hard."""
 
     powers: bool
     coarse: bool
@@ -55,8 +56,9 @@ class Sums:
 
 
 def side(q: Quantization, y_zero_point: int | None) -> int:
-    """The sign that most values before the activation should have, 0 for both alike: behind relu, or with no room on
-    one side of the output zero point, those of the other become one value. The zero point is None where it is free."""
+    """Return the sign that most values before the activation should have, 0 for either. With a relu, or with no room on
+    one side of the output zero point, values of the other sign would all become one output. `y_zero_point` is None
+    where it is not fixed."""
     inputs = BY_NAME[q.activation].inputs
     if inputs.one_sign:
         return 1
@@ -69,7 +71,7 @@ def side(q: Quantization, y_zero_point: int | None) -> int:
 
 
 def centers(q: Quantization, towards: int, channels: int, style: Style, rng: np.random.Generator) -> Array:
-    """Where each channel's values should lie around the real zero, in units of their spread."""
+    """Return the wanted mean of each channel's values, relative to the real zero, in units of their spread."""
     if towards:
         return towards * (rng.uniform(0.35, 1.1, channels) + min(0.6 * style.attempt, 1.8))
     end = BY_NAME[q.activation].inputs.center
@@ -77,22 +79,22 @@ def centers(q: Quantization, towards: int, channels: int, style: Style, rng: np.
 
 
 def off_center(sums: Sums, wanted: Array, towards: int, added: Array | float) -> Array:
-    """By how much the mean of each channel has to change; 0 where it is acceptable. `added` is the mean of what the
-    residual adds, in units of the spread."""
+    """Return the change that the mean of each channel needs; 0 where it is acceptable. `added` is the mean of the
+    residual's contribution, in units of the spread."""
     now = sums.center / sums.spread + added
     bad = (now * towards < np.abs(wanted) * 0.9) | (now * towards > 3) if towards else np.abs(now) > 2
     return np.where(bad, (wanted - now) * sums.spread, 0.0)
 
 
 def snapped(value: Any, style: Style) -> Any:
-    """In fp32, and the nearest power of two where scales are."""
+    """Round to fp32, or to the nearest power of two where the style asks for it."""
     return np.float32(2.0 ** np.rint(np.log2(value)) if style.powers else value)
 
 
 def scales(
     q: Quantization, sums: Sums, x_scale: np.float32 | None, style: Style, rng: np.random.Generator
 ) -> tuple[np.float32, Array]:
-    """x_scale, unless it is given, and w_scale."""
+    """Return x_scale, drawn unless given, and w_scale."""
     x = snapped(np.exp(rng.uniform(np.log(0.003), np.log(0.3))), style) if x_scale is None else x_scale
     extent = sums.spread if q.bias != "none" else np.hypot(sums.spread, sums.center)
     pooled = float(np.sqrt(np.mean(extent**2)))
@@ -120,8 +122,8 @@ def bias(
     style: Style,
     rng: np.random.Generator,
 ) -> Array:
-    """Puts each channel's values where they are wanted. `unit` is what one of the accumulator is worth, in what the
-    residual, as real numbers, adds."""
+    """Return the bias that moves each channel's values to the wanted means. `unit` is the value of one accumulator
+    unit, in the units in which the residual is added."""
     mean, spread = (0.0, 0.0) if residual is None else (residual.mean(), residual.std())
     total = np.hypot(sums.spread, spread / unit)
     whole = np.rint(wanted * total - sums.center - mean / unit)
@@ -135,7 +137,7 @@ def bias(
 
 
 def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array | None) -> Array:
-    """What comes out of the activation, in real units."""
+    """Return the outputs of the activation, in real units."""
     if q.mode.requantizes_before_residual and residual is not None:
         return _sum_of_requantized(q, k, given, acc, residual)
     real = replace(q, out_type="float32", y_zero_point=False, table=False)
@@ -144,7 +146,7 @@ def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, resi
 
 
 def own_values(q: Quantization, k: int, given: dict[str, Any], acc: Array) -> Array:
-    """What is requantized before the residual is added, in real units."""
+    """Return the values that are requantized before the residual is added, in real units."""
     mode = replace(q.mode, residual_add="multiply_add")
     none: dict[str, Any] = {
         "residual": "none",
@@ -172,7 +174,8 @@ def ends_of_clamp(values: Array, rng: np.random.Generator) -> dict[str, np.float
 def output(
     q: Quantization, values: Array, zero: int | None, style: Style, rng: np.random.Generator
 ) -> tuple[np.float32, Any]:
-    """y_scale, and y_zero_point unless it is given: outputs fill the type, and some saturate where that is meant."""
+    """Return y_scale and, unless given, y_zero_point, so that outputs fill the type and the drawn fraction of them
+    saturates."""
     low, high = q.limits
     beyond = (0.0, 0.0) if style.attempt else rng.choice(SATURATED, 2)
     bottom, top = (float(end) for end in np.quantile(values, (beyond[0], 1 - beyond[1])))
@@ -180,11 +183,11 @@ def output(
     if top - bottom <= 0:
         top = 1.0
     if zero is None:
-        # Filled to its ends, the type's own clamp would do what relu does.
+        # Filling the type to its ends would make its own clamp act as relu, so leave room in most samples.
         filled = 1.0 if style.attempt or rng.random() < 0.25 else rng.uniform(0.6, 1.0)
         step = (top - bottom) / ((high - low) * filled)
     else:
-        # What a side with no room for it says, the other side need not wait for.
+        # A side without room does not count.
         rooms = [(end, room) for end, room in ((top, high - zero), (-bottom, zero - low)) if end > 0 and room > 0]
         steps = sorted(end / room for end, room in rooms) or [1.0]
         step = steps[-1] if (top - bottom) / steps[-1] >= 2 * ROOM else steps[0]

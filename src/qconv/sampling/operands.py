@@ -1,10 +1,10 @@
-"""What an array of outputs must show for a comparison with it to mean something: many values, none of them in most
-outputs, and every channel alive. An output of one value is right however the kernel found it.
+"""Random operands: integers of a type, zero points, and integers with a wanted mean. `Variety` judges the outputs.
 
-Random integers of a type and zero points, and integers whose mean is where the sums need it.
+Operands are uniform over their type. Without a bias, sums of a channel may run far from zero; then some operands are
+moved to the eighth of the range next to one end. All values still occur.
 
-They are uniform over their type. Where nothing else keeps the sums of a channel from running far from zero (no bias is
-there to do it), some are moved to the first eighth from one end of the range; all values still occur.
+A comparison of outputs means something only if they have many values, none of them in most outputs, and no constant
+channel: an output of one value is right however the kernel computed it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from qconv.dtypes import ELEMENT_TYPES
 Array = NDArray[Any]
 
 LEAST_VALUES = 32
-# Outputs from which on so many values are asked for.
+# With at least this many outputs, LEAST_VALUES values are required.
 MANY_OUTPUTS = 256
-# Outputs from which on no value may be that of more than half.
+# With at least this many outputs, no value may occur in more than half.
 SOME_OUTPUTS = 16
 MOST_OF_ONE_VALUE = 0.5
-# Outputs of one channel from which on it may not be constant.
+# With at least this many outputs per channel, no channel may be constant.
 OF_A_CHANNEL = 16
 
 
@@ -34,11 +34,11 @@ class Variety:
     outputs: int
     values: int
     most: float  # the share of the most frequent value
-    dead_channels: int  # those of one value, of `OF_A_CHANNEL` outputs at least
+    dead_channels: int  # constant channels, if each has `OF_A_CHANNEL` outputs
 
     @classmethod
     def of(cls, rows: Array) -> Self:
-        """`rows` by [output pixel, channel]. Compared by their bits, so that NaN is one value."""
+        """Measure `rows`, by [output pixel, channel]. Values are compared by their bits, so that NaN is one value."""
         bits = np.ascontiguousarray(rows).view(f"u{rows.dtype.itemsize}")
         if rows.dtype.itemsize <= 2:
             counts = np.bincount(bits.ravel(), minlength=1)
@@ -54,7 +54,7 @@ class Variety:
         return self.outputs >= MANY_OUTPUTS and self.values < LEAST_VALUES
 
     def lacks(self, most: float = MOST_OF_ONE_VALUE) -> str:
-        """The rule that is broken, or nothing."""
+        """Return the broken rule, or an empty text."""
         if self.has_few_values:
             return f"{self.values} values in {self.outputs} outputs, fewer than {LEAST_VALUES}"
         if self.outputs >= SOME_OUTPUTS and self.most > most:
@@ -64,12 +64,12 @@ class Variety:
         return ""
 
 
-# An integer that is moved keeps so much of its distance from the end, as a shift.
+# A moved integer keeps this fraction of its distance from the end, as a right shift.
 EIGHTH = 3
 MOST_MOVED = 0.94
-# A zero point this near the end of its range leaves every difference with it of (nearly) one sign.
+# With a zero point this close to an end of its range, (nearly) all differences have one sign.
 NEAR_THE_END = 32
-# Fractions of zero points near the middle of the range, and at one of its ends; the others are anywhere.
+# Fractions of zero points near the middle of the range, and at one of its ends; the others are uniform.
 IN_THE_MIDDLE, AT_AN_END = 0.3, 0.2
 COARSE = 8
 
@@ -80,7 +80,7 @@ def uniform(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
 
 
 def zero_points(dtype: str, shape: tuple[int, ...], rng: np.random.Generator, inside: bool) -> Array:
-    """`inside`: none near an end of the range."""
+    """Draw zero points. `inside`: none near an end of the range."""
     low, high = ELEMENT_TYPES[dtype].range
     if inside:
         return rng.integers(low + NEAR_THE_END, high - NEAR_THE_END, shape, dtype=dtype, endpoint=True)
@@ -93,20 +93,20 @@ def zero_points(dtype: str, shape: tuple[int, ...], rng: np.random.Generator, in
 
 
 def is_one_sided(dtype: str, zero_point: Any) -> bool:
-    """Whether (nearly) all differences with some zero point have one sign."""
+    """True where (nearly) all differences with some zero point have one sign."""
     low, high = ELEMENT_TYPES[dtype].range
     zero = np.asarray(zero_point, np.int64)
     return bool((np.minimum(zero - low, high - zero) < NEAR_THE_END).any())
 
 
 def sign_of_differences(dtype: str, zero_point: Any) -> int:
-    """The sign that most differences with the zero point have."""
+    """Return the sign of most differences with the zero point."""
     low, high = ELEMENT_TYPES[dtype].range
     return 1 if np.mean(zero_point) < (low + high) / 2 else -1
 
 
 def leaning(values: Array, mean: float, rng: np.random.Generator) -> Array:
-    """Uniform integers moved, so many as it takes for this mean, or the nearest that can be had."""
+    """Move some of these uniform integers towards one end, for a mean as close to `mean` as possible."""
     low, high = ELEMENT_TYPES[values.dtype.name].range
     to_low = mean < (low + high) / 2
     distance = mean - low if to_low else high - mean
@@ -117,8 +117,8 @@ def leaning(values: Array, mean: float, rng: np.random.Generator) -> Array:
 
 
 def dimmed(values: Array, zero_point: int, axis: int, rng: np.random.Generator) -> Array:
-    """Each pixel nearer to the end at which the zero point is, by its own power of two: sums of pixels differ, where
-    those of single products would all but average out."""
+    """Move each pixel towards the end that is nearer to the zero point, by a power of two of its own, so that sums
+    differ between pixels. With independent products they would nearly average out."""
     low, high = ELEMENT_TYPES[values.dtype.name].range
     shape = tuple(1 if at == axis else size for at, size in enumerate(values.shape))
     shift = rng.integers(0, 4, shape, dtype=np.uint8)
@@ -137,12 +137,13 @@ def _at_distance(distance: Array, dtype: Any, from_low: bool) -> Array:
 
 
 def bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The unsigned type that holds the bits of an integer type."""
+    """Return the unsigned type of the same size."""
     return np.dtype(f"u{dtype.itemsize}")
 
 
 def _sign_of(dtype: np.dtype[Any]) -> Array:
-    """The bit with which the numbers of an integer type, taken as unsigned ones, are in their order."""
+    """Return the sign bit of an integer type: flipping it makes the order of the unsigned values that of the
+    integers."""
     sign = 1 << (8 * dtype.itemsize - 1) if ELEMENT_TYPES[dtype.name].is_signed else 0
     return np.asarray(sign, bits_of(dtype))
 
@@ -152,21 +153,22 @@ def _moved(values: Array, to_low: bool) -> Array:
 
 
 def shifted(w: Array, means: Array, change: Array, rng: np.random.Generator) -> Array:
-    """Filters by [output channel, element] with so many elements moved that the mean sum of a channel changes by so
-    much: `means` are those of what the elements multiply, in the same order."""
+    """Move elements of filters, by [output channel, element], until the mean sum of each channel has changed by
+    `change`. `means` are the means of the factors of the elements, in the same order."""
     up = (np.sign(means) * np.sign(change)[:, np.newaxis]) > 0
     moved = np.where(up, _moved(w, to_low=False), _moved(w, to_low=True))
     gain = np.abs(moved.astype(np.int32) - w) * np.abs(means)
     order = rng.permutation(w.shape[1])
     gain = gain[:, order]
-    # Up to the one with which the change is made.
+    # Up to and including the element that completes the change.
     taken = np.empty(w.shape, bool)
     taken[:, order] = np.cumsum(gain, axis=1) - gain < np.abs(change)[:, np.newaxis]
     return np.where(taken, moved, w)
 
 
 def alive(w: Array, zero_points: Array) -> Array:
-    """Filters by [output channel, element] of which none is zero, or so small that it might as well be."""
+    """Return filters, by [output channel, element], each with at least one element that is not close to its zero
+    point."""
     low, high = ELEMENT_TYPES[w.dtype.name].range
     zero = np.broadcast_to(np.asarray(zero_points, np.int32), (len(w),))
     dead = np.abs(w.astype(np.int32) - zero[:, np.newaxis]).max(axis=1) < COARSE
@@ -175,7 +177,7 @@ def alive(w: Array, zero_points: Array) -> Array:
 
 
 def coarse(values: Array, zero_point: Any) -> Array:
-    """Each moved towards the zero point, by less than `COARSE`, so that it is a multiple of it away."""
+    """Move each value towards the zero point by less than `COARSE`, to a difference that is a multiple of `COARSE`."""
     zero = np.asarray(zero_point, np.int32)
     difference = values.astype(np.int32) - zero
     kept: Array = zero + np.sign(difference) * (np.abs(difference) // COARSE * COARSE)
