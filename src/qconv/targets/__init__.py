@@ -1,1 +1,1 @@
-"""GPUs as generated code sees them: instructions, generations, targets."""
+"""GPUs as generated code sees them: instructions, generations and targets."""

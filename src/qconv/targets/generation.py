@@ -1,4 +1,4 @@
-"""The generations of GPUs: what all architectures of one have in common, their instructions and their features.
+"""The generations of GPUs, with the instructions and features that all architectures of one have in common.
 
 A target is a generation and limits (`qconv.targets.target`). Generators ask for a feature, an instruction or a limit,
 and never for a generation by its name.
@@ -45,22 +45,23 @@ FEATURES: dict[Feature, str] = {
 
 @dataclass(frozen=True)
 class Generation:
-    """What the architectures of one generation share. On AMD: warp = wavefront, SM = compute unit, register = VGPR."""
+    """A generation of GPUs. On AMD: warp = wavefront, SM = compute unit, register = VGPR."""
 
     name: str
     vendor: Vendor
     warp_size: int
-    dots: tuple[DotProduct, ...]  # one at most for each pair of types
-    registers_per_thread: int  # the most that a thread can address
+    dots: tuple[DotProduct, ...]  # at most one per pair of types
+    registers_per_thread: int  # registers that a thread can address
     registers_per_sm: int  # 32-bit registers, counted per lane
     instructions: tuple[MatrixInstruction, ...] = field(default=(), repr=False)
-    warpgroup: WarpgroupInstruction | None = field(default=None, repr=False)  # of four warps together
-    tensor_memory: TensorMemoryInstruction | None = field(default=None, repr=False)  # whose sums are in no registers
+    warpgroup: WarpgroupInstruction | None = field(default=None, repr=False)  # of a warpgroup, four warps
+    tensor_memory: TensorMemoryInstruction | None = field(default=None, repr=False)  # accumulates in tensor memory
     features: frozenset[Feature] = frozenset()
-    # The last word of a descriptor of plain bytes, where loads through one find zeros outside of its buffer.
+    # The last word of a buffer descriptor for untyped bytes, on targets where out-of-bounds loads through one return
+    # zeros.
     buffer_word: int | None = None
-    simds: int = 4  # of an SM, each with its share of the registers and of the warps
-    register_granule: int = 8  # a warp's registers are allocated in multiples of so many a thread
+    simds: int = 4  # per SM, each with its part of the registers and of the warps
+    register_granule: int = 8  # registers per thread of a warp are allocated in multiples of this
 
     def __post_init__(self) -> None:
         if self.vendor not in VENDORS:
@@ -96,7 +97,8 @@ class Generation:
                 )
 
     def emulated(self) -> Generation:
-        """The same on the CPU device, which multiplies four bytes in C++ and emulates everything else."""
+        """Return this generation for the CPU device, which multiplies four bytes in C++ and emulates everything
+        else."""
         return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU)
 
 
@@ -113,9 +115,9 @@ def _nvidia(name: str, features: frozenset[Feature], *instructions: MatrixInstru
     )
 
 
-# NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities". cp.async is there from 8.0 on, and from 9.0 on
-# programmatic dependent launch, clusters, copies in bulk and by tensor maps, and F2IP (of which ptxas made two
-# instructions before). wgmma is 9.0's alone, and tcgen05 multiplies bytes on 10.0 and not on 10.3.
+# NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities". 8.0 added cp.async; 9.0 added programmatic
+# dependent launch, clusters, bulk copies, TMA, and F2IP (two instructions in ptxas before). Only 9.0 has wgmma. tcgen05
+# multiplies bytes on 10.0 but not on 10.3.
 _FROM_AMPERE: frozenset[Feature] = frozenset({"async_copies"})
 _FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
     "overlaps_launches",
@@ -175,9 +177,10 @@ def _rdna(
 
 
 # AMD: ROCm's "GPU hardware specifications" for the VGPR file, LLVM's AMDGPU usage for the dot product and for
-# addressable VGPRs. CDNA 2 to 4 address accumulation registers and VGPRs as one file of 512; on CDNA 1 the 256 KiB of
-# accumulation registers are apart and not counted. Granules of registers are those of LLVM's getVGPRAllocGranule. A
-# buffer's word is from the ISA documents: elements of 32 bits, and on RDNA bounds that are compared with the offset.
+# addressable VGPRs. CDNA 2 to 4 address accumulation registers and VGPRs as one file of 512; CDNA 1 has its 256 KiB of
+# accumulation registers in a separate file, which is not counted. Register granules are those of LLVM's
+# getVGPRAllocGranule. The buffer word is from the ISA documents: 32-bit elements and, on RDNA, bounds that are compared
+# with the offset.
 VEGA = _cdna("Vega", 256, 256, register_granule=4)
 CDNA_1 = _cdna("CDNA 1", 256, 256, MFMA_32X32X8, MFMA_16X16X16, register_granule=4)
 CDNA_2 = _cdna("CDNA 2", 512, 512, MFMA_32X32X8, MFMA_16X16X16)
@@ -187,5 +190,6 @@ RDNA_2 = _rdna("RDNA 2", SDOT4, 256, 16, 0x31014000)
 RDNA_3 = _rdna("RDNA 3", SUDOT4, 384, 24, 0x31004000, WMMA_GFX11)
 RDNA_4 = _rdna("RDNA 4", SUDOT4, 384, 24, 0x31004000, WMMA_GFX12)
 
-# The CPU runs generated kernels in tests. With as many registers as the largest GPU, it turns no config of theirs away.
+# The CPU runs generated kernels in tests. It has as many registers as the largest GPU, so that it rejects no GPU's
+# config.
 CPU = Generation("CPU", "cpu", warp_size=32, dots=ON_THE_CPU, registers_per_thread=512, registers_per_sm=131072)

@@ -1,7 +1,7 @@
 """Matrix instructions as data: which lane holds which element of A, B and D.
 
-The same tables choose the tile of a generated kernel, drive its execution in tests and fill the docs, so a
-layout is written once, as dimensions, and checked when it is built.
+The same tables choose the tile of a generated kernel, drive its emulation in tests and fill the documentation. A layout
+is therefore written once, as dimensions, and checked when it is built.
 
     D[m, n] = C[m, n] + sum over k of A[m, k] * B[k, n]        one warp (or wavefront) per instruction
 """
@@ -22,9 +22,9 @@ REGISTER_BITS = 32
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension of a lane or element number: each of its `size` counts moves `stride` along `axis`.
+    """A dimension of a lane number or an element number: each of its `size` steps moves `stride` along `axis`.
 
-    Axis "copy" moves nowhere: the lanes that differ only in such a dimension hold the same element.
+    Axis "copy" does not move: lanes that differ only in such a dimension hold the same element.
     """
 
     size: int
@@ -32,7 +32,7 @@ class Dim:
     stride: int
 
     def along(self, axis: str) -> int:
-        """How far each count moves along an axis; 0 along the others."""
+        """Return the distance that one step moves along `axis`, 0 for other axes."""
         return self.stride if axis == self.axis else 0
 
     def __post_init__(self) -> None:
@@ -50,10 +50,10 @@ class Dim:
 
 @dataclass(frozen=True)
 class Fragment:
-    """How one operand tile is spread over the lanes of a warp.
+    """The distribution of one operand tile over the lanes of a warp.
 
-    A lane number and an element number are mixed-radix numbers; their dimensions, least significant first, add
-    up to the coordinates of the element. Elements fill a lane's registers from the lowest bits of the first.
+    A lane number and an element number are mixed-radix numbers. Their dimensions, least significant first, add up to
+    the coordinates of the element. Elements fill a lane's registers from the lowest bits of the first.
     """
 
     row_axis: Axis
@@ -90,9 +90,8 @@ class Fragment:
             )
 
     def _check_axis(self, axis: Axis) -> None:
-        # Dimensions number 0, 1, 2, ... once each exactly when, sorted, each stride is the product of the sizes
-        # before it: a larger stride leaves a gap and a smaller one an overlap. So no enumeration is needed at
-        # import.
+        # The strides number 0, 1, 2, ... once each exactly when, sorted, each stride is the product of the sizes before
+        # it: a larger stride leaves a gap, a smaller one an overlap. So importing this module enumerates nothing.
         covered = 1
         for dim in sorted(self._dims(axis), key=lambda dim: dim.stride):
             if dim.stride != covered:
@@ -107,41 +106,41 @@ class Fragment:
         return (dim for dim in (*self.lane, *self.element) if dim.axis == axis)
 
     def extent(self, axis: Axis) -> int:
-        """How many rows, columns or copies the dimensions along `axis` count to."""
+        """Return the number of rows, columns or copies along `axis`."""
         return prod(dim.size for dim in self._dims(axis))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the operand tile."""
+        """Return the rows and columns of the operand tile."""
         return self.extent(self.row_axis), self.extent(self.column_axis)
 
     @property
     def replication(self) -> int:
-        """How many lanes hold each element of the tile: 1, or 2 where the hardware wants copies."""
+        """Return the number of lanes that hold each element: 1, or 2 where the hardware requires copies."""
         return self.extent("copy")
 
     @property
     def lanes(self) -> int:
-        """Lanes of the warp that the fragment is spread over."""
+        """Return the number of lanes of the fragment."""
         return prod(dim.size for dim in self.lane)
 
     @property
     def elements(self) -> int:
-        """Elements that one lane holds."""
+        """Return the number of elements per lane."""
         return prod(dim.size for dim in self.element)
 
     @property
     def elements_per_register(self) -> int:
-        """Elements packed in one 32-bit register."""
+        """Return the number of elements per 32-bit register."""
         return REGISTER_BITS // self.element_bits
 
     @property
     def registers(self) -> int:
-        """32-bit registers that one lane holds."""
+        """Return the number of 32-bit registers per lane."""
         return self.elements // self.elements_per_register
 
     def coordinates(self, lane: int, element: int) -> tuple[int, int]:
-        """The (row, column) of the operand tile that `lane` holds as its `element`."""
+        """Return the (row, column) of the element that `lane` holds at position `element`."""
         if not 0 <= lane < self.lanes:
             raise ValueError(f"lane {lane}: this fragment has {self.lanes} lanes; give 0 to {self.lanes - 1}")
         if not 0 <= element < self.elements:
@@ -156,8 +155,8 @@ class Fragment:
 
 @dataclass(frozen=True, kw_only=True)
 class Multiplies:
-    """Which types an instruction multiplies, and in which it adds up. Every pairing of `a_types` with `b_types` is
-    legal; all of them have one size, because they lie side by side along k."""
+    """The operand types of an instruction and its accumulator type. Every pair of an `a_types` and a `b_types` is
+    legal. All have one size, because their elements are adjacent along k."""
 
     name: str
     a_types: tuple[str, ...]
@@ -181,11 +180,11 @@ class Multiplies:
             )
 
     def accepts(self, a_type: str, b_type: str) -> bool:
-        """Whether the instruction multiplies these two types."""
+        """True where the instruction multiplies these two types."""
         return a_type in self.a_types and b_type in self.b_types
 
     def serves(self, a_type: ElementType, b_type: ElementType) -> bool:
-        """Whether its sums of the products of these two types are those of the contract."""
+        """True where the instruction multiplies these two types and accumulates in the type of the contract."""
         return self.accepts(a_type.name, b_type.name) and self.sum_type == a_type.sums
 
     @property
@@ -199,16 +198,16 @@ class Multiplies:
 
 @dataclass(frozen=True, kw_only=True)
 class DotProduct(Multiplies):
-    """The sum of the products of the elements of two 32-bit words: what a thread multiplies with by itself.
+    """A dot product of two 32-bit words, which a single thread computes.
 
-    `templates/dot/<file>.j2` spells it, as `dot`."""
+    `templates/dot/<file>.j2` defines it, as `dot`."""
 
     vendor: str
-    file: str = ""  # where it is not called as the product is
+    file: str = ""  # empty: `name`
 
     @property
     def elements(self) -> int:
-        """Elements that a word holds."""
+        """Return the number of elements per word."""
         return REGISTER_BITS // self.operand_bits
 
     @property
@@ -218,11 +217,10 @@ class DotProduct(Multiplies):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixInstruction(Multiplies):
-    """One matrix instruction: its shape, the types it takes and the fragments of its operands.
+    """A matrix instruction: its shape, its types and the fragments of its operands.
 
-    C is laid out as D.
-    `mnemonic` is the PTX instruction or the compiler builtin; where the types are part of the name it has the
-    placeholders {a} and {b}, which `spell` fills.
+    C has the layout of D. `mnemonic` is the PTX instruction or the compiler builtin. Where the types are part of its
+    name, it has placeholders {a} and {b}, which `spell` fills.
     """
 
     m: int
@@ -233,8 +231,8 @@ class MatrixInstruction(Multiplies):
     b: Fragment
     d: Fragment
     mnemonic: str
-    clocks: int = 0  # of a SIMD of AMD's; NVIDIA's are counted by products
-    file: str = ""  # in templates/mma, where its lanes hold the same bytes and sums as those of another instruction
+    clocks: int = 0  # per SIMD, on AMD; NVIDIA's rates are in products
+    file: str = ""  # in templates/mma, if lanes hold the same bytes and sums as those of another instruction
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -276,11 +274,11 @@ class MatrixInstruction(Multiplies):
 
     @property
     def k_bytes(self) -> int:
-        """Bytes of a row of A, or of a column of B."""
+        """Return the bytes per row of A, or per column of B."""
         return self.k * self.operand_bits // 8
 
     def spell(self, a_type: str, b_type: str) -> str:
-        """The mnemonic for these two types: the PTX instruction, or the compiler builtin."""
+        """Return the mnemonic for these two types: the PTX instruction or the compiler builtin."""
         if not self.accepts(a_type, b_type):
             raise ValueError(
                 f"{self.name}: {a_type} x {b_type}: it takes {' or '.join(self.a_types)} by "
@@ -291,10 +289,10 @@ class MatrixInstruction(Multiplies):
 
 @dataclass(frozen=True, kw_only=True)
 class WarpgroupInstruction(Multiplies):
-    """A matrix instruction that four warps execute together, of one of several widths n.
+    """A matrix instruction that a warpgroup of four warps executes, in several widths n.
 
-    Both factors lie in shared memory, k along the bytes of a row, as matrices of `matrix_rows` rows of `matrix_bytes`
-    bytes; only the sums are in registers. `mnemonic` has placeholders for the width and the types, which `spell` fills.
+    Both operands are K-major in shared memory, as matrices of `matrix_rows` rows of `matrix_bytes` bytes. Only the sums
+    are in registers. `mnemonic` has placeholders for the width and the types, which `spell` fills.
     """
 
     m: int
@@ -315,7 +313,8 @@ class WarpgroupInstruction(Multiplies):
             self.d(n)
 
     def d(self, n: int) -> Fragment:
-        """The sums of a width: of a warp 16 rows, of a lane two neighbouring columns of each eight and of two rows."""
+        """Return the fragment of the sums for a width. A warp holds 16 rows; a lane holds two adjacent columns of every
+        eight, in two rows."""
         if n not in self.widths:
             raise ValueError(f"{self.name}: n={n}: it has {', '.join(map(str, self.widths))}; use one of these")
         eights = (Dim(n // 8, "n", 8),) if n > 8 else ()
@@ -331,7 +330,7 @@ class WarpgroupInstruction(Multiplies):
         return fragment
 
     def spell(self, n: int, a_type: str, b_type: str) -> str:
-        """The PTX instruction of a width, for these two types."""
+        """Return the PTX instruction for a width and these two types."""
         if n not in self.widths or not self.accepts(a_type, b_type):
             raise ValueError(f"{self.name}: n={n} of {a_type} x {b_type}: it has none; leave it to warps")
         return self.mnemonic.format(n=n, a=ELEMENT_TYPES[a_type].short, b=ELEMENT_TYPES[b_type].short)
@@ -339,17 +338,17 @@ class WarpgroupInstruction(Multiplies):
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMemoryInstruction(Multiplies):
-    """A matrix instruction that one thread asks for, of one of several widths n, whose sums are in tensor memory: row i
-    of D in lane i, and its column j in column j, or as many behind the first.
+    """A matrix instruction that one thread issues, in several widths n, with its sums in tensor memory: row i of D is
+    in lane i, and column j in column j counted from the first.
 
-    Both factors lie in shared memory, k along the bytes of a row, as the copy engine swizzles them.
+    Both operands are K-major in shared memory, in the swizzle of TMA.
     """
 
     m: int
     k: int
     widths: tuple[int, ...]
-    columns: int  # of tensor memory, of 32 bits each
-    least_columns: int  # that are allocated; more are a power of two as well
+    columns: int  # 32-bit columns of tensor memory
+    least_columns: int  # the smallest allocation; all are powers of two
     mnemonic: str
 
     def __post_init__(self) -> None:
@@ -361,7 +360,7 @@ class TensorMemoryInstruction(Multiplies):
             raise ValueError(f"{self.name}: widths {self.widths}: D has {self.columns} columns at most; give some")
 
     def allocated(self, columns: int) -> int:
-        """The least that can be allocated of which so many are used."""
+        """Return the size of the smallest allocation with this number of columns."""
         if not 0 < columns <= self.columns:
             raise ValueError(f"{self.name}: {columns} columns: there are {self.columns}; give 1 to as many")
         return max(self.least_columns, 1 << (columns - 1).bit_length())

@@ -1,8 +1,8 @@
-"""The dot products and matrix instructions of each architecture. One builder per family of layouts, one line per
+"""The dot products and matrix instructions of each architecture: one builder per family of layouts, one line per
 instruction.
 
-An integer sum is the same in any order, so a permutation of k that A and B share cannot be observed. Each
-table keeps the order of its document, so that a layout here can be compared with that document.
+An integer sum is the same in any order, so that a permutation of k common to A and B cannot be observed. Each table
+keeps the order of its source document, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SIGNED = ("int8",)
 BYTES = ("int8", "uint8")
 SUMS = "int32"
 
-# The dot products of four bytes by four. dp4a and sudot4 mix signs; sdot4 stands for the pair v_dot4_i32_i8 and
-# v_dot4_u32_u8, whose operands have the same sign; plain is written out in C++.
+# Dot products of four bytes. dp4a and sudot4 mix signs. sdot4 stands for the pair v_dot4_i32_i8 and v_dot4_u32_u8,
+# whose operands have the same sign. plain is C++.
 DP4A = DotProduct(name="dp4a", vendor="nvidia", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
 SDOT4 = DotProduct(name="sdot4", vendor="amd", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
 SUDOT4 = DotProduct(name="sudot4", vendor="amd", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
 PLAIN = DotProduct(name="plain", vendor="cpu", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
-# What the CPU device computes in C++, whatever it emulates beside.
+# The CPU device computes these in C++; it emulates all other instructions.
 ON_THE_CPU = (PLAIN,)
 
 # mma.sync follows the PTX ISA manual 9.2, "Matrix Fragments for mma.m8n8k16" and "... for mma.m16n8k32".
@@ -76,8 +76,8 @@ MMA_M16N8K32 = MatrixInstruction(
     mnemonic="mma.sync.aligned.m16n8k32.row.col.s32.{a}.{b}.s32",
 )
 
-# wgmma follows the PTX ISA manual 9.2, "Asynchronous Warpgroup Level Matrix Instructions": widths of integers in table
-# "wgmma shapes", and "Shared Memory Matrix Layout" without a swizzle, K-major.
+# wgmma follows the PTX ISA manual 9.2, "Asynchronous Warpgroup Level Matrix Instructions": integer widths from table
+# "wgmma shapes", layout from "Shared Memory Matrix Layout", K-major without a swizzle.
 WGMMA_M64K32 = WarpgroupInstruction(
     name="wgmma_m64k32",
     m=64,
@@ -92,8 +92,8 @@ WGMMA_M64K32 = WarpgroupInstruction(
     mnemonic="wgmma.mma_async.sync.aligned.m64n{n}k32.s32.{a}.{b}",
 )
 
-# tcgen05 follows the PTX ISA manual 9.0, "TensorCore 5th Generation Family Instructions": the widths of kind::i8 for
-# 128 rows by one block, and "Tensor Memory".
+# tcgen05 follows the PTX ISA manual 9.0, "TensorCore 5th Generation Family Instructions": widths of kind::i8 for 128
+# rows and one CTA, and "Tensor Memory".
 TCGEN05_M128K32 = TensorMemoryInstruction(
     name="tcgen05_m128k32",
     m=128,
@@ -108,12 +108,12 @@ TCGEN05_M128K32 = TensorMemoryInstruction(
 )
 
 
-# Clocks are four for each pass that LLVM's tables have; of WMMA, what the data sheets' rates leave.
+# Four clocks for each pass in LLVM's tables. The clocks of WMMA are derived from the rates in the data sheets.
 def _mfma(shape: str, mn: int, k: int, clocks: int) -> MatrixInstruction:
-    """An MFMA of one block: mn x mn x k, signed only. `shape` is the builtin's spelling of it.
+    """Return an MFMA of one block: mn x mn x k, signed only. `shape` is the builtin's spelling of it.
 
-    The lanes of a wavefront make 64 / mn groups. In A and B a group holds a run of k; in D it holds four
-    rows, and the groups take turns down the tile.
+    The lanes of a wavefront form 64 / mn groups. In A and B, a group holds consecutive k. In D, it holds four rows, and
+    the groups alternate down the tile.
     """
     groups = 64 // mn
     run = k // groups
@@ -136,19 +136,20 @@ def _mfma(shape: str, mn: int, k: int, clocks: int) -> MatrixInstruction:
     )
 
 
-# gfx908 and gfx90a follow ROCm/amd_matrix_instruction_calculator ("the calculator"), cdna1 and cdna2.
+# gfx908 and gfx90a follow cdna1 and cdna2 of ROCm/amd_matrix_instruction_calculator ("the calculator").
 MFMA_32X32X8 = _mfma("32x32x8i8", 32, 8, clocks=64)
 MFMA_16X16X16 = _mfma("16x16x16i8", 16, 16, clocks=32)
 
-# gfx942 follows the calculator, cdna3. It no longer has the two instructions above.
+# gfx942 follows the calculator's cdna3. It lacks the two instructions above.
 MFMA_32X32X16 = _mfma("32x32x16_i8", 32, 16, clocks=32)
 MFMA_16X16X32 = _mfma("16x16x32_i8", 16, 32, clocks=16)
 
-# gfx950's own follow IREE's layouts (IREEGPUAttrs.cpp), the rule above again: the calculator has no cdna4.
+# The instructions that gfx950 adds follow IREE's layouts (IREEGPUAttrs.cpp), which are those of `_mfma`: the calculator
+# has no cdna4.
 MFMA_32X32X32 = _mfma("32x32x32_i8", 32, 32, clocks=32)
 MFMA_16X16X64 = _mfma("16x16x64_i8", 16, 64, clocks=16)
 
-# gfx1100 follows the calculator, rdna3, wave32: each half of the wave holds all of A and B; D alternates.
+# gfx1100 follows the calculator's rdna3, wave32: each half of the wave holds all of A and B; rows of D alternate.
 WMMA_GFX11 = MatrixInstruction(
     name="wmma_i32_16x16x16_iu8_gfx11",
     m=16,
@@ -165,7 +166,7 @@ WMMA_GFX11 = MatrixInstruction(
     clocks=32,
 )
 
-# gfx1201 follows the calculator, rdna4, wave32: no copies, the halves of the wave split k; D's rows in order.
+# gfx1201 follows the calculator's rdna4, wave32: no copies, the halves of the wave split k; rows of D are in order.
 WMMA_GFX12 = MatrixInstruction(
     name="wmma_i32_16x16x16_iu8_gfx12",
     m=16,

@@ -1,6 +1,6 @@
-"""What a kernel is compiled for: a generation, with the instructions a template may use, and an architecture's limits.
+"""Compilation targets: a generation and the limits of an architecture.
 
-Adding an architecture whose generation is known is one entry here; nothing else names an architecture.
+An architecture of a known generation needs one entry here; no other module names an architecture.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class Target:
-    """One architecture. On AMD: warp = wavefront, SM = compute unit, shared memory = LDS, register = VGPR."""
+    """An architecture. On AMD: warp = wavefront, SM = compute unit, shared memory = LDS, register = VGPR."""
 
     name: str
     generation: Generation = field(repr=False)
-    processors: int  # SMs of the largest part that is common
-    smem_bytes: int  # the most shared memory that a block can have, by opt-in where there is one
+    processors: int  # SMs of the largest common part
+    smem_bytes: int  # shared memory per block, with opt-in where it exists
     smem_bytes_per_sm: int
     threads_per_sm: int
     threads_per_block: int = 1024
     grid_y_max: int = 65535
 
     def __hash__(self) -> int:
-        # Plans are cached by target, thousands of times for one problem: what tells targets apart is enough.
+        # Plans are cached by target, thousands of times per problem. The name identifies a target.
         return hash(self.name)
 
     def __post_init__(self) -> None:
@@ -160,9 +160,9 @@ def _amd(name: str, generation: Generation, processors: int, lds_kib: int, threa
     return Target(name, generation, processors, lds_kib * KIB, lds_kib * KIB, threads_per_sm)
 
 
-# NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities".
-# An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB. The SMs are those of the
-# T4, A100, A10, L40S, H200, B200, B300 and RTX 5090; the B300 is taken to have as many as the B200.
+# NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities". From 8.0 on, an SM reserves 1 KiB of shared
+# memory per block, hence 163 of 164 KiB. The numbers of SMs are those of the T4, A100, A10, L40S, H200, B200, B300 and
+# RTX 5090; the B300 is assumed to have as many as the B200.
 _NVIDIA = (
     _nvidia("sm_75", TURING, 40, 64, 64, 1024),
     _nvidia("sm_80", AMPERE, 108, 163, 164, 2048),
@@ -174,9 +174,9 @@ _NVIDIA = (
     _nvidia("sm_120", BLACKWELL, 170, 99, 100, 1536),
 )
 
-# AMD: ROCm's "GPU hardware specifications" for LDS, rocminfo for threads. RDNA counts a compute unit, half of a
-# work-group processor: 64 of its 128 KiB of LDS, which is also the most that a block can have. The compute units are
-# those of the MI50, MI100, one die of the MI250X at 104, MI300X, MI355X, RX 6900 XT, RX 7900 XTX and RX 9070 XT.
+# AMD: ROCm's "GPU hardware specifications" for LDS, rocminfo for threads. An RDNA compute unit is half of a work-group
+# processor: 64 of its 128 KiB of LDS, which is also the limit per block. The compute units are those of the MI50,
+# MI100, one die of the MI250X at 104, MI300X, MI355X, RX 6900 XT, RX 7900 XTX and RX 9070 XT.
 _AMD = (
     _amd("gfx906", VEGA, 60, 64, 2560),
     _amd("gfx908", CDNA_1, 120, 64, 2560),
@@ -188,26 +188,26 @@ _AMD = (
     _amd("gfx1201", RDNA_4, 64, 64, 1024),
 )
 
-# The CPU device is as large as the largest GPU.
+# The CPU device has the limits of the largest GPU.
 _CPU = Target("cpu", CPU, 4, smem_bytes=227 * KIB, smem_bytes_per_sm=228 * KIB, threads_per_sm=2560)
 
 
 def _emulation(generation: Generation) -> Target:
-    """The CPU device with the instructions, the features and the limits of a generation's first architecture, so that
-    kernels which use them run, and fail, where there is no such GPU."""
+    """Return the CPU device with the instructions, features and limits of a generation's first architecture, so that
+    kernels that use them run, and fail, without such a GPU."""
     first = next(entry for entry in (*_NVIDIA, *_AMD) if entry.generation is generation)
     name = f"{_CPU.name}.{first.name}"
     return replace(first, name=name, generation=generation.emulated(), processors=_CPU.processors)
 
 
-# The other generations have nothing that these lack.
+# Every other generation has only features that one of these has.
 _EMULATED = tuple(map(_emulation, (TURING, AMPERE, HOPPER, BLACKWELL_100, CDNA_1, CDNA_3, CDNA_4, RDNA_3, RDNA_4)))
 
 TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, *_EMULATED, _CPU)}
 
 
 def target(name: str) -> Target:
-    """The target called `name`, as in "sm_90a", "gfx942", "cpu" or "cpu.gfx942"."""
+    """Return the target called `name`, as in "sm_90a", "gfx942", "cpu" or "cpu.gfx942"."""
     if name in TARGETS:
         return TARGETS[name]
     near = difflib.get_close_matches(name, TARGETS, n=1, cutoff=0.5)
@@ -216,10 +216,10 @@ def target(name: str) -> Target:
 
 
 def target_of_compute_capability(major: int, minor: int) -> Target:
-    """The target whose code runs best on an NVIDIA device of this compute capability.
+    """Return the target whose code runs best on an NVIDIA device of this compute capability.
 
-    Code for sm_86 runs on 8.6 and on any later 8.x (CUDA programming guide 13, "Binary Compatibility"); code
-    for an architecture-specific target, such as sm_90a, runs on that very capability only.
+    Code for sm_86 runs on 8.6 and on any later 8.x (CUDA programming guide 13, "Binary Compatibility"). Code for an
+    architecture-specific target, such as sm_90a, runs on that capability only.
     """
     best: tuple[int, Target] | None = None
     for entry in _NVIDIA:
@@ -238,9 +238,9 @@ def target_of_compute_capability(major: int, minor: int) -> Target:
 
 
 def target_of_gcn_arch(gcn_arch_name: str) -> Target:
-    """The target of an AMD device, from HIP's gcnArchName, as in "gfx90a:sramecc+:xnack-".
+    """Return the target of an AMD device, from HIP's gcnArchName, as in "gfx90a:sramecc+:xnack-".
 
-    The features after the colon choose among builds of one target; code that names none of them runs on all.
+    The features after the colon select among builds of one target. Code that names no feature runs on all.
     """
     name = gcn_arch_name.split(":")[0]
     if name in TARGETS and TARGETS[name].vendor == "amd":
