@@ -1,12 +1,12 @@
-"""How a scale and a zero point are chosen, as data: C++ lines beside NumPy lines.
+"""The choice of a scale and a zero point from a range, as data: C++ lines beside NumPy lines.
 
-The C++ sees `smallest` and `largest`, `double` where the array is float64 and else `float`, and may change them. It
-sets `scale` (of the scale's type `Scale`) and `zero_point` (int), which are declared before. The reduction that finds
-the two ignores NaNs: it begins at +inf and -inf, or at 0, to which every rule extends the range, and calls
-`tile::minimum(element, smallest)` in this order, which gives `smallest` where the element is a NaN.
+The C++ lines read and may change `smallest` and `largest`, which are `double` for a float64 array and `float`
+otherwise. They set `scale` (of type `Scale`) and `zero_point` (int), which are declared before. The reduction that
+computes the range ignores NaNs: it starts at +inf and -inf, or at 0 for rules that include it, and calls
+`tile::minimum(element, smallest)` in this order, which returns `smallest` where the element is a NaN.
 
 A NumPy line takes the variables by name and returns those that it sets. A scale is capped at the largest finite number
-of the narrower of its types, so that a range with an infinite end, or one that overflows, gives a finite result.
+of the narrower of its types, so that an infinite or overflowing range gives a finite result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ChoiceStep:
 
 @dataclass(frozen=True)
 class _Range:
-    """What every rule asks of the problem."""
+    """The range of the output, and the type in which the scale is computed."""
 
     real: Real
     low: int
@@ -47,12 +47,12 @@ class _Range:
 
 
 def choice_real(problem: Choose) -> Real:
-    """What `smallest` and `largest` are found in."""
+    """Return the type in which `smallest` and `largest` are computed."""
     return Real("float64" if problem.x_type == "float64" else "float32")
 
 
 def choice_steps(problem: Choose) -> tuple[ChoiceStep, ...]:
-    """The steps from `smallest` and `largest` to `scale` and `zero_point`, in order."""
+    """Return the steps from `smallest` and `largest` to `scale` and `zero_point`, in order."""
     real = choice_real(problem)
     assert problem.low is not None
     assert problem.high is not None
@@ -109,7 +109,7 @@ def _rule(problem: Choose, of: _Range) -> Iterator[ChoiceStep]:
 
 
 def _extend(of: _Range) -> ChoiceStep:
-    """Widens the range to one that has zero in it."""
+    """Widen the range to include zero."""
     zero = of.real.literal(0)
     return ChoiceStep(
         "extend",
@@ -161,7 +161,7 @@ def _scale(scale_type: str) -> ChoiceStep:
 
 
 def _zero_torch(of: _Range) -> ChoiceStep:
-    """Rounded before it is subtracted."""
+    """Return PyTorch's zero point: the quotient is rounded before it is subtracted."""
     return ChoiceStep(
         "zero_point",
         f"zero_point = {of.low} - tile::round_to_int(tile::clamp(\n        tile::divide(smallest, unit), "
@@ -192,7 +192,7 @@ def _zero_onnx(of: _Range) -> ChoiceStep:
 
 
 def _zero_xnnpack(of: _Range) -> ChoiceStep:
-    """The zero point that follows from the end of the range whose error is smaller."""
+    """Return the zero point derived from the end of the range that has the smaller error."""
     low, high, ctype = of.real.literal(of.low), of.real.literal(of.high), of.real.ctype
 
     def chosen(v: Values) -> Values:
@@ -214,8 +214,8 @@ def _zero_xnnpack(of: _Range) -> ChoiceStep:
 
 
 def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
-    """fp32 ends, fp64 between. A scale without a finite reciprocal becomes 0.1; a small one the cut-off, and the ends
-    grow with it."""
+    """Return FBGEMM's choice: fp32 ends, fp64 arithmetic. A scale without a finite reciprocal becomes 0.1. A small
+    scale is raised to the cut-off, and the ends grow in proportion."""
     yield _fbgemm_unit(of)
     yield _fbgemm_cut_off(of)
     yield _fbgemm_zero_point(of)
@@ -289,7 +289,7 @@ def _fbgemm_zero_point(of: _Range) -> ChoiceStep:
         return {"zero_point": _rounded(of, np.where(from_low, of.low - below, of.high - above))}
 
     low, high = wide.literal(of.low), wide.literal(of.high)
-    # The ends have the sign that their names say: |low| is -low.
+    # Each end has its sign by definition: |low| is -low.
     return ChoiceStep(
         "zero_point",
         "const double below = tile::divide(static_cast<double>(low), unit);\n"

@@ -1,5 +1,5 @@
-"""The ops `quantize`, `dequantize`, `requantize`, `choose` and `dynamic`: one grammar and the same options for all,
-data and an oracle for each."""
+"""The ops `quantize`, `dequantize`, `requantize`, `choose` and `dynamic`. They share a grammar and options; each has
+its random data and its oracle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = (
     Option("mode", "The system whose arithmetic it is. Default: ort's.", choices=tuple(SYSTEMS)),
     Option("shape", "Of the array that is converted: INT,INT,...", "extents", required=True),
     Option("axis", "Whose indices have a scale each: an axis, or token. Default: one scale in all."),
-    Option("block", "So many neighbours along the axis share a scale.", "integer"),
+    Option("block", "The number of neighbours along the axis that share a scale.", "integer"),
     Option("set", "Any other field of a conversion's key.", "texts", metavar="NAME[=VALUE]"),
 )
 

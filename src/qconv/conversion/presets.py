@@ -1,4 +1,4 @@
-"""Systems by name: which of the conversions each has, for which types, and with which flags."""
+"""Systems by name: the conversions of each, their types and their flags."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Values = tuple[str, ...]
 
 @dataclass(frozen=True)
 class System:
-    """Flags by op, each with the values that the system has, the default first. An op that is not named it lacks."""
+    """A system: for each op that it has, the values of its flags, the default first."""
 
     says: str
     ops: dict[str, dict[str, Values]]
-    x_types: Values = ("float32",)  # the real ones
+    x_types: Values = ("float32",)  # the real types
     q_types: Values = ("int8", "uint8")
-    # float16 and bfloat16 are divided in their own type.
+    # The system divides float16 and bfloat16 in their own type.
     own_precision: bool = False
     eps: float | None = None
 
@@ -33,8 +33,8 @@ _ONNX: _Ops = {
     "choose": {"rule": ("onnx",), "out_type": ("uint8",)},
     "dynamic": {"rule": ("onnx",), "out_type": ("uint8",)},
 }
-# Measured on torch 2.13 (x86, AVX2, every engine): x * (1 / scale) + zero_point, then rounded; per tensor the compiler
-# has fused the two, per channel it has not.
+# Measured on torch 2.13 (x86, AVX2, every engine): x * (1 / scale) + zero_point, then rounded. The compiler fused the
+# product and the sum per tensor, but not per channel.
 _FUSED: dict[str, Values] = {**_RECIPROCAL, "zero_point_add": ("before_round",), "fma": ("on", "off")}
 _TORCH_CPU: _Ops = {
     "quantize": _FUSED,
@@ -72,7 +72,7 @@ SYSTEMS: dict[str, System] = {
                 "scale_type": ("float64", "float32"),
                 "precision": ("float32", "float64"),
             },
-            # 16-bit outputs it subtracts and multiplies in 16 bits, which no flag has.
+            # The system subtracts and multiplies 16-bit outputs in 16 bits, for which there is no flag.
             "dequantize": {
                 "out_type": ("float32", "float64"),
                 "subtraction": ("real", "integer"),
@@ -134,8 +134,8 @@ SYSTEMS: dict[str, System] = {
             "quantize": _RECIPROCAL,
             "dequantize": {},
             "requantize": {"order": ("multiply_reciprocal",)},
-            # choose_qparams_affine; the older per-tensor and per-token shaders have fbgemm's rule in fp32, which no
-            # rule here is.
+            # choose_qparams_affine. The older per-tensor and per-token shaders use fbgemm's rule in fp32, which has no
+            # flag.
             "choose": {"rule": ("torch",), "mapping": _SYMMETRIES},
             "dynamic": {**_RECIPROCAL, "rule": ("torch",), "mapping": _SYMMETRIES},
         },
@@ -146,7 +146,7 @@ SYSTEMS: dict[str, System] = {
 }
 
 
-# The values of a flag that a system has where it says nothing of it, by the ops that have the flag.
+# The values of flags that a system does not set, with the ops that have the flag.
 _PLAIN: dict[str, tuple[Values, Values]] = {
     "rounding": (("quantize", "requantize", "dynamic"), ("rne",)),
     "scale_type": (("quantize", "dequantize", "requantize", "choose", "dynamic"), ("float32",)),
@@ -156,7 +156,7 @@ _PLAIN: dict[str, tuple[Values, Values]] = {
     "subtraction": (("dequantize",), ("integer",)),
     "mapping": (("choose", "dynamic"), ("asymmetric",)),
 }
-# Flags that ask for a zero point.
+# Flags that require a zero point.
 _OF_ZERO = {
     "zero_point_add": {"quantize": "zero_point", "requantize": "y_zero_point"},
     "subtraction": {"dequantize": "zero_point"},
@@ -165,7 +165,7 @@ _OF_ZERO = {
 
 
 def system_flags(op: str, mode: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """`spec` with the flags of the system `mode`; ValueError where the two do not go together."""
+    """Return `spec` with the flags of the system `mode`. Raise ValueError where they conflict."""
     if mode not in SYSTEMS:
         near = difflib.get_close_matches(str(mode), SYSTEMS, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -204,7 +204,7 @@ def _types(op: str, system: System) -> dict[str, Values]:
 
 
 def _precisions(op: str, system: System, spec: dict[str, Any]) -> Values:
-    """A system computes in fp64 where its real side is, and in 16 bits where it never leaves the type."""
+    """Return the precisions of an op: fp64 for fp64 arrays, 16 bits for systems that compute in a 16-bit type."""
     named = system.ops[op].get("precision", ("float32",))
     real = spec.get("out_type" if op == "dequantize" else "x_type")
     if op == "requantize" or real is None:

@@ -1,7 +1,7 @@
-"""Which flags of a conversion cannot be honoured together.
+"""The conversion problems: real numbers to integers, back, from one scale to another, and the choice of a scale and a
+zero point.
 
-The problems beside the convolution: real numbers to integers, back, from one scale to another, and the choice of
-scale and zero point. An array is seen as (outer, channels, inner); scales are device arrays, never host parameters.
+An array is seen as (outer, channels, inner). Scales are device arrays, never host parameters.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from qconv.conversion.presets import system_flags
 from qconv.dtypes import ELEMENT_TYPES, INTEGERS, RANGES
 from qconv.op import FULL, LARGEST, WIDEST, Problem, Tensor, alignment, check_choice, checked_size, quoted, read_integer
 
-# torch and xnnpack: the least scale. onnx: the scale of a range that is only zero. fbgemm: the small-scale cut-off.
+# torch and xnnpack: the smallest scale. onnx: the scale of an all-zero range. fbgemm: the small-scale cut-off.
 EPS = {"torch": 1.1920929e-07, "onnx": 1.0, "fbgemm": 6.1e-05, "xnnpack": 1.1920929e-07}
 LEAST_EPS, MOST_EPS = 2.0**-126, 2.0**126
-# Ranges of at most so many steps are exact in fp32, which the choice of a zero point relies on.
+# The choice of a zero point requires that the steps of a range are exact in fp32.
 MOST_STEPS = 2**24
-# A thread has all channels of its pixels in registers, if they change places.
+# A transposing thread keeps all channels of its pixels in registers.
 MOST_TURNED = 32
 
 
@@ -88,23 +88,24 @@ REALS = ("float32", "float16", "bfloat16", "float64")
 WIDE = ("float32", "float64")
 LONG_RUN = 2**10
 
-# Where systems disagree; the first value of each is the default. `rounding`, `zero_point_add` and `order` are Mode's.
+# Points on which systems disagree; the first value of each is the default. `rounding`, `zero_point_add` and `order` are
+# Mode's.
 CHOICES: dict[str, tuple[str, ...]] = {
     "scale_type": WIDE,
-    # The type that the quotient or product is rounded to.
+    # The type to which the quotient or product is rounded.
     "precision": REALS,
-    # x / scale; or x * (1 / scale), the reciprocal computed once in the scale's type, then rounded to the precision.
+    # x / scale; or x * (1 / scale), with the reciprocal computed once in the scale's type and rounded to the precision.
     "quotient": ("divide", "reciprocal"),
     "rounding": MODE_VALUES["rounding"],
     "zero_point_add": MODE_VALUES["zero_point_add"],
-    # Whether x * (1 / scale) + zero_point is one operation.
+    # x * (1 / scale) + zero_point as two operations, or as one fma.
     "fma": MODE_VALUES["fma"],
-    # q - zero exactly, then rounded to the precision; or both rounded to it first.
+    # q - zero computed exactly and then rounded to the precision; or both rounded to it first.
     "subtraction": ("integer", "real"),
     # value * (x_scale / y_scale); (value * x_scale) / y_scale; (value * x_scale) * (1 / y_scale).
     "order": MODE_VALUES["order"],
     "mapping": ("asymmetric", "symmetric", "symmetric_no_clip"),
-    # Whose choice of scale and zero point.
+    # The system whose choice of scale and zero point is used.
     "rule": ("torch", "onnx", "fbgemm", "xnnpack"),
 }
 FLAGS = ("zero_point", "x_zero_point", "y_zero_point", "channels_last")
@@ -114,8 +115,9 @@ _NUMBERS = ("outer", "channels", "inner", "block", "low", "high")
 
 @dataclass(frozen=True, eq=False)
 class Conversion(Problem):
-    """`block` 0: one scale a channel, so per tensor is channels=1 and per token is outer=1, channels=tokens.
-    `block` > 0: one scale for so many neighbouring channels at one (outer, inner), as ONNX blocks have it."""
+    """A conversion. With `block` 0 there is one scale per channel: per tensor is channels=1, per token is outer=1,
+    channels=tokens. With `block` > 0, `block` neighbouring channels share a scale at each (outer, inner), as in
+    ONNX."""
 
     outer: int
     channels: int
@@ -147,7 +149,7 @@ class Conversion(Problem):
         self._name(self._key())
 
     def _check(self) -> None:
-        """What only this class asks for."""
+        """Check the fields of a subclass."""
 
     @property
     def elements(self) -> int:
@@ -155,7 +157,7 @@ class Conversion(Problem):
 
     @property
     def blocks(self) -> int:
-        """Scales along the channels."""
+        """Return the number of scales along the channels."""
         return -(-self.channels // self.block) if self.block else self.channels
 
     @property
@@ -168,7 +170,7 @@ class Conversion(Problem):
 
     @property
     def is_turned(self) -> bool:
-        """Whether the integers lie in another order than the reals: with their channels last."""
+        """True where the integers have their channels last and the real numbers do not."""
         return getattr(self, "channels_last", False)
 
     @property
@@ -185,7 +187,8 @@ class Conversion(Problem):
 
     @property
     def extents(self) -> dict[str, int]:
-        """A device that is full does not care how much more there is, nor how long a run of one scale is."""
+        """Return the sizes that a config depends on. On a full device, more elements and longer runs of one scale have
+        no effect."""
         if self.is_turned:
             return {"elements": min(self.elements, FULL), "channels": self.channels}
         return {"elements": min(self.elements, FULL), "run": min(self.inner * max(self.block, 1), LONG_RUN)}
@@ -209,7 +212,7 @@ class Conversion(Problem):
         return Tensor(name, (self.scales,), "int32")
 
     def _set_range(self) -> None:
-        """`low` and `high` of the output, the type's unless given."""
+        """Set `low` and `high` of the output to the type's limits, unless given."""
         out_type = getattr(self, "out_type", "")
         least, most = RANGES[out_type]
         for name, default in (("low", least), ("high", most)):
@@ -223,14 +226,15 @@ class Conversion(Problem):
             )
 
     def _defaults(self) -> dict[str, Any]:
-        """The defaults of the fields, which a key leaves out."""
+        """Return the defaults of the fields, which a key omits."""
         defaults = {entry.name: entry.default for entry in fields(self) if entry.init}
         if "low" in defaults:
             defaults["low"], defaults["high"] = RANGES[getattr(self, "out_type", "")]
         return defaults
 
     def _key(self) -> str:
-        """Sizes and types always; everything else only where it differs from the default, always in this order."""
+        """Return the key: sizes and types always, everything else where it differs from the default, in a fixed
+        order."""
         parts = [self.op]
         for name, default in self._defaults().items():
             value = getattr(self, name)
@@ -240,7 +244,7 @@ class Conversion(Problem):
 
     @classmethod
     def read(cls, given: dict[str, str | bool]) -> Self:
-        """The problem that a key names, from what `op.read_key` found behind the op."""
+        """Return the problem of a key, from the fields that `op.read_key` returned."""
         values = cls.values(given)
         for name in ("outer", "channels", "inner"):
             if name not in values:
@@ -249,7 +253,7 @@ class Conversion(Problem):
 
     @classmethod
     def values(cls, given: dict[str, str | bool]) -> dict[str, Any]:
-        """Fields as a key spells them, by name and in their types."""
+        """Convert the fields of a key to their types."""
         known = [entry.name for entry in fields(cls) if entry.init]
         values: dict[str, Any] = {}
         for name, text in given.items():
@@ -260,7 +264,7 @@ class Conversion(Problem):
 
     @classmethod
     def of(cls, mode: str, **spec: Any) -> Self:
-        """The problem as the named system computes it. What that system has no notion of is refused."""
+        """Return the problem as the named system computes it. Features that the system lacks are rejected."""
         return cls(**system_flags(cls.op, mode, spec))
 
 
@@ -343,7 +347,7 @@ class Dequantize(Conversion):
 
 @dataclass(frozen=True, eq=False)
 class Requantize(Conversion):
-    """Integer to integer of another scale. The subtraction of x_zero is exact; both sides share the granularity."""
+    """Integer to integer of another scale. The subtraction of x_zero is exact; both sides have the same granularity."""
 
     op: ClassVar[str] = "requantize"
     allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": INTEGERS, "out_type": INTEGERS, "precision": WIDE}
@@ -377,7 +381,7 @@ class Requantize(Conversion):
 
 @dataclass(frozen=True, eq=False)
 class Choose(Conversion):
-    """The scale and zero point of each channel, from its least and largest element. NaNs are ignored."""
+    """The scale and zero point of each channel, from its smallest and largest element. NaNs are ignored."""
 
     op: ClassVar[str] = "choose"
     allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": INTEGERS}
@@ -422,7 +426,7 @@ class Choose(Conversion):
 
 @dataclass(frozen=True, eq=False)
 class Dynamic(Choose):
-    """Choose, then Quantize of the same array by what was chosen."""
+    """Choose, followed by Quantize of the same array with the result."""
 
     op: ClassVar[str] = "dynamic"
 

@@ -1,4 +1,4 @@
-"""The oracle of quantize, dequantize, requantize, choose and dynamic: their NumPy lines, one after the other."""
+"""The oracle of quantize, dequantize, requantize, choose and dynamic: their NumPy lines in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def elementwise(problem: Quantize | Dequantize | Requantize, drawn: Sample) -> t
 
 
 def choose(problem: Choose, drawn: Sample) -> tuple[Array, ...]:
-    """The scales and the zero points."""
+    """Return the scales and the zero points."""
     _check(problem, drawn.arrays)
     with np.errstate(all="ignore"):
         return _choose(problem, drawn.arrays[0])
@@ -58,7 +58,7 @@ def _elementwise(problem: Elementwise, arrays: tuple[Array, ...]) -> Array:
 
 
 def broadcast(problem: Conversion, scales: Array) -> Array:
-    """One number a scale -> an array that broadcasts over the elements."""
+    """Reshape an array with one number per scale so that it broadcasts over the elements."""
     if not problem.block:
         return scales.reshape(1, problem.channels, 1)
     blocks = scales.reshape(problem.outer, problem.blocks, problem.inner)

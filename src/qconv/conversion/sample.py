@@ -1,10 +1,10 @@
-"""Random data for a conversion: outputs that spread over their type with some saturation, and ties built on purpose.
+"""Random data for conversions: outputs that spread over their type with some saturation, and deliberate ties.
 
-Each function draws the inputs of a call of its op, in order, and says why the outputs cannot have, or are not meant to
-have, the variety of `qconv.sampling.operands`. A conversion has no parameters, so nothing of it is fixed by the caller.
+Each function draws the inputs of a call of its op, in order. It says why the outputs cannot have, or are not meant to
+have, the variety of `qconv.sampling.operands`. A conversion has no parameters, so the caller fixes nothing.
 
-A share of the scales are powers of two, and a share of the elements exact k + 1/2 multiples of their scale: random data
-would almost never show the flags of the rounding.
+Some scales are powers of two, and some elements are exact k + 1/2 multiples of their scale: uniform data would almost
+never exercise the rounding flags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qconv.sampling.operands import LEAST_VALUES
 
 SPECIAL = (0.0, -0.0, 1e30, -1e30, np.nan, np.inf, -np.inf, 1e-40)
 POWERS_OF_TWO = 0.4
-# Kinds of channels whose outputs are all but constant: all zero, all alike, below eps, with an infinite end.
+# Kinds of channels with nearly constant outputs: all zero, all equal, below eps, with an infinite end.
 FLAT = {4: "all zero", 5: "all alike", 6: "tiny", 9: "infinite"}
 FLAT_ALONE = 0.1
 
@@ -40,7 +40,7 @@ def quantize(problem: Quantize, seed: int, fixed: dict[str, int]) -> Sample:
     if problem.zero_point:
         zeros = _zero_points(problem.out_type, (problem.scales,), rng)
         if ELEMENT_TYPES[problem.x_type].bytes == 2:
-            # Far from the range, 16 bits could not tell its codes apart.
+            # In 16 bits, codes far from the range could not be told apart.
             zeros = np.clip(zeros, problem.low, problem.high).astype(np.int32)
         arrays["zero_point"] = zeros
     return Sample((_reals(problem, arrays, rng), *arrays.values()), forced=_few_codes(problem))
@@ -53,7 +53,7 @@ def dequantize(problem: Dequantize, seed: int, fixed: dict[str, int]) -> Sample:
         arrays["zero_point"] = _zero_points(problem.x_type, (problem.scales,), rng)
     x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
     if problem.x_type == "int32":
-        # Values of every magnitude, around the zero point: next to full-range ones, all others are as good as zero.
+        # Values of every magnitude around the zero point: beside full-range values, all others round to zero.
         around = (x >> rng.integers(0, 24, problem.shape)).astype(np.int64)
         zero = broadcast(problem, arrays["zero_point"]) if problem.zero_point else 0
         x = np.clip(around + zero, *RANGES["int32"]).astype(np.int32)
@@ -78,7 +78,7 @@ def _one_element(problem: Choose) -> tuple[str, ...]:
 def _scales(problem: Quantize | Dequantize, rng: np.random.Generator) -> Array:
     scales = _some_scales(problem.scales, rng)
     if isinstance(problem, Dequantize) and problem.out_type == "float16" and problem.x_type != "int32":
-        # Few products are infinite.
+        # Keep most products finite.
         low, high = RANGES[problem.x_type]
         scales = np.minimum(scales, 2.0 ** np.floor(np.log2(65504 / (high - low))))
     return scales.astype(ELEMENT_TYPES[problem.scale_type].numpy)
@@ -96,19 +96,19 @@ def _zero_points(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -
 
 
 def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, ...]:
-    """The ratio of the scales lets the input's range fill that of the output; most elements are found from the codes
-    that they should become, the others are full-range."""
+    """Draw the arrays of a requantize. The ratio of the scales maps the input's range to the output's; most elements
+    are computed from the codes that they should become, the others are full-range."""
     assert problem.low is not None
     assert problem.high is not None
     (x_low, x_high), (y_low, y_high), count = RANGES[problem.x_type], RANGES[problem.out_type], problem.scales
     x_zero = _zero_points(problem.x_type, (count,), rng) if problem.x_zero_point else np.zeros(count, np.int32)
     y_zero = _zero_points(problem.out_type, (count,), rng) if problem.y_zero_point else np.zeros(count, np.int32)
     if problem.x_zero_point and not problem.y_zero_point:
-        # On the side of its range that leaves room for outputs of the sign that there is room for.
+        # On the side of its range that leaves room for outputs of the available sign.
         x_zero = np.where(rng.random(count) < 0.5, x_low + (x_high - x_low) // 4, 0).astype(np.int32)
         x_zero = np.clip(x_zero + rng.integers(-9, 10, count), x_low, x_high).astype(np.int32)
     if problem.y_zero_point:
-        # Outputs of both signs where the inputs have both, else of the one that they have.
+        # Outputs have both signs where the inputs do, else the inputs' sign.
         below = (x_zero - float(x_low)) / (x_high - x_low)
         place = problem.low + (problem.high - problem.low) * np.clip(below + rng.uniform(-0.2, 0.2, count), 0, 1)
         y_zero = np.clip(np.rint(place), y_low, y_high).astype(np.int32)
@@ -124,7 +124,7 @@ def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, 
     wanted = (codes - broadcast(problem, y_zero)) / broadcast(problem, ratio) + broadcast(problem, x_zero)
     found = np.clip(np.rint(wanted), x_low, x_high).astype(np.int64)
     anything = rng.integers(x_low, x_high, problem.shape, endpoint=True)
-    # For what no input can give, any between the zero point and the end that is nearest to giving it, or the other.
+    # An unreachable code gets an input between the zero point and the nearer end, or the other end if that is too near.
     out_of_reach = (wanted < x_low) | (wanted > x_high)
     end, zero = np.where(wanted < x_low, x_low, x_high), broadcast(problem, x_zero)
     end = np.where(np.abs(end - zero) < LEAST_VALUES, x_low + x_high - end, end)
@@ -139,20 +139,21 @@ def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, 
 
 
 def _ratio(codes: Array, elements: Array) -> Array:
-    """That of the scales with which so many elements on one side of the zero point reach so many codes, where they can
-    reach several."""
+    """Return the ratio of scales that maps `elements` inputs on one side of the zero point to `codes` outputs, or a
+    tiny one if either is too few."""
     return np.where((codes > LEAST_VALUES) & (elements > LEAST_VALUES), codes / np.maximum(elements, 1), 2.0**-24)
 
 
 def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator) -> Array:
-    """In units of the scale: over the range and a tenth beyond, near zero, ties, and special values."""
+    """Draw real numbers in units of the scale: over the range and a tenth beyond, near zero, ties, and special
+    values."""
     assert problem.low is not None
     assert problem.high is not None
     zero = broadcast(problem, arrays["zero_point"]).astype(np.float64) if problem.zero_point else 0.0
     width = problem.high - problem.low
     units = rng.uniform(problem.low - 0.1 * width, problem.high + 0.1 * width, problem.shape) - zero
     if problem.out_type == "int32":
-        # Half of them such as 16 bits can hold, in units of any scale.
+        # Half of them fit 16 bits in units of any scale.
         units = np.where(rng.random(problem.shape) < 0.5, units, rng.uniform(-8000, 8000, problem.shape))
     kind = rng.random(problem.shape)
     ties = np.where(kind < 0.1, np.rint(units) + 0.5, rng.integers(-9, 10, problem.shape) + 0.5)
@@ -168,10 +169,10 @@ def _sprinkled(x: Array, rng: np.random.Generator) -> Array:
 
 
 def _ranges(problem: Choose, rng: np.random.Generator) -> tuple[Array, tuple[str, ...]]:
-    """Channels of every kind: of both signs, of one, constant, all zero, tiny, tie-making, with NaNs, infinite."""
+    """Draw channels of every kind: of both signs, of one, constant, all zero, tiny, with ties, with NaNs, infinite."""
     assert problem.x_type in REALS
     x = np.clip(rng.normal(0, 1, problem.shape), -2.5, 2.5)
-    # In fp16, the inverse of a smaller range's scale would be infinite.
+    # In fp16, the inverse of the scale of a smaller range would be infinite.
     least = 1.0 if isinstance(problem, Dynamic) and problem.precision == "float16" else -6.0
     x = x * np.exp(rng.uniform(least, 4, (1, problem.channels, 1)))
     kinds = _kinds(problem, rng)
@@ -190,7 +191,7 @@ def _ranges(problem: Choose, rng: np.random.Generator) -> tuple[Array, tuple[str
         elif kind == 7:
             part[:] = np.where(rng.random(part.shape) < 0.2, np.nan, part)
         elif kind == 8:
-            # A range of as many halves as there are steps, from a quarter below zero: the zero point is a tie.
+            # A range of 0.5 * `steps` that begins at -0.25, so that the zero point is a tie.
             steps = int(problem.high or 0) - int(problem.low or 0)
             part[:] = rng.integers(0, min(2 * steps, 2**20), part.shape) * 0.25
             part.flat[0], part.flat[-1] = -0.25, steps * 0.5 - 0.25
@@ -203,7 +204,8 @@ def _ranges(problem: Choose, rng: np.random.Generator) -> tuple[Array, tuple[str
 
 
 def _kinds(problem: Choose, rng: np.random.Generator) -> list[int]:
-    """Every kind in turn. What is quantized by its own range is flat in a few channels only: nothing is seen there."""
+    """Return the kind of each channel, in turn. Few channels of a dynamic problem are flat, because those show no
+    differences."""
     shown = [kind for kind in range(10) if kind not in FLAT]
     if problem.channels == 1:
         is_flat = rng.random() < (FLAT_ALONE if isinstance(problem, Dynamic) else 0.4)

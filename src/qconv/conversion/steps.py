@@ -1,11 +1,11 @@
 """The arithmetic of quantize, dequantize and requantize as data: each line of C++ beside its NumPy line.
 
-The C++ of `Prepared` sees what was loaded for one scale (`scale`, `zero_point`; a requantize has `x_scale`, `x_zero`,
-`y_scale`, `y_zero`) and is computed once per scale. The lines of the steps see `element` as it is stored (fp16 and bf16
-as unsigned short) and `prepared`, the struct of what was prepared; they declare `value` and set `result`.
-The NumPy lines see the same as arrays that broadcast, by name.
+The C++ lines of `Prepared` read the values loaded for one scale (`scale`, `zero_point`; for a requantize `x_scale`,
+`x_zero`, `y_scale`, `y_zero`) and are computed once per scale. The lines of the steps read `element` as stored (fp16
+and bf16 as unsigned short) and the struct `prepared`; they declare `value` and set `result`. The NumPy lines read the
+same values as arrays that broadcast, by name.
 
-Every real operation rounds once. Denormals are kept: the kernels are compiled with -ftz=false.
+Every real operation rounds once. Denormals are kept: kernels are compiled with -ftz=false.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Values = dict[str, Any]
 Array = NDArray[Any]
 Elementwise = Quantize | Dequantize | Requantize | Dynamic
 
-# What the element is in C++, and how it becomes a float.
+# C++ conversions of 16-bit floats to and from float, with the prelude parts that they need.
 FROM_16_BITS = {
     "float16": ("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",)),
     "bfloat16": (
@@ -46,7 +46,7 @@ _LONG_ROUNDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """One field of the struct `prepared`: an expression that is computed once per scale."""
+    """A field of the struct `prepared`: an expression that is computed once per scale."""
 
     name: str
     ctype: str  # "float", "double" or "int"
@@ -58,7 +58,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Real:
-    """A type that is computed in: 16-bit ones in fp32, each result rounded to 16 bits."""
+    """A type of arithmetic. 16-bit types compute in fp32 and round each result to 16 bits."""
 
     precision: str
 
@@ -80,11 +80,11 @@ class Real:
 
     @property
     def wants(self) -> tuple[str, ...]:
-        """What `rounded` needs."""
+        """Return the prelude parts that `rounded` needs."""
         if self.precision not in FROM_16_BITS:
             return ()
         _, _, back, to = FROM_16_BITS[self.precision]
-        return (*back, *to)  # `back` brings "bits"
+        return (*back, *to)  # `back` includes "bits"
 
     def literal(self, number: float) -> str:
         text = repr(float(number) if self.ctype == "double" else float(np.float32(number)))
@@ -100,12 +100,12 @@ class Real:
         return back.format(to.format(cxx))
 
     def round(self, value: Any) -> Array:
-        """Rounds to this precision, as `rounded` does; the array stays in the type that is computed in."""
+        """Round to this precision, like `rounded`; the array keeps the type of the arithmetic."""
         return np.asarray(value).astype(self.dtype).astype(ELEMENT_TYPES[self.precision].numpy).astype(self.dtype)
 
 
 def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
-    """The fields of the struct `prepared`, in order."""
+    """Return the fields of the struct `prepared`, in order."""
     if isinstance(problem, Dynamic):
         problem = problem.quantize
     if isinstance(problem, Requantize):
@@ -120,7 +120,7 @@ def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
 
 
 def steps(problem: Elementwise) -> tuple[Step, ...]:
-    """The steps from `element` to `result`, in order."""
+    """Return the steps from `element` to `result`, in order."""
     if isinstance(problem, Dynamic):
         problem = problem.quantize
     if isinstance(problem, Dequantize):
@@ -146,12 +146,12 @@ def _divisor(real: Real, source: str) -> Iterator[Prepared]:
     yield _rounded(real, "divisor", source)
     if real.ctype == "float":
         shared = "SHARED_SCALE ? tile::inverse_of(prepared.divisor) : 0.0f"
-        # The oracle divides; this number is not part of what is computed, only of how.
+        # The oracle divides. The reciprocal only speeds up the division and does not affect its result.
         yield Prepared("reciprocal", "float", shared, lambda v: np.zeros_like(v[source]), "of the divisor, or 0")
 
 
 def _inverse(real: Real, scale: Real, source: str) -> Prepared:
-    """In the scale's type, then rounded."""
+    """Return 1 / scale, computed in the scale's type and then rounded."""
     return Prepared(
         "inverse",
         real.ctype,
@@ -178,7 +178,7 @@ def _prepared_zero(problem: Quantize | Requantize, there: bool, real: Real, name
 
 
 def _bounds(problem: Quantize | Requantize) -> Real:
-    """What is clamped in: the bounds of an int32 are exact in fp64 only."""
+    """Return the type of the clamp: only fp64 represents the bounds of an int32 exactly."""
     return Real("float64" if problem.out_type == "int32" or problem.precision == "float64" else "float32")
 
 
@@ -236,7 +236,7 @@ def _load(problem: Quantize, real: Real) -> Step:
 def _divide(real: Real, by: str) -> Step:
     cxx, wants = f"tile::divide(value, prepared.{by})", real.divide
     if real.ctype == "float":
-        # As a division; its reciprocal, once a scale, makes it cheaper.
+        # The result of a division, made cheaper by a reciprocal computed once per scale.
         cxx, wants = f"tile::quotient(value, prepared.{by}, prepared.reciprocal)", ("quotient", "divide", "fma")
     return Step(
         "divide",
@@ -276,7 +276,7 @@ def _subtract(problem: Dequantize | Requantize, there: bool) -> Iterator[Step]:
             )
         return
     zero = "zero" if isinstance(problem, Dequantize) else "x_zero"
-    # The difference of two int32 has 33 bits; of narrower types, whose zero points are as narrow, an int holds it.
+    # The difference of two int32 has 33 bits. For narrower types, with zero points of that type, an int holds it.
     exact = "long long" if problem.x_type == "int32" else "int"
     yield Step(
         "subtract",
@@ -295,8 +295,8 @@ def _rescale(problem: Requantize) -> Iterator[Step]:
 
 
 def narrow(value: Array, out_type: str) -> Array:
-    """One rounding. From fp64, NumPy goes to bfloat16 through fp32: there the first step rounds to odd, so that the
-    second is as if it were the only one."""
+    """Round once to the output type. NumPy converts fp64 to bfloat16 through fp32; the first conversion rounds to odd,
+    so that the two equal a single rounding."""
     if value.dtype == np.float64 and out_type == "bfloat16":
         value = _to_odd(value)
     return value.astype(ELEMENT_TYPES[out_type].numpy)
@@ -322,7 +322,7 @@ def _narrow(problem: Dequantize) -> Step:
 
 
 def clamped(value: Array, low: Any, high: Any) -> Array:
-    """Clamps as the C++ `clamp` does: a NaN becomes `low`."""
+    """Clamp like the C++ `clamp`: a NaN becomes `low`."""
     return np.asarray(np.fmin(np.fmax(value, low), high))
 
 
@@ -340,7 +340,8 @@ def _store(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
 
 
 def _convert(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
-    """Clamped while it is real, so that the conversion to an integer cannot overflow; int32 in fp64, which is exact."""
+    """Yield the step that clamps and converts to an integer. The clamp comes first, so that the conversion cannot
+    overflow; for int32 it is in fp64, which is exact."""
     out_type, low, high = problem.out_type, problem.low, problem.high
     assert low is not None
     assert high is not None

@@ -1,4 +1,4 @@
-"""An array of any shape as (outer, channels, inner), by the axes whose indices have a scale each."""
+"""An array of any shape seen as (outer, channels, inner), where the channels are the axes that have scales."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 from qconv.op import checked_size
 
-# None: the whole array has one scale; an axis, or neighbouring ones; "token": all but the last.
+# None: one scale for the whole array. Otherwise an axis, or adjacent ones, or "token": all but the last.
 Axis = int | Sequence[int] | str | None
 
 
 @dataclass(frozen=True)
 class View:
-    """The caller's array as (outer, channels, inner): the channels are the axes from `first` to before `last`."""
+    """A caller's array as (outer, channels, inner). The channels are the axes from `first` up to, but not including,
+    `last`."""
 
     shape: tuple[int, ...]
     first: int = 0
@@ -33,7 +34,7 @@ class View:
 
     @property
     def scale_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """In which arrays of scales may come."""
+        """Return the shapes in which an array of scales is accepted."""
         before, after = self.shape[: self.first], self.shape[self.last :]
         if self.block:
             return ((*before, -(-self.kept[0] // self.block), *after),)
