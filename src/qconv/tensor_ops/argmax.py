@@ -1,4 +1,4 @@
-"""Where the largest elements along an axis are: as ONNX's ArgMax of a tensor of 8 bits."""
+"""The op `argmax`: the index of the largest element along an axis, like ONNX's ArgMax of an 8-bit tensor."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from qconv.op import (
 from qconv.sampling import operands
 from qconv.tensor_ops.problem import TensorOp
 
-# Beside the 8 bits of an element, so many of an unsigned word are left for where it is.
+# An unsigned word holds the 8 bits of an element and an index of this many bits.
 INDEX_BITS = 24
 MOST_LENGTH = 2**INDEX_BITS
-# In half of the rows so many low bits are cleared, so that the largest is often there several times.
+# Half of the rows have their low bits cleared, so that the maximum often occurs several times.
 CLEARED_BITS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class ArgMax(TensorOp):
-    """The axis has `length` elements, `inner` elements away from each other. Of equal ones the first counts; with
-    `last` the last."""
+    """The index of the maximum along an axis of `length` elements that lie `inner` elements apart. Of equal elements
+    the first counts, or with `last` the last."""
 
     op: ClassVar[str] = "argmax"
 
@@ -62,7 +62,7 @@ class ArgMax(TensorOp):
 
     @classmethod
     def of(cls, shape: Sequence[int], axis: int, **spec: Any) -> Self:
-        """The problem of an array and one of its axes."""
+        """Return the problem for an array and one of its axes."""
         at = checked_axis(axis, "x", shape)
         return cls(prod(shape[:at]), shape[at], prod(shape[at + 1 :]), **spec)
 
@@ -72,7 +72,7 @@ class ArgMax(TensorOp):
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """Its type is that which ONNX and NumPy have for indices."""
+        """Return the output. ONNX and NumPy use int64 for indices."""
         return (Tensor("y", (self.outer, self.inner), "int64"),)
 
     @property
@@ -81,7 +81,7 @@ class ArgMax(TensorOp):
 
     @property
     def kinds(self) -> tuple[object, ...]:
-        return (self.inner == 1,)  # whether neighbours are of one axis
+        return (self.inner == 1,)  # true where elements along the axis are adjacent
 
     @property
     def shape_class(self) -> tuple[object, ...]:
@@ -89,7 +89,7 @@ class ArgMax(TensorOp):
 
 
 def draw(problem: ArgMax, seed: int, fixed: dict[str, int]) -> Sample:
-    """Every byte as often as any other, and rows with few values, so that the largest is there several times."""
+    """Draw uniform bytes, and rows with few distinct values, in which the maximum occurs several times."""
     rng = np.random.default_rng(seed)
     x = operands.uniform(problem.x_type, problem.inputs[0].shape, rng)
     few = rng.random((problem.outer, 1, problem.inner)) < 0.5

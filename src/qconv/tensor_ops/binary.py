@@ -1,16 +1,14 @@
-"""Two quantized tensors, element by element: their sum and their product, as ONNX Runtime's QLinearAdd and QLinearMul.
+"""The ops `add` and `mul`: the element-wise sum and product of two quantized tensors, with their arithmetic as data,
+their options, random data and oracle.
 
-The second may be smaller: `a` is seen as (outer, repeat, inner), and `b` as (outer, inner), which every one of `repeat`
-rows meets. So a tensor of the same shape has repeat=1, a number has outer=inner=1, one number a channel of NHWC has
-outer=1, and one a channel and image (squeeze-and-excite) outer=n.
+The second tensor may be smaller: `a` is seen as (outer, repeat, inner), and `b` as (outer, inner), which is broadcast
+over `repeat`. A tensor of the same shape has repeat=1, a single number has outer=inner=1, one number per channel of
+NHWC has outer=1, and one per image and channel (squeeze-and-excite) has outer=n.
 
-The sum and the product of two elements as data: each line of C++ beside its NumPy line.
-
-It is ONNX Runtime's on x86 with AVX2, operation by operation; the order, and where two are one (fma), were found by
-comparing all pairs of bytes. The C++ lines see the elements `a` and `b` as int and the kernel's `args`; they declare
-`value`, and the last returns. The NumPy lines see the same by name.
-
-The ops `add` and `mul`: their grammar, their options, and their random data.
+The arithmetic is that of ONNX Runtime's QLinearAdd and QLinearMul on x86 with AVX2, operation by operation. The order
+of operations, and which pairs are one fma, were found by comparing all pairs of bytes. The C++ lines read the elements
+`a` and `b` as int and the kernel's `args`; they declare `value`, and the last one returns. The NumPy lines read the
+same values by name.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, a
 from qconv.sampling import operands
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES, Parameters, TensorOp
 
-# What ONNX Runtime computes fits an int32 up to this, for any bytes; beyond, its conversion gives the wrong end.
+# Up to this ratio, ONNX Runtime's result fits an int32 for any bytes. Above it, its conversion returns the wrong end.
 MOST_OF_MUL = 2.0**14
 
 
@@ -50,14 +48,14 @@ class View(NamedTuple):
 
 
 def view_of(a_shape: Sequence[int], b_shape: Sequence[int]) -> View:
-    """How `b` is broadcast over `a`, by NumPy's rule. Only axes that are neighbours may be repeated."""
+    """Return how `b` is broadcast over `a`, by NumPy's rule. Only adjacent axes may be repeated."""
     padded = (1,) * (len(a_shape) - len(b_shape)) + tuple(b_shape)
     fits = len(padded) == len(a_shape) and all(b in (1, a) for a, b in zip(a_shape, padded, strict=True))
     if not fits:
         raise ValueError(f"b has shape {tuple(b_shape)}, which does not broadcast to that of a, {tuple(a_shape)}")
     if 0 in a_shape:
         raise ValueError(f"a has shape {tuple(a_shape)} and so no element: there is nothing to compute")
-    runs: list[tuple[bool, int]] = []  # whether b is repeated along these axes, and their extent
+    runs: list[tuple[bool, int]] = []  # (whether b is repeated along these axes, their extent)
     for a, b in zip(a_shape, padded, strict=True):
         if a == 1:
             continue
@@ -77,18 +75,18 @@ def view_of(a_shape: Sequence[int], b_shape: Sequence[int]) -> View:
     return View(runs[0][1] if at else 1, runs[at][1], runs[-1][1] if at < len(runs) - 1 else 1)
 
 
-# What the name of a tensor's number begins with when the two change places.
+# Maps the first letter of a parameter's name when the two tensors change places.
 TURNED = {"a": "b", "b": "a", "y": "y"}
 
 
 def turned(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The scales and zero points of two tensors that change places."""
+    """Return the scales and zero points with the two tensors exchanged."""
     return {f"{TURNED[name[0]]}{name[1:]}": value for name, value in numbers.items()}
 
 
 def begins_with_first(a_shape: Sequence[int], b_shape: Sequence[int]) -> bool:
-    """Whether ONNX Runtime begins the sum of tensors of these shapes with the first: it does if that is one number
-    along the last axis on which not both have an extent of 1, and begins with the second otherwise."""
+    """True where ONNX Runtime begins the sum of tensors of these shapes with the first: where that has extent 1 along
+    the last axis on which not both have extent 1."""
     pairs = list(zip(reversed(a_shape), reversed(b_shape), strict=False))
     first = next((pair for pair in pairs if pair != (1, 1)), (1, 1))
     return first[0] == 1 if pairs else not a_shape
@@ -134,7 +132,7 @@ class Binary(TensorOp):
 
     @property
     def extents(self) -> dict[str, int]:
-        """A device that is full does not care how much more there is."""
+        """Return the sizes that a config depends on. On a full device, more elements have no effect."""
         return {"elements": min(self.elements, FULL)}
 
     @property
@@ -143,17 +141,17 @@ class Binary(TensorOp):
 
     @property
     def shape_class(self) -> tuple[object, ...]:
-        """How wide the loads of each are."""
+        """Return the properties that decide the widths of the loads."""
         return (self.repeat == 1, self.inner == 1, alignment(self.inner, WIDEST), alignment(self.repeat, WIDEST))
 
     @classmethod
     def of(cls, a_shape: Sequence[int], b_shape: Sequence[int], **spec: Any) -> Self:
-        """The problem of two arrays, the second of which is broadcast to the shape of the first."""
+        """Return the problem of two arrays; the second is broadcast to the shape of the first."""
         return cls(*view_of(a_shape, b_shape), **spec)
 
     @property
     def zero_points(self) -> dict[str, str]:
-        """The type that each is a zero of."""
+        """Return the type of each zero point."""
         return {"a_zero_point": self.a_type, "b_zero_point": self.b_type, "y_zero_point": self.out_type}
 
     def _numbers(self, given: dict[str, Any]) -> BinaryParameters:
@@ -162,8 +160,9 @@ class Binary(TensorOp):
 
 @dataclass(frozen=True, eq=False)
 class Add(Binary):
-    """`added_first` names the tensor whose product is added to the offset first, which decides some last bits. ONNX
-    Runtime begins with its second input, or with the one that is a single number along the last axis."""
+    """The sum of two tensors. `added_first` names the tensor whose product is added to the offset first, which affects
+    some last bits. ONNX Runtime begins with its second input, or with the one that is a single number along the last
+    axis."""
 
     op: ClassVar[str] = "add"
 
@@ -216,7 +215,7 @@ def _offset(problem: Add, p: BinaryParameters) -> Any:
 
 
 def _least(problem: Binary, p: BinaryParameters) -> Any:
-    """A relu of the real number is a clamp at its zero."""
+    """Return the smallest output. A relu of the real number is a clamp at its zero point."""
     low, _ = RANGES[problem.out_type]
     return max(low, p.y_zero_point) if problem.activation == "relu" else low
 
@@ -290,7 +289,7 @@ def steps(problem: Binary) -> tuple[Step, ...]:
 
 
 def says(problem: Binary) -> str:
-    """What the steps compute, in words."""
+    """Return the formula of the steps, for the kernel's comment."""
     if not isinstance(problem, Add):
         return "  y = clamp(round_half_to_even((a - a_zero) * (b - b_zero) * ratio + y_zero), low, high)"
     first, last = problem.added_first, "a" if problem.added_first == "b" else "b"
@@ -299,7 +298,7 @@ def says(problem: Binary) -> str:
 
 
 def compute(problem: Binary, drawn: Sample) -> tuple[Array, ...]:
-    """The oracle: the NumPy lines, one after the other."""
+    """Compute the oracle: the NumPy lines in order."""
     a, b = drawn.arrays
     p = problem.checked(drawn.parameters)
     values: Values = {"a": a, "b": b.astype(np.int32)[:, np.newaxis, :]}
@@ -311,11 +310,11 @@ def compute(problem: Binary, drawn: Sample) -> tuple[Array, ...]:
     return (value.astype(problem.out_type),)
 
 
-# The shares of samples whose scales are powers of two, which make ties, and hundredths, which almost do.
+# Fractions of samples whose scales are powers of two, which makes ties, and hundredths, which makes near-ties.
 POWERS_OF_TWO, HUNDREDTHS = 0.25, 0.25
-# Outputs per standard deviation of what is rounded: some reach the ends of their type, most do not.
+# The standard deviation of the outputs before rounding: some reach the ends of their type, most do not.
 LEAST_SPREAD, MOST_SPREAD = 25.0, 90.0
-# So far from its zero point is an element that meets many others: otherwise their products were all alike.
+# The least distance from its zero point of a broadcast element: with a smaller one, all its products would be alike.
 LEAST_DISTANCE = 32
 
 OPTIONS = (
@@ -349,7 +348,7 @@ def _asked(kind: type[Binary], given: dict[str, Any]) -> Binary:
 
 
 def draw(problem: Binary, seed: int, fixed: dict[str, int]) -> Sample:
-    """Full-range arrays, and scales with which the outputs spread over their type."""
+    """Draw full-range arrays, and scales with which the outputs spread over their type."""
     rng = np.random.default_rng(seed)
     a_zero = _zero_point(problem.a_type, problem, rng)
     b_zero = _zero_point(problem.b_type, problem, rng)
@@ -374,14 +373,14 @@ def draw(problem: Binary, seed: int, fixed: dict[str, int]) -> Sample:
         b_scale = ratio * y_scale / a_scale
     scales = {"a_scale": a_scale, "b_scale": b_scale, "y_scale": y_scale}
     if POWERS_OF_TWO <= kind < POWERS_OF_TWO + HUNDREDTHS and isinstance(problem, Add):
-        unit = rng.uniform(0.2, 1.0) / min(scales.values())  # so that none of them is nearly zero
+        unit = rng.uniform(0.2, 1.0) / min(scales.values())  # keeps all scales well above zero
         scales = {name: round(float(scale * unit), 2) for name, scale in scales.items()}
     zeros = {"a_zero_point": a_zero, "b_zero_point": b_zero, "y_zero_point": int(y_zero)}
     return Sample((a, b), {name: float(np.float32(value)) for name, value in scales.items()} | zeros)
 
 
 def _zero_point(dtype: str, problem: Binary, rng: np.random.Generator) -> int:
-    """A relu needs room above."""
+    """Draw a zero point. A relu needs one that leaves room above."""
     low, high = RANGES[dtype]
     if problem.activation == "relu":
         return int(rng.integers(low, low + (high - low) // 4))
@@ -389,7 +388,7 @@ def _zero_point(dtype: str, problem: Binary, rng: np.random.Generator) -> int:
 
 
 def _far_from(b: Array, zero: int, above: bool) -> Array:
-    """Elements near the zero point, or of the wrong side, move to the end of the range that is farther."""
+    """Move elements near the zero point, or on the wrong side of it, to the farther end of the range."""
     low, high = RANGES[str(b.dtype)]
     end = high if above or high - zero > zero - low else low
     near = np.abs(b.astype(np.int32) - zero) < LEAST_DISTANCE

@@ -1,8 +1,8 @@
-"""Rows of one tensor behind those of another: as QLinearConcat, whose tensors have scales of their own, and as Concat,
-Split and Slice, which copy bytes.
+"""The op `concat`: rows of several tensors joined, like QLinearConcat, whose tensors have scales of their own, and like
+Concat, Split and Slice, which copy bytes.
 
-A tensor of 8 bits is seen as `rows` rows, which are as long as its stride. Of each row one slice counts, `width`
-elements from its offset on, and the rows of the output are the slices of all tensors one after the other.
+An 8-bit tensor is seen as `rows` rows of `stride` elements. One slice of each row is used, `width` elements from
+`offset` on, and a row of the output is the slices of all tensors in order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, a
 from qconv.sampling import operands
 from qconv.tensor_ops.problem import TensorOp
 
-# Tensors of one kernel: the address of each is an argument.
+# Tensors per kernel: the address of each is an argument.
 MOST_TENSORS = 16
 
 
 class Slice(NamedTuple):
-    """`begin` is where it lies in a row of the output, and `table` the number of its table, -1 where it is copied."""
+    """A slice of each row of a tensor. `begin` is its position in a row of the output, and `table` the index of its
+    table, or -1 for a copy."""
 
     width: int
     stride: int
@@ -39,8 +40,8 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Concat(TensorOp):
-    """`tables` says of each slice whether it is looked up (1) in a table of 256 of its own, as for another scale.
-    Without strides, a tensor has nothing but its slice."""
+    """The joined rows. `tables` has a 1 for each slice that is looked up in a table of 256 of its own, for example to
+    change its scale. Without strides, the slice is the whole row."""
 
     op: ClassVar[str] = "concat"
 
@@ -98,12 +99,12 @@ class Concat(TensorOp):
 
     @property
     def width(self) -> int:
-        """Elements of a row of the output."""
+        """Return the number of elements per row of the output."""
         return sum(self.widths)
 
     @property
     def widest(self) -> int:
-        """So many neighbours at once may be read and written everywhere."""
+        """Return the number of neighbouring elements that can be read and written at once in all slices."""
         numbers = [number for each in self.slices for number in (each.width, each.stride, each.offset) if number]
         return min(alignment(number, WIDEST) for number in numbers)
 
@@ -135,13 +136,13 @@ class Concat(TensorOp):
 
     @classmethod
     def of(cls, rows: int, slices: Sequence[tuple[int, int, int, bool]], x_type: str) -> Self:
-        """Each slice by its width, its stride, its offset and whether it has a table."""
+        """Return the problem of slices, each given by width, stride, offset and whether it has a table."""
         widths, strides, offsets, tables = zip(*slices, strict=True)
         return cls(rows, widths, strides, offsets, tuple(map(int, tables)), x_type)
 
 
 def draw(problem: Concat, seed: int, fixed: dict[str, int]) -> Sample:
-    """Every byte as often as any other; tables are permutations of all bytes."""
+    """Draw uniform bytes, and tables that are permutations of all bytes."""
     rng = np.random.default_rng(seed)
     tensors = [operands.uniform(problem.x_type, (problem.rows, each.stride), rng) for each in problem.slices]
     tables = [rng.permutation(ENTRIES).astype(np.uint8).view(problem.x_type) for each in problem.tables if each]

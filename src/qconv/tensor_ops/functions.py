@@ -1,8 +1,8 @@
 """Functions of one quantized tensor as tables of 256 entries.
 
-`identity` (a change of scale), `relu`, `leaky_relu` and `sigmoid` are ONNX Runtime's, bit for bit: those of
-QLinearConcat, QLinearLeakyRelu and QLinearSigmoid. The others are the activations of `qconv.arithmetic.activation`.
-Anything else may be given as a function of a float32 array.
+`identity` (a change of scale), `relu`, `leaky_relu` and `sigmoid` equal ONNX Runtime's bit for bit: those of
+QLinearConcat, QLinearLeakyRelu and QLinearSigmoid. The others are the activations of `qconv.arithmetic.activation`. Any
+other function may be given as a function of a float32 array.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from qconv.tensor_ops.problem import BYTES, Parameters
 
 Function = Callable[[Array], Array]
 
-# The sigmoid, less 1/2, as x P(x**2) / Q(x**2), from the highest power down: Eigen's coefficients, which ONNX Runtime
-# has too. Beyond 18 it is that of 18.
+# sigmoid(x) - 1/2 as x P(x**2) / Q(x**2), coefficients from the highest power down, from Eigen and ONNX Runtime. Inputs
+# beyond 18 count as 18.
 NUMERATOR = (
     4.37031012579801e-11,
     1.15627324459942e-07,
@@ -70,14 +70,14 @@ FUNCTIONS: dict[str, Function] = {
     "sigmoid": sigmoid,
     **{name: _activation(name) for name in ("hardswish", "silu", "tanh", "gelu")},
 }
-# Those that have a number of their own.
+# Functions with a parameter.
 WITH_ALPHA: dict[str, Callable[[Array, np.float32], Array]] = {
     "leaky_relu": lambda x, alpha: np.where(x >= 0, x, alpha * x),
 }
 
 
 def named(function: str, alpha: Any = None) -> Function:
-    """ValueError where there is no such function, or where its number is missing."""
+    """Return a function by name. Raise ValueError where it does not exist, or where its parameter is missing."""
     check_choice("function", function, (*FUNCTIONS, *WITH_ALPHA))
     if (alpha is None) == (function in WITH_ALPHA):
         says = "needs alpha: give a number" if alpha is None else f"has no alpha, but {alpha!r} was given: leave it out"
@@ -91,8 +91,8 @@ def named(function: str, alpha: Any = None) -> Function:
 
 
 def table_of(function: Function, x_type: str, out_type: str, **numbers: Any) -> Array:
-    """The table of a function of real numbers: `numbers` are the scales and zero points of both sides. fp32, rounded
-    half to even, then the zero point is added."""
+    """Return the table of a function of real numbers. `numbers` are the scales and zero points of both sides. The
+    arithmetic is fp32, rounded half to even before the zero point is added."""
     check_choice("x_type", x_type, BYTES)
     check_choice("out_type", out_type, BYTES)
     if not callable(function):
@@ -105,13 +105,13 @@ def table_of(function: Function, x_type: str, out_type: str, **numbers: Any) -> 
         real = np.asarray(function(p.x_scale * (codes - p.x_zero_point).astype(np.float32)), np.float32)
         if real.shape != (ENTRIES,):
             raise ValueError(f"the function gave shape {real.shape} for {ENTRIES} numbers: it must work by element")
-        # A NaN becomes the least output.
+        # A NaN becomes the smallest output.
         clamped = np.fmin(np.fmax(real / p.y_scale, low), high)
     table: Array = (np.rint(clamped).astype(np.int32) + p.y_zero_point).astype(out_type)
     return table
 
 
 def rescaled(x_type: str, **numbers: Any) -> Array | None:
-    """The table of another scale, as QLinearConcat has it; None where it leaves every byte as it is."""
+    """Return the table of a change of scale, as in QLinearConcat; None where it changes no byte."""
     table = table_of(FUNCTIONS["identity"], x_type, x_type, **numbers)
     return None if np.array_equal(table.view(np.uint8), np.arange(ENTRIES)) else table

@@ -1,7 +1,7 @@
-"""What the run-time values of these ops are in C++, for programs that launch kernels without Python: a line beside each
-NumPy line of `arithmetic` and `averages`, and beside each limit of a problem's `checked`.
+"""C++ expressions for the run-time values of these ops, for programs that launch kernels without Python. They mirror
+the NumPy lines of the ops and the limits in each problem's `checked`.
 
-A line is an expression of `p`, the scalars that a call gives: `p.scale(NAME)` is a float, `p.zero_point(NAME)` an int.
+An expression reads `p`, the scalars of a call: `p.scale(NAME)` is a float, `p.zero_point(NAME)` an int.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from qconv.tensor_ops.pooling import (
     PoolParameters,
 )
 
-# The problems that take numbers at run time.
+# Problems with run-time numbers.
 Scaled = Binary | AveragePool | GlobalAveragePool
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number for a whole tensor: a scale, or a zero point of this type."""
+    """A number for a whole tensor: a scale, or the zero point of the type `zero_of`."""
 
     name: str
     zero_of: str | None
@@ -39,7 +39,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a float has to be, from `least` to `most`."""
+    """The range of a float: `least` to `most`."""
 
     says: str
     value: str
@@ -48,13 +48,13 @@ class Limit:
 
 
 def scalars(problem: Scaled) -> tuple[Scalar, ...]:
-    """In the order in which Python has them."""
+    """Return the scalars of a call, in Python's order."""
     kind = BinaryParameters if isinstance(problem, Binary) else PoolParameters
     return tuple(Scalar(one.name, problem.zero_points.get(one.name)) for one in fields(kind))
 
 
 def limits(problem: Scaled) -> tuple[Limit, ...]:
-    """What `checked` refuses."""
+    """Return the limits that `checked` enforces."""
     if isinstance(problem, Add):
         ratios = ((f"{name}_scale / y_scale", _ratio(name)) for name in ("a", "b"))
         return tuple(Limit(says, value, LEAST_RATIO, MOST_OF_ADD) for says, value in ratios)
@@ -72,7 +72,7 @@ def limits(problem: Scaled) -> tuple[Limit, ...]:
 
 
 def host_value(problem: Scaled, argument: Argument) -> str:
-    """Rounds where NumPy rounds: to be compiled without contraction."""
+    """Return the C++ expression of an argument. It rounds where NumPy rounds, so compile it without contraction."""
     values = _binary(problem) if isinstance(problem, Binary) else _average(problem)
     if argument.name not in values:
         raise ValueError(
@@ -144,7 +144,7 @@ def _of_image(problem: GlobalAveragePool) -> str:
 
 
 def _offset(problem: Binary) -> str:
-    """As `qconv.arithmetic.quantized_sum.offset` has it."""
+    """Return the C++ form of `qconv.arithmetic.quantized_sum.offset`."""
     first, last = ("a", "b") if isinstance(problem, Add) and problem.added_first == "a" else ("b", "a")
     product = f"({_ratio(first)}) * {_real_zero(first)}"
     return f"{_real_zero('y')} - std::fma({_ratio(last)}, {_real_zero(last)}, {product})"

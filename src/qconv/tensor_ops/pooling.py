@@ -1,12 +1,10 @@
-"""Pooling of NHWC tensors of 8 bits: the largest of a window, its average, and the average of a whole image, as ONNX
-Runtime's MaxPool, QLinearAveragePool and QLinearGlobalAveragePool.
+"""The ops `max_pool`, `average_pool` and `global_average_pool` of 8-bit NHWC tensors, with their arithmetic as data,
+their options, random data and oracles.
 
-From the sum of a window, or of an image, to the output, as data: each line of C++ beside its NumPy line.
-
-It is ONNX Runtime's arithmetic, operation by operation. The C++ lines see `sum` (float of a window, int of an image),
-the kernel's `args`, and of a window `taps`, how many elements were counted; the last returns.
-
-The ops `max_pool`, `average_pool` and `global_average_pool`: options, random data, oracles.
+The arithmetic is that of ONNX Runtime's MaxPool, QLinearAveragePool and QLinearGlobalAveragePool, operation by
+operation: each line of C++ beside its NumPy line, from the sum of a window or an image to the output. The C++ lines
+read `sum` (float for a window, int for an image), the kernel's `args` and, for a window, `taps`, the number of elements
+counted; the last one returns.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, a
 from qconv.sampling import operands
 from qconv.tensor_ops.problem import Parameters, TensorOp
 
-# What ONNX Runtime computes fits an int32 up to this, for any bytes. No sum of a window is infinite with this scale.
+# Up to these, ONNX Runtime's result fits an int32 for any bytes, and no sum of a window is infinite.
 MOST_OF_AVERAGE, MOST_SCALE = 2.0**20, 2.0**90
-# ONNX Runtime refuses what lies beyond these.
+# ONNX Runtime rejects ratios outside of these bounds.
 LEAST_OF_GLOBAL, MOST_OF_GLOBAL = 2.0**-32, 256.0
-# Their sum fits an int32.
+# The sum of this many bytes fits an int32.
 MOST_PIXELS = (2**31 - 1) // 255
 
 
@@ -42,8 +40,8 @@ class PoolParameters(Parameters):
 
 @dataclass(frozen=True, eq=False)
 class Pool(TensorOp):
-    """`r` x `s` is the window, `pad` is top, left, bottom, right. With `ceil_mode`, a window that is not whole counts
-    as well, if it begins before the padding behind the input does."""
+    """A pool with a window of `r` x `s`; `pad` is (top, left, bottom, right). With `ceil_mode`, an incomplete window
+    counts as well if it begins before the padding behind the input."""
 
     n: int
     h: int
@@ -85,7 +83,7 @@ class Pool(TensorOp):
 
     @classmethod
     def of(cls, x_shape: Sequence[int], kernel: int | Sequence[int], **spec: Any) -> Self:
-        """The problem of an NHWC array and a window: its height and width, or one number for both."""
+        """Return the problem for an NHWC array and a window: its height and width, or one number for both."""
         known = [entry.name for entry in fields(cls) if entry.init and entry.name not in cls.numbers]
         if strange := [name for name in spec if name not in known]:
             raise ValueError(f"{cls.op} has no {strange[0]!r}; it has {', '.join(known)}")
@@ -94,11 +92,11 @@ class Pool(TensorOp):
         return cls(n, h, w, c, r, s, **spec)
 
     def _check(self) -> None:
-        """What only this class asks for."""
+        """Check the fields of a subclass."""
 
     @property
     def steps(self) -> tuple[int, int]:
-        """Pixels from one of the window to its next, down and across."""
+        """Return the pixels between neighbouring elements of the window, down and across."""
         return (1, 1)
 
     @property
@@ -110,7 +108,7 @@ class Pool(TensorOp):
         return (self.h + self.pad[0] + self.pad[2], self.w + self.pad[1] + self.pad[3])
 
     def _count(self, axis: int) -> int:
-        """Windows along an axis."""
+        """Return the number of windows along an axis."""
         step: int = self.stride[axis]
         moves, rest = divmod(self._padded[axis] - self.spans[axis], step)
         begins_inside = (moves + 1) * step < (self.h, self.w)[axis] + self.pad[axis]
@@ -130,7 +128,7 @@ class Pool(TensorOp):
 
     @property
     def out(self) -> str:
-        """The type of the output."""
+        """Return the type of the output."""
         return self.x_type
 
     @property
@@ -155,7 +153,7 @@ class Pool(TensorOp):
 
 
 def window_of(kernel: int | Sequence[int]) -> tuple[int, int]:
-    # What is neither a number nor several is refused by the problem, which sees it twice then.
+    # The problem checks the elements; a scalar is duplicated so that it does.
     values = tuple(kernel) if isinstance(kernel, Iterable) else (kernel, kernel)
     if len(values) != 2:
         raise ValueError(f"kernel={kernel!r} must be one integer or two of them, height and width")
@@ -164,7 +162,7 @@ def window_of(kernel: int | Sequence[int]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class MaxPool(Pool):
-    """The padding is smaller than every element."""
+    """The maximum of each window. Padding is smaller than every element."""
 
     op: ClassVar[str] = "max_pool"
 
@@ -176,13 +174,14 @@ class MaxPool(Pool):
 
 
 class WholeImage(ValueError):
-    """All that is wrong with an average pool is that its window is the image: another op computes it."""
+    """The window of an average pool is the whole image, which another op computes. All else about the problem is
+    valid."""
 
 
 @dataclass(frozen=True, eq=False)
 class AveragePool(Pool):
-    """The padding is a real zero, which is counted with `count_include_pad` only; what ceil_mode adds is counted as
-    well then."""
+    """The average of each window. Padding is a real zero and counts only with `count_include_pad`, which then includes
+    the part that `ceil_mode` adds."""
 
     op: ClassVar[str] = "average_pool"
     flags: ClassVar[tuple[str, ...]] = ("ceil_mode", "count_include_pad")
@@ -204,7 +203,7 @@ class AveragePool(Pool):
 
     @property
     def zero_points(self) -> dict[str, str]:
-        """The type that each is a zero of."""
+        """Return the type of each zero point."""
         return {"x_zero_point": self.x_type, "y_zero_point": self.out_type}
 
     def checked(self, parameters: dict[str, Any]) -> PoolParameters:
@@ -218,7 +217,7 @@ class AveragePool(Pool):
 
 @dataclass(frozen=True, eq=False)
 class GlobalAveragePool(TensorOp):
-    """The average of all pixels of an image, by channel."""
+    """The average of all pixels of an image, per channel."""
 
     op: ClassVar[str] = "global_average_pool"
 
@@ -262,7 +261,7 @@ class GlobalAveragePool(TensorOp):
 
     @property
     def zero_points(self) -> dict[str, str]:
-        """The type that each is a zero of."""
+        """Return the type of each zero point."""
         return {"x_zero_point": self.x_type, "y_zero_point": self.out_type}
 
     def checked(self, parameters: dict[str, Any]) -> PoolParameters:
@@ -298,7 +297,7 @@ ZERO = Argument("zero", "int", False, "the zero point of y", lambda problem, p: 
 LOW = Argument("low", "float", False, "the least output", lambda problem, p: RANGES[problem.out_type][0])
 HIGH = Argument("high", "float", False, "the largest output", lambda problem, p: RANGES[problem.out_type][1])
 
-# What an element adds to the sum of a window.
+# The contribution of an element to the sum of a window.
 REAL = Step(
     "real",
     "return tile::multiply(args.x_scale, static_cast<float>(x - args.x_zero));",
@@ -348,7 +347,7 @@ def arguments(problem: AveragePool | GlobalAveragePool) -> tuple[Argument, ...]:
     return tuple(argument for step in steps for argument in step.arguments)
 
 
-# Outputs per standard deviation of the average of a window of independent elements.
+# Bounds of the standard deviation of the outputs, for windows of independent elements.
 LEAST_SPREAD, MOST_SPREAD = 25.0, 60.0
 POWERS_OF_TWO = 0.25
 
@@ -378,7 +377,8 @@ def compute_max(problem: MaxPool, drawn: Sample) -> tuple[Array, ...]:
 
 
 def compute_average(problem: AveragePool, drawn: Sample) -> tuple[Array, ...]:
-    """Added up in fp32, in the order of the window's rows; that of the padding's zeros changes nothing."""
+    """Compute the oracle: fp32 sums in the order of the window's rows. The position of the padding's zeros has no
+    effect."""
     (x,) = drawn.arrays
     values = _values(problem, drawn.parameters)
     real = REAL.numpy(x, values)
@@ -408,7 +408,7 @@ def _values(problem: AveragePool | GlobalAveragePool, parameters: dict[str, Any]
 
 
 def _taps(problem: Pool, x: Array, padding: int) -> Iterator[Array]:
-    """For each element of the window, row by row, what every window has there."""
+    """Yield, for each element of the window row by row, the input at that element for all windows."""
     (top, left, _, _), (down, across) = problem.pad, problem.stride
     heights = (problem.oh - 1) * down + problem.spans[0] - top - problem.h
     widths = (problem.ow - 1) * across + problem.spans[1] - left - problem.w
@@ -422,7 +422,7 @@ def _taps(problem: Pool, x: Array, padding: int) -> Iterator[Array]:
 
 
 def draw_max(problem: MaxPool, seed: int, fixed: dict[str, int]) -> Sample:
-    """Bytes that are mostly small, so that the largest of many is not always the end of the range."""
+    """Draw bytes that are mostly small, so that a maximum of many is not always the end of the range."""
     rng = np.random.default_rng(seed)
     low, high = RANGES[problem.x_type]
     uniform = rng.random(problem.inputs[0].shape) ** np.sqrt(problem.r * problem.s)
@@ -430,8 +430,8 @@ def draw_max(problem: MaxPool, seed: int, fixed: dict[str, int]) -> Sample:
 
 
 def draw_average(problem: AveragePool | GlobalAveragePool, seed: int, fixed: dict[str, int]) -> Sample:
-    """Full-range bytes, and scales with which the averages spread over the output's type. A quarter of the scales are
-    powers of two, and as many hundredths, which make ties."""
+    """Draw full-range bytes, and scales with which the averages spread over the output's type. A quarter of the scales
+    are powers of two, and as many hundredths, which make ties."""
     rng = np.random.default_rng(seed)
     x = operands.uniform(problem.x_type, problem.inputs[0].shape, rng)
     window = problem.pixels if isinstance(problem, GlobalAveragePool) else problem.r * problem.s
@@ -444,7 +444,7 @@ def draw_average(problem: AveragePool | GlobalAveragePool, seed: int, fixed: dic
     x_scale = ratio * y_scale
     if POWERS_OF_TWO <= kind < 2 * POWERS_OF_TWO:
         x_scale = max(round(float(x_scale), 2), 0.01)
-    # The mean of x lies where the output's range has room.
+    # Place the mean of x where the output's range has room.
     mean = ((x_low + x_high) / 2 - x_zero) * x_scale / y_scale
     y_zero = np.clip(np.rint((low + high) / 2 + rng.uniform(-20, 20) - mean), low, high)
     if not low < y_zero + mean < high:

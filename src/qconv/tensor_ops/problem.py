@@ -1,4 +1,4 @@
-"""What the problems of this package share: a key that is made of their fields, and checked run-time numbers."""
+"""The base classes of this package: problems whose key lists their fields, and checked run-time numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ACTIVATIONS = ("none", "relu")
 
 
 class TensorOp(Problem):
-    """Its key has sizes and types always; everything else only where it differs from the default, in this order."""
+    """A problem whose key has sizes and types always, everything else where it differs from the default, in order."""
 
-    # What is read as an integer, as several, and as a flag; all else is text.
+    # Fields that a key spells as an integer, as several integers, and as a flag; all others are text.
     numbers: ClassVar[tuple[str, ...]] = ()
     extents_of_key: ClassVar[tuple[str, ...]] = ()
     flags: ClassVar[tuple[str, ...]] = ()
@@ -46,7 +46,7 @@ class TensorOp(Problem):
 
     @classmethod
     def read(cls, key: str) -> Self:
-        """The problem that a key names."""
+        """Return the problem of a key."""
         _, given = read_key(key, cls.flags)
         missing = [name for name in cls.numbers if name not in given]
         if missing:
@@ -73,11 +73,12 @@ Numbers = TypeVar("Numbers", bound="Parameters")
 
 @dataclass(frozen=True)
 class Parameters:
-    """Scales and zero points by name: each op adds its own. One number each, for the whole tensor."""
+    """Scales and zero points by name, one number each for the whole tensor. Each op adds its own fields."""
 
     @classmethod
     def of(cls: type[Numbers], given: Mapping[str, Any], zero_points: Mapping[str, str]) -> Numbers:
-        """These values as float32 and int, or ValueError. `zero_points` has the type that each is a zero of."""
+        """Return these values as float32 and int, or raise ValueError. `zero_points` maps each zero point to its
+        type."""
         known = [entry.name for entry in fields(cls)]
         for name in given:
             if name not in known:

@@ -1,4 +1,4 @@
-"""Channels of several groups dealt out in turn, one of each group: what a ShuffleNet does between its convolutions."""
+"""The op `channel_shuffle`: interleaves the channels of several groups, as in ShuffleNet."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, a
 from qconv.sampling import operands
 from qconv.tensor_ops.problem import TensorOp
 
-# A thread holds elements of all groups.
+# A thread holds one element of every group.
 MOST_GROUPS = 64
 
 
 @dataclass(frozen=True, eq=False)
 class ChannelShuffle(TensorOp):
-    """Each of the `rows` has `groups` of `width` elements; those of the output are the first of each group, then the
-    second of each, and so on."""
+    """A shuffle of `rows` rows of `groups` groups of `width` elements each. A row of the output has the first element
+    of each group, then the second of each, and so on."""
 
     op: ClassVar[str] = "channel_shuffle"
 
@@ -63,7 +63,7 @@ class ChannelShuffle(TensorOp):
 
     @property
     def kinds(self) -> tuple[object, ...]:
-        return ()  # bytes are moved, whatever they mean
+        return ()  # the type does not matter, because bytes are only moved
 
     @property
     def shape_class(self) -> tuple[object, ...]:
@@ -71,7 +71,7 @@ class ChannelShuffle(TensorOp):
 
 
 def draw(problem: ChannelShuffle, seed: int, fixed: dict[str, int]) -> Sample:
-    """Every byte as often as any other."""
+    """Draw uniform bytes."""
     return Sample((operands.uniform(problem.x_type, problem.inputs[0].shape, np.random.default_rng(seed)),))
 
 

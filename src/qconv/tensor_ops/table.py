@@ -1,4 +1,4 @@
-"""Any function of one quantized tensor of 8 bits: a table of 256, which the kernel looks every element up in."""
+"""The op `table`: any function of an 8-bit tensor, as a table of 256 in which the kernel looks every element up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qconv.tensor_ops.problem import TensorOp
 
 @dataclass(frozen=True, eq=False)
 class Table(TensorOp):
-    """Entry `i` is the output for the element whose byte is `i`: of int8, -1 has entry 255."""
+    """A lookup. Entry `i` is the output for the element whose byte is `i`; in int8, -1 has entry 255."""
 
     op: ClassVar[str] = "table"
 
@@ -51,7 +51,7 @@ class Table(TensorOp):
 
     @property
     def kinds(self) -> tuple[object, ...]:
-        return ()  # of types only the name differs: bytes go in, bytes come out
+        return ()  # types differ in name only: bytes go in, bytes come out
 
     @property
     def shape_class(self) -> tuple[object, ...]:
@@ -65,7 +65,7 @@ def _asked(given: dict[str, Any]) -> Table:
 
 
 def draw(problem: Table, seed: int, fixed: dict[str, int]) -> Sample:
-    """Every byte as often as any other, and a table that is a permutation of all bytes."""
+    """Draw uniform bytes, and a table that is a permutation of all bytes."""
     rng = np.random.default_rng(seed)
     table = rng.permutation(ENTRIES).astype(np.uint8).view(problem.out_type)
     return Sample((operands.uniform(problem.x_type, (problem.elements,), rng), table))
