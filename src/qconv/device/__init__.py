@@ -1,7 +1,8 @@
-"""Where kernels run. This package is the only one that imports cupy.
+"""The devices that kernels run on. Only this package imports cupy.
 
-`open_device("cpu")`, `open_device("cuda:1")`, or `open_device(None)` for the first GPU, else the CPU device.
-`open_device("cpu.gfx942")` is the CPU device as well, executing the matrix instructions of that architecture.
+`open_device("cpu")` and `open_device("cuda:1")` open a device by name; `open_device(None)` opens the first GPU, or the
+CPU device without one. `open_device("cpu.gfx942")` is a CPU device that emulates the matrix instructions of that
+architecture.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ class Kernel(Protocol):
     """A binary loaded onto a device."""
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
-        """The launch with its arguments packed: call it with a stream of the device's kind, or None for the current.
+        """Return a launch with packed arguments. Call it with a stream of the device's kind, or None for the current
+        one.
 
-        `overlap`: it may begin before what was launched before it has ended; only of a kernel that waits by itself."""
+        With `overlap`, it may begin before the previous launch has ended; the kernel must then wait by itself."""
         ...
 
 
 class Device(Protocol):
-    """What the tuner, the instances and the command line ask of a place to run on."""
+    """The interface of a device, for the tuner, the instances and the command line."""
 
     @property
     def spec(self) -> str: ...  # as the user writes it: "cpu", "cuda:0"
@@ -47,48 +49,50 @@ class Device(Protocol):
     def target(self) -> Target: ...
     def facts(
         self,
-    ) -> dict[str, Any]: ...  # driver, clocks, cores: what a reader of a measurement wants to know
+    ) -> dict[str, Any]: ...  # driver, clocks, cores: the conditions of a measurement
     def load(self, plan: Plan, binary: Binary) -> Kernel: ...
     def encode(self, tensor_map: TensorMap, address: int) -> bytes:
-        """What a kernel takes for a tensor map whose array lies there: TENSOR_MAP_BYTES of it."""
+        """Return the TENSOR_MAP_BYTES bytes that a kernel takes as the tensor map of the array at this address."""
         ...
 
-    def adopt(self, name: str, array: Any) -> tuple[Any, int]: ...  # zero-copy: our kind of array, and its address
+    def adopt(self, name: str, array: Any) -> tuple[Any, int]: ...  # zero-copy: (the device's array, its address)
     def upload(self, array: Any) -> Any: ...
     def download(self, array: Any) -> Any: ...
-    def contiguous(self, array: Any) -> Any: ...  # a copy where it is not
-    def exchanged(self, array: Any) -> Any: ...  # its last two axes of three change places; a copy
+    def contiguous(self, array: Any) -> Any: ...  # copied if it is not
+    def exchanged(self, array: Any) -> Any: ...  # a copy with the last two of three axes exchanged
     def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
-        """`instead_of`: addresses of arrays in whose place it may lie, if whoever writes it is the last to read them.
-        That is so where a recording has found a place for it."""
+        """Allocate an array. `instead_of` are addresses of arrays whose place it may take, if the kernel that writes it
+        is their last reader. Only a recording that plans memory uses them."""
         ...
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Any: ...
     def fill(self, array: Any, byte: int) -> None: ...
-    def copy(self, array: Any, to: Any) -> None: ...  # between two of the same size
-    def write(self, array: Any, to: Any) -> None: ...  # the same, from one of NumPy
-    def rolled(self, array: Any, by: int) -> Any: ...  # a copy, its elements so many places further on
+    def copy(self, array: Any, to: Any) -> None: ...  # both have the same size
+    def write(self, array: Any, to: Any) -> None: ...  # like `copy`, from a NumPy array
+    def rolled(self, array: Any, by: int) -> Any: ...  # a copy, rotated by `by` elements
     def same(self, one: Any, other: Any) -> bool: ...  # bit for bit
-    def on(self, stream: Any) -> AbstractContextManager[Any]: ...  # allocations and copies in this stream's order
+    def on(self, stream: Any) -> AbstractContextManager[Any]: ...  # allocations and copies follow this stream's order
     def synchronize(self) -> None: ...
     def replay(self, launches: Sequence[Callable[[Any], Any]]) -> Callable[[], float]:
-        """The launches back to back, ready to be repeated: each call does them all once, and gives us a launch."""
+        """Prepare launches to run back to back. Each call of the result runs all of them once and returns us per
+        launch."""
         ...
 
     def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]: ...
     def record(
         self, work: Callable[[], Sequence[Any]], place: Place | None = None
     ) -> tuple[list[Any], Callable[[], None]]:
-        """The arrays that the work makes, and what does the work again, on the current stream: it writes these arrays.
+        """Record work. Return the arrays that it makes, and a function that repeats it on the current stream, writing
+        the same arrays.
 
-        The work only launches, copies and allocates, and what it writes it has allocated just before. It must have been
-        done once before, so that everything is loaded; and the arrays that it reads must stay where they are. `place`
-        lays what the work does not keep out in one arena."""
+        The work may only launch, copy and allocate, and it writes only arrays that it has just allocated. It must have
+        run once before, so that everything is loaded, and the arrays that it reads must stay where they are. `place`
+        lays the arrays that the work does not return out in one arena."""
         ...
 
 
 def open_device(spec: str | None = None) -> Device:
-    """Raises DeviceError, with the remedy, where there is no such device."""
+    """Open a device. Raise DeviceError, with the remedy, where it does not exist."""
     if spec is None:
         spec = default_spec()
     if not isinstance(spec, str):
@@ -126,7 +130,7 @@ def _open(spec: str) -> Device:
 
 @lru_cache(maxsize=1)
 def default_spec() -> str:
-    """The first GPU, else `cpu`; a GPU that is seen, but cannot be used, is told."""
+    """Return the first GPU, or `cpu`. Warn if a GPU is present but unusable."""
     found = gpu_specs()
     if not found and (why := why_unused()) is not None:
         log.warning("%s; using the CPU device, which is slow (--device cpu says that it is meant)", why)
@@ -142,7 +146,7 @@ def gpu_specs() -> list[str]:
 
 
 def why_no_cupy() -> str | None:
-    """What an import of it says, in one line. Half of an installation may raise anything."""
+    """Return the message of a failed import of CuPy, in one line. A partial installation may raise any exception."""
     try:
         import_module("qconv.device.gpu")
     except Exception as error:
@@ -151,7 +155,7 @@ def why_no_cupy() -> str | None:
 
 
 def why_unused() -> str | None:
-    """One sentence for a GPU that is here while no device is: what it lacks, and where that comes from."""
+    """Return why a GPU that is present cannot be used, and the remedy, or None."""
     for seen in seen_gpus():
         if (missing := why_no_cupy()) is not None:
             return f"{seen}, but CuPy cannot be imported ({missing}): to use it, pip install 'qconv-tune[{seen.extra}]'"

@@ -1,8 +1,8 @@
-"""The kernels by which a GPU's arrays are moved and compared: two axes change places (NCHW becomes NHWC, or the other
-way round), elements in any order become contiguous, an array is copied, and two arrays are the same or not.
+"""Kernels that move and compare a GPU's arrays: exchange two axes (NCHW to NHWC and back), gather elements in any order
+into a contiguous array, copy, and compare.
 
-They are one source, which is built and kept as every other: CuPy's own copies are compiled where they run, and need the
-CUDA headers, which need not be there.
+They are one source, built and cached like every other. CuPy's own copy kernels are compiled at run time and need the
+CUDA headers, which may be missing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from qconv.generator.digest import text_digest
 from qconv.targets.target import Target
 
 THREADS = 256
-# Elements of a tile in shared memory, and its rows at most. A tile that has all rows is written as one run.
+# Elements per tile in shared memory, and the most rows of one. A tile with all rows is written as one run.
 TILE, MOST_ROWS = 4096, 32
-# The unsigned integer of an element's size: bits are moved, whatever they mean.
+# The unsigned integer for each element size: only bits are moved.
 ELEMENTS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
-MOST_OUTERS = 65535  # of a grid, along its second axis; a block takes several, if there are more
-# Axes of an array whose elements are gathered, once neighbours that are one run are one axis.
+MOST_OUTERS = 65535  # of a grid along y; with more, a block takes several
+# Axes of an array to be gathered, after adjacent axes without gaps have been merged.
 MOST_AXES = 6
-MOST_ELEMENTS = 2**31 - 1  # that are counted by one launch
-BLOCKS = 4096  # of a grid at most, where threads take element after element
-# Bytes that a thread copies at once, so many times before it writes; smaller arrays the driver copies as fast.
+MOST_ELEMENTS = 2**31 - 1  # counted by one launch
+BLOCKS = 4096  # of a grid at most; threads loop over the elements
+# Bytes per load, loads per thread before it stores, and the least bytes to copy: for fewer, the driver is as fast.
 CHUNK, CHUNKS, LEAST_COPIED = 16, 4, 2**20
 
 PRELUDES = {
@@ -37,7 +37,7 @@ __device__ __forceinline__ unsigned block_y() { return blockIdx.y; }
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 """,
     "amd": """
-#if !defined(__global__)  // without HIP's headers: the few words of the language that are used here
+#if !defined(__global__)  // without HIP's headers: the keywords that are used here
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
@@ -59,8 +59,8 @@ constexpr unsigned THREADS = @THREADS@, TILE = @TILE@, CHUNKS = @CHUNKS@;
 
 __device__ __forceinline__ unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
-// x[outer][row][column] -> y[outer][column][row]. A tile is `tile_rows` x `tile_columns`; in shared memory it lies as
-// in y, so that the threads write it in the order in which it leaves.
+// x[outer][row][column] -> y[outer][column][row]. A tile is `tile_rows` x `tile_columns`, and has the layout
+// of y in shared memory, so that the threads write it out in order.
 template <class Element>
 __device__ __forceinline__ void exchange(
     const Element* __restrict__ x, Element* __restrict__ y, unsigned blocks_down, unsigned outers, unsigned rows,
@@ -76,7 +76,7 @@ __device__ __forceinline__ void exchange(
         const Element* const from = x + (unsigned long long)outer * rows * columns;
         Element* const to = y + (unsigned long long)outer * rows * columns;
         if (in_words) {
-            // Bytes, all rows in a tile, and columns and addresses that are multiples of four: four of a row at a time.
+            // Bytes, all rows in one tile, columns and addresses divisible by four: load four bytes per thread.
             for (unsigned i = thread(); i < count / 4; i += THREADS) {
                 const unsigned row = i / (its_columns / 4), column = i % (its_columns / 4) * 4;
                 const unsigned four = *reinterpret_cast<const unsigned*>(
@@ -104,7 +104,7 @@ __device__ __forceinline__ void exchange(
     }
 }
 
-// y[i] is the element of x whose indices are those of i in an array of these extents, the first axis innermost.
+// y[i] is the element of x with the same indices as y[i]. The first of `extents` is the innermost axis.
 template <class Element>
 __device__ __forceinline__ void gather(
     const Element* __restrict__ x, Element* __restrict__ y, unsigned blocks, unsigned count,
@@ -121,7 +121,7 @@ __device__ __forceinline__ void gather(
     }
 }
 
-// Loads first: many are under way. The driver's copies take half as long again.
+// All loads come before the stores, to keep many in flight. The driver's copies take 1.5 times as long.
 struct __attribute__((aligned(16))) Chunk { unsigned word[4]; };
 extern "C" __global__ void __launch_bounds__(THREADS) copy(
     const Chunk* __restrict__ x, Chunk* __restrict__ y, unsigned count) {
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) differ(
     }
 }
 """
-# The kernels of an element's size.
+# The kernels for one element size.
 OF_A_SIZE = """
 extern "C" __global__ void __launch_bounds__(THREADS) exchange_@BYTES@(
     const @ELEMENT@* x, @ELEMENT@* y, unsigned blocks_down, unsigned outers, unsigned rows, unsigned columns,
@@ -182,15 +182,15 @@ def text_of(prelude: str) -> str:
 
 
 def copy_blocks(bytes_: int, addresses: tuple[int, int]) -> int:
-    """The grid of `copy`; 0 where the driver copies: little, what is no whole chunks, and more than can be counted."""
+    """Return the grid of `copy`, or 0 where the driver copies: small, misaligned or uncountably large arrays."""
     whole = all(number % CHUNK == 0 for number in (bytes_, *addresses))
     chunks = bytes_ // CHUNK
     return -(-chunks // (THREADS * CHUNKS)) if whole and bytes_ >= LEAST_COPIED and chunks <= MOST_ELEMENTS else 0
 
 
 def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """The grid of `exchange` for an array that lies there, and what the kernel takes behind the two arrays, each an
-    unsigned int."""
+    """Return the grid of `exchange` for an array at this address, and the kernel's arguments after the two arrays, each
+    an unsigned int."""
     outers, rows, columns = shape
     tile_rows = min(rows, MOST_ROWS)
     tile_columns = min(columns, TILE // tile_rows // 4 * 4)
@@ -201,8 +201,8 @@ def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tup
 
 @dataclass(frozen=True)
 class Gathered:
-    """What `gather` takes of an array whose elements lie in any order, where several may be moved as one; the innermost
-    axis first, strides in elements of `item_bytes`."""
+    """The arguments of `gather` for an array with arbitrary strides, with the largest elements that can be moved at
+    once. The innermost axis comes first; strides are in elements of `item_bytes`."""
 
     item_bytes: int
     extents: tuple[int, ...]
@@ -230,7 +230,7 @@ class Gathered:
 
 
 def gathered(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int, address: int) -> Gathered:
-    """`strides` in bytes, as an array has them."""
+    """Return the arguments of `gather`. `strides` are in bytes, as in an array."""
     axes = [(extent, stride // item_bytes) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
     merged = list(_merged(axes[::-1])) or [(1, 1)]
     size = item_bytes
@@ -242,7 +242,7 @@ def gathered(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int, 
 
 
 def _merged(axes: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Neighbours that are one run are one axis; the innermost first."""
+    """Merge adjacent axes without gaps between them. The innermost axis comes first."""
     held: tuple[int, int] | None = None
     for extent, stride in axes:
         if held is not None and stride == held[0] * held[1]:
@@ -256,7 +256,7 @@ def _merged(axes: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _is_in_pairs(axes: list[tuple[int, int]], item_bytes: int, address: int) -> bool:
-    """Whether two neighbours along the innermost axis are always moved together, at an address of that size."""
+    """True where elements always move in aligned pairs along the innermost axis."""
     (extent, stride), *others = axes
     is_even = extent % 2 == 0 and all(each % 2 == 0 for _, each in others)
     return stride == 1 and is_even and address % (2 * item_bytes) == 0

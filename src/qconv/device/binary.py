@@ -1,7 +1,7 @@
-"""What a compiled kernel needs, read from its binary: registers, spills, stack, shared memory, threads.
+"""The resources of a compiled kernel, read from its binary: registers, spills, stack, shared memory, threads.
 
-Works on an NVIDIA cubin and on an AMD code object with the standard library alone: no GPU, no driver, no
-`cuobjdump`, no `llvm-readelf`. Nothing of the binary is executed; a damaged one raises `ValueError` only.
+It reads NVIDIA cubins and AMD code objects with the standard library alone: no GPU, no driver, no `cuobjdump`, no
+`llvm-readelf`. It executes nothing from the binary; a damaged one raises only `ValueError`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _NVIDIA, _AMD = 190, 224  # e_machine: EM_CUDA and EM_AMDGPU
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel needs, whatever its launch: dynamic shared memory is not part of it.
+    """The resources of one kernel, independent of its launch. Dynamic shared memory is not included.
 
-    registers    32-bit vector registers per thread (NVIDIA) or per lane (AMD). On AMD it is the allocation,
-                 accumulation registers included: VGPR + AGPR where they share one file (gfx90a and later),
-                 the larger of the two where each has its own (gfx908).
-    spill_bytes  bytes per thread moved by spill instructions, each counted once, however often it runs:
-                 stores plus loads on NVIDIA, stores only on AMD (its metadata does not count the loads).
-                 None where it is not known: a cubin does not say it, only the log of ptxas does.
-    stack_bytes  local memory (NVIDIA) or private segment (AMD) in bytes per thread: spill slots, arrays
-                 indexed at run time, and the frames of functions that were not inlined.
-    smem_bytes   static shared memory (LDS) in bytes per block, as ptxas prints it: without the 1024 bytes
-                 reserved in every block from sm_90 on, so that it compares with the target's limit.
-    threads_max  the most threads per block that it is compiled for (`__launch_bounds__`); None: no bound.
+    registers    32-bit vector registers per thread (NVIDIA) or per lane (AMD). On AMD it is the allocation with
+                 accumulation registers: VGPR + AGPR where they share one file (gfx90a and later), the larger of
+                 the two where each has its own (gfx908).
+    spill_bytes  bytes per thread moved by spill instructions, each counted once, however often it runs: stores
+                 plus loads on NVIDIA, stores only on AMD, whose metadata does not count the loads. None where it
+                 is unknown: only the log of ptxas has it, not the cubin.
+    stack_bytes  local memory (NVIDIA) or private segment (AMD) in bytes per thread: spill slots, arrays indexed at
+                 run time, and the frames of functions that were not inlined.
+    smem_bytes   static shared memory (LDS) in bytes per block, as ptxas prints it: without the 1024 bytes that
+                 every block reserves from sm_90 on, so that it compares with the target's limit.
+    threads_max  the largest number of threads per block that it is compiled for (`__launch_bounds__`), or None.
     """
 
     registers: int
@@ -41,9 +41,9 @@ class Resources:
 
 
 def resources(binary: bytes, kernel: str, log: str = "") -> Resources:
-    """Read from a cubin or AMD code object what `kernel` (its symbol: mangled, unless `extern "C"`) needs.
+    """Return the resources of `kernel` (its symbol: mangled, unless `extern "C"`) from a cubin or AMD code object.
 
-    `log` is what the compiler printed under `--ptxas-options=-v`. It gives the `spill_bytes` of a cubin only.
+    `log` is the compiler's output under `--ptxas-options=-v`. It supplies the `spill_bytes` of a cubin only.
     """
     machine, sections = _read_elf(binary)
     if machine == _NVIDIA:
@@ -64,14 +64,14 @@ def _missing(kernel: str, present: list[str]) -> ValueError:
     return ValueError(f"no kernel {kernel!r} in the binary; it has: {', '.join(sorted(present)) or 'none'}")
 
 
-# ---- ELF, in which both vendors wrap kernels: always 64-bit and little-endian ----
+# ---- ELF, the container of both vendors' kernels: always 64-bit and little-endian ----
 
 
 @dataclass(frozen=True)
 class _Section:
     name: str
     kind: int
-    size: int  # in memory; a section without bits has a size and no data
+    size: int  # in memory; a section without bits has a size but no data
     data: bytes
 
 
@@ -79,19 +79,19 @@ _SYMBOLS, _NOTE, _NO_BITS = 2, 7, 8  # sh_type
 
 
 def _slice(data: bytes, at: int, size: int, what: str) -> bytes:
-    """Bytes from `at`, where plain slicing would silently give fewer past the end."""
+    """Return the bytes from `at`. Plain slicing would silently return fewer past the end."""
     if at + size > len(data):
         raise _damaged(f"{what} ends at byte {at + size} of {len(data)}")
     return data[at : at + size]
 
 
 def _unpack(layout: str, data: bytes, at: int, what: str) -> tuple[int, ...]:
-    """The integers at `at`, little-endian and packed."""
+    """Return the little-endian, packed integers at `at`."""
     return struct.unpack("<" + layout, _slice(data, at, struct.calcsize("<" + layout), what))
 
 
 def _name(table: bytes, at: int) -> str:
-    """The zero-terminated string at `at`. It is only compared and shown, so odd bytes are no error."""
+    """Return the zero-terminated string at `at`. It is only compared and shown, so invalid UTF-8 is accepted."""
     end = table.find(b"\0", at)
     if end < 0:
         raise _damaged(f"a name at byte {at} of a table of {len(table)} has no end")
@@ -99,7 +99,7 @@ def _name(table: bytes, at: int) -> str:
 
 
 def _read_elf(binary: bytes) -> tuple[int, list[_Section]]:
-    """The machine and the sections."""
+    """Return the machine and the sections."""
     if binary[:4] != b"\x7fELF":
         raise ValueError(
             f"the binary starts with {binary[:16]!r}, not b'\\x7fELF': pass one cubin or one code object, "
@@ -120,20 +120,20 @@ def _read_elf(binary: bytes) -> tuple[int, list[_Section]]:
 
     names = content(headers[names_index], "the table of section names")
     sections = []
-    for header in headers[1:]:  # the first one is empty by definition
+    for header in headers[1:]:  # the first is empty by definition
         name = _name(names, header[0])
         sections.append(_Section(name, header[1], header[5], content(header, f"section {name}")))
     return machine, sections
 
 
-# ---- NVIDIA: attributes in .nv.info (of every function, by symbol) and in .nv.info.<kernel> ----
+# ---- NVIDIA: attributes in .nv.info (of all functions, by symbol) and in .nv.info.<kernel> ----
 
-# NVIDIA does not document these numbers: they were checked against what ptxas of CUDA 12.9 and 13.0 prints
-# for sm_61 to sm_121.
+# NVIDIA does not document these numbers. They were checked against the output of ptxas from CUDA 12.9 and 13.0 for
+# sm_61 to sm_121.
 _THREADS_MAX, _THREADS_REQUIRED, _FRAME_SIZE, _STACK_SIZE, _REGISTERS = 0x05, 0x10, 0x11, 0x12, 0x2F
-_SIZED = 4  # the form of an attribute that bytes follow; in forms 1 to 3 its value is in the entry itself
+_SIZED = 4  # the form of an attribute followed by bytes; in forms 1 to 3 the entry holds the value
 _FUNCTION = 2  # the type of a symbol
-_ENTRY = 0x10  # the bit of st_other that tells a kernel from a device function
+_ENTRY = 0x10  # the bit of st_other that distinguishes a kernel from a device function
 _RESERVED_SMEM_BYTES = 1024
 
 
@@ -159,13 +159,13 @@ def _read_cubin(sections: list[_Section], kernel: str, log: str) -> Resources:
 
     smem = by_name.get(f".nv.shared.{kernel}")
     smem_bytes = smem.size if smem else 0
-    if ".nv.shared.reserved.0" in by_name:  # marks the cubins, from sm_90 on, whose sizes include the reserve
+    if ".nv.shared.reserved.0" in by_name:  # present from sm_90 on, where sizes include the reserve
         smem_bytes = max(0, smem_bytes - _RESERVED_SMEM_BYTES)
 
     return Resources(
         registers=amounts[_REGISTERS],
         spill_bytes=_logged_spill_bytes(log, kernel),
-        # The frame is the kernel's own. The stack adds the functions that it calls, but is 0 if they recurse.
+        # The frame is the kernel's own. The stack includes the functions that it calls, but is 0 if they recurse.
         stack_bytes=max(amounts.get(_FRAME_SIZE, 0), amounts.get(_STACK_SIZE, 0)),
         smem_bytes=smem_bytes,
         threads_max=threads_max,
@@ -173,7 +173,7 @@ def _read_cubin(sections: list[_Section], kernel: str, log: str) -> Resources:
 
 
 def _cubin_kernels(sections: list[_Section], by_name: dict[str, _Section]) -> dict[str, int]:
-    """Each kernel's symbol index."""
+    """Return each kernel's symbol index."""
     symbols = next((section for section in sections if section.kind == _SYMBOLS), None)
     if symbols is None or ".strtab" not in by_name:
         raise _damaged("the cubin has no symbol table (.symtab and .strtab)")
@@ -186,7 +186,7 @@ def _cubin_kernels(sections: list[_Section], by_name: dict[str, _Section]) -> di
 
 
 def _cubin_attributes(by_name: dict[str, _Section], section: str) -> Iterator[tuple[int, bytes]]:
-    """The attributes of a section that are followed by bytes, and those."""
+    """Yield the attributes of a section that are followed by bytes, with those bytes."""
     if section not in by_name:
         raise _damaged(f"the cubin has no section {section}")
     data = by_name[section].data
@@ -202,7 +202,8 @@ def _cubin_attributes(by_name: dict[str, _Section], section: str) -> Iterator[tu
 
 
 def _logged_spill_bytes(log: str, kernel: str) -> int | None:
-    """Spill stores plus loads of a kernel and of the functions it calls, which ptxas lists after it."""
+    """Return the spilled bytes, stores plus loads, of a kernel and of the functions it calls, which ptxas lists after
+    it."""
     for entry in log.split("Compiling entry function '")[1:]:
         if entry.startswith(f"{kernel}'"):
             counts = re.findall(r"([0-9]{1,18}) bytes spill (?:stores|loads)", entry)
@@ -212,13 +213,13 @@ def _logged_spill_bytes(log: str, kernel: str) -> int | None:
 
 # ---- AMD: metadata in a note, as MessagePack ----
 
-_METADATA = 32  # the type of the note: NT_AMDGPU_METADATA
+_METADATA = 32  # the note's type: NT_AMDGPU_METADATA
 _Value: TypeAlias = "bool | int | str | bytes | list[_Value] | dict[str, _Value] | None"
 
-# MessagePack tag: bytes (big-endian) of the number that follows, or of the length of bytes, str, list or dict
+# MessagePack tag: size in bytes (big-endian) of the number, or of the length of bytes, str, list or dict
 _NUMBERS = dict(zip(range(0xCC, 0xD4), (1, 2, 4, 8) * 2, strict=True))
 _LENGTHS = dict(zip((0xC4, 0xC5, 0xC6, *range(0xD9, 0xE0)), (1, 2, 4, 1, 2, 4, 2, 4, 2, 4), strict=True))
-_DEPTH_MAX = 32  # the metadata needs 5; the bound keeps damaged bytes from exhausting Python's stack
+_DEPTH_MAX = 32  # the metadata needs 5; the limit protects Python's stack from damaged data
 
 
 def _read_code_object(sections: list[_Section], kernel: str) -> Resources:
@@ -232,14 +233,14 @@ def _read_code_object(sections: list[_Section], kernel: str) -> Resources:
 
     def count(key: str) -> int:
         value = kernels[kernel].get(key)
-        if type(value) is not int or value < 0:  # a bool is an int too, but no count
+        if type(value) is not int or value < 0:  # a bool is an int too
             raise _damaged(f"{key} of {kernel!r} is {value!r}, which is no count")
         return value
 
     return Resources(
         # LLVM's .vgpr_count is the whole allocation; adding .agpr_count would count those registers twice.
         registers=count(".vgpr_count"),
-        # Counts spill stores, of one register each. A spill into an AGPR is a mere move, and not counted.
+        # Counts spill stores of one register each. A spill into an AGPR is a move and not counted.
         spill_bytes=4 * count(".vgpr_spill_count"),
         stack_bytes=count(".private_segment_fixed_size"),
         smem_bytes=count(".group_segment_fixed_size"),
@@ -261,7 +262,7 @@ def _metadata_note(sections: list[_Section]) -> bytes:
 
 
 def _read_msgpack(data: bytes, at: int, depth: int = 0) -> tuple[_Value, int]:
-    """The value at `at`, and where the next one starts. No floats, no extensions: LLVM writes none."""
+    """Return the value at `at` and the position of the next one. LLVM writes no floats and no extensions."""
     if depth > _DEPTH_MAX:
         raise _damaged(f"the metadata nests deeper than {_DEPTH_MAX}")
     (tag,) = _unpack("B", data, at, "the metadata")
@@ -276,7 +277,7 @@ def _read_msgpack(data: bytes, at: int, depth: int = 0) -> tuple[_Value, int]:
         at += size
         if tag in _NUMBERS:
             return number, at
-    elif tag < 0xC0:  # the short forms of dict, list and str: the length is in the tag
+    elif tag < 0xC0:  # short forms of dict, list and str have the length in the tag
         number = tag & (0x0F if tag < 0xA0 else 0x1F)
     else:
         raise _damaged(f"MessagePack tag {tag:#x} at byte {at - 1} of the metadata is not one of LLVM's")

@@ -1,14 +1,12 @@
-"""The content-addressed cache of compiled kernels.
+"""The content-addressed cache of compiled kernels on disk, and `Loaded`, the base class of kernels in this process.
 
     <root>/kernels/<target>/<digest of the text>/<toolchain and flags>/{kernel.cu, kernel.cubin, build.json}
 
-For the CPU device, whose binaries are of one kind of host, <target> names that as well. The text is the key, comments
-and all, and not the source's digest: an entry holds it for a reader, and a CPU kernel that fails names a line of it.
+For the CPU device, <target> includes the kind of host. The key is the digest of the whole text, comments included, and
+not the source's digest: a reader finds the text in the entry, and a failing CPU kernel names a line of it.
 
-A build is written to a temporary folder and published by one rename: there are no locks, and the loser of a race uses
-what the winner published. Finding a binary needs no compiler.
-
-What belongs to one process: kernels that are loaded.
+A build is written to a temporary folder and published by one rename. There are no locks: the loser of a race uses the
+winner's build. Looking a binary up needs no compiler.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ log = logging.getLogger("qconv")
 
 @dataclass(frozen=True)
 class Binary:
-    """A compiled source, where it lies, and what each of its kernels needs."""
+    """A compiled source: its bytes, its path, and the resources of each kernel."""
 
     data: bytes = field(repr=False)
     path: Path
@@ -48,7 +46,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class _Build:
-    """What build.json records of a binary."""
+    """The record of a binary in build.json."""
 
     toolchain: str
     binary: str
@@ -58,7 +56,7 @@ class _Build:
 
     @classmethod
     def parse(cls, text: bytes) -> _Build:
-        """ValueError where `publish` did not write it."""
+        """Parse build.json. Raise ValueError where `publish` did not write it."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
@@ -95,7 +93,7 @@ def _resources(values: object) -> Resources:
 
 
 def _parts(source: Source, target: str) -> tuple[str, ...]:
-    """The folder of a source's builds, below the root."""
+    """Return the path of a source's builds relative to the root."""
     place = f"{target}-{folders.machine()}" if TARGETS[target].vendor == "cpu" else target
     return "kernels", place, text_digest(source.text)
 
@@ -106,7 +104,7 @@ def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
 
 
 def find(source: Source, target: str, toolchain: str | None = None) -> Binary | None:
-    """A cached build of this source, in the first layer that has one: by the toolchain named, or else by any."""
+    """Return a cached build of this source from the first layer that has one, by the named toolchain or by any."""
     for layer in folders.layers():
         folder = layer.root.joinpath(*_parts(source, target))
         try:
@@ -162,8 +160,8 @@ def publish(
 
 
 def _read(entry: Path, layer: Layer) -> Binary | None:
-    """A damaged entry (a full disk, a killed copy) is removed from the user's layer, so that it is built again, and
-    passed over in others; one that others could have written is refused."""
+    """Read an entry. A damaged one (a full disk, a killed copy) is removed from the user's layer, so that it is built
+    again, and skipped in other layers. An entry that other users could have written is rejected."""
     try:
         layer.check_all(entry / "build.json")
         build = _Build.parse((entry / "build.json").read_bytes())
@@ -182,7 +180,7 @@ def _read(entry: Path, layer: Layer) -> Binary | None:
 
 class Loaded:
     def __reduce__(self) -> NoReturn:
-        """For pickle and copy.deepcopy, whatever it is that they come from."""
+        """Reject pickling and copy.deepcopy, also of objects that contain a kernel."""
         raise TypeError(
             "a loaded kernel cannot leave its process: pickle the problem, or its key, and look it up where it arrives"
         )

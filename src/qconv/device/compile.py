@@ -1,4 +1,5 @@
-"""source -> binary. The only place that runs a compiler, always for a named architecture; none of it needs a GPU."""
+"""Compilation of a source to a binary. Only this module runs compilers, always for a named architecture, without a
+GPU."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from qconv.errors import CompileError, KernelMissing, first_line
 from qconv.generator import Plan, Source
 from qconv.targets.target import Target
 
-# -fmad and -ftz have other defaults in NVRTC and in CuPy: the epilogue's arithmetic must not depend on either.
+# NVRTC and CuPy have different defaults for -fmad and -ftz, on which the epilogue's arithmetic must not depend.
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--ptxas-options=-v")
-# A kernel of the CPU device is loaded behind the runtime, whose libraries have all that it calls: to read them takes
-# the linker as long as a short kernel takes the compiler.
+# A CPU kernel is loaded after the runtime, whose libraries have everything that it calls. Reading them would take the
+# linker as long as the compiler takes for a short kernel.
 SHARED_FLAGS = ("-shared", "-nodefaultlibs")
 HIPRTC_FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off")
 CLANG_FLAGS = (
@@ -35,8 +36,8 @@ CLANG_FLAGS = (
 
 class Run(Protocol):
     def __call__(self, source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
-        """The binary and the compiler's log. A compiler that is a program is ended after `limit_s`; one that is a
-        library cannot be."""
+        """Return the binary and the compiler's log. `limit_s` applies to compilers that are programs, not to
+        libraries."""
         ...
 
 
@@ -49,8 +50,8 @@ class Compiler:
 
 
 def build(source: Source, plan: Plan, toolchain: str | None = None, limit_s: float | None = None) -> Binary:
-    """The plan's kernel from the cache, or else compiled now. With a toolchain named, a build by it is preferred. A
-    plan in parts has several sources: build those of `plan.kernels`."""
+    """Return the plan's kernel from the cache, or compile it. A build by the named toolchain is preferred. A plan in
+    parts has several sources: build those of `plan.kernels`."""
     found = cache.find(source, plan.target.name, toolchain) or cache.find(source, plan.target.name)
     if found is not None:
         return found
@@ -67,8 +68,8 @@ def build(source: Source, plan: Plan, toolchain: str | None = None, limit_s: flo
 
 
 def build_array_kernels(target: Target, ahead: bool = False) -> Binary:
-    """What a GPU's arrays are moved and compared by, from the cache or else compiled now; `ahead`: for a GPU that need
-    not be here."""
+    """Return the kernels that move and compare a GPU's arrays, from the cache or compiled. `ahead`: the GPU need not be
+    present."""
     source = array_kernels.source_of(target)
     if (found := cache.find(source, target.name)) is not None:
         return found
@@ -88,7 +89,7 @@ def compile_source(
     limit_s: float | None = None,
     compiler: Compiler | None = None,
 ) -> Binary:
-    """By the target's own compiler, unless another one is given."""
+    """Compile with the target's own compiler, unless another is given."""
     compiler = compiler or compiler_for(target)
     begin = time.perf_counter()
     data, text = compiler.run(source, limit_s)
@@ -102,7 +103,8 @@ def compile_source(
 
 
 def command_for(target: Target, file: str) -> list[str]:
-    """Compiles an exported source by the programs that everybody has, into the same as here."""
+    """Return a command that compiles an exported source with commonly installed programs, to the same binary as
+    here."""
     stem = Path(file).stem
     if target.vendor == "cpu":
         return ["g++", *cpu_runtime.KERNEL_FLAGS, "-shared", file, "-o", f"{stem}.so"]
@@ -122,7 +124,7 @@ def compiler_for(target: Target) -> Compiler:
 
 @lru_cache(maxsize=64)
 def compiler_ahead(target: Target) -> Compiler:
-    """For binaries that go to other machines: where NVRTC is missing, the toolkit's nvcc does as well."""
+    """Return a compiler of binaries for other machines. Where NVRTC is missing, it is the toolkit's nvcc."""
     try:
         return compiler_for(target)
     except CompileError as missing:
@@ -142,7 +144,7 @@ def _host_compiler() -> Compiler:
     return _program(host.path, host.name, (*cpu_runtime.KERNEL_FLAGS, *SHARED_FLAGS), ".so")
 
 
-# The first call loads NVRTC, and behind it what NVRTC opens by its name: a second thread would compile in between.
+# The first call loads NVRTC and the libraries that it opens by name; a second thread must not compile meanwhile.
 _loading = Lock()
 
 
@@ -161,7 +163,7 @@ def _nvrtc(arch: str) -> Compiler:
 
 
 def _hiprtc(arch: str) -> Compiler:
-    """hipRTC through CuPy's ROCm build, which serves it under NVRTC's names; its code object is what it calls PTX."""
+    """Return hipRTC from CuPy's ROCm build, which exposes it under NVRTC's names; the "PTX" is a code object."""
     from cupy.cuda import nvrtc
 
     return _runtime_compiler("hiprtc", (f"--offload-arch={arch}", *HIPRTC_FLAGS), ".co", nvrtc.getPTX)
@@ -217,7 +219,7 @@ def _clang(arch: str) -> Compiler:
 
 
 def _program(path: str, toolchain: str, flags: tuple[str, ...], suffix: str) -> Compiler:
-    """A compiler that reads one file and writes another."""
+    """Return a compiler that reads one file and writes another."""
 
     def run(source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
         with tempfile.TemporaryDirectory() as folder:
@@ -229,7 +231,7 @@ def _program(path: str, toolchain: str, flags: tuple[str, ...], suffix: str) -> 
 
 
 def _run(command: list[str], out: Path, source: Source, limit_s: float | None) -> tuple[bytes, str]:
-    # In the folder of its files, so that no message holds a path that is gone when it is read.
+    # Run in the folder of the files, so that messages have no path of a folder that is deleted by then.
     answer = program.run(command, out.parent, limit_s)
     if answer.returncode != 0:
         raise CompileError(_explain(answer.stderr, source))
@@ -239,7 +241,7 @@ def _run(command: list[str], out: Path, source: Source, limit_s: float | None) -
 
 
 def _explain(text: str, source: Source) -> str:
-    """The first error of a compiler's log, with the source line it names."""
+    """Return the first error of a compiler's log, with the source line that it refers to."""
     lines = [line for line in text.splitlines() if "error" in line] or text.splitlines() or ["no message"]
     message = lines[0].strip()
     where = re.search(r"kernel\.\w+[:(](\d+)", message)

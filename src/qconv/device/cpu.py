@@ -1,4 +1,4 @@
-"""The CPU device: the same generated source, run by fibers. An honest device of its own, slow and exact."""
+"""The CPU device: it runs the same generated sources with one fiber per GPU thread, slowly and exactly."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def runtime_cache() -> Path:
 
 
 def find_runtime() -> Path | None:
-    """As it was built before, in the first layer that has it."""
+    """Return the built runtime from the first layer that has it, or None."""
     found = ((layer, layer.root / "cpu" / cpu_runtime.runtime_name()) for layer in folders.layers())
     return next((path for layer, path in found if folders.is_whole(path, layer)), None)
 
 
 def found_runtime() -> Path:
-    """Built now, where no layer has it and nothing forbids that."""
+    """Return the runtime, built if no layer has it and compilation is allowed."""
     found = find_runtime()
     if found is None and program.is_forbidden():
         raise KernelMissing(
@@ -62,7 +62,7 @@ class CpuKernel(Loaded):
         self._seed = seed
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> CpuLaunch:
-        """A launch returns when it is done, whether it might overlap or not: see `run_overlapped`."""
+        """Bind arguments to a launch. It returns when it is done, with or without `overlap`: see `run_overlapped`."""
         packed = aligned(arguments)
         shape = (launch.grid, launch.threads, launch.smem_bytes, launch.cluster)
         grid = cpu_runtime.launched_grid(
@@ -73,9 +73,9 @@ class CpuKernel(Loaded):
 
 @dataclass(frozen=True, eq=False)
 class CpuLaunch:
-    """A kernel with its arguments; called, it runs."""
+    """A kernel with its arguments, ready to run."""
 
-    kernel: CpuKernel  # whose code it is
+    kernel: CpuKernel  # keeps its code loaded
     arguments: ctypes.Array[Any]
     grid: cpu_runtime.LaunchedGrid
 
@@ -86,7 +86,7 @@ class CpuLaunch:
 
 
 def aligned(arguments: bytes) -> ctypes.Array[Any]:
-    """At an address that suits whatever an argument struct holds."""
+    """Copy argument bytes to an address with the alignment of a tensor map."""
     whole = ctypes.create_string_buffer(len(arguments) + TENSOR_MAP_ALIGNMENT)
     at = -ctypes.addressof(whole) % TENSOR_MAP_ALIGNMENT
     packed = (ctypes.c_char * len(arguments)).from_buffer(whole, at)
@@ -95,8 +95,8 @@ def aligned(arguments: bytes) -> ctypes.Array[Any]:
 
 
 def run_overlapped(launches: Sequence[CpuLaunch]) -> None:
-    """Programmatic dependent launch, as late as it may be: each of them begins before anything of the one in front of
-    it has been done, which is then done where a thread first waits for it. With an odd seed, one after the other."""
+    """Run launches with programmatic dependent launch, as late as possible: each begins before the previous one has
+    done anything, which then runs when a thread first waits for it. With an odd seed, they run one after the other."""
     before = None
     for launch in launches:
         grid = cpu_runtime.LaunchedGrid.from_buffer_copy(launch.grid)
@@ -108,7 +108,7 @@ def run_overlapped(launches: Sequence[CpuLaunch]) -> None:
 
 
 class Allocator:
-    """Where arrays of this device come from while work is recorded: of the host, written down or placed."""
+    """The source of arrays while work is recorded: host memory, traced if there is a trace."""
 
     def __init__(self, trace: memory.Trace | None = None) -> None:
         self._trace = trace
@@ -149,7 +149,7 @@ def _empty(shape: tuple[int, ...], dtype: str) -> Any:
     size, allocator = prod(shape) * np.dtype(dtype).itemsize, _allocators.get()
     if allocator is None or not size:
         return np.empty(shape, dtype)
-    # All views of it keep the whole alive, and nothing else does.
+    # Views keep the whole allocation alive, and nothing else does.
     return np.ndarray(shape, dtype, allocator.take(size))
 
 
@@ -166,9 +166,9 @@ def _aligned_bytes(size: int) -> Any:
 
 
 class CpuDevice:
-    """The machine's own CPU, or with a target such as cpu.gfx942 as well what that architecture's matrix instructions
-    compute; both execute any plan made for the CPU. `seed`: the order of what a GPU leaves open, as `cpu_runtime.h` has
-    it; 0 is the fastest."""
+    """The machine's own CPU; a target such as cpu.gfx942 adds that architecture's matrix instructions by emulation. It
+    runs any plan for the CPU. `seed` chooses the order of everything that a GPU leaves undefined, as in
+    `cpu_runtime.h`; 0 is the fastest."""
 
     def __init__(self, target: Target, seed: int = 0) -> None:
         self.target = target
@@ -217,7 +217,7 @@ class CpuDevice:
         return array, int(array.__array_interface__["data"][0])
 
     def upload(self, array: Any) -> Any:
-        return np.array(array, order="C")  # a copy, as on a GPU: the caller may write into his
+        return np.array(array, order="C")  # a copy, as on a GPU: the caller may overwrite the original
 
     def download(self, array: Any) -> Any:
         return as_numpy(array)
@@ -259,7 +259,7 @@ class CpuDevice:
         return
 
     def replay(self, launches: Sequence[Callable[[Any], Any]]) -> Callable[[], float]:
-        """One after the other, by the wall clock."""
+        """Run the launches in order, timed by the wall clock."""
 
         def again() -> float:
             begin = time.perf_counter_ns()
@@ -270,7 +270,7 @@ class CpuDevice:
         return again
 
     def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
-        """One figure a repeat; once untimed before."""
+        """Return one time per repeat, after one untimed run."""
         again = self.replay(launches)
         again()
         return tuple(again() for _ in range(repeats))
@@ -278,7 +278,8 @@ class CpuDevice:
     def record(
         self, work: Callable[[], Sequence[Any]], place: memory.Place | None = None
     ) -> tuple[list[Any], Callable[[], None]]:
-        """There are no graphs here: the work is done anew, and copied to where it lay before."""
+        """Record work. The CPU device has no graphs: the work runs again, and its results are copied to the same
+        arrays."""
         trace = memory.Trace()
         with memory.tracing(trace), allocating_by(Allocator(trace)):
             arrays = list(work())

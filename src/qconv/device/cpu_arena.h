@@ -1,5 +1,5 @@
-// The memory of one block in flight: its shared memory, its warps' deposits and its threads' stacks. Private
-// to cpu_runtime.cpp.
+// The memory of a cluster in flight: the shared memory of its blocks, its warps' exchange slots and its
+// threads' stacks. Private to cpu_runtime.cpp.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,33 +17,32 @@ constexpr size_t kDepositBytes = 64;
 constexpr size_t kRedzoneBytes = 16 << 10;
 constexpr size_t kStaggerBytes = 192;
 
-// The shared memory of the blocks of a cluster.
+// The shared memory of a cluster's blocks, `pitch` bytes apart.
 struct Shared {
     char* first;
     size_t bytes, pitch;
     unsigned blocks;
 
     char* of(unsigned block) const { return first + block * pitch; }
-    int block_of(const void* address) const {  // -1: of none
+    int block_of(const void* address) const {  // -1: not in any
         const ptrdiff_t at = static_cast<const char*>(address) - first;
         const bool is_there = at >= 0 && at / pitch < blocks && at % pitch < bytes;
         return is_there ? static_cast<int>(at / pitch) : -1;
     }
 };
 
-// The memory of a cluster's blocks in one mapping: redzone, shared memory and redzone of each block, two
-// deposit slots per thread, stacks, each above a guard page. Kept and reused by its worker while it is large
-// enough.
+// One mapping for a cluster: redzone, shared memory and redzone of each block, two exchange slots per thread,
+// and stacks, each above a guard page. Its worker keeps and reuses it while it is large enough.
 class Arena {
   public:
     ~Arena() { release(); }
     void release();
-    bool reserve(unsigned threads, size_t shared_bytes, unsigned blocks);  // false: no memory, errno says why
-    void* meeting(unsigned phase) const { return base_ + 64 * phase; }  // a name for ThreadSanitizer
+    bool reserve(unsigned threads, size_t shared_bytes, unsigned blocks);  // false: out of memory, see errno
+    void* meeting(unsigned phase) const { return base_ + 64 * phase; }  // an address for ThreadSanitizer
     const Shared& shared() const { return shared_; }
     char* deposits() const { return base_ + deposits_at_; }
-    // Stacks end at different distances from their page boundaries: at the same one, what they use most would
-    // compete for a few sets of the first-level cache.
+    // The stacks end at different offsets in their pages. At the same offset, their most used lines would
+    // compete for a few sets of the L1 cache.
     char* stack(unsigned index) const { return base_ + stacks_at_ + index * stack_pitch_ + page_; }
     static size_t stack_bytes(unsigned index) { return kStackBytes + kStaggerBytes * (index % 32); }
 
@@ -61,7 +60,7 @@ bool Arena::reserve(unsigned threads, size_t shared_bytes, unsigned blocks) {
         release();
         page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
         const auto whole_pages = [this](size_t bytes) { return (bytes + page_ - 1) / page_ * page_; };
-        // The largest of everything asked for, so that kernels which take turns do not remap it every time.
+        // The largest sizes requested so far, so that alternating kernels do not remap it every time.
         threads_ = std::max(threads, threads_);
         shared_capacity_ = std::max(whole_pages(blocks * pitch), shared_capacity_);
         deposits_at_ = whole_pages(kRedzoneBytes + shared_capacity_);
@@ -78,7 +77,7 @@ bool Arena::reserve(unsigned threads, size_t shared_bytes, unsigned blocks) {
         if (!guarded) {
             const int reason = errno;
             release();
-            threads_ = 0;  // a smaller request shall not fail after a larger one did
+            threads_ = 0;  // a smaller request may still succeed
             shared_capacity_ = 0;
             errno = reason;
             return false;

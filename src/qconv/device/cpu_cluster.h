@@ -1,6 +1,5 @@
-// What the blocks of a cluster and what asynchronous operations ask of the worker: the barrier of the
-// cluster, mbarriers and the copies that they count; and what launches and blocks make visible to each other.
-// Private to cpu_runtime.cpp.
+// The worker's operations for clusters and asynchronous copies: the cluster barrier, mbarriers and the copies
+// that they count, and additions to device memory. Private to cpu_runtime.cpp.
 #pragma once
 
 #include <string>
@@ -139,7 +138,7 @@ inline const TensorMap& Worker::map_at(
     return found;
 }
 
-// Every run is a copy of its own: they land in any order.
+// Every run is a copy of its own, so that runs land in any order.
 inline void Worker::load_tensor(void* to, const void* map, const int* coordinates,
                                 const unsigned short* offsets, const void* mbarrier, int line) {
     const TensorMap& of_array = map_at(map, coordinates, offsets != nullptr, to, line);
@@ -184,7 +183,7 @@ inline void Worker::publish(unsigned thread) {
     additions_[thread].clear();
 }
 
-// In a late launch nothing of the one before is done before all threads wait that can.
+// In a late launch, the previous launch runs only when every thread that can wait is waiting.
 inline void Worker::wait_on_dependency() {
     if (launch_->before == nullptr || !launch_->is_late()) return;
     threads_[current].state = State::kDependency;

@@ -1,4 +1,4 @@
-// A suspended stack, how to switch to it, and what the sanitizers have to be told about it. Private to
+// Suspended stacks, the switch between them, and what the sanitizers must be told about it. Private to
 // cpu_runtime.cpp.
 #pragma once
 
@@ -8,7 +8,7 @@
 #if defined(QCONV_SANITIZE_ADDRESS)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-// What instrumented code calls; not in the headers.
+// Functions that instrumented code calls; the headers do not declare them.
 extern "C" void __asan_loadN(const void* address, size_t bytes);
 extern "C" void __asan_storeN(void* address, size_t bytes);
 #elif defined(QCONV_SANITIZE_THREAD)
@@ -19,14 +19,13 @@ extern "C" void __tsan_ignore_thread_begin();
 extern "C" void __tsan_ignore_thread_end();
 #endif
 #if !defined(__x86_64__) && !defined(__aarch64__) && !defined(QCONV_CPU_UCONTEXT)
-#define QCONV_CPU_UCONTEXT 1  // can be defined on any CPU, for tests of this path
+#define QCONV_CPU_UCONTEXT 1  // may be defined on any CPU, to test this path
 #endif
 #if defined(QCONV_CPU_UCONTEXT)
 #include <ucontext.h>
 #elif defined(__x86_64__)
-// Saves what a called function has to keep, swaps the stacks, restores. Threads of a block mostly wait at the
-// same call, so that `ret` goes where the processor's return stack expects it although the stack is another
-// one.
+// Saves the callee-saved registers, switches stacks and restores them. Threads of a block mostly wait at the
+// same call, so that `ret` usually matches the processor's return-address prediction despite the switch.
 asm(R"(
 .text
 .p2align 4
@@ -49,7 +48,7 @@ qconv_cpu_switch:
     popq %rbp
     ret
 )");
-constexpr int kSavedWords = 8, kEntryWord = 6;  // six registers, the address, and a return address of 0
+constexpr int kSavedWords = 8, kEntryWord = 6;  // six registers, the entry and a return address of 0
 #else
 asm(R"(
 .text
@@ -98,13 +97,13 @@ constexpr size_t kStackBytes = 256 << 10;  // instrumented frames are several ti
 constexpr size_t kStackBytes = 64 << 10;
 #endif
 #if defined(QCONV_SANITIZE_THREAD)
-// A stack that served two threads would order them: every thread has its own, and every block fresh memory.
+// A stack shared by two threads would order them, so every thread has its own, and every block fresh memory.
 constexpr bool kThreadSanitizer = true;
 #else
 constexpr bool kThreadSanitizer = false;
 #endif
 
-// A suspended stack: a fiber's, or that of the OS thread which runs the fibers.
+// A suspended stack: a fiber's, or that of the OS thread that runs the fibers.
 struct Context {
 #if defined(QCONV_CPU_UCONTEXT)
     ucontext_t machine;
@@ -121,7 +120,7 @@ struct Context {
 };
 
 #if defined(QCONV_SANITIZE_THREAD)
-// What ThreadSanitizer has to know: barriers and exchanges order threads, and the turns they take do not.
+// For ThreadSanitizer: barriers and exchanges order threads, while taking turns on one OS thread does not.
 inline void happens_before(void* address) { __tsan_release(address); }
 inline void happens_after(void* address) { __tsan_acquire(address); }
 inline void adopt_os_thread(Context& context) { context.fiber = __tsan_get_current_fiber(); }
@@ -131,10 +130,10 @@ inline void drop_fiber(Context& context) {
     context.fiber = nullptr;
 }
 
-// What no thread does itself: accesses of the runtime that reports shall know of, and copies, which a fiber
-// of their own makes, after what was told to it and telling `done`.
+// A fiber for accesses that no thread makes itself: asynchronous copies, and reports of the runtime's
+// accesses. It is ordered after everything released to it, and before everything that acquires `done`.
 struct Observer { void* fiber = nullptr; };
-// While the runtime keeps its books: its allocations and its calls of memcpy are watched as well.
+// Hides the runtime's own bookkeeping, whose allocations and calls of memcpy would be instrumented too.
 struct Unobserved {
     Unobserved() { __tsan_ignore_thread_begin(); }
     ~Unobserved() { __tsan_ignore_thread_end(); }
@@ -143,7 +142,7 @@ inline void observe_read(const void* address, size_t bytes) {
     __tsan_read_range(const_cast<void*>(address), bytes);
 }
 inline void observe_write(void* address, size_t bytes) { __tsan_write_range(address, bytes); }
-// What `act` observes is done by the observer, after what was told to it.
+// Runs `act` on the observer's fiber, after everything released to it.
 template <class Act>
 void act_as(Observer& observer, const char* name, Act act) {
     void* const self = __tsan_get_current_fiber();
@@ -167,12 +166,12 @@ inline void drop_observer(Observer& observer) {
     if (observer.fiber != nullptr) __tsan_destroy_fiber(observer.fiber);
 }
 
-// For the OS thread to call before the block runs: a fiber starts after what its creator has done so far.
-// A fiber kept from the block before is ordered after that one, which hides races between the two.
+// Called by the OS thread before the block runs: a fiber starts after everything that its creator has done. A
+// fiber kept from the previous block is ordered after that block, which hides races between the two.
 inline void renew_fiber(Context& context, bool keep, const unsigned block[3], unsigned thread) {
     if (!keep) drop_fiber(context);
     if (context.fiber == nullptr) context.fiber = __tsan_create_fiber(0);
-    char name[64];  // for the reports
+    char name[64];  // shown in reports
     snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", block[0], block[1], block[2], thread);
     __tsan_set_fiber_name(context.fiber, name);
 }
@@ -194,11 +193,11 @@ inline void drop_observer(Observer&) {}
 inline void renew_fiber(Context&, bool, const unsigned*, unsigned) {}
 #endif
 
-// Whether a copy of the runtime, which is not watched itself, reads and writes what exists.
+// Checks the addresses of a copy by the runtime, which is not instrumented itself.
 inline void check_access(
     [[maybe_unused]] const void* from, [[maybe_unused]] void* to, [[maybe_unused]] size_t bytes) {
 #if defined(QCONV_SANITIZE_ADDRESS)
-    // If it were given several bytes, the sanitizer would not say beside which object the first wrong byte lies.
+    // A single byte is reported: for several, the sanitizer does not name the object next to the first wrong one.
     void* const source = const_cast<void*>(from);
     if (void* const wrong = source != nullptr ? __asan_region_is_poisoned(source, bytes) : nullptr)
         __asan_loadN(wrong, 1);
@@ -206,13 +205,13 @@ inline void check_access(
 #endif
 }
 
-// The first thing that runs on a fresh stack.
+// Runs first on every fresh stack.
 inline void enter_fiber(Context& os_thread) {
 #if defined(QCONV_SANITIZE_ADDRESS)
     const void* low;
     size_t bytes;
     __sanitizer_finish_switch_fiber(nullptr, &low, &bytes);
-    if (os_thread.stack_low == nullptr) {  // then it is where we come from
+    if (os_thread.stack_low == nullptr) {  // the stack we come from
         os_thread.stack_low = low;
         os_thread.stack_bytes = bytes;
     }
@@ -240,7 +239,7 @@ inline void prepare(Context& context, char* stack, size_t stack_bytes, void (*fu
 #endif
 }
 
-// Returns when somebody switches back to `from`; never when `leaving_for_good`.
+// Returns when another context switches back to `from`, and never if `leaving_for_good`.
 inline void switch_context(Context& from, Context& to, [[maybe_unused]] bool leaving_for_good = false) {
 #if defined(QCONV_SANITIZE_ADDRESS)
     void** const keep = leaving_for_good ? nullptr : &from.fake_stack;

@@ -1,15 +1,14 @@
-// What happens to the shared memory of a cluster beside its threads: asynchronous copies and stores, the
-// mbarriers that count their bytes, and the async proxy, which sees what threads wrote only after their
-// fences. Private to cpu_runtime.cpp.
+// Asynchronous operations on the shared memory of a cluster: copies and stores, the mbarriers that count their
+// bytes, and the async proxy, which sees a thread's writes only after its fence. Private to cpu_runtime.cpp.
 //
-// A launch is early or late. Early, a copy lands where it is asked for, and the async proxy sees what threads
-// see. Late, a copy reads and writes when no thread can go on without it, and a fence shows the async proxy
-// what the thread itself wrote: the two ends of what the memory model allows.
+// A launch is early or late. In an early launch, a copy completes when it is issued, and the async proxy sees
+// what threads see. In a late one, a copy reads and writes only when no thread can proceed without it, and a
+// fence shows the async proxy only the thread's own writes. These are the extremes that the memory model allows.
 //
-// Stricter than PTX: a fence of another thread behind a barrier shows nothing. Not modelled: a fence between
-// reads of threads and a copy over what they have read; what `relaxed` leaves out of the cluster's barrier,
-// which orders as if it were not; and products of warpgroups, which are computed where they are asked for.
-// Products in tensor memory are in cpu_tensor_memory.h.
+// Stricter than PTX: a fence by another thread after a barrier has no effect. Not modelled: a fence between
+// reads of threads and a copy over the bytes read; `relaxed` cluster barriers, which are treated as ordering;
+// and asynchronous wgmma, which is computed when it is issued. Products in tensor memory are in
+// cpu_tensor_memory.h.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +26,7 @@
 
 namespace {
 
-constexpr unsigned kMostStored = 16;  // bytes of one asynchronous store
+constexpr unsigned kMostStored = 16;  // bytes per asynchronous store
 
 struct Copy {
     char* to;
@@ -38,11 +37,11 @@ struct Copy {
 
 struct Mbarrier {
     const void* address;
-    unsigned expected;     // arrivals of a phase
-    unsigned phases = 0;   // that are complete
-    unsigned arrived = 0;  // of the phase that is not
-    long bytes = 0;        // that are expected; below zero where bytes came before they were
-    unsigned waiting = 0;  // threads
+    unsigned expected;     // arrivals per phase
+    unsigned phases = 0;   // completed
+    unsigned arrived = 0;  // in the current phase
+    long bytes = 0;        // expected and not arrived; negative if bytes came first
+    unsigned waiting = 0;  // waiting threads
     std::vector<Copy> pending{};
     Observer observer{};
 };
@@ -53,29 +52,29 @@ class Engines {
     void end();
     bool late() const { return late_; }
 
-    // Null, or what is wrong.
+    // These return null, or an error message.
     const char* init(void* address, unsigned arrivals);
     const char* arrive(Mbarrier& barrier, unsigned bytes);
     void copy(Mbarrier& barrier, const Copy& copy);
-    Mbarrier* at(const void* address);  // null: nothing is initialised there
+    Mbarrier* at(const void* address);  // null: no mbarrier there
 
-    // Makes one copy that a thread waits for, or else products and the arrival behind them. Its mbarrier, and the phases that it had completed before; null
-    // where there is none.
+    // Performs one copy that a thread waits for, or else products and the arrival of their commit. Returns
+    // the mbarrier, with the phases that it had completed before, or null if nothing is pending.
     Mbarrier* land(Random& random, unsigned& phases);
-    // Whether a copy is to come from or to go to these bytes.
+    // True while a pending copy reads or writes these bytes.
     bool is_busy(const char* begin, const char* end) const;
     bool expects_bytes() const;
 
-    // The threads that write to shared memory are told apart from here on; nobody has written yet.
+    // From here on, tracks which thread writes which byte of shared memory. No thread has written yet.
     void watch();
     void note_writes(unsigned thread, unsigned block) {
         if (watches_) note(thread, block);
     }
     void fence(unsigned thread, unsigned block);
-    // Where the async proxy finds what threads find at `address`.
+    // Returns where the async proxy's view of `address` is stored.
     const char* view(const void* address) const;
 
-    // Null, or what is wrong.
+    // These return null, or an error message.
     const char* multiply(unsigned thread, const Product& product);
     const char* commit(unsigned thread, Mbarrier& barrier);
     TensorMemory tensor_memory;
@@ -89,11 +88,11 @@ class Engines {
     Shared shared_{};
     bool late_ = false, watches_ = false;
     std::vector<std::unique_ptr<Mbarrier>> mbarriers_;
-    // For every byte of shared memory: its value when it was last compared, the value that the async proxy sees,
-    // and the thread (counted from 1) that wrote it without a fence since.
+    // Per byte of shared memory: its value at the last comparison, its value in the async proxy's view, and
+    // the thread (counted from 1) that has written it without a fence.
     std::vector<char> known_, seen_;
     std::vector<uint16_t> writer_;
-    // Where each thread wrote without a fence since: where pieces of `kAtOnce` bytes begin.
+    // Per thread: the starts of vectors of `kAtOnce` bytes that it has written without a fence.
     static constexpr size_t kAtOnce = 128;
     std::vector<std::set<size_t>> wrote_;
 };
@@ -189,7 +188,7 @@ const char* Engines::multiply(unsigned thread, const Product& product) {
     return tensor_memory.multiply(thread, product, [this](const void* address) { return view(address); });
 }
 
-// Late, `land` arrives.
+// In a late launch, `land` performs the arrival.
 const char* Engines::commit(unsigned thread, Mbarrier& barrier) {
     const char* wrong = tensor_memory.commit(thread, &barrier);
     if (wrong != nullptr || late_) return wrong;
@@ -228,12 +227,12 @@ void Engines::watch() {
     wrote_.assign(kMaxThreads, {});
 }
 
-// Between two of its turns nobody but this thread wrote there.
+// Called at the end of a thread's turn, in which no other thread has written to its block's memory.
 void Engines::note(unsigned thread, unsigned block) {
     const Unobserved unobserved;
     const char* const now = shared_.of(block);
     char* const known = known_.data() + block * shared_.bytes;
-    if (memcmp(now, known, shared_.bytes) == 0) return;  // mostly
+    if (memcmp(now, known, shared_.bytes) == 0) return;  // the usual case
     for (size_t first = 0; first < shared_.bytes; first += kAtOnce) {
         const size_t end = std::min(first + kAtOnce, shared_.bytes);
         if (memcmp(now + first, known + first, end - first) == 0) continue;

@@ -1,16 +1,16 @@
-// Runs one kernel once, in a process without Python, so that a sanitizer sees nothing but the kernel. Linked
-// with cpu_runtime.cpp and one kernel source; cpu_runtime.py writes the job and reads what comes back.
+// Runs one kernel once, in a process without Python, so that a sanitizer sees only the kernel. Linked with
+// cpu_runtime.cpp and one kernel source. cpu_runtime.py writes the job and reads the results.
 //
-// The job, argv[1], is one fact per line, in any order except that buffers count up from 0 as they come:
-//   kernel NAME                  whose entry is NAME_entry
+// The job file, argv[1], has one fact per line, in any order except that buffers are numbered from 0:
+//   kernel NAME                  the entry is NAME_entry
 //   grid X Y Z | threads N | cluster N | shared BYTES | warp N | workers N | seed N
-//   fresh N                      fibers that ThreadSanitizer gets of its own for each thread of a block
-//   buffer BYTES FILE            allocated at exactly this size, so that one byte past its end is seen
-//   arguments BYTES              the size of the struct that the kernel gets
-//   pointer OFFSET BUFFER BYTES  a pointer in that struct, BYTES into a buffer
-//   bytes OFFSET HEX             anything else in that struct
+//   fresh N                      see qconv_cpu_fresh_fibers
+//   buffer BYTES FILE            allocated at exactly this size, so that an access past its end is detected
+//   arguments BYTES              size of the arguments struct
+//   pointer OFFSET BUFFER BYTES  a pointer in that struct, to byte BYTES of a buffer
+//   bytes OFFSET HEX             other contents of that struct
 //   output BUFFER FILE           written after the run
-// Exit code 0: it ran; 2: the job is wrong; 3: the runtime reports an error, its message is on stderr.
+// Exit code 0: the kernel ran; 2: invalid job; 3: error of the runtime, with its message on stderr.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -27,7 +27,7 @@
 
 namespace {
 
-// By name, so that one executable serves all kernels of a source: compiling it is what takes long.
+// By name, so that one executable, which takes long to compile, serves all kernels of a source.
 qconv_cpu_entry_t entry_of(const std::string& kernel) {
     void* const entry = dlsym(RTLD_DEFAULT, (kernel + "_entry").c_str());
     if (entry == nullptr) throw std::runtime_error("no function " + kernel + "_entry in the source");
@@ -46,7 +46,7 @@ struct Job {
     std::vector<std::pair<size_t, std::string>> outputs;
 };
 
-// Aligned like the memory of a GPU, and no byte longer than asked for.
+// Aligned like GPU memory, and exactly as long as requested.
 Buffer allocate(size_t bytes) {
     void* data = nullptr;
     if (posix_memalign(&data, 256, bytes) != 0) throw std::runtime_error("out of memory");

@@ -1,4 +1,4 @@
-// A launch: what is to be run, which block is next, and the first reason to stop; and random numbers that are
+// A launch: the kernel and its grid, the next block to run, and the first error; and random numbers that are
 // the same on every machine. Private to cpu_runtime.cpp.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr unsigned kMaxThreads = 2048, kMaxBlocksOfCluster = 16;  // of a cluster
+constexpr unsigned kMaxThreads = 2048, kMaxBlocksOfCluster = 16;  // per cluster
 
 struct Launch {
     qconv_cpu_entry_t entry = nullptr;
@@ -30,20 +30,20 @@ struct Launch {
     std::mutex message_mutex;
     std::string message;
 
-    void fail(const std::string& reason) {  // the first reason is the one to report
+    void fail(const std::string& reason) {  // only the first reason is reported
         const std::lock_guard<std::mutex> lock(message_mutex);
         if (message.empty()) message = reason;
         failed.store(true, std::memory_order_relaxed);
     }
 
     bool is_late() const { return seed % 2 == 0; }
-    unsigned all_threads() const { return cluster * threads; }  // of a cluster
+    unsigned all_threads() const { return cluster * threads; }  // per cluster
 
-    // Returns when the launch before has ended, whoever asked for it first.
+    // Runs the previous launch unless that was done. Returns when it has ended.
     void end_before() {
         std::call_once(before_once, [this] {
             if (before == nullptr) return;
-            // On a thread of its own: who waits is a fiber with a small stack.
+            // On a new thread, because the caller may be a fiber with a small stack.
             std::thread([this] {
                 char text[1024] = "";
                 if (qconv_cpu_launch(before, text, sizeof text) != 0) fail(text);

@@ -1,14 +1,14 @@
-// Runs GPU-style kernels on the CPU, one fiber per GPU thread: the contract is in cpu_runtime.h.
+// Runs GPU-style kernels on the CPU, one fiber per GPU thread. The interface is in cpu_runtime.h.
 //
-// Bottom up: cpu_context.h (a suspended stack), cpu_arena.h (the memory of a cluster), cpu_launch.h (what is
-// to be run), cpu_tensor_memory.h (products and their sums), cpu_engines.h (asynchronous copies and
-// mbarriers), cpu_tensor.h (tiles of arrays), cpu_stores.h (tiles on their way to device memory),
-// cpu_thread.h (what a thread waits for), cpu_worker.h (one cluster in flight: barriers, exchanges, the order
-// of threads), cpu_cluster.h (what its blocks and asynchronous operations ask of it), and here the launch,
-// which hands clusters to workers.
+// From the bottom up: cpu_context.h (suspended stacks), cpu_arena.h (the memory of a cluster), cpu_launch.h (a
+// launch), cpu_tensor_memory.h (products in tensor memory), cpu_engines.h (asynchronous copies and mbarriers),
+// cpu_tensor.h (tiles of arrays), cpu_stores.h (asynchronous stores to device memory), cpu_thread.h (threads
+// and what they wait for), cpu_worker.h (a cluster in flight: barriers, exchanges, the order of threads),
+// cpu_cluster.h (cluster and asynchronous operations), and here the launch, which distributes clusters to
+// workers.
 //
-// The runtime is never compiled with -fsanitize itself. A sanitizer watches the kernel; the runtime only
-// tells it what fibers, barriers and shared memory are (QCONV_SANITIZE_ADDRESS or QCONV_SANITIZE_THREAD).
+// The runtime itself is never compiled with -fsanitize. A sanitizer watches the kernel; the runtime tells it
+// about fibers, barriers and shared memory (QCONV_SANITIZE_ADDRESS or QCONV_SANITIZE_THREAD).
 #include "cpu_runtime.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 constexpr unsigned long kMaxSharedBytes = 1ul << 30;
 constexpr unsigned kMaxThreadsOfBlock = 1024;
 
-// Workers wait here between launches with their stacks.
+// Idle workers, which keep their stacks between launches.
 class Pool {
   public:
     Worker* take() {
@@ -53,8 +53,8 @@ class Pool {
 // Never freed: a thread may still launch while the process destroys its static objects.
 Pool& pool = *new Pool;
 
-// Halves go to even and denormal numbers are kept, as on a GPU, whatever the caller asked of its thread, which a helper
-// would inherit. Afterwards the thread is as it was.
+// Sets the floating-point environment of a GPU, round to nearest even with denormals, whatever the caller's
+// thread uses (which helpers inherit). The destructor restores it.
 class DefaultFloats {
   public:
     DefaultFloats() {
@@ -101,9 +101,9 @@ std::string refuse(const qconv_cpu_grid& asked) {
     return "";
 }
 
-// All clusters, on this thread and on helpers.
+// Runs all clusters on this thread and on helpers.
 void run(Launch& launch, unsigned workers) {
-    // A cluster maps two areas per thread (a stack and its guard page); Linux allows a process 65530 by
+    // A cluster maps two areas per thread (a stack and its guard page); Linux allows 65530 per process by
     // default.
     if (workers == 0) workers = std::min(std::thread::hardware_concurrency(), 28000 / launch.all_threads());
     std::vector<std::thread> helpers;
@@ -111,7 +111,7 @@ void run(Launch& launch, unsigned workers) {
         while (helpers.size() + 1 < workers && helpers.size() + 1 < launch.clusters)
             helpers.emplace_back(work, std::ref(launch));
     } catch (const std::system_error&) {
-        // The system gives no more threads. Those that run, this one among them, do all the blocks.
+        // The system has no more threads. The existing ones, including this one, run all blocks.
     }
     work(launch);
     for (std::thread& helper : helpers) helper.join();

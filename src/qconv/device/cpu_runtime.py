@@ -1,11 +1,11 @@
-"""The CPU device: kernel sources compiled by the system C++ compiler and run with one fiber per GPU thread.
+"""The runtime of the CPU device: it compiles kernel sources with the system C++ compiler and runs them with one fiber
+per GPU thread.
 
-Two ways to run the same source. `launch` runs it in this process, at full speed, for results and for timing.
-`run_sanitized` builds an executable around it and runs that under AddressSanitizer with UndefinedBehavior-
-Sanitizer, or under ThreadSanitizer: they find what results need not show, accesses out of bounds and missing
-barriers.
+`launch` runs a kernel in this process at full speed, for results and timing. `run_sanitized` builds an executable
+around it and runs that under AddressSanitizer with UndefinedBehaviorSanitizer, or under ThreadSanitizer. These find
+faults that results need not show: accesses out of bounds and missing barriers.
 
-`cpu_runtime.h` is the contract with the kernels. What is built is kept in a content-addressed cache.
+`cpu_runtime.h` is the interface to the kernels. Builds are kept in a content-addressed cache.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from qconv.errors import CompileError, LaunchError
 Sanitizer: TypeAlias = Literal["address", "thread"]
 Grid: TypeAlias = tuple[int, int, int]
 
-# How a kernel source is compiled for the CPU device. No contraction: the fp32 epilogue has to be bit-exact.
-# No -march=native: cached binaries go to other machines. Under -O2 no kernel is faster, and each takes a third longer
-# to compile, which is what a first use of the CPU device waits for; aliasing is as strict as there, and as on a GPU.
+# Flags of kernel sources. No contraction: the fp32 epilogue must be bit-exact. No -march=native: cached binaries are
+# used on other machines. -O2 makes no kernel faster and takes 1.3 times as long to compile, which a first use of the
+# CPU device waits for. Aliasing is as strict as with -O2, and as on a GPU.
 KERNEL_FLAGS = (
     "-O1",
     "-fstrict-aliasing",
@@ -42,23 +42,23 @@ KERNEL_FLAGS = (
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fno-exceptions",  # a GPU has none; without them, no call of the runtime needs a way out
+    "-fno-exceptions",  # GPUs have none; calls of the runtime then need no unwinding
 )
 RUNTIME_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-pthread")
-LIBRARY_FLAGS = (*RUNTIME_FLAGS, "-shared", "-Wl,-z,defs")  # one that could not be loaded is not kept
-# Reports name lines and inlined functions; where each variable lies is half of the compiler's time and not asked for.
+LIBRARY_FLAGS = (*RUNTIME_FLAGS, "-shared", "-Wl,-z,defs")  # fail now if it could not be loaded
+# Line numbers and inlined functions for reports. The locations of variables would double the compile time.
 _SANITIZED_FLAGS = (*(flag for flag in KERNEL_FLAGS if flag != "-O1"), "-g1", "-fno-omit-frame-pointer")
-# Threads of a launch that have a fiber of their own under ThreadSanitizer; see cpu_runtime.h.
+# The number of threads per launch that get their own fiber under ThreadSanitizer; see cpu_runtime.h.
 FRESH_FIBERS = 4096
-# The undefined-behaviour checks are so many branches that optimising them takes longer than the run without it; a run
-# under ThreadSanitizer takes longer than its build.
+# The checks for undefined behaviour add enough branches that optimising them takes longer than running without. Under
+# ThreadSanitizer, the run takes longer than the build.
 _SANITIZERS: dict[Sanitizer, tuple[str, str]] = {
     "address": ("-fsanitize=address,undefined", "-O0"),
     "thread": ("-fsanitize=thread", "-O1"),
 }
-_FOUND_EXIT_CODE = 66  # of a sanitizer that has found something
-_JOB_EXIT_CODE = 2  # of the harness when the job is wrong
-_RUNTIME_EXIT_CODE = 3  # of the harness when the runtime reports an error
+_FOUND_EXIT_CODE = 66  # of a sanitizer with a finding
+_JOB_EXIT_CODE = 2  # of the harness, for an invalid job
+_RUNTIME_EXIT_CODE = 3  # of the harness, for an error of the runtime
 
 _HERE = Path(__file__).parent
 _HEADERS = tuple(sorted(path.name for path in _HERE.glob("cpu_*.h")))
@@ -72,7 +72,7 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer in the arguments struct: at `offset`, to `byte_offset` of the buffer with that index."""
+    """A pointer in the arguments struct: at `offset`, to `byte_offset` in the buffer with index `buffer`."""
 
     offset: int
     buffer: int
@@ -81,7 +81,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The struct that the kernel gets: its size, its pointers, and (offset, bytes) of everything else."""
+    """The arguments struct of a kernel: its size, its pointers, and (offset, bytes) of everything else."""
 
     size: int
     pointers: tuple[Pointer, ...] = ()
@@ -90,13 +90,13 @@ class Arguments:
 
 @dataclass(frozen=True)
 class SanitizerReport:
-    """What a run under a sanitizer found.
+    """The result of a run under a sanitizer.
 
     kind     "clean"; the sanitizer's word ("data race", "heap-buffer-overflow", and "use-after-poison" for
-             what lies beside shared memory); "undefined behaviour"; "runtime error" (such as a divergent
+             addresses next to shared memory); "undefined behaviour"; "runtime error" (such as a divergent
              barrier); "crash"; "timeout".
     text     the report, with line numbers of the kernel source.
-    outputs  the buffers asked for, as they were after the run; empty unless the kernel ran to its end.
+    outputs  the requested buffers after the run; empty unless the kernel ran to its end.
     """
 
     clean: bool
@@ -106,7 +106,7 @@ class SanitizerReport:
 
 
 def find_compiler() -> Compiler:
-    """The C++ compiler: $CXX if set, else the first of g++, c++ and clang++ that is installed."""
+    """Return the C++ compiler: $CXX if set, else the first of g++, c++ and clang++ that is installed."""
     chosen = os.environ.get("CXX")
     remedy = "install g++ (Debian: apt-get install g++) or set CXX"
     if chosen and shutil.which(chosen) is None:
@@ -140,10 +140,10 @@ def _run_compiler(command: Sequence[str], folder: Path | None = None, limit_s: f
 def build(
     files: Mapping[str, str], flags: Sequence[str], suffix: str, cache: Path, objects: Sequence[Path] = ()
 ) -> Path:
-    """Compile the first of `files` (name -> text), the others lying beside it, and link `objects` to it.
+    """Compile the first of `files` (name -> text), next to the others, and link `objects` to it.
 
-    The result's name is the digest of all that decides its content. It is built under another name and
-    published in one step, so that nobody ever loads half of it; who is second publishes the same once more.
+    The result's name is the digest of everything that determines its content. It is built under another name and
+    published in one step, so that nobody loads half of it. A concurrent build publishes the same result again.
     """
     compiler = find_compiler()
     parts = [compiler.name, *flags, *(path.name for path in objects)]
@@ -166,7 +166,7 @@ def _compile(
     with folders.building(cache) as folder:
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        # Reports shall call the source by its name, not by a folder that is gone when they are read.
+        # Reports name the source without its folder, which is deleted before they are read.
         command = [compiler.path, *flags, f"-ffile-prefix-map={folder.resolve()}=.", next(iter(files))]
         _run_compiler([*command, *(str(path.resolve()) for path in objects), "-o", "built"], folder)
         built, record = folder / "built", folder / "record"
@@ -199,7 +199,8 @@ _runtime_lock = threading.Lock()
 
 
 def runtime_name() -> str:
-    """It does not depend on the compiler: a machine that has the file needs none."""
+    """Return the file name of the runtime. It does not depend on the compiler: a machine that has the file needs
+    none."""
     return f"runtime-{_digest(LIBRARY_FLAGS, runtime_sources())}.so"
 
 
@@ -215,7 +216,7 @@ def runtime_library(cache: Path) -> ctypes.CDLL:
 
 
 def load_runtime(find: Callable[[], Path]) -> ctypes.CDLL:
-    """The runtime, found on first use. There is one per process, to which kernels loaded later are bound."""
+    """Load the runtime on first use. There is one per process, to which kernels loaded later are bound."""
     global _runtime
     with _runtime_lock:
         if _runtime is None:
@@ -238,9 +239,9 @@ def launch(
     workers: int = 0,
     seed: int = 0,
 ) -> None:
-    """Run the kernel whose entry has this address and wait for it; `cpu_runtime.h` explains the parameters.
+    """Run the kernel at this entry address and wait for it; `cpu_runtime.h` explains the parameters.
 
-    Raises `LaunchError` when the runtime reports an error, such as a divergent barrier.
+    Raise `LaunchError` where the runtime reports an error, such as a divergent barrier.
     """
     run_grid(launched_grid(entry, arguments, grid, threads, shared_bytes, cluster, warp_size, workers, seed))
 
@@ -256,7 +257,7 @@ def launched_grid(
     workers: int = 0,
     seed: int = 0,
 ) -> LaunchedGrid:
-    """What `run_grid` runs; `arguments` have to live as long."""
+    """Return the launch for `run_grid`. `arguments` must live as long as it does."""
     _require_unsigned((*grid, threads, shared_bytes, cluster, warp_size, workers, seed))
     sizes = (grid, threads, cluster, warp_size, workers, seed)
     return LaunchedGrid(entry, ctypes.addressof(arguments), None, shared_bytes, *sizes)
@@ -272,7 +273,7 @@ def run_grid(launched: LaunchedGrid) -> None:
 
 def _require_unsigned(values: Iterable[int]) -> None:
     for value in values:
-        if not 0 <= value < 2**32:  # both C and ctypes would wrap it silently
+        if not 0 <= value < 2**32:  # C and ctypes would wrap silently
             raise ValueError(f"{value} in a launch; grid, threads, sizes and seed are unsigned, of 32 bits")
 
 
@@ -297,11 +298,10 @@ def run_sanitized(
 ) -> SanitizerReport:
     """Run `<kernel>_entry` of a source once under a sanitizer, in a process of its own.
 
-    "address" checks addresses and undefined behaviour, "thread" looks for missing barriers and for blocks that
-    write the same bytes, whatever the order they happened to run in. Both stop at the first finding.
-    Blocks that begin after `fresh_fibers` threads have begun show races with others of their own worker no more: a
-    fiber of their own for each thread is what takes longest. `buffers` are copied to memory of exactly their size;
-    `outputs` are the indices of those to return.
+    "address" checks addresses and undefined behaviour. "thread" finds missing barriers and blocks that write the same
+    bytes, whatever order they ran in. Both stop at the first finding. A fiber per thread is what takes longest: blocks
+    that begin after `fresh_fibers` threads share fibers, and no longer show races with other blocks of their worker.
+    `buffers` are copied to memory of exactly their size; `outputs` are the indices of those to return.
     """
     _require_unsigned((*grid, threads, shared_bytes, cluster, warp_size, workers, seed, fresh_fibers))
     if not kernel.isidentifier():
@@ -339,19 +339,19 @@ def run_sanitized(
 
 
 def _sanitized_executable(source: str, sanitizer: Sanitizer, cache: Path) -> Path:
-    # The runtime is told which sanitizer watches, and is not watched itself.
+    # The runtime is told which sanitizer is active, but is not instrumented itself.
     tell = f"-DQCONV_SANITIZE_{sanitizer.upper()}"
     objects = [
         build(_with_headers(name), [*RUNTIME_FLAGS, "-g", tell, "-c"], ".o", cache)
         for name in ("cpu_runtime.cpp", "cpu_harness.cpp")
     ]
     flags = [*_SANITIZED_FLAGS, *_SANITIZERS[sanitizer], "-fno-sanitize-recover=all", "-pthread"]
-    # The harness finds a kernel by its name.
+    # The harness looks the kernel up by name.
     return build({"kernel.cpp": source}, [*flags, "-rdynamic"], "", cache, objects)
 
 
 def runtime_sources() -> dict[str, str]:
-    """The one that is compiled, and the headers beside it."""
+    """Return the runtime's source file and its headers."""
     return _with_headers("cpu_runtime.cpp")
 
 
@@ -378,7 +378,7 @@ def _run_job(executable: Path, folder: Path, timeout_s: float) -> subprocess.Com
         )
 
     result = run([])
-    # Older ThreadSanitizers cannot live with the address randomisation of newer kernels.
+    # Older ThreadSanitizers fail with the address space randomisation of newer kernels.
     if "unexpected memory mapping" in result.stderr and shutil.which("setarch"):
         result = run(["setarch", platform.machine(), "-R"])
     if "unexpected memory mapping" in result.stderr:

@@ -1,6 +1,6 @@
-// Tiles on their way from shared to device memory. A launch is early or late, as in cpu_engines.h: late, a
-// store reads when a thread waits that its reads are done, and writes when it waits for the writes, or when
-// its block ends. Private to cpu_runtime.cpp.
+// Asynchronous stores of tiles from shared to device memory. A launch is early or late, as in cpu_engines.h:
+// in a late one, a store reads when a thread waits for its reads, and writes when it waits for its writes or
+// when its block ends. Private to cpu_runtime.cpp.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,24 @@ class Stores {
   public:
     void store(const Engines& engines, unsigned thread, const char* from, char* to, unsigned bytes);
     void commit(unsigned thread);
-    // Until at most so many of the thread's latest groups are outstanding.
+    // Returns when at most `groups` of the thread's latest groups are outstanding.
     void wait(const Engines& engines, unsigned thread, unsigned groups, bool for_writes);
-    // Whether bytes of shared memory are still to be read.
+    // True while a pending store has yet to read these bytes.
     bool reads(const char* begin, const char* end) const;
-    // Writes what has been read of these threads: their block ends.
+    // Completes the stores of these threads, at the end of their block.
     void finish(const Engines& engines, unsigned first, unsigned count);
     void clear();
 
   private:
     struct OfThread {
-        unsigned groups = 0;  // that are committed
+        unsigned groups = 0;  // committed
         std::vector<Store> pending{};
         Observer observer{};
     };
 
     OfThread& of(unsigned thread);
     static void read(const Engines& engines, OfThread& own, Store& store);
-    std::vector<OfThread> threads_;  // those of a cluster, once one of them stores
+    std::vector<OfThread> threads_;  // of the cluster; empty until one of them stores
 };
 
 Stores::OfThread& Stores::of(unsigned thread) {

@@ -1,4 +1,4 @@
-// Copies by tensor maps: which bytes of an array lie where in a tile of shared memory. Private to
+// Copies by tensor maps: the mapping from bytes of an array to bytes of a tile in shared memory. Private to
 // cpu_runtime.cpp.
 #pragma once
 
@@ -11,34 +11,33 @@ namespace {
 constexpr int kMostDimensions = 5;
 constexpr long kChunk = 16;  // bytes that a swizzle moves together
 
-// What the CPU device takes for a CUtensorMap; tensor_maps.py packs it. Dimensions are counted from the
-// innermost.
+// The CPU device's form of a CUtensorMap, which tensor_maps.py packs. The innermost dimension comes first.
 struct TensorMap {
     char* address;
-    uint64_t strides[kMostDimensions - 1];  // bytes, of all dimensions but the innermost
+    uint64_t strides[kMostDimensions - 1];  // in bytes, without the innermost dimension
     uint32_t dims[kMostDimensions];
-    uint16_t box[kMostDimensions];  // of im2col: channels of a pixel, and pixels
-    int16_t lower[3], upper[3];     // corners of the box of pixels, from the array's first and last
+    uint16_t box[kMostDimensions];  // for im2col: channels per pixel, and pixels
+    int16_t lower[3], upper[3];     // corners of the pixel box, from the array's first and last
     uint8_t element_strides[kMostDimensions];
     uint8_t rank, element_bytes, swizzle, is_im2col;
 };
 static_assert(sizeof(TensorMap) <= 128, "a CUtensorMap has as many");
 
-// Bytes that lie together on both sides: `tile` counts from where the tile begins.
+// Bytes that are contiguous on both sides. `tile` is their offset in the tile.
 struct Run {
     size_t tile;
-    char* array;  // null: outside of it
+    char* array;  // null: outside of the array
     unsigned bytes;
 };
 
-// Hardware exchanges chunks by bits of their address in shared memory.
+// Applies the swizzle: hardware permutes chunks by bits of their address in shared memory.
 inline size_t swizzled(size_t address, unsigned span) {
     const size_t chunks = span == 0 ? 1 : span / kChunk;
     return address ^ ((address >> 7) & (chunks - 1)) * kChunk;
 }
 
-// A row: elements from `at[0]` on that are neighbours in the array, in chunks, and these where the array begins
-// or ends.
+// Visits a row: `elements` consecutive elements from `at` on, in chunks, which also end where the array
+// begins or ends.
 template <class Take>
 void for_row(const TensorMap& map, const long (&at)[kMostDimensions], long elements, size_t tile, Take take) {
     char* array = map.address;
@@ -61,7 +60,7 @@ void for_row(const TensorMap& map, const long (&at)[kMostDimensions], long eleme
     }
 }
 
-// A tile, whose first element has these coordinates.
+// Visits a tile whose first element has these coordinates.
 template <class Take>
 void for_tile(const TensorMap& map, const int* coordinates, Take take) {
     long at[kMostDimensions] = {};
@@ -86,7 +85,7 @@ inline bool is_in_pixel_box(const TensorMap& map, const int* coordinates) {
     return true;
 }
 
-// Pixels one after the other, from the one with these coordinates on, each seen through a filter's tap.
+// Visits consecutive pixels from these coordinates on, each shifted by the offsets of a filter tap.
 template <class Take>
 void for_pixels(const TensorMap& map, const int* coordinates, const unsigned short* offsets, Take take) {
     long pixel[kMostDimensions] = {}, at[kMostDimensions] = {};

@@ -1,14 +1,13 @@
-// Tensor memory of a block: 128 lanes of 512 columns of 32 bits, the products of bytes (tcgen05.mma,
-// kind::i8) that add up there, and the loads that bring sums to registers. Private to cpu_runtime.cpp.
+// Tensor memory of a block: 128 lanes of 512 32-bit columns, the products of bytes (tcgen05.mma, kind::i8) that
+// accumulate there, and the loads of sums to registers. Private to cpu_runtime.cpp.
 //
-// Early, a product reads its factors and adds up where it is asked for, and so does a load. Late, products
-// wait in the order in which they were asked for until no thread can go on without them, and the arrival of a
-// commit behind them until a thread waits for it; a load gives its values when the thread waits for loads, and
-// nonsense before.
+// In an early launch, products and loads take effect when they are issued. In a late one, products wait in
+// order until no thread can proceed without them, and the arrival of a commit waits until a thread waits for
+// it; a load returns its values when the thread waits for loads, and poison before.
 //
-// Stricter than PTX: one thread of a block asks for all products; every wait of a thread, at an mbarrier or
-// at the barrier of the block, is one that tcgen05.fence::after_thread_sync has to follow before it uses
-// tensor memory again, and every arrival one that tcgen05.fence::before_thread_sync has to precede if it has.
+// Stricter than PTX: one thread per block issues all products; after any wait, at an mbarrier or at the block's
+// barrier, a thread needs tcgen05.fence::after_thread_sync before it uses tensor memory again; and before any
+// arrival, a thread that has used tensor memory needs tcgen05.fence::before_thread_sync.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,9 +26,10 @@
 namespace {
 
 constexpr unsigned kTensorLanes = 128, kTensorColumns = 512, kLeastColumns = 32;
-constexpr unsigned kProductBytes = 32;  // of the reduction
+constexpr unsigned kProductBytes = 32;  // of the reduction, per product
 
-// What tcgen05.mma is given: where its sums are, what describes both factors, and the instruction.
+// The operands of tcgen05.mma: the address of the sums, the descriptors of both operands, and the
+// instruction's.
 struct Product {
     unsigned sums;
     uint64_t a, b;
@@ -37,8 +37,8 @@ struct Product {
     bool adds;
 };
 
-// A factor in shared memory: rows of 128 or 64 bytes, eight of them and then the next eight, whose 16-byte
-// chunks are exchanged as a swizzle of as many bytes does.
+// An operand in shared memory: rows of 128 or 64 bytes in groups of eight, with their 16-byte chunks swizzled
+// by that number of bytes.
 struct Factor {
     const char* shared;
     uint64_t descriptor;
@@ -59,7 +59,7 @@ struct Factor {
     const char* at(unsigned row, unsigned chunk) const { return shared + offset(row, chunk); }
 };
 
-// The instruction's descriptor, of kind::i8.
+// The instruction descriptor of kind::i8.
 struct Kind {
     unsigned bits;
 
@@ -84,13 +84,13 @@ class TensorMemory {
     void begin(const Shared& shared, bool late);
     void end();
 
-    // Null, or what is wrong.
+    // These return null, or an error message.
     const char* allocate(unsigned thread, unsigned columns, unsigned long chance, unsigned* address);
     const char* relinquish();
     const char* deallocate(unsigned thread, unsigned address, unsigned columns);
     template <class View>
     const char* multiply(unsigned thread, const Product& product, View view);
-    // To be told when all products so far are done: at once, or by what `next` returns.
+    // Requests an arrival when all products so far are done: at once, or through `next`.
     const char* commit(unsigned thread, void* mbarrier);
     const char* load(unsigned thread, unsigned address, int* to, unsigned count);
     void wait_for_loads(unsigned thread);
@@ -98,8 +98,8 @@ class TensorMemory {
     const char* arrive(unsigned thread) const;
     void synchronize(unsigned thread);
 
-    // An mbarrier that a commit is to arrive at, and where somebody waits; null where there is none. Makes what
-    // products come before, and keeps the arrivals that nobody waits for.
+    // Performs pending products in order, up to a commit whose mbarrier has waiting threads. Returns that
+    // mbarrier, or null. Keeps the arrivals that no thread waits for.
     template <class Waited, class View>
     void* next(Waited waited, View view);
     Observer& observer() { return observer_; }
@@ -108,7 +108,7 @@ class TensorMemory {
   private:
     struct Operation {
         Product product;
-        void* mbarrier;  // of a commit; null: the product
+        void* mbarrier;  // for a commit; null: a product
     };
     struct Load {
         const int* from;
@@ -117,7 +117,7 @@ class TensorMemory {
     };
     struct OfThread {
         bool has_used = false;  // tensor memory, without a fence since
-        bool has_met = false;   // others, without a fence since
+        bool has_met = false;   // other threads, without a fence since
         std::vector<Load> loads{};
     };
 
@@ -135,9 +135,9 @@ class TensorMemory {
     unsigned first_ = 0, columns_ = 0;
     int issuer_ = -1;
     std::deque<Operation> queue_;
-    std::vector<void*> owed_;  // arrivals at these mbarriers
+    std::vector<void*> owed_;  // mbarriers with outstanding arrivals
     std::vector<OfThread> threads_;
-    std::vector<int> of_a_, of_b_;  // the factors of a product, row after row
+    std::vector<int> of_a_, of_b_;  // operands of a product, row by row
     Observer observer_{};
 };
 
@@ -161,7 +161,7 @@ void TensorMemory::end() {
     threads_.clear();
 }
 
-// Where it begins is a matter of chance; what it holds is nonsense.
+// The first column is random, and the contents are poison.
 const char* TensorMemory::allocate(unsigned thread, unsigned columns, unsigned long chance, unsigned* address) {
     const Unobserved unobserved;
     if (shared_.blocks != 1) return "tensor memory of a block of a cluster, which is not emulated";
@@ -238,7 +238,7 @@ const char* TensorMemory::multiply(unsigned thread, const Product& product, View
     return nullptr;
 }
 
-// A commit is a fence before what it tells.
+// A commit includes a fence before its arrival.
 const char* TensorMemory::commit(unsigned thread, void* mbarrier) {
     if (issuer_ != static_cast<int>(thread)) return "a commit by a thread that has asked for no products";
     happens_before(&observer_);
@@ -267,7 +267,7 @@ void* TensorMemory::next(Waited waited, View view) {
     return nullptr;
 }
 
-// Modulo 2^32.
+// Adds modulo 2^32.
 template <class View>
 void TensorMemory::perform(const Product& product, View view) {
     const Kind kind{product.kind};
@@ -303,7 +303,7 @@ void TensorMemory::perform(const Product& product, View view) {
         }
 }
 
-// tcgen05.ld.32x32b of one lane: a warp reaches the 32 lanes of its number modulo 4.
+// tcgen05.ld.32x32b of one lane: a warp reaches the 32 lanes given by its index modulo 4.
 const char* TensorMemory::load(unsigned thread, unsigned address, int* to, unsigned count) {
     if (!exists(address & 0xffff, count)) return "a load outside of what is allocated of tensor memory";
     if (address >> 16 != thread / 32 % 4 * 32) return "a load from lanes that this warp does not reach";

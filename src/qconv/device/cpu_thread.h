@@ -1,5 +1,5 @@
-// The threads of a cluster in flight, where they meet, and what is said of where they wait. Private to
-// cpu_runtime.cpp.
+// The threads of a cluster in flight, their meeting points, and descriptions of waits for messages. Private
+// to cpu_runtime.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ enum class State : uint8_t { kNew, kRunning, kBarrier, kExchange, kCluster, kByt
 
 struct Thread {
     Context context;
-    const void* mbarrier;    // whose bytes it waits for
-    unsigned cluster_phase;  // in which it arrived at the barrier of the cluster
-    int line;                // where it waits
-    uint16_t bytes;          // what it deposits
+    const void* mbarrier;    // that it waits for
+    unsigned cluster_phase;  // of its arrival at the cluster barrier
+    int line;                // of the call at which it waits
+    uint16_t bytes;          // that it deposits
     uint16_t stack;
     State state;
-    bool has_arrived;  // at the barrier of the cluster, and not waited
+    bool has_arrived;  // at the cluster barrier, without a wait since
 };
 
 struct Warp {
     unsigned arrived, lanes, parity;
     int line;
     uint16_t bytes;
-    bool mixed;  // a later lane disagrees with the first on line or bytes
+    bool mixed;  // a later lane differs from the first in line or bytes
 };
 
-// Where the threads of a block meet, or those of one of its teams, or of a cluster.
+// The barrier of a block, of one of its teams, or of a cluster.
 struct Meeting {
     unsigned waiting, phase;
     int line;
-    bool mixed;  // a later thread disagrees with the first on the line
+    bool mixed;  // a later thread differs from the first in line
 };
 
 // An addition that other blocks do not see yet.
@@ -45,7 +45,7 @@ struct Addition {
 };
 
 inline void deposit(char* slot, const void* value, size_t bytes) {
-#if !defined(QCONV_SANITIZE_ADDRESS) && !defined(QCONV_SANITIZE_THREAD)  // they watch calls of memcpy
+#if !defined(QCONV_SANITIZE_ADDRESS) && !defined(QCONV_SANITIZE_THREAD)  // which watch calls of memcpy
     if (bytes == 4) return static_cast<void>(memcpy(slot, value, 4));
     if (bytes == 8) return static_cast<void>(memcpy(slot, value, 8));
     if (bytes == 16) return static_cast<void>(memcpy(slot, value, 16));
@@ -62,7 +62,7 @@ inline std::string wait_of(const Thread& thread) {
     return what;
 }
 
-// "32 of 64 threads wait at line 120, 32 have returned"
+// Returns text such as "32 of 64 threads wait at line 120, 32 have returned".
 inline std::string describe(const Thread* threads, unsigned count, const char* unit) {
     struct Group {
         std::string what;

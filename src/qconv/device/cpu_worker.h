@@ -1,4 +1,4 @@
-// The worker that runs a launch's clusters one after the other: the order of threads, barriers, mbarriers,
+// The worker, which runs clusters of a launch one at a time: the order of threads, barriers, mbarriers and
 // warp exchanges. Private to cpu_runtime.cpp.
 #pragma once
 
@@ -22,9 +22,9 @@ namespace {
 
 constexpr unsigned kMaxTeams = 15, kMaxTeamsOfCluster = 48;
 
-// One cluster in flight, mostly of one block. The ready threads form a stack: a finished exchange puts its
-// lanes on top, so that a warp runs as far as it can before the next one, and a block before the next, which
-// is the order that shows missing barriers.
+// One cluster in flight, usually of one block. The ready threads form a stack. A finished exchange pushes its
+// lanes, so that a warp runs as far as it can before the next one, and a block before the next: this order
+// exposes missing barriers.
 class Worker {
   public:
     void run(Launch& launch);
@@ -57,10 +57,10 @@ class Worker {
     }
     const Shared& shared() const { return arena_.shared(); }
     Engines& engines() { return engines_; }
-    void run_threads();  // on a fiber: the threads that its stack serves, one after the other
+    void run_threads();  // on a fiber: runs the threads that its stack serves, in turn
 
-    unsigned current = 0;    // the thread of the cluster whose turn it is
-    unsigned block[3] = {};  // the cluster's first
+    unsigned current = 0;    // the running thread of the cluster
+    unsigned block[3] = {};  // the first of the cluster
 
   private:
     void run_cluster(uint64_t linear);
@@ -99,8 +99,8 @@ class Worker {
     std::vector<Addition> additions_[kMaxThreads];
 };
 
-// The worker that runs on this OS thread. One pointer fits in the static TLS space that glibc keeps for
-// libraries which are loaded late; that makes it a single load. Elsewhere the general way is needed.
+// The worker of this OS thread. A single pointer fits in the static TLS space that glibc reserves for
+// libraries loaded later, which makes reading it one load. Other systems need the general model.
 #if defined(__GLIBC__)
 __attribute__((tls_model("initial-exec")))
 #endif
@@ -140,12 +140,12 @@ void Worker::run_cluster(uint64_t linear) {
     random_.state = linear * 0xD1342543DE82EF95u + launch.seed;
     deposits_ = arena_.deposits();
     for (unsigned rank = 0; rank < launch.cluster; ++rank) {
-        const int poison = 0xCD ^ static_cast<int>(random_.next() & 0x3F);  // never 0: the top bits stay
+        const int poison = 0xCD ^ static_cast<int>(random_.next() & 0x3F);  // the top bits stay set, so never 0
         memset(shared().of(rank), poison, launch.shared_bytes);
     }
     engines_.begin(shared(), launch.is_late());
     begin_threads();
-    // Each block as far as it can before the next, whichever is first.
+    // Each block runs as far as it can before the next; the first one depends on the seed.
     const unsigned first = launch.seed < 2 ? 0 : random_.below(launch.cluster);
     for (unsigned i = 0; i < launch.cluster; ++i) {
         const unsigned rank = launch.seed == 0 ? launch.cluster - 1 - i : (i + first) % launch.cluster;
@@ -194,7 +194,7 @@ void Worker::ready(unsigned first, unsigned count) {
 
 void Worker::ready_warp(unsigned warp) {
     const unsigned first = warp << launch_->warp_shift, lanes = warps_[warp].lanes;
-    // A rotation in either direction is random enough for lanes, and cheap: there are many exchanges.
+    // For lanes, a rotation in either direction is random enough, and it is cheap: exchanges are frequent.
     const unsigned rotation = launch_->seed < 2 ? 0 : random_.below(lanes);
     const bool ascending = launch_->seed == 0 || (rotation & 1) != 0;
     for (unsigned place = 0; place < lanes; ++place) {
@@ -210,7 +210,7 @@ void Worker::start(unsigned thread) {
     prepare(threads_[thread].context, arena_.stack(stack), Arena::stack_bytes(stack), run_fiber);
 }
 
-// Puts on the ready stack who waits like that.
+// Makes the threads ready that wait in this state, at this mbarrier unless null.
 inline void Worker::ready_those(State state, const void* mbarrier) {
     for (unsigned thread = 0; thread < launch_->all_threads(); ++thread) {
         const Thread& waiting = threads_[thread];
@@ -220,7 +220,7 @@ inline void Worker::ready_those(State state, const void* mbarrier) {
     }
 }
 
-// Nobody is ready: what threads wait for has to happen at last.
+// With no thread ready, performs pending operations until one is.
 void Worker::go_on() {
     while (ready_count_ == 0) {
         unsigned phases = 0;
@@ -236,7 +236,7 @@ void Worker::go_on() {
     }
 }
 
-// Lets others run until this thread is on top of the ready stack.
+// Runs other threads until this one is on top of the ready stack.
 inline void Worker::suspend() {
     engines_.note_writes(current, rank());
     if (ready_count_ == 0) go_on();
@@ -249,8 +249,8 @@ inline void Worker::suspend() {
     threads_[self].state = State::kRunning;
 }
 
-// A thread that returns hands its stack to the next one if that has not started yet: a kernel without
-// barriers runs on a single stack and never switches.
+// A returning thread gives its stack to the next one if that has not started yet. A kernel without barriers
+// thus runs on a single stack and never switches.
 void Worker::run_threads() {
     enter_fiber(main_);
     happens_after(this);
@@ -273,7 +273,8 @@ void Worker::run_threads() {
     }
 }
 
-// What a block leaves behind it when its last thread returns: nothing that is still to land.
+// Ends a thread. The last of a block checks that no operation on its shared memory or tensor memory is
+// pending.
 void Worker::end_thread() {
     publish(current);
     engines_.note_writes(current, rank());
@@ -300,8 +301,8 @@ inline void Worker::meet(unsigned index, unsigned first, unsigned count, int lin
     self.line = line;
     if (meeting.waiting == 0) meeting.line = line;
     meeting.mixed = meeting.waiting != 0 && (meeting.mixed || line != meeting.line);
-    // Two places by turns: a thread that is early at the next barrier must not order one that is late to
-    // leave this.
+    // Two addresses alternate: a thread that is early at the next barrier must not be ordered before one that
+    // is late to leave this one.
     void* const place = arena_.meeting(2 * index + (meeting.phase & 1));
     happens_before(place);
     if (++meeting.waiting == count) {
@@ -333,7 +334,8 @@ inline const void* Worker::exchange(const void* value, size_t bytes, int line) {
                       "; a lane deposits 1 to 64 bytes");
         abandon_block();
     }
-    // Two sets by turns: a lane that is early at the next exchange must not overwrite what others still read.
+    // Two sets of slots alternate: a lane that is early at the next exchange must not overwrite unread
+    // deposits.
     char* const deposits = deposits_ + (kDepositBytes * (2 * index + warp.parity) << launch_->warp_shift);
     deposit(deposits + lane * kDepositBytes, value, bytes);
 
@@ -374,7 +376,7 @@ void Worker::abandon_block() {
     __builtin_unreachable();
 }
 
-// No thread can go on, or all have arrived and disagree.
+// Reports that no thread can proceed, or that all have arrived at different lines.
 void Worker::report_deadlock() {
     const unsigned threads = launch_->all_threads(), warps = ((threads - 1) >> launch_->warp_shift) + 1;
     unsigned warp = current >> launch_->warp_shift;

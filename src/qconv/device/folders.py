@@ -1,8 +1,9 @@
-"""The cache's folders: where they are, for which machine, and that nobody else can put a binary there.
+"""The folders of the cache: their places, the machine that they are for, and the rule that no other user can put a
+binary there.
 
-Whoever can write into the cache can make us run anything: its folders are made for their owner alone, and what others
-own or may write is refused before anything in it is read. What lies in such a folder can be trusted to say what a
-binary's digest is.
+Anyone who can write to the cache can make this process run any code. Its folders are therefore created for their owner
+only, and files that other users own or may write are rejected before they are read. A digest stored in such a folder
+can be trusted.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from qconv.errors import CacheError
 log = logging.getLogger("qconv")
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-# What a layer has of measurements.
+# The file of a layer's measurements.
 DATABASE = "tune.sqlite"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# A folder that something is built in, and the age at which a process that was killed has left it: no compiler runs for
-# a day.
+# The prefix of a build folder, and the age at which it counts as abandoned by a killed process: no compiler runs for a
+# day.
 BUILDING, ABANDONED_S = ".building-", 24 * 3600.0
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A folder of kernels, and perhaps of measurements: the user's own, or one that QCONV_PATH names, which is only
-    read. Who names a layer trusts its owner."""
+    """A folder of kernels, and perhaps of measurements: the user's own, or a read-only one that QCONV_PATH names.
+    Naming a layer means trusting its owner."""
 
     root: Path
     is_user: bool = False
@@ -46,16 +47,16 @@ class Layer:
         return self.root / DATABASE
 
     def check_all(self, path: Path) -> None:
-        """The path and the folders that it lies in, from the layer's root down."""
+        """Check the path and its parent folders up to the layer's root."""
         owner = None if self.is_user else os.stat(self.root).st_uid
         if not check(self.root, owner) & OTHERS:
-            return  # nobody else comes to what lies in it
+            return  # other users cannot reach anything in it
         for each in (path, *path.parents[: path.parents.index(self.root)]):
             check(each, owner)
 
 
 def cache_root() -> Path:
-    """The user's layer. Raises CacheError where there is no home to have it in."""
+    """Return the root of the user's layer. Raise CacheError where there is no home folder for it."""
     if chosen := os.environ.get("QCONV_CACHE"):
         return Path(chosen)
     if base := os.environ.get("XDG_CACHE_HOME"):
@@ -68,13 +69,13 @@ def cache_root() -> Path:
         ) from None
 
 
-# What is looked into meanwhile, and nothing else.
+# The layers to read instead of the configured ones, within `only`.
 _only: ContextVar[tuple[Layer, ...] | None] = ContextVar("only", default=None)
 
 
 @contextmanager
 def only(layer: Layer) -> Iterator[None]:
-    """Nothing is read but this layer, where it is entered."""
+    """Read no other layer within this context."""
     token = _only.set((layer,))
     try:
         yield
@@ -83,7 +84,7 @@ def only(layer: Layer) -> Iterator[None]:
 
 
 def layers() -> tuple[Layer, ...]:
-    """Those that are looked into, one after the other: the user's, if there can be one, and those of QCONV_PATH."""
+    """Return the layers in the order of lookup: the user's, if there can be one, then those of QCONV_PATH."""
     if (chosen := _only.get()) is not None:
         return chosen
     named = tuple(Layer(Path(path)) for path in os.environ.get("QCONV_PATH", "").split(os.pathsep) if path)
@@ -94,13 +95,13 @@ def layers() -> tuple[Layer, ...]:
 
 
 def described() -> str:
-    """The layers, for a message."""
+    """Return the layers' roots, for a message."""
     return ", ".join(str(layer.root) for layer in layers()) or "any folder: QCONV_PATH and QCONV_CACHE name none"
 
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """What a host's binary depends on beside its source and its compiler: 'linux-x86_64-glibc-2.36'."""
+    """Return the kind of host that a binary depends on, besides its source and compiler: 'linux-x86_64-glibc-2.36'."""
     system = os.uname()
     libc = "CS_GNU_LIBC_VERSION"
     version = os.confstr(libc) if libc in os.confstr_names else None
@@ -108,12 +109,13 @@ def machine() -> str:
 
 
 def make(*parts: str) -> Path:
-    """The folder of the cache, made where it is missing. CacheError where it cannot be, or others may write into it."""
+    """Return a folder of the cache, created if missing. Raise CacheError where that fails or other users may write to
+    it."""
     folder = cache_root()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for each in (folder, *(folder.joinpath(*parts[: i + 1]) for i in range(len(parts)))):
-            # Only what is taken from a mode depends on the umask.
+            # The umask can only remove bits from a mode.
             each.mkdir(FOLDER_MODE, exist_ok=True)
             check(each)
     except OSError as error:
@@ -126,10 +128,10 @@ def make(*parts: str) -> Path:
 
 @contextmanager
 def building(place: Path) -> Iterator[Path]:
-    """A folder to build in, which is gone behind it, beside what is published by a rename. Those that killed processes
-    have left there are removed as well."""
+    """Create a temporary build folder next to where its results are published by rename. Also remove folders that
+    killed processes left there."""
     with tempfile.TemporaryDirectory(prefix=BUILDING, dir=place) as folder:
-        now = Path(folder).stat().st_mtime  # by the clock of the file system, which the ages of the others are of
+        now = Path(folder).stat().st_mtime  # in the file system's clock, like the ages of the others
         for left in place.glob(f"{BUILDING}*"):
             if now - _changed_at(left, now) > ABANDONED_S:
                 log.info("%s was left by a process that was killed: it is removed", left)
@@ -138,7 +140,7 @@ def building(place: Path) -> Iterator[Path]:
 
 
 def _changed_at(path: Path, gone: float) -> float:
-    """When something was made in it last, or `gone` where another process has removed it meanwhile."""
+    """Return when the folder was last modified, or `gone` where another process has removed it."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -146,8 +148,8 @@ def _changed_at(path: Path, gone: float) -> float:
 
 
 def make_last(folder: Path) -> None:
-    """A folder that a caller named, but none of those above it, of which a path that is misspelled has several.
-    FileNotFoundError says which is not there."""
+    """Create a folder that a caller named, but none of its parents, several of which are missing if its path is
+    misspelled. Raise FileNotFoundError for a missing parent."""
     above = folder.parent
     if not folder.exists() and not above.exists():
         raise FileNotFoundError(f"there is no folder {above}, and only {folder.name} in it would be made: make {above}")
@@ -155,8 +157,9 @@ def make_last(folder: Path) -> None:
 
 
 def check(path: Path, trusted: int | None = None) -> int:
-    """Its mode. Raises CacheError where others than its owner may write it, or where the owner is neither this user nor
-    root, who can do anything anyway, nor the one who is trusted; OSError where it is not there."""
+    """Return the path's mode. Raise CacheError where users other than the owner may write it, or where the owner is
+    neither this user, nor root (who can do anything anyway), nor `trusted`. Raise OSError where the path does not
+    exist."""
     about = os.stat(path)
     us = os.geteuid()
     if about.st_uid not in (us, 0, trusted):
@@ -171,7 +174,7 @@ def check(path: Path, trusted: int | None = None) -> int:
 
 
 def record_of(built: Path) -> Path:
-    """Beside what was built, the digest of what it held then."""
+    """Return the path of the file that holds a built file's digest."""
     return built.with_name(f"{built.name}.sha256")
 
 
@@ -180,8 +183,8 @@ def digest_of(path: Path) -> str:
 
 
 def is_whole(built: Path, layer: Layer | None = None) -> bool:
-    """Whether it is there as it was built: loading half of a library ends the process. Refused with CacheError where
-    others could have written it."""
+    """True where the file exists and matches its recorded digest: loading half of a library ends the process. Raise
+    CacheError where other users could have written it."""
     try:
         for path in (built.parent, built, record_of(built)):
             check(path) if layer is None else layer.check_all(path)

@@ -1,4 +1,4 @@
-"""GPUs through CuPy: arrays, loading, streams, events. On ROCm, CuPy serves HIP under the same names."""
+"""GPUs through CuPy: arrays, loading, streams, events. On ROCm, CuPy exposes HIP under the same names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def specs() -> list[str]:
 
 
 def failure() -> str | None:
-    """Why there is no device, in the runtime's words."""
+    """Return why there is no device, in the runtime's words, or None."""
     try:
         return None if runtime.getDeviceCount() else "it knows none"
     except runtime.CUDARuntimeError as error:
@@ -63,7 +63,7 @@ class GpuKernel(Loaded):
         self._spread: dict[Launch, Launch] = {}
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
-        """Everything that can be done ahead is done here: a launch is one call of the driver."""
+        """Prepare a launch as far as possible, so that each launch is one call of the driver."""
         packed = ctypes.create_string_buffer(arguments, len(arguments))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
         function, address = self._functions[launch.kernel].ptr, ctypes.addressof(pointers)
@@ -82,7 +82,8 @@ class GpuKernel(Loaded):
         return chosen
 
     def _spread_out(self, launch: Launch) -> Launch:
-        """As it overlaps: `residency` says why it asks for more shared memory."""
+        """Return the launch with the shared memory to use when it overlaps; `launch_attributes` says why it needs
+        more."""
         if launch not in self._spread:
             function = self._functions[launch.kernel].ptr
             with self._device.current:
@@ -95,7 +96,7 @@ class GpuKernel(Loaded):
 def _plain(function: int, launch: Launch, pointers: int) -> Callable[[Any], None]:
     launch_kernel, get_stream = driver.launchKernel, cupy.cuda.get_current_stream
     (grid_x, grid_y, grid_z), threads, one = launch.grid, launch.threads, 1
-    # HIP kernels hold their shared memory statically.
+    # HIP kernels have static shared memory only.
     smem_bytes = 0 if KIND == "hip" else launch.smem_bytes
 
     def run(stream: Any = None) -> None:
@@ -115,7 +116,8 @@ def _extended(launch_on: Callable[[int], None]) -> Callable[[Any], None]:
 
 
 def stream_address(stream: Any) -> int:
-    """A CuPy, PyTorch or numba stream, anything with `__cuda_stream__`, or the address itself."""
+    """Return the address of a CuPy, PyTorch or numba stream, of any object with `__cuda_stream__`, or the int
+    itself."""
     if hasattr(stream, "__cuda_stream__"):
         return int(stream.__cuda_stream__()[1])
     for name in ("ptr", "cuda_stream", "handle"):
@@ -126,7 +128,7 @@ def stream_address(stream: Any) -> int:
 
 
 class _Address:
-    """A stream known by its address only, in the protocol that CuPy adopts streams by."""
+    """A stream known only by its address, in the protocol by which CuPy adopts streams."""
 
     def __init__(self, address: int) -> None:
         self._address = address
@@ -175,14 +177,14 @@ class GpuDevice:
         }
 
     def _clock_now_mhz(self) -> int | None:
-        """What the multiprocessors run at; None without nvidia-ml-py (the bench extra) or on AMD."""
+        """Return the current clock of the multiprocessors. None without nvidia-ml-py (the bench extra) or on AMD."""
         try:
             import pynvml
 
             pynvml.nvmlInit()
             handle = pynvml.nvmlDeviceGetHandleByPciBusId(runtime.deviceGetPCIBusId(self.current.id).encode())
             return int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
-        except Exception:  # a fact for the reader: whatever the reason, it is missing
+        except Exception:  # optional information: whatever the reason, it is missing
             return None
 
     def load(self, plan: Plan, binary: Binary) -> GpuKernel:
@@ -221,7 +223,7 @@ class GpuDevice:
             return cupy.asarray(array)
 
     def download(self, array: Any) -> Any:
-        """The array as one of NumPy; a number or a list stays as it is."""
+        """Return a device array as a NumPy array; a number or a list is returned unchanged."""
         if not isinstance(array, cupy.ndarray) and hasattr(array, "__cuda_array_interface__"):
             array = cupy.asarray(array)
         return cupy.asnumpy(self.contiguous(array)) if isinstance(array, cupy.ndarray) else as_numpy(array)
@@ -243,7 +245,7 @@ class GpuDevice:
         return made
 
     def _gather(self, array: Any, into: Any) -> None:
-        """CuPy would compile a kernel for it, here and now."""
+        """Gather without CuPy, which would compile a kernel for it at run time."""
         given = array_kernels.gathered(array.shape, array.strides, array.itemsize, array.data.ptr)
         if not given.is_one_launch:
             for part, its_place in zip(array, into, strict=True):
@@ -291,7 +293,7 @@ class GpuDevice:
             to.set(array)
 
     def rolled(self, array: Any, by: int) -> Any:
-        """By copies of memory alone: CuPy's own kernels need the CUDA headers, which need not be there."""
+        """Rotate by memory copies alone: CuPy's kernels need the CUDA headers, which may be missing."""
         with self.current:
             made = cupy.empty(array.shape, array.dtype)
             tail = by % max(1, array.size) * array.itemsize
@@ -326,7 +328,7 @@ class GpuDevice:
             raise LaunchError(f"a kernel on {self.spec} failed: {error}") from None
 
     def replay(self, launches: Sequence[Callable[[Any], Any]]) -> Callable[[], float]:
-        """In one graph, by events around it."""
+        """Capture the launches in one graph, timed by events around it."""
         with self.current:
             stream = cupy.cuda.Stream(non_blocking=True)
             with stream:
@@ -343,13 +345,13 @@ class GpuDevice:
                 graph.launch(stream)
                 end.record(stream)
                 end.synchronize()
-                # What the launches read must stay as long as the graph: they hold it.
+                # `launches` keeps the kernels' arguments alive as long as the graph.
                 return float(cupy.cuda.get_elapsed_time(begin, end)) * 1e3 / len(launches)
 
         return again
 
     def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
-        """One figure a repeat; once untimed before."""
+        """Return one time per repeat, after one untimed run."""
         again = self.replay(launches)
         again()
         return tuple(again() for _ in range(repeats))
@@ -357,10 +359,10 @@ class GpuDevice:
     def record(
         self, work: Callable[[], Sequence[Any]], place: memory.Place | None = None
     ) -> tuple[list[Any], Callable[[], None]]:
-        """In one graph, with memory of its own."""
+        """Record work as one graph with memory of its own."""
         with self.current:
             pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
-            # What was uploaded and packed on other streams is there for this one.
+            # Wait for uploads and packing on other streams.
             runtime.deviceSynchronize()
             made = None if place is None else placed_graph(work, place, stream)
             if made is None:

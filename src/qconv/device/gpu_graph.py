@@ -1,4 +1,4 @@
-"""Work on a GPU as a graph, and the memory that it writes."""
+"""CUDA graphs of recorded work, and the memory that they write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qconv.device import memory
 
 
 def allocating_by(allocate: Callable[[int, int], int], free: Callable[[int, int], None]) -> AbstractContextManager[Any]:
-    """Within it, this thread's memory comes from another allocator: bytes and device to address, and back."""
+    """Allocate this thread's memory by these functions within the context: (bytes, device) to address, and back."""
     made: AbstractContextManager[Any] = cupy.cuda.using_allocator(
         cupy.cuda.PythonFunctionAllocator(allocate, free).malloc
     )
@@ -22,7 +22,7 @@ def allocating_by(allocate: Callable[[int, int], int], free: Callable[[int, int]
 
 @contextmanager
 def captured(stream: Any) -> Iterator[list[Any]]:
-    """The graph of what is launched on the stream meanwhile; a stream is closed where the work fails, too."""
+    """Yield a list that receives the graph of the launches on the stream. Capture also ends where the work fails."""
     graphs: list[Any] = []
     stream.begin_capture()
     try:
@@ -34,7 +34,7 @@ def captured(stream: Any) -> Iterator[list[Any]]:
     graphs.append(stream.end_capture())
 
 
-Graph = tuple[list[Any], Any]  # with the arrays that it makes
+Graph = tuple[list[Any], Any]  # with the arrays that the work makes
 
 
 def graph_of(work: Callable[[], Sequence[Any]], stream: Any, allocating: AbstractContextManager[Any]) -> Graph:
@@ -46,8 +46,8 @@ def graph_of(work: Callable[[], Sequence[Any]], stream: Any, allocating: Abstrac
 def placed_graph(
     work: Callable[[], Sequence[Any]], place: memory.Place, stream: Any
 ) -> tuple[list[Any], Any, object] | None:
-    """The graph, and the memory that it needs to stay; None where the work is another each time. It is captured twice:
-    the first graph only shows what memory the work asks for, and is never launched."""
+    """Return the work's graph, with its memory in one arena, or None where the work differs each time. The work is
+    captured twice: the first graph only shows which memory the work requests, and is never launched."""
     pool, trace = cupy.cuda.MemoryPool(), memory.Trace()
     with memory.tracing(trace):
         traced = graph_of(work, stream, _traced_by(trace, pool))

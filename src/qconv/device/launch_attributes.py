@@ -1,12 +1,11 @@
-"""Launches with attributes: cuLaunchKernelEx, which CuPy's driver module lacks, through ctypes. NVIDIA only.
+"""Launches with attributes by cuLaunchKernelEx, which CuPy's driver module lacks, through ctypes (NVIDIA only), and the
+shared memory that an overlapping launch requests.
 
-How many blocks of a launch are resident at a time: what a launch that overlaps asks shared memory for.
-
-A kernel that overlaps lets the next one begin when it begins itself, and only then waits for the one before it. So does
-the next: in a sequence of short launches a dozen may be resident at a time, all but the first of them waiting. The
-hardware puts the blocks of one that comes late where room is, several onto one multiprocessor while others have none,
-and there they take as many times longer. A launch that asks for as much shared memory as its blocks leave unused gives
-that room to nobody: the next one begins where blocks of this one end.
+An overlapping kernel lets the next one begin as soon as it begins itself, and only then waits for the previous one. In
+a sequence of short launches, a dozen may therefore be resident, all but the first waiting. The hardware places the
+blocks of a late launch wherever there is room: several share one multiprocessor, which multiplies their time, while
+others stay idle. So a launch requests the shared memory that its blocks would leave unused, and the next launch begins
+only where blocks of this one end.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM
 
 
 class Value(ctypes.Union):
-    """CUlaunchAttributeValue: 64 bytes at an address of 8."""
+    """CUlaunchAttributeValue: 64 bytes, aligned to 8."""
 
     _fields_: ClassVar[Any] = [
         ("whole", ctypes.c_uint64 * 8),
@@ -34,13 +33,13 @@ class Value(ctypes.Union):
 
 
 class Attribute(ctypes.Structure):
-    """CUlaunchAttribute"""
+    """CUlaunchAttribute."""
 
     _fields_: ClassVar[Any] = [("id", ctypes.c_int), ("value", Value)]
 
 
 class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig"""
+    """CUlaunchConfig."""
 
     _fields_: ClassVar[Any] = [
         ("grid", ctypes.c_uint * 3),
@@ -54,16 +53,16 @@ class LaunchConfig(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def driver() -> Any:
-    """The one that CuPy has loaded. Its calls leave the GIL to others, as CuPy's do."""
+    """Return the driver library that CuPy has loaded. Calls release the GIL, as CuPy's do."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def launcher(function: int, launch: Launch, pointers: int) -> Callable[[int], None]:
-    """A launch that may begin before the one ahead of it has ended. Call it with the address of a stream.
+    """Return a launch that may begin before the previous one has ended. Call it with the address of a stream.
 
-    The driver reads the stream out of a struct: each stream has one of its own, so that two threads may launch on two
-    streams. After the first launch on a stream, what is left is one dictionary hit and one foreign call with nothing to
-    convert: about half a microsecond beside what the driver takes (`extended_ns` of bench/host_cost.py)."""
+    The driver reads the stream from a struct. Each stream has its own, so that two threads may launch on two streams.
+    After the first launch on a stream, the overhead is one dictionary hit and one foreign call without conversions:
+    about half a microsecond besides the driver's time (`extended_ns` of bench/host_cost.py)."""
     launch_kernel, address, extra = driver().cuLaunchKernelEx, ctypes.c_void_p(function), ctypes.c_void_p(None)
     parameters = ctypes.c_void_p(pointers)
     held = (Attribute * 1)(Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, Value(allowed=1)))
@@ -83,34 +82,34 @@ def launcher(function: int, launch: Launch, pointers: int) -> Callable[[int], No
 
 
 def reason(status: int) -> str:
-    """What the driver calls a status of its own."""
+    """Return the driver's message for a status."""
     text = ctypes.c_char_p()
     driver().cuGetErrorString(status, ctypes.byref(text))
     return f"CUDA error {status}, {(text.value or b'unknown').decode()}"
 
 
-UNIT = 128  # that shared memory is given out in
-# A cluster lies in one group of multiprocessors (GPC). A group has 16 or 18 where none is broken, always an even
-# number.
+UNIT = 128  # bytes of shared memory per allocation unit
+# A cluster lies in one group of multiprocessors (GPC). An undamaged group has 16 or 18, always an even number.
 OF_GROUP = 16
 
 
 @dataclass(frozen=True)
 class Multiprocessors:
-    """What bounds the blocks of an NVIDIA GPU's, beside registers and threads."""
+    """The limits of an NVIDIA GPU on resident blocks, besides registers and threads."""
 
     count: int
-    smem_bytes: int  # of each
-    most_bytes: int  # that a block may have
-    reserved_bytes: int  # of each block, beside what it may use
+    smem_bytes: int  # per multiprocessor
+    most_bytes: int  # per block, at most
+    reserved_bytes: int  # per block, in addition to what it can use
 
     def blocks_of_each(self, launch: Launch) -> int:
-        """As few as let all blocks of the launch be resident together."""
-        # In each group, what whole clusters do not fill: with pairs of blocks there is nothing.
+        """Return the least number of blocks per multiprocessor that makes all blocks of the launch resident
+        together."""
+        # Multiprocessors per group that whole clusters leave idle. Clusters of two leave none.
         lost = self.count // OF_GROUP * max(0, launch.cluster - 2)
         return ceil_div(math.prod(launch.grid) + lost, self.count)
 
     def room(self, launch: Launch, static_bytes: int) -> int:
-        """The dynamic shared memory of a launch with which a multiprocessor holds no more of its blocks than that."""
+        """Return the dynamic shared memory with which a multiprocessor holds no more blocks of the launch than that."""
         share = min(self.smem_bytes // self.blocks_of_each(launch) - self.reserved_bytes, self.most_bytes)
         return max(launch.smem_bytes, share // UNIT * UNIT - static_bytes)

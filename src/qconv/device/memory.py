@@ -1,8 +1,8 @@
-"""The memory of work that is recorded: what it takes and gives back while it is done once, and what lies where in an
-arena from then on.
+"""Memory of recorded work: a trace of its allocations in the first run, and their placement in one arena for later
+runs.
 
-The launches of a recording follow each other on one stream, in the order in which the host asked for memory: what the
-host gives back, no later launch reads.
+The launches of a recording follow each other on one stream, in the order in which the host requested memory. No launch
+reads memory that the host has freed before it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# Offsets in an arena: more than any kernel, vector or tensor map asks of an address.
+# The alignment of offsets in an arena: enough for any kernel, vector or tensor map.
 ALIGNMENT = 256
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """One of many, which are numbered in the order in which they are made. The allocations from its own to the one
-    before number `end` are made while it is in use; `end` is None where it still is when the work is done.
-    `instead_of` are the numbers of others of which it may have the place, if nobody reads those any more."""
+    """An allocation of a traced run. Allocations are numbered in order. It is in use until the allocation numbered
+    `end` is made; `end` is None if it is still in use at the end of the work. `instead_of` are the numbers of
+    allocations whose place it may take, if nobody reads those any more."""
 
     bytes: int
     end: int | None
@@ -29,7 +29,8 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Placement:
-    """`sizes` of all allocations in turn, and their `offsets` in the arena, None of those with memory of their own."""
+    """The `sizes` of all allocations in order, and their `offsets` in the arena; None for one with memory of its
+    own."""
 
     arena_bytes: int
     sizes: tuple[int, ...]
@@ -40,17 +41,17 @@ Place = Callable[[Sequence[Allocation]], Placement]
 
 
 class Trace:
-    """Writes down what is taken and given back, by addresses. What takes no bytes is not written down."""
+    """A record of allocations and frees, by address. Empty allocations are not recorded."""
 
     def __init__(self) -> None:
-        self._in_use: dict[int, int] = {}  # by address, its number
+        self._in_use: dict[int, int] = {}  # address -> number
         self._sizes: list[int] = []
         self._ends: list[int | None] = []
         self._instead_of: list[tuple[int, ...]] = []
         self._wished: tuple[int, ...] = ()
 
     def wish(self, addresses: Sequence[int]) -> None:
-        """What is taken next may lie there, too."""
+        """Allow the next allocation to take the place of these."""
         self._wished = tuple(self._in_use[address] for address in addresses if address in self._in_use)
 
     def take(self, address: int, size: int) -> None:
@@ -69,18 +70,18 @@ class Trace:
 
 
 class OtherWork(RuntimeError):
-    """The work asks for other memory than it did when it was traced."""
+    """The work requests other memory than it did when it was traced."""
 
 
 class Placed:
-    """Answers the same work once more with what was placed for it."""
+    """The allocator for repeated work: it returns the places that were planned."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._next = 0
 
     def take(self, size: int) -> int | None:
-        """The offset in the arena; None for memory of its own."""
+        """Return the offset in the arena, or None for memory of its own."""
         number, self._next = self._next, self._next + 1
         sizes = self._placement.sizes
         if number >= len(sizes) or sizes[number] != size:
@@ -102,7 +103,8 @@ def tracing(trace: Trace) -> Iterator[None]:
 
 
 def wish(addresses: Sequence[int]) -> None:
-    """What this thread takes next may lie where one of these arrays lies, whose last reader writes it."""
+    """Allow this thread's next allocation to take the place of these arrays, if the kernel that writes it is their last
+    reader."""
     trace = _traces.get()
     if trace is not None:
         trace.wish(addresses)

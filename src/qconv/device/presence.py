@@ -1,4 +1,4 @@
-"""GPUs that are seen without any driver or package of theirs: what a fallback to the CPU device is told with."""
+"""GPUs that are visible without a driver or package, for the warning when the CPU device is used instead."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ EXTRAS = {"NVIDIA": "cuda", "AMD": "rocm"}
 @dataclass(frozen=True)
 class SeenGpu:
     vendor: str
-    evidence: str  # the file that says so
+    evidence: str  # the file that shows it
 
     @property
     def extra(self) -> str:
-        """What this project calls the packages that it needs."""
+        """Return the name of the extra that installs its packages."""
         return EXTRAS[self.vendor]
 
     def __str__(self) -> str:
@@ -26,7 +26,7 @@ class SeenGpu:
 
 
 def seen_gpus(root: Path = Path("/")) -> tuple[SeenGpu, ...]:
-    """One for each vendor."""
+    """Return at most one GPU per vendor."""
     found: dict[str, SeenGpu] = {}
     for gpu in _seen(root):
         found.setdefault(gpu.vendor, gpu)
@@ -34,7 +34,7 @@ def seen_gpus(root: Path = Path("/")) -> tuple[SeenGpu, ...]:
 
 
 def _seen(root: Path) -> Iterator[SeenGpu]:
-    # An AMD GPU counts where it computes: any laptop may have one that does not.
+    # An AMD GPU counts only with its compute driver: many laptops have one that cannot compute.
     for vendor, name in (("NVIDIA", "dev/nvidia0"), ("NVIDIA", "proc/driver/nvidia/version"), ("AMD", "dev/kfd")):
         if (root / name).exists():
             yield SeenGpu(vendor, str(root / name))

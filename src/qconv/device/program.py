@@ -1,4 +1,4 @@
-"""Running a compiler: what goes wrong with the program itself is said in words."""
+"""Running compiler programs, with clear errors where the program itself fails."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 
 from qconv.errors import CompileError, CompilerKilled, CompileTimeout
 
-# How long a compiler may take to say its name.
+# The time limit for a compiler to report its version.
 PROBE_S = 30.0
-# Messages of GCC and clang whose own child was killed.
+# Messages of GCC and clang when a child process of theirs was killed.
 KILLED = ("Killed signal terminated program", "unable to execute command: Killed")
 
 
 def is_forbidden() -> bool:
-    """Whether this process is to compile nothing."""
+    """True where this process must not compile."""
     return os.environ.get("QCONV_NO_COMPILE", "0") not in ("", "0")
 
 
 def run(
     command: Sequence[str], folder: Path | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Raises CompileError where there is no such program, CompileTimeout where it does not end in time, CompilerKilled
-    where others end it. Whether it ends well is for the caller to see."""
+    """Run a program. Raise CompileError where it does not exist, CompileTimeout where it exceeds the limit,
+    CompilerKilled where it was killed from outside. The caller checks its exit status."""
     with _group_that_ends_with_us() as group:
         try:
             process = subprocess.Popen(
@@ -57,8 +57,8 @@ def run(
 
 @contextmanager
 def _group_that_ends_with_us() -> Iterator[int]:
-    """A group of processes, for a compiler and its children, which do its work. Whoever is in it is killed when this
-    process ends, however it ends: a shell in the group waits for the end of a pipe that nobody else can write to."""
+    """Create a process group for a compiler and its children, all of which are killed when this process ends, however
+    it ends: a shell in the group waits for the end of a pipe whose only writer is this process."""
     reading, writing = os.pipe()
     try:
         watch = subprocess.Popen(

@@ -1,5 +1,5 @@
-"""Tensor maps as kernels take them: NVIDIA's opaque CUtensorMap, which the driver makes and CuPy does not wrap, and the
-plain description that the CPU device reads."""
+"""Tensor maps as kernels take them: NVIDIA's opaque CUtensorMap, which the driver encodes and CuPy does not wrap, and
+the plain description that the CPU device reads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from qconv.device import launch_attributes
 from qconv.errors import LaunchError
 from qconv.generator.tensor_map import CHUNK, TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, PixelBox, TensorMap
 
-# `TensorMap` of cpu_tensor.h: the address; strides; dimensions; the box, or channels and pixels; lower and upper
-# corners; element strides; rank, bytes of an element, swizzle, whether it is of im2col.
+# `TensorMap` of cpu_tensor.h: address; strides; dimensions; box, or channels and pixels; lower and upper corners;
+# element strides; rank, bytes per element, swizzle, whether it is im2col.
 DESCRIPTION = struct.Struct("<Q4Q5I5H3h3h5B4B")
 
-# CUtensorMapDataType, which has no signed bytes: only what reductions add and the fill of floats depend on the type.
+# CUtensorMapDataType, which has no signed bytes. The type only affects reductions and the fill of floats.
 ELEMENT_TYPES = {
     "int8": 0,
     "uint8": 0,
@@ -35,14 +35,14 @@ L2_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}  # CUtensorMapL2promotion
 
 
 def described(tensor_map: TensorMap, address: int) -> bytes:
-    """For the CPU device. The address comes first, as a pointer."""
+    """Return the description for the CPU device. It begins with the address, as a pointer."""
     _check_address(tensor_map, address)
     corners = tensor_map.pixel_box or PixelBox((), (), 0, 0)
     box = tensor_map.box or (corners.channels, corners.pixels)
     content = DESCRIPTION.pack(
         address,
         *_filled(tensor_map.strides, 4),
-        # 2^32, the largest of a driver's dimensions, is more than any array here has.
+        # 2^32, the largest dimension of the driver, exceeds any array here.
         *_filled([min(extent, 2**32 - 1) for extent in tensor_map.dims], 5),
         *_filled(box, 5),
         *_filled(corners.lower, 3),
@@ -57,7 +57,7 @@ def described(tensor_map: TensorMap, address: int) -> bytes:
 
 
 def encoded(tensor_map: TensorMap, address: int) -> bytes:
-    """By NVIDIA's driver, for its GPUs from Hopper on."""
+    """Return the map that NVIDIA's driver encodes, for GPUs from Hopper on."""
     _check_address(tensor_map, address)
     whole = ctypes.create_string_buffer(TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT)
     at = -ctypes.addressof(whole) % TENSOR_MAP_ALIGNMENT
