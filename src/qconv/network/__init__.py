@@ -1,6 +1,6 @@
-"""A network as layers and tensors: which of them run on this project's kernels, which elsewhere, and the run itself.
+"""Networks of layers and tensors: which layers run on this project's kernels, which run elsewhere, and the run itself.
 
-The faces (ONNX today) read their models into a `Network` and give it a way to run what no kernel here computes.
+A front end (today ONNX) reads its model into a `Network` and supplies a way to run the layers that no kernel computes.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A network as nodes and tensors, and the protocol of a layer that runs on kernels."""
+"""A network as layers and tensors, and the protocol of a layer that runs on kernels."""

@@ -1,4 +1,4 @@
-"""Layers and tensors, as a face has read them: nothing here knows a file format."""
+"""Layers, tensors and networks, independent of any file format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# A shape, as far as it is known.
+# A shape, with None for unknown extents.
 Extents = Sequence[int | None]
 
 
@@ -22,8 +22,8 @@ def may_be_equal(one: Extents, other: Extents) -> bool:
 
 @dataclass(frozen=True)
 class Tensor:
-    """`dtype` is None for what is no array of numbers, and `shape` where not even the rank is known; an extent that is
-    known only with the inputs is None."""
+    """A tensor of the network. `dtype` is None if it is not an array of numbers, `shape` if even the rank is unknown.
+    An extent that depends on the inputs is None."""
 
     name: str
     dtype: str | None = None
@@ -31,26 +31,26 @@ class Tensor:
 
     @property
     def extents(self) -> tuple[int, ...] | None:
-        """Its shape, where all of it is known."""
+        """Return the shape if all of it is known, else None."""
         known = tuple(extent for extent in self.shape or () if extent is not None)
         return known if self.shape is not None and len(known) == len(self.shape) else None
 
     def may_be(self, shape: Sequence[int]) -> bool:
-        """Whether it can have this shape, by what is known of its own."""
+        """True where the known extents permit this shape."""
         return self.shape is None or may_be_equal(self.shape, shape)
 
     @property
     def bytes(self) -> int | None:
-        """Its size, where its shape is known."""
+        """Return the size in bytes if the shape is known, else None."""
         extents = self.extents
         return None if self.dtype is None or extents is None else prod(extents) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One op; no two layers of a network share a name. An optional input that is not there has the name "". `captured`
-    are the tensors that graphs within the layer (of a loop, say) read from outside; `parts` are the layers that were
-    folded into this one."""
+    """One op. Layers of a network have unique names. An omitted optional input has the name "". `captured` are the
+    tensors that subgraphs of the layer (of a loop, say) read from outside; `parts` are the layers that were folded into
+    this one."""
 
     name: str
     op: str
@@ -62,22 +62,24 @@ class Layer:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Every tensor that it needs, once."""
+        """Return every tensor that the layer reads, once."""
         return tuple(dict.fromkeys(name for name in (*self.inputs, *self.captured) if name))
 
     @property
     def unfolded(self) -> tuple[Layer, ...]:
-        """The layers as they were read."""
+        """Return the layers from before folding."""
         return tuple(part for each in self.parts for part in each.unfolded) if self.parts else (self,)
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Its name and those of the layers as they were read, which tell it from one that has more folded into it."""
+        """Return the name and the names of the unfolded layers, which distinguish it from one with more layers folded
+        in."""
         return (self.name, *(part.name for part in self.unfolded))
 
 
 def as_one(parts: Sequence[Layer], at: int) -> Layer:
-    """Layers of which each reads what the one before it makes, with the name and the op of one of them."""
+    """Return layers, each of which reads the previous one's output, as one layer with the name and op of one of
+    them."""
     made = {name for part in parts for name in part.outputs}
     inputs = tuple(name for part in parts for name in part.inputs if name not in made)
     return Layer(parts[at].name, parts[at].op, inputs, parts[-1].outputs, parts=tuple(parts))
@@ -85,7 +87,7 @@ def as_one(parts: Sequence[Layer], at: int) -> Layer:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """`layers` stand in an order in which they can run. What has a name in `constants` never changes."""
+    """A network. `layers` are in an order in which they can run. Tensors in `constants` never change."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -109,12 +111,13 @@ class Network:
         return {name: tuple(layers) for name, layers in found.items()}
 
     def only_consumer(self, name: str) -> Layer | None:
-        """The one layer that reads the tensor, if nobody else sees it."""
+        """Return the layer that reads the tensor, if it is the only reader and the tensor is no output of the
+        network."""
         layers = self.consumers.get(name, ())
         return layers[0] if len(layers) == 1 and name not in self.outputs else None
 
     def without_unread(self) -> Network:
-        """Without the layers that no output needs."""
+        """Return the network without layers that no output needs."""
         read = set(self.outputs)
         kept: list[Layer] = []
         for layer in reversed(self.layers):

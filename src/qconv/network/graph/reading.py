@@ -1,4 +1,4 @@
-"""The inputs of one layer as the readers of layers ask for them: what is not as they need it is `Unserved`."""
+"""The inputs of one layer, for the readers of layers. An input that is not as a kernel needs it raises `Unserved`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from qconv.network.graph.served import Unserved
 from qconv.tensor_ops.problem import BYTES
 
 Array = NDArray[Any]
-# Where ONNX Runtime's quantized ops of one tensor have their scales and zero points.
+# The inputs of ONNX Runtime's quantized unary ops that are scales and zero points.
 NUMBERS = {"x_scale": 1, "x_zero_point": 2, "y_scale": 3, "y_zero_point": 4}
 
 
 class Reading:
-    """The inputs of one layer by their number: constants where the kernels need them to be."""
+    """The inputs of one layer by number, and the checks that kernels require of them."""
 
     def __init__(self, layer: Layer, network: Network) -> None:
         self.layer = layer
@@ -39,14 +39,14 @@ class Reading:
         return self.constant(number, what) if self.name(number) else None
 
     def x(self, number: int = 0) -> tuple[str, str]:
-        """Name and type of an input that is computed."""
+        """Return the name and type of an input that must not be a constant."""
         name = self.name(number)
         if name in self.network.constants:
             raise Unserved(f"its input {name!r} is a constant")
         return name, self.dtype(number)
 
     def dtype(self, number: int) -> str:
-        """The type of an input that may be a constant as well."""
+        """Return the type of an input, constant or not."""
         name = self.name(number)
         array, tensor = self.network.constant(name), self.network.tensor(name)
         dtype = tensor.dtype if array is None else str(array.dtype)
@@ -62,8 +62,8 @@ class Reading:
         return w
 
     def scales(self, numbers: Mapping[str, int], k: int) -> dict[str, Any]:
-        """Scales and zero points: one number, or for the weights one for each of k outputs. Where all are the same one
-        is given, which needs no kernel of its own."""
+        """Return scales and zero points: one number, or for the weights one per output. Equal numbers are returned as
+        one, which needs no kernel of its own."""
         found = {}
         for name, number in numbers.items():
             array = self.optional(number, name)
@@ -78,5 +78,5 @@ class Reading:
 
 
 def one_where_same(array: Array) -> Array:
-    """A number where all values are that number."""
+    """Return a single number if all values are equal, else the array."""
     return np.asarray(array.flat[0]) if array.size and (array == array.flat[0]).all() else array

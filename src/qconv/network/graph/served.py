@@ -1,4 +1,4 @@
-"""What a layer that runs on kernels here has to offer to whoever runs the network."""
+"""The protocol of layers that run on this project's kernels, for the runner of a network."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from qconv.op import Problem
 
 
 class Unserved(ValueError):
-    """No kernel here computes the layer: the message says why, and it runs elsewhere."""
+    """No kernel computes the layer, so it runs elsewhere. The message says why."""
 
 
 class Prepared(Protocol):
-    """A layer for inputs of certain shapes: its kernel, and what of it is packed."""
+    """A layer prepared for inputs of certain shapes: its kernel and its packed parameters."""
 
     @property
     def why(self) -> str:
-        """Which kernel it is, and where it comes from."""
+        """Return which kernel it is, and where that comes from."""
         ...
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What its kernels compute, to be tuned; none where it needs none."""
+        """Return the problems of its kernels, for tuning."""
         ...
 
     def __call__(self, *inputs: Value) -> Value: ...
 
 
 class Served(Protocol):
-    """`inputs` are the tensors that it is given at each run, without its constants; `y` is the one that it makes."""
+    """A layer that runs on kernels. `inputs` are the tensors that it reads at each run, without constants; `y` is its
+    output."""
 
     @property
     def layer(self) -> Layer: ...
@@ -41,5 +42,6 @@ class Served(Protocol):
     @property
     def y(self) -> str: ...
     def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
-        """Shapes of the inputs, with the channels behind N. A ValueError where no kernel serves them."""
+        """Prepare for inputs of these shapes, with the channels after N. Raise ValueError where no kernel serves
+        them."""
         ...

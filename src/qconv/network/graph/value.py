@@ -1,4 +1,4 @@
-"""A tensor during a run: on the side and in the order of axes in which it was made, and in others once asked for."""
+"""A tensor during a run, on the host or the device and in either order of axes. Conversions are cached."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Shape = tuple[int, ...]
 
 
 class Value:
-    """Exactly one of three is given: an array of the `host`, one `there` on the device, or one there whose channels are
-    last. Between two layers that run here, a tensor is only ever the third.
+    """A tensor of a run, given as exactly one of three: an array of the `host`, one `there` on the device, or one on
+    the device with channels last. Between two layers that run on kernels, only the third occurs.
 
-    The first two have the model's order of axes. Where their channels are last in memory all the same, as a decoder and
-    PyTorch have them, they are taken as they lie."""
+    The first two have the model's order of axes. If their channels are nevertheless last in memory, as from a decoder
+    or from PyTorch, they are used without a copy."""
 
     def __init__(self, device: Device, *, host: Any = None, there: Any = None, channels_last: Any = None) -> None:
         self._device = device
@@ -30,7 +30,7 @@ class Value:
 
     @classmethod
     def ordered(cls, device: Device, array: Any, channels_last: bool) -> Self:
-        """An array on the device whose channels are last, or that has the model's order."""
+        """Return the value of a device array whose channels are last, or that has the model's order."""
         return cls(device, channels_last=array) if channels_last else cls(device, there=array)
 
     @cached_property
@@ -49,12 +49,12 @@ class Value:
                 return self.channels_last.reshape((n, channels, *rest))
             pixels = self.channels_last.reshape((n, prod(rest), channels))
             return self._device.exchanged(pixels).reshape((n, channels, *rest))
-        # A copy even on the CPU device: the caller's array may lie at any address and in any order.
+        # Copy even on the CPU device: the caller's array may have any address and strides.
         return self._device.upload(np.asarray(self._host, order="C"))
 
     @cached_property
     def channels_last(self) -> Any:
-        """On the device: N, then what is not the channels, then the channels."""
+        """Return the array on the device as N, the spatial axes, the channels."""
         if self._channels_last is not None:
             return self._channels_last
         if self.is_channels_last:
@@ -69,17 +69,17 @@ class Value:
         return self._device.exchanged(planes).reshape((n, *rest, channels))
 
     def in_order(self, channels_last: bool) -> Any:
-        """On the device without holes, with the channels last or as the model has it."""
+        """Return a contiguous array on the device, with the channels last or in the model's order."""
         return self._device.contiguous(self.channels_last if channels_last else self.on_device)
 
     @property
     def array(self) -> Any:
-        """On the device, in the order of axes in which it was made."""
+        """Return the array on the device, in the order of axes in which it was made."""
         return self.channels_last if self.is_channels_last else self.on_device
 
     @property
     def address(self) -> int | None:
-        """Where it was made on the device; None of what is on the host, or lies with holes."""
+        """Return the address on the device, or None for a host array or one that is not contiguous."""
         if self._host is not None or not self.array.flags.c_contiguous:
             return None
         return self._device.adopt("x", self.array)[1]
@@ -89,20 +89,20 @@ class Value:
         return str(self._known.dtype)
 
     def with_array(self, array: Any) -> Value:
-        """Another tensor of the same order of axes."""
+        """Return another tensor with the same order of axes."""
         if self.is_channels_last:
             return Value(self._device, channels_last=array)
         return Value(self._device, there=array)
 
     def copied(self) -> Value:
-        """The same in an array of its own on the device."""
+        """Return a copy in an array of its own on the device."""
         shape = last_of(self.shape) if self.is_channels_last else self.shape
         made = self.with_array(self._device.empty(shape, self.dtype))
         self.copy_into(made.array)
         return made
 
     def copy_into(self, array: Any) -> None:
-        """Into one on the device that has its shape, type and order of axes."""
+        """Copy into a device array with the same shape, type and order of axes."""
         if self._host is not None:
             host = _seen_last(self._host) if self.is_channels_last else self._host
             self._device.write(np.asarray(host, order="C"), array)
@@ -115,12 +115,12 @@ class Value:
 
     @cached_property
     def is_channels_last(self) -> bool:
-        """Whether it was made in that order."""
+        """True where the channels are last in memory."""
         return self._channels_last is not None or (isinstance(self._host, np.ndarray) and _lies_last(self._host))
 
     @property
     def shape(self) -> Shape:
-        """With the channels behind N, where no axis has moved."""
+        """Return the shape in the model's order, with the channels after N."""
         if self._channels_last is not None:
             n, *rest, channels = self._channels_last.shape
             return (int(n), int(channels), *map(int, rest))
@@ -128,17 +128,18 @@ class Value:
 
 
 def last_of(shape: Sequence[int]) -> Shape:
-    """With the channels behind all other axes; a matrix has no others."""
+    """Return the shape with the channels moved to the end; a matrix is unchanged."""
     return (shape[0], *shape[2:], shape[1]) if len(shape) > 2 else tuple(shape)
 
 
 def has_two_orders(shape: Sequence[int]) -> bool:
-    """Whether elements move when the channels become last: those of one channel, or of one pixel, do not."""
+    """True where moving the channels to the end moves elements: not with a single channel or a single pixel."""
     return 1 not in (shape[1], prod(shape[2:]))
 
 
 def _lies_last(array: Any) -> bool:
-    """Whether the channels of an array that has the model's order of axes are last in memory, and nowhere else."""
+    """True where an array in the model's order of axes has its channels last in memory, and is not contiguous as it
+    is."""
     return len(array.shape) > 2 and not array.flags.c_contiguous and bool(_seen_last(array).flags.c_contiguous)
 
 

@@ -1,1 +1,1 @@
-"""The layers that run on kernels, one kind a module, and the folds that join them."""
+"""The layers that run on kernels, one kind per module, and the folds that join them."""

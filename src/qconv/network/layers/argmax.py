@@ -1,4 +1,4 @@
-"""ArgMax of a tensor of bytes, as the layer that a kernel runs: also where the model has it behind DequantizeLinear."""
+"""ArgMax of 8-bit tensors on kernels, with an optional DequantizeLinear before it in the model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from qconv.network.graph.value import Shape, Value, last_of
 from qconv.tensor_ops import ArgMax
 from qconv.tensor_ops.problem import BYTES
 
-# What a dequantized byte is at most, in steps of its scale.
+# The largest distance of a byte from its zero point.
 MOST_STEPS = 255
 
 
 @dataclass(frozen=True, eq=False)
 class Indices:
-    """`last`: of equal elements the last counts."""
+    """An ArgMax layer. With `last`, the last of equal elements counts."""
 
     layer: Layer
     x: str
@@ -43,7 +43,7 @@ class Indices:
 
 
 class _Indices:
-    """The channels are last in what it reads, unless the images themselves are compared."""
+    """An ArgMax prepared for one shape. Its input has the channels last, unless the axis is N."""
 
     def __init__(self, layer: Indices, shape: Shape, device: Device) -> None:
         rank = len(shape)
@@ -59,7 +59,7 @@ class _Indices:
         self._gives_last = self._reads_last
         if not layer.keeps_axis:
             del made[at]
-            # Without its channels a tensor lies in ONNX's order, as one of fewer than three axes does.
+            # Without its channels, a tensor has the model's order, like any with fewer than three axes.
             self._gives_last = self._reads_last and axis > 1 and rank > 3
         instance = lookup(problem, device.spec)
         self.problems = (problem,)
@@ -84,12 +84,12 @@ _USUAL = {"axis": 0, "keepdims": 1, "select_last_index": 0}
 
 
 def fold_dequantized(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """DequantizeLinear and ArgMax: one layer that compares the bytes, which changes no index. Only bytes that are made
-    here: others would go to the device for it.
+    """Fold DequantizeLinear and ArgMax into one layer that compares bytes, which changes no index. Only bytes that a
+    kernel makes qualify: others would have to be copied to the device.
 
-    What dequantizes by one positive scale is monotone, and no two bytes become equal numbers: the difference with the
-    zero point is an integer of at most 255, and float32 keeps the products of such integers with a normal number apart,
-    for they differ by a 255th or more. So the largest numbers are where the largest bytes are, each as often."""
+    Dequantization by one positive scale is monotone, and maps no two bytes to equal numbers: differences from the zero
+    point are integers of at most 255, whose products with a normal number differ by a 255th or more, which float32
+    resolves. So the largest numbers are exactly where the largest bytes are."""
     layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
     made_here = {one.y for one in served.values()}
     for layer in network.layers:
@@ -105,14 +105,14 @@ def fold_dequantized(network: Network, served: Mapping[str, Served]) -> tuple[Ne
 
 
 def _is_strictly_monotone(network: Network, source: Layer, known: Collection[str]) -> bool:
-    """Whether it makes another number of each byte, in the order of the bytes, of those that are known."""
+    """True where the layer dequantizes `known` bytes strictly monotonically."""
     if source.op != "DequantizeLinear" or source.inputs[0] not in known or source.attributes.get("output_dtype", 0):
         return False
     scale = network.constant(source.inputs[1])
     zero = network.constant(source.inputs[2]) if len(source.inputs) > 2 and source.inputs[2] else np.zeros(1)
     if scale is None or zero is None or scale.size != 1 or zero.size != 1 or scale.dtype != np.float32:
         return False
-    # Smaller numbers may count as zero, and larger ones become infinite.
+    # A smaller scale may be flushed to zero, and a larger one overflow.
     limits = np.finfo(np.float32)
     in_range = limits.tiny <= scale.item() <= limits.max / MOST_STEPS
     return in_range and network.tensor(source.inputs[0]).dtype in BYTES

@@ -1,4 +1,4 @@
-"""Sums and products of two quantized tensors, as the layers that the kernels run."""
+"""Sums and products of two quantized tensors on kernels."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from qconv.network.graph.value import Shape, Value, last_of
 from qconv.tensor_ops import Add, Binary, Mul
 from qconv.tensor_ops.binary import begins_with_first, turned
 
-# Where QLinearAdd and QLinearMul have their scales and zero points.
+# The inputs of QLinearAdd and QLinearMul that are scales and zero points.
 NUMBERS = {"a_scale": 1, "a_zero_point": 2, "b_scale": 4, "b_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedBinary:
-    """`operands` stand as in the layer: the name of a tensor, or a constant. The kernel takes the larger first."""
+    """A sum or product. `operands` are in the layer's order: tensor names or constants. The kernel takes the larger
+    first."""
 
     layer: Layer
     operands: tuple[str | Array, str | Array]
@@ -41,19 +42,19 @@ class QuantizedBinary:
         return _Paired(self, shapes, device)
 
     def shapes(self, given: Sequence[Shape]) -> list[Shape]:
-        """Both as in the model, where those of the inputs are given."""
+        """Return both shapes in the model's order, from those of the inputs."""
         left = iter(given)
         return [next(left) if isinstance(operand, str) else operand.shape for operand in self.operands]
 
     def widened(self, shapes: Sequence[Shape]) -> list[Shape]:
-        """A constant may as well have an extent of 1 along the axes that it lacks."""
+        """Pad the shapes of constants with leading extents of 1 to the full rank."""
         rank = max(map(len, shapes))
         wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
         pairs = zip(self.operands, shapes, wide, strict=True)
         return [shape if isinstance(operand, str) else longer for operand, shape, longer in pairs]
 
     def problem(self, shapes: Sequence[Shape]) -> tuple[Binary, bool, bool]:
-        """The problem, whether the second input is the kernel's first, and whether the channels have to be last."""
+        """Return the problem, whether the operands are exchanged, and whether the channels must be last."""
         a, b = self.widened(shapes)
         types = {"a_type": self.dtype, "b_type": self.dtype, "out_type": self.dtype}
         rank = max(len(a), len(b))
@@ -61,22 +62,22 @@ class QuantizedBinary:
         is_turned = any(ours < theirs for ours, theirs in zip(wide_a, wide_b, strict=True)) or len(a) < len(b)
         if is_turned:
             a, b = b, a
-        # By the shapes of the model, which are those that ONNX Runtime sees.
+        # The model's shapes decide, because ONNX Runtime sees those.
         if self.kind is Add and is_turned != begins_with_first(*shapes):
             types["added_first"] = "a"
-        # With the channels last, a number for each channel is repeated along neighbours; a number for each pixel is
-        # where they are not.
+        # With the channels last, a number per channel repeats along adjacent elements. A number per pixel does so in
+        # the model's order.
         if a != b and len(a) == len(b) > 2 and prod(b) > 1:
             try:
                 return self.kind.of(last_of(a), last_of(b), **types), is_turned, True
             except ValueError:
-                pass  # the next line says what is wrong, if something is
+                pass  # the next line raises if no order works
         return self.kind.of(a, b, **types), is_turned, False
 
 
 class _Paired:
-    """One sum or product for two shapes. Tensors of equal shapes may lie in any order that is the same for both, and
-    beside a number a tensor may lie in any order."""
+    """A sum or product prepared for two shapes. Two tensors of equal shape may have any common order of axes, and so
+    may a tensor beside a single number."""
 
     def __init__(self, layer: QuantizedBinary, given: Sequence[Shape], device: Device) -> None:
         self._device = device
@@ -105,7 +106,7 @@ class _Paired:
         return Value.ordered(self._device, y, last)
 
     def _uploaded(self, constant: Array) -> Value:
-        """In both of the orders that a call may ask for: it keeps what it was turned into."""
+        """Upload a constant in both orders of axes, of which a call may request either."""
         value = Value(self._device, there=self._device.upload(np.asarray(constant, order="C")))
         _ = value.channels_last
         return value

@@ -1,9 +1,11 @@
-"""QuantizeLinear of what the caller brings and DequantizeLinear of what it gets, where what lies between runs here.
+"""QuantizeLinear of the caller's inputs and DequantizeLinear of the network's outputs, if the layers next to them run
+on kernels.
 
-In the middle of a network these two stand beside layers that run elsewhere: run here, they would only move floats,
+In the middle of a network, these two are next to layers that run elsewhere. On the device they would only move floats,
 which are four times the bytes.
 
-Callers have images as NCHW, and the kernels in between as NHWC. The same kernel turns them, where channels are few."""
+Callers' images are NCHW, and those of the kernels in between NHWC. The same kernel transposes images with few
+channels."""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ from qconv.tensor_ops.problem import BYTES
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """One of the two with one scale for the whole tensor. `integer` is the type of the side that has few bits;
-    `meets_last`: a layer beside it has images with their channels last."""
+    """A QuantizeLinear or DequantizeLinear with one scale for the whole tensor. `integer` is its 8-bit type.
+    `meets_last`: an adjacent layer has images with the channels last."""
 
     layer: Layer
     scale: NDArray[Any]
@@ -55,8 +57,8 @@ class End:
 
 
 class _Converted:
-    """A tensor whose channels change places has a scale for each of them, the same: other tensors are one run of
-    elements."""
+    """A conversion prepared for one shape. To transpose, it is a conversion per channel with equal scales; otherwise
+    the tensor is one run of elements."""
 
     def __init__(self, end: End, shape: tuple[int, ...], device: Device) -> None:
         quantizes = end.layer.op == "QuantizeLinear"
@@ -90,13 +92,13 @@ class _Converted:
 
 
 def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:
-    """The layers that run here already, and with them the ends that touch no others; and why each of the others of
-    these ops does not."""
+    """Return the served layers, extended by conversions at the boundary of the network, and why each other conversion
+    is not served."""
     makers = {one.y: one for one in served.values()}
     found: dict[str, Served] = dict(served)
     left: dict[str, str] = {}
     for layer in network.layers:
-        if layer.name in served:  # a table from bytes to bytes may be called after the end that it took in
+        if layer.name in served:  # a folded table may have the name of its QuantizeLinear
             continue
         try:
             if layer.op == "QuantizeLinear":
@@ -112,7 +114,7 @@ def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str
 
 
 def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Served]) -> list[Served]:
-    """The layers here that read the bytes that it makes of what the caller brings."""
+    """Return the served layers that read the bytes of a layer that quantizes a network input."""
     x, y = layer.inputs[0], layer.outputs[0]
     if x not in network.inputs:
         maker = network.producers.get(x)
@@ -128,7 +130,7 @@ def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Serve
 
 
 def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served]) -> Served:
-    """The layer here that makes the bytes of which it makes floats for the caller."""
+    """Return the served layer whose bytes this layer dequantizes for the caller."""
     if layer.inputs[0] not in makers:
         raise Unserved("the bytes that it reads come from elsewhere")
     for reader in network.consumers.get(layer.outputs[0], ()):
@@ -137,7 +139,7 @@ def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served])
 
 
 def _has_channels_last(one: Served) -> bool:
-    """Whether it reads and gives images in that order, however they come."""
+    """True where the layer reads and writes images with the channels last, whatever order they come in."""
     if isinstance(one, IntegerConvolution):
         return one.axes > 0
     return isinstance(one, QuantizedPool | Joined | Widening)

@@ -1,4 +1,4 @@
-"""Concat, QLinearConcat, Split and Slice of bytes along one axis, as the layers that a kernel runs."""
+"""Concat, QLinearConcat, Split and Slice of bytes along one axis on the concat kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qconv.tensor_ops.problem import BYTES
 
 
 class Cut(NamedTuple):
-    """What of a tensor counts: `width` along an axis, from `begin` on."""
+    """A part of a tensor: `width` elements along an axis, from `begin` on."""
 
     axis: int
     begin: int
@@ -31,8 +31,8 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Joined(Moving):
-    """`cut` says for the shape of an input what of it counts. `tables` has one for each input, None where its bytes are
-    copied."""
+    """A concatenation. `cut` maps the shape of an input to the part that is used. `tables` has one per input, or None
+    where its bytes are copied."""
 
     dtype: str
     cut: Callable[[Shape], Cut]
@@ -42,7 +42,8 @@ class Joined(Moving):
         return _Joined(self, shapes, device)
 
     def problem(self, shapes: Sequence[Shape]) -> tuple[Concat, Shape]:
-        """The problem, and the shape of its output as the kernel sees it: with the channels last, if there are any."""
+        """Return the problem, and the output's shape in the kernel's order: with the channels last, if there are
+        any."""
         try:
             cuts = [self.cut(shape) for shape in shapes]
         except IndexError:
@@ -90,7 +91,7 @@ def concat(reading: Reading) -> Joined:
 
 
 def qlinear_concat(reading: Reading) -> Joined:
-    """The scale and the zero point of the output, then each tensor with its own."""
+    """Read QLinearConcat, whose inputs are the output's scale and zero point, then each tensor with its own."""
     _, dtype = reading.x(2)
     tables: list[Array | None] = []
     for number in range(2, len(reading.layer.inputs), 3):
@@ -141,7 +142,7 @@ def slice_of(reading: Reading) -> Joined:
 
 
 def split(reading: Reading) -> Joined:
-    """One of its outputs: `one_output_each` has made a layer of each."""
+    """Read one output of a Split. `one_output_each` has made each a layer of its own."""
     attributes = reading.layer.attributes
     axis, number, count = (int(attributes.get(name, 0)) for name in ("axis", "output", "outputs"))
     given: Any = attributes.get("split")
@@ -166,7 +167,7 @@ def _cut(reading: Reading, cut: Callable[[Shape], Cut]) -> Joined:
 
 
 def one_output_each(network: Network) -> Network:
-    """A layer that runs here makes one tensor: each output of a Split of bytes becomes a layer of its own."""
+    """Return the network with each output of a Split of bytes as a layer of its own: a served layer has one output."""
     layers: list[Layer] = []
     for layer in network.layers:
         if layer.op == "Split" and len(layer.outputs) > 1 and network.tensor(layer.inputs[0]).dtype in BYTES:

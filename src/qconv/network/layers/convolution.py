@@ -1,4 +1,4 @@
-"""Integer convolutions and products of matrices with constant weights, as the layers that the kernels run."""
+"""Integer convolutions and matrix products with constant weights on kernels."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from qconv.problem.pooled import PooledConv2d
 from qconv.tensor_ops import MaxPool
 from qconv.tensor_ops.binary import begins_with_first
 
-# Where QLinearConv and QLinearMatMul have their scales and zero points.
+# The inputs of QLinearConv and QLinearMatMul that are scales and zero points.
 LINEAR = {"x_scale": 1, "x_zero_point": 2, "w_scale": 4, "w_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
 
 
 @dataclass(frozen=True)
 class Added:
-    """The tensor that a sum behind the convolution adds, and whether it is the sum's first input."""
+    """The tensor that is added to a convolution's output, and whether it is the sum's first input."""
 
     tensor: str
     is_first: bool
@@ -44,11 +44,12 @@ class Added:
 
 @dataclass(frozen=True, eq=False)
 class IntegerConvolution:
-    """A layer of the network with everything that does not change from run to run. `weights` are KCRS; `attributes` say
-    the window. A product of matrices, which has no `axes` to slide along, is a 1x1 convolution: each row is a pixel.
-    With a sum behind it, `parameters` has the numbers of its own output as `inner`, those of the other tensor as
-    `residual`, and those of the sum as `y`. With a table behind it, `parameters` has the entries as `table`, and its
-    scale and zero point are those of what the table reads. With a max pool behind it, `y` is what the pool makes."""
+    """A layer with everything that is the same in each run. `weights` are KCRS; `attributes` describe the window. A
+    matrix product, which has no spatial `axes`, is a 1x1 convolution whose pixels are rows.
+
+    With a sum folded in, `parameters` has the scale and zero point of the convolution's own output as `inner`, those of
+    the other tensor as `residual`, and those of the sum as `y`. With a table, `parameters` has its entries as `table`,
+    and `y` describes the table's input. With a max pool, the output is the pool's."""
 
     layer: Layer
     x: str
@@ -74,7 +75,7 @@ class IntegerConvolution:
 
     @property
     def is_single(self) -> bool:
-        """Whether nothing behind it is a part of it."""
+        """True where no sum, pool or table is folded in."""
         return self.added is None and self.pooled is None and not self.has_table
 
     @property
@@ -86,13 +87,14 @@ class IntegerConvolution:
         return int(self.attributes.get("group", 1))
 
     def weights_on(self, device: Device) -> Any:
-        """In the kernels' order, on the device once: what is packed for each shape reads them where they lie."""
+        """Return the weights in the kernels' order. They are uploaded once, and packed from there for each shape."""
         if device.spec not in self._uploaded:
             self._uploaded[device.spec] = device.upload(np.ascontiguousarray(self.weights.transpose(0, 2, 3, 1)))
         return self._uploaded[device.spec]
 
     def problem(self, x_shape: tuple[int, ...]) -> Conv2d:
-        """For an input of that shape, with the channels behind N. What no kernel serves is a ValueError."""
+        """Return the problem for an input of this shape, with the channels after N. Raise ValueError where no kernel
+        serves it."""
         given = self.parameters
         if self.axes and len(x_shape) != self.axes + 2:
             raise ValueError(f"x has shape {x_shape}, but w has {self.axes} axes: it must have {self.axes + 2}")
@@ -111,7 +113,8 @@ class IntegerConvolution:
         return problem if self.added is None else self._with_sum(problem, x_shape, self.added)
 
     def _with_sum(self, problem: Conv2d, x_shape: tuple[int, ...], added: Added) -> Conv2d:
-        """ONNX Runtime begins with the first or the second, by their shapes."""
+        """Return the problem with the sum. ONNX Runtime begins the sum with its first or second input, depending on
+        their shapes."""
         shape = self.made_shape(x_shape, problem)
         begins_with_own = begins_with_first(shape, shape) != added.is_first
         spec: dict[str, Any] = {
@@ -126,14 +129,14 @@ class IntegerConvolution:
         return PooledConv2d.behind(problem, pool)
 
     def y_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
-        """As the array of the kernel's output is to be seen: channels last, or the rows of a matrix."""
+        """Return the shape in which to view the kernel's output: with the channels last, or as the rows of a matrix."""
         if not self.axes:
             return (*x_shape[:-1], problem.k)
         n, *sizes, k = problem.y_shape
         return (n, *sizes[2 - self.axes :], k)
 
     def made_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
-        """The shape of its output, with the channels behind N."""
+        """Return the shape of the output, with the channels after N."""
         shape = self.y_shape(x_shape, problem)
         return (shape[0], shape[-1], *shape[1:-1]) if self.axes else shape
 
@@ -147,7 +150,7 @@ class IntegerConvolution:
 
 
 class _Packed:
-    """One convolution for one shape: its kernel, its packed weights, and how the kernel's arrays are to be seen."""
+    """A convolution prepared for one shape: its kernel, its packed weights, and the shapes of the kernel's arrays."""
 
     def __init__(self, convolution: IntegerConvolution, shape: tuple[int, ...], device: Device) -> None:
         self._device = device
@@ -169,12 +172,12 @@ class _Packed:
 
 
 def _shaped(shape: tuple[int, ...], dtype: str) -> Array:
-    """An array that says its shape and type, and takes no memory."""
+    """Return an array with a shape and a type that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def read_layer(layer: Layer, network: Network) -> Served:
-    """The layer as one that runs here; else `Unserved`."""
+    """Return the layer as one that runs on kernels. Raise `Unserved` where none computes it."""
     reader = READERS.get(layer.op)
     if layer.op in DYNAMIC:
         raise Unserved(f"it computes a scale and a zero point at each run, {AS_CONSTANTS}")
@@ -187,7 +190,7 @@ def read_layer(layer: Layer, network: Network) -> Served:
 
 
 def check_smallest(made: IntegerConvolution) -> None:
-    """Refuses what no shape of the input makes possible, by the smallest image that the filter fits in."""
+    """Raise `Unserved` for problems with every input shape, by trying the smallest image that the filter fits into."""
     filters = made.weights.shape[4 - made.axes :] if made.axes else ()
     gaps = made.attributes.get("dilations") or (1,) * made.axes
     spans = [(size - 1) * gap + 1 for size, gap in zip(filters, gaps, strict=False)]
@@ -205,7 +208,8 @@ def _made(
     attributes: Mapping[str, Any],
     axes: int,
 ) -> IntegerConvolution:
-    """`w` is KCRS; `numbers` say where the scales and zero points are. Without a scale the output is the sum itself."""
+    """Return the layer. `w` is KCRS; `numbers` maps scales and zero points to inputs. Without a y_scale the output is
+    the sum itself."""
     x, x_type = reading.x()
     out_type = str(reading.constant(numbers["y_zero_point"], "y_zero_point").dtype) if "y_scale" in numbers else "int32"
     given = reading.scales(numbers, len(w)) | ({} if bias is None else {"bias": bias})
@@ -235,7 +239,7 @@ def _conv_integer(reading: Reading) -> IntegerConvolution:
 
 
 def _matrix(reading: Reading, w: Array, numbers: Mapping[str, int], bias: Array | None = None) -> IntegerConvolution:
-    """`w` is KC."""
+    """Return a matrix product as a convolution. `w` is KC."""
     return _made(reading, np.ascontiguousarray(w)[:, :, np.newaxis, np.newaxis], numbers, bias, {}, 0)
 
 
@@ -264,7 +268,7 @@ def _qgemm(reading: Reading) -> IntegerConvolution:
 
 
 def _zero_points(reading: Reading) -> dict[str, int]:
-    """Refuse the computed zero points of ConvInteger and MatMulInteger."""
+    """Return the inputs that are zero points of ConvInteger or MatMulInteger. Reject computed ones."""
     for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):
         name = reading.name(number)
         if name and reading.network.constant(name) is None:
@@ -272,11 +276,11 @@ def _zero_points(reading: Reading) -> dict[str, int]:
     return {"x_zero_point": 2, "w_zero_point": 3}
 
 
-# Ops that only quantize_dynamic writes, and those that ONNX Runtime fuses them into.
+# Ops that only quantize_dynamic writes, and those into which ONNX Runtime fuses them.
 DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul", "com.microsoft.DynamicQuantizeLSTM")
 AS_CONSTANTS = "as in models of quantize_dynamic; the kernels need constants: quantize_static makes a model with such"
 
-# One for each op that runs here.
+# The reader of each op that runs on kernels.
 READERS: Mapping[str, Callable[[Reading], Served]] = {
     "QLinearConv": _qlinear_conv,
     "com.microsoft.QLinearConv": _qlinear_conv,

@@ -1,11 +1,5 @@
-"""Folds a clamp behind an integer convolution into it, where that changes no bit.
-
-Folds the max pool behind an integer convolution into it: one kernel, which changes no bit.
-
-Folds the sum behind an integer convolution into it: one kernel, which changes no bit.
-
-Folds the table behind an integer convolution into it: one kernel, which changes no bit.
-"""
+"""Folds of the layers after an integer convolution into it: a clamp, a max pool, a sum or a table. The result is one
+kernel with the same bits."""
 
 from __future__ import annotations
 
@@ -23,17 +17,17 @@ from qconv.network.layers.pooling import QuantizedPool
 from qconv.network.layers.table import Tabulated
 from qconv.tensor_ops import Add, MaxPool
 
-# In steps of the output's scale, further from zero than any byte.
+# A number of output steps that is farther from zero than any byte.
 BEYOND = 512.0
 
 
 def fold_clamps(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """Convolution, DequantizeLinear, Relu or Clip, QuantizeLinear: one convolution, if both scales and both zero points
-    are the same.
+    """Fold DequantizeLinear, Relu or Clip, and QuantizeLinear into the convolution before them, if both have the
+    convolution's scale and zero point.
 
-    Then QuantizeLinear gives back every integer that DequantizeLinear was given, because the error of the product and
-    of the quotient together is far below half a step. Both are monotone, so that a clamp between them is one of the
-    integers; and rounding is monotone, so that it may as well come before the convolution's own rounding."""
+    QuantizeLinear then returns every integer that DequantizeLinear received, because the errors of the product and the
+    quotient together are far below half a step. Both are monotone, so that a clamp between them is a clamp of the
+    integers; and rounding is monotone, so that the clamp may precede the convolution's own rounding."""
     layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
     for name, convolution in served.items():
         chain = _chain(network, convolution) if isinstance(convolution, IntegerConvolution) else None
@@ -55,7 +49,7 @@ def fold_clamps(network: Network, served: Mapping[str, Served]) -> tuple[Network
 
 
 def _chain(network: Network, convolution: IntegerConvolution) -> tuple[Layer, Layer, Layer] | None:
-    """The three layers behind it that nobody else reads from."""
+    """Return the three layers after the convolution if nothing else reads between them, else None."""
     found = []
     name = convolution.y
     for ops in (("DequantizeLinear",), ("Relu", "Clip"), ("QuantizeLinear",)):
@@ -78,7 +72,7 @@ def _output_of(convolution: IntegerConvolution) -> tuple[float, int, str] | None
 
 
 def _linear(network: Network, layer: Layer) -> tuple[float, int, str] | None:
-    """Scale, zero point and integer type of a layer that quantizes or dequantizes by one float32 scale."""
+    """Return the scale, zero point and integer type of a conversion with one float32 scale, else None."""
     arrays = [network.constant(name) if name else None for name in (*layer.inputs[1:], "")[:2]]
     scale, zero = arrays
     if scale is None or scale.size != 1 or scale.dtype != np.float32 or zero is None or zero.size != 1:
@@ -105,10 +99,10 @@ def _clamp(network: Network, layer: Layer, convolution: IntegerConvolution) -> t
 
 
 def with_pool(network: Network, convolution: IntegerConvolution, pool: QuantizedPool) -> IntegerConvolution | None:
-    """None where one kernel does not compute both."""
+    """Return the convolution with the pool folded in, or None where no kernel computes both."""
     if pool.kind is not MaxPool or convolution.y != pool.x or network.only_consumer(convolution.y) != pool.layer:
         return None
-    # Nothing stands between the sums that are requantized and the pool, and one pool is all.
+    # Kernels apply one pool, directly to the requantized sums.
     if not convolution.is_single:
         return None
     gaps = pool.attributes.get("dilations") or ()
@@ -120,10 +114,10 @@ def with_pool(network: Network, convolution: IntegerConvolution, pool: Quantized
 
 
 def fold_sums(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """QLinearConv and QLinearAdd: one convolution with a residual, if only the sum reads what the convolution gives.
+    """Fold QLinearAdd into a QLinearConv as a residual, if only the sum reads the convolution's output.
 
-    The convolution moves to where the sum stands, by when the other tensor is there: it cannot depend on the
-    convolution, whose only reader is the sum. Of two convolutions the later one takes the sum."""
+    The convolution moves to the place of the sum, where the other tensor exists: that cannot depend on the convolution,
+    whose only reader is the sum. If both operands are convolutions, the later one takes the sum."""
     order = {layer.name: at for at, layer in enumerate(network.layers)}
     convolutions = {one.y: one for one in served.values() if isinstance(one, IntegerConvolution)}
     layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
@@ -143,7 +137,7 @@ def fold_sums(network: Network, served: Mapping[str, Served]) -> tuple[Network, 
 
 
 def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBinary) -> IntegerConvolution | None:
-    """None where one kernel does not compute both."""
+    """Return the convolution with the sum folded in, or None where no kernel computes both."""
     own = _letter(convolution, add)
     if own is None or network.only_consumer(convolution.y) != add.layer:
         return None
@@ -173,7 +167,8 @@ def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBi
 
 
 def _letter(convolution: IntegerConvolution, add: QuantizedBinary) -> str | None:
-    """Which of the two that are added it gives, if the sum reads it as it was written and nothing is folded yet."""
+    """Return the operand of the sum that the convolution produces, if both agree on scale, zero point and type and
+    nothing else is folded in; else None."""
     if convolution.activation != "none" or convolution.added is not None or convolution.out_type != add.dtype:
         return None
     letter = "ab"[add.operands.index(convolution.y)] if isinstance(add.operands[0], str) else "b"
@@ -189,7 +184,7 @@ def _number(parameters: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def _may_be_equal(network: Network, one: str, other: str) -> bool:
-    """Whether nothing that is known of the shapes says that they differ."""
+    """True where the known extents permit equal shapes."""
     a, b = network.tensor(one).shape, network.tensor(other).shape
     if a is None or b is None:
         return True
@@ -198,7 +193,7 @@ def _may_be_equal(network: Network, one: str, other: str) -> bool:
 
 
 def fold_tables_behind(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """A convolution and any function of its output: one convolution, if only the function reads what it gives."""
+    """Fold a table into the convolution before it, if only the table reads the convolution's output."""
     tables = {one.x: one for one in served.values() if isinstance(one, Tabulated)}
     convolutions = [one for one in served.values() if isinstance(one, IntegerConvolution) and one.y in tables]
     made = (with_table(network, one, tables[one.y]) for one in convolutions)
@@ -210,10 +205,10 @@ def fold_tables_behind(network: Network, served: Mapping[str, Served]) -> tuple[
 
 
 def with_table(network: Network, convolution: IntegerConvolution, table: Tabulated) -> IntegerConvolution | None:
-    """None where one kernel does not compute both."""
+    """Return the convolution with the table folded in, or None where no kernel computes both."""
     if convolution.y != table.x or network.only_consumer(convolution.y) != table.layer:
         return None
-    # A kernel looks up one byte by another of the same type, once, and neither a sum nor the largest of a window.
+    # Kernels look up one byte by another of the same type, once, without a sum or a pool.
     types = {convolution.out_type, table.dtype, str(table.table.dtype)}
     if len(types) > 1 or not convolution.is_single:
         return None

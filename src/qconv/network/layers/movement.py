@@ -1,5 +1,5 @@
-"""Layers that only move bytes: another shape or another order. They run here where one beside them does, for otherwise
-the bytes would go to the device and back for nothing."""
+"""Layers that change a tensor's shape or the order of its axes without computing. They run on the device only next to
+other served layers: elsewhere, the bytes would be copied to the device and back for nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT = "it only moves bytes, and they come from elsewhere"
 
 @dataclass(frozen=True, eq=False)
 class Moving:
-    """`inputs` and `y` as of any layer that runs here."""
+    """The base class of layers that only move bytes."""
 
     layer: Layer
     inputs: tuple[str, ...]
@@ -30,7 +30,7 @@ class Moving:
 
 @dataclass(frozen=True, eq=False)
 class Reshaped(Moving):
-    """`to` gives the shape of the output for that of the input."""
+    """A change of shape. `to` maps the input's shape to the output's."""
 
     to: Callable[[Shape], Shape]
 
@@ -43,8 +43,8 @@ class Reshaped(Moving):
 
 
 class _Reshaped:
-    """Without a copy where the result does not depend on where the channels lie: they keep their place, or there is one
-    of them, or one pixel."""
+    """A reshape without a copy where the order of axes does not matter: the channels stay the same, or there is a
+    single channel or pixel."""
 
     why = "no kernel: the same bytes in another shape"
     problems = ()
@@ -53,7 +53,7 @@ class _Reshaped:
         self._device = device
         self._shape = made
         self._keeps = len(shape) > 2 and len(made) > 2 and shape[:2] == made[:2]
-        # It makes no difference then whether the channels are last.
+        # With one channel or one pixel, both orders of axes are the same.
         self._in_any_order = len(made) > 2 and (made[1] == 1 or prod(made[2:]) == 1)
 
     def __call__(self, *inputs: Value) -> Value:
@@ -68,7 +68,7 @@ class _Reshaped:
 
 @dataclass(frozen=True, eq=False)
 class Transposed(Moving):
-    """`axes` are those of the input in the order of the output; None for the reverse order."""
+    """A transposition. `axes` are the input's in the order of the output; None reverses them."""
 
     axes: tuple[int, ...] | None
 
@@ -81,8 +81,8 @@ class Transposed(Moving):
 
 
 class _Transposed:
-    """From one order of axes into another there are at most two copies, one into the layer's order and one out of it:
-    here is one, or none where the bytes lie as the output asks for, in either of its orders."""
+    """A transposition with one copy where reading and writing in the model's order would need two, or without a copy
+    where the bytes are already in one of the output's orders."""
 
     why = "no kernel: the same bytes in another order"
     problems = ()
@@ -106,13 +106,14 @@ class _Transposed:
 
 
 def serve_moving(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:
-    """The layers that run here, without those that move what comes from elsewhere; and why each of these does not.
+    """Return the served layers without those that only move bytes between layers that run elsewhere, and why each of
+    these is not served.
 
-    What the caller brings may as well be moved here, if only layers that run here read it."""
+    A network input may be moved on the device if only served layers read the result."""
     known = [served[layer.name] for layer in network.layers if layer.name in served]
     moving = [one for one in known if isinstance(one, Moving)]
     here = {name for name, one in served.items() if not isinstance(one, Moving)}
-    wanted = set(here)  # and those that nobody else reads
+    wanted = set(here)  # plus moving layers that only these read
     for one in reversed(moving):
         readers = network.consumers.get(one.y, ())
         if readers and one.y not in network.outputs and all(reader.name in wanted for reader in readers):
@@ -128,7 +129,7 @@ def serve_moving(network: Network, served: Mapping[str, Served]) -> tuple[dict[s
 
 
 def _is_of_caller(network: Network, maker: Layer | None) -> bool:
-    """Whether a tensor that this layer makes is what the caller brings, quantized at most."""
+    """True for a network input, or one that is only quantized."""
     return maker is None or (maker.op == "QuantizeLinear" and maker.inputs[0] in network.inputs)
 
 
@@ -189,7 +190,7 @@ def _reshaped(reading: Reading, to: Callable[[Shape], Shape]) -> Reshaped:
 
 
 def _axes(reading: Reading) -> tuple[int, ...] | None:
-    """An attribute until opset 12, an input since; a number stands for a list of one."""
+    """Return the axes: an attribute until opset 12, an input since. One number stands for a list of one."""
     given: Any = reading.layer.attributes.get("axes")
     if given is None:
         given = reading.optional(1, "axes")

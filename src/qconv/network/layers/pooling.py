@@ -1,4 +1,4 @@
-"""Pools of quantized tensors, as the layers that the kernels run."""
+"""Pools of quantized tensors on kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Problem = MaxPool | AveragePool | GlobalAveragePool
 
 @dataclass(frozen=True, eq=False)
 class QuantizedPool:
-    """`attributes` say the window; a pool of the whole image, which has none, goes without. `parameters` are the scales
+    """A pool. `attributes` describe the window and are empty for a pool of the whole image. `parameters` are the scales
     and zero points of an average."""
 
     layer: Layer
@@ -38,7 +38,8 @@ class QuantizedPool:
         return (self.x,)
 
     def problem(self, x_shape: Sequence[int]) -> Problem:
-        """For an input of that shape, with the channels behind N. What no kernel serves is a ValueError."""
+        """Return the problem for an input of this shape, with the channels after N. Raise ValueError where no kernel
+        serves it."""
         if len(x_shape) < 3:
             raise ValueError(f"x has shape {tuple(x_shape)}: a pool needs N, channels and one axis at least")
         n, c, *sizes = x_shape
@@ -66,7 +67,7 @@ class QuantizedPool:
         return GlobalAveragePool(n, pixels, c, x_type=self.dtype, out_type=self.dtype)
 
     def y_shape(self, x_shape: Sequence[int], problem: Problem) -> tuple[int, ...]:
-        """As the array of the kernel's output is to be seen, with the channels last."""
+        """Return the shape in which to view the kernel's output, with the channels last."""
         axes = len(x_shape) - 2
         along = (1,) * axes if isinstance(problem, GlobalAveragePool) else (problem.oh, problem.ow)[2 - axes :]
         return (x_shape[0], *along, x_shape[1])
@@ -127,7 +128,7 @@ def _windowed(reading: Reading, kind: type[Problem], parameters: Mapping[str, An
         raise Unserved(f"dilations={tuple(gaps)}, which the kernels have of max pools only")
     if auto_pad_of(attributes).startswith("SAME") and any(gap != 1 for gap in gaps):
         raise Unserved(f"dilations={tuple(gaps)} with auto_pad: ONNX Runtime pads as if there were none")
-    # What no shape of the input makes possible is refused now, by an image in which the window moves once.
+    # Reject now what is wrong for every input shape, by trying an image in which the window moves once.
     steps = attributes.get("strides") or (1,) * len(window)
     sizes = [(size - 1) * gap + 1 + step for size, gap, step in zip(window, gaps, steps, strict=False)]
     try:

@@ -1,5 +1,5 @@
-"""Reshape, Transpose and Reshape that shuffle channels, as one layer: between two layers whose channels are last it is
-one copy, where each of the three by itself would turn the tensor into ONNX's order, and the last back."""
+"""Channel shuffles: Reshape, Transpose and Reshape as one layer. Between two layers with channels last it is one copy.
+Separately, the first of the three would transpose the tensor to ONNX's order, and the last would transpose it back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Shuffled(Moving):
         split = self.split.to(shape)
         swapped = tuple(split[axis] for axis in _swapping(len(split))) if len(split) > 2 else split
         joined = self.join.to(swapped)
-        # It is one if both take the channels alone apart and together; all else is done as it says.
+        # A shuffle if both reshapes only split and join the channels. Otherwise the three run as they are.
         is_shuffle = len(split) == len(shape) + 1 > 3 and (split[0], prod(split[1:3]), *split[3:]) == shape == joined
         if is_shuffle and self.swap.axes == _swapping(len(split)) and split[1] <= MOST_GROUPS:
             return _Shuffled(ChannelShuffle(prod((shape[0], *shape[2:])), split[1], split[2], self.dtype), device)
@@ -68,12 +68,12 @@ class _InTurn:
 
 
 def _swapping(rank: int) -> Shape:
-    """The order of axes in which the second and the third have changed places."""
+    """Return the order of axes that exchanges the second and the third."""
     return (0, 2, 1, *range(3, rank))
 
 
 def fold_shuffles(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """Where nobody else reads what is between the three."""
+    """Fold shuffles whose intermediate tensors have no other readers."""
     layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
     for one in served.values():
         swap = _reader(network, served, one) if isinstance(one, Reshaped) else None

@@ -1,9 +1,8 @@
-"""Functions of one quantized tensor, element by element, as a layer that a kernel runs: a table of 256.
+"""Element-wise functions of one quantized tensor on the table kernel.
 
-Folds DequantizeLinear, functions of each element and QuantizeLinear into one table, where bytes go in and come out.
-
-However many functions of real numbers there are between the two: the input has 256 values, and so has the output. Who
-computes these layers otherwise fills the table, so that it has his bits.
+`fold_tables` turns DequantizeLinear, element-wise functions and QuantizeLinear into one table: with 256 possible
+inputs, any number of functions has 256 outputs. The runtime that would otherwise run these layers fills the table, so
+that it has the same bits.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from qconv.tensor_ops import Table
 from qconv.tensor_ops.functions import named, table_of
 from qconv.tensor_ops.problem import BYTES
 
-ALPHA = 0.01  # of a LeakyRelu that gives none
+ALPHA = 0.01  # the default of LeakyRelu
 
 
 @dataclass(frozen=True, eq=False)
 class Tabulated:
-    """`table` has the output for each byte, in the order of `codes`."""
+    """A lookup. `table` has the output for each byte, in the order of `codes`."""
 
     layer: Layer
     x: str
@@ -52,7 +51,7 @@ class Tabulated:
 
 
 class _LookedUp:
-    """In the order in which the tensor lies."""
+    """A lookup prepared for one shape. It keeps the tensor's order of axes."""
 
     def __init__(self, problem: Table, table: Array, device: Device) -> None:
         self._device = device
@@ -70,7 +69,7 @@ class _LookedUp:
 
 
 def codes(dtype: str) -> Array:
-    """Every element of a type of 8 bits, in the order of a table's entries."""
+    """Return every element of an 8-bit type, in the order of a table's entries."""
     return np.arange(ENTRIES, dtype=np.uint8).view(dtype)
 
 
@@ -92,7 +91,7 @@ def _quantized(reading: Reading, function: str, alpha: Any) -> Tabulated:
 
 
 def relu(reading: Reading) -> Tabulated:
-    """Bytes without a scale: ONNX has it of int8."""
+    """Read a Relu of bytes without a scale, which ONNX has for int8."""
     _, dtype = reading.x()
     return _tabulated(reading, np.maximum(codes(dtype), 0))
 
@@ -112,7 +111,7 @@ def _tabulated(reading: Reading, table: Array) -> Tabulated:
     return Tabulated(reading.layer, x, reading.layer.outputs[0], dtype, table)
 
 
-# Their output has one number for each of the input, which depends on that number alone.
+# Ops whose output has one element per input element, which depends on that element alone.
 ELEMENTWISE = frozenset(
     {
         *("Abs", "Add", "Celu", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Identity"),
@@ -121,14 +120,14 @@ ELEMENTWISE = frozenset(
         *("com.microsoft.Gelu", "com.microsoft.QuickGelu"),
     }
 )
-# The layers, the tensor that they read and the one that they make -> the function that they are.
+# Maps layers, the tensor that they read and the one that they make to the function that they compute.
 Functions = Callable[[Sequence[Layer], str, str], Callable[[Array], Array]]
 
 
 @dataclass(frozen=True)
 class Island:
-    """Layers in the order in which they run, the first of which read the bytes `x`, and the last of which makes bytes
-    again."""
+    """Layers in the order in which they run, from the first readers of the bytes `x` to the last layer, which makes
+    bytes again."""
 
     layers: tuple[Layer, ...]
     x: str
@@ -141,7 +140,7 @@ class Island:
 def fold_tables(
     network: Network, served: Mapping[str, Served], functions: Functions
 ) -> tuple[Network, dict[str, Served]]:
-    """Where a layer beside them runs here: for others the bytes would go to the device and come back."""
+    """Fold islands with an adjacent served layer: for others, the bytes would be copied to the device and back."""
     folded = dict(served)
     made = {one.y for one in served.values()}
     for layer in network.layers:
@@ -159,7 +158,8 @@ def fold_tables(
 
 
 def _island_as_table(network: Network, island: Island, functions: Functions) -> Tabulated | None:
-    """None where a number's output depends on where it stands: ends of arrays may be computed by other instructions."""
+    """Return the island as a table, or None where an output depends on its position: other instructions may compute the
+    ends of arrays."""
     dtype = network.tensor(island.x).dtype or ""
     (y,) = island.last.outputs
     every = codes(dtype)
@@ -178,7 +178,8 @@ def _island_as_table(network: Network, island: Island, functions: Functions) -> 
 
 
 def _island(network: Network, last: Layer) -> Island | None:
-    """Everything from one tensor of bytes to the layer; None where anything else is read."""
+    """Return the layers between a tensor of bytes and `last`, or None if they read anything but that tensor and
+    constants."""
     found: dict[str, Layer] = {last.name: last}
     sources: set[str] = set()
     if not _is_of_one_scale(network, last) or network.tensor(last.outputs[0]).dtype not in BYTES:
@@ -215,7 +216,7 @@ def _is_of_one_scale(network: Network, layer: Layer) -> bool:
 
 
 def _without_parts(network: Network, folded: Mapping[str, Served]) -> Network:
-    """The folded layers instead of those that they are made of. What others read as well stays."""
+    """Return the network with the folded layers in place of their parts. Parts with other readers stay."""
     islands = [one for one in folded.values() if isinstance(one, Tabulated) and one.layer.parts]
     instead = {one.layer.name: one.layer for one in islands}
     layers = tuple(instead.get(layer.name, layer) for layer in network.layers)

@@ -1,5 +1,5 @@
-"""Resize to the nearest pixel by whole factors, and Pad with a constant: bytes that are copied, axis by axis, by the
-kernel that joins tensors."""
+"""Resize by whole factors to the nearest pixel, and Pad with a constant: copies of bytes, one axis at a time, by the
+concat kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from qconv.tensor_ops import Concat
 
 
 class Widened(NamedTuple):
-    """Along an axis: every element so many times, and so many constants before and behind them."""
+    """The change of one axis: each element is repeated `times` times, with `before` and `behind` constants around
+    all."""
 
     times: int = 1
     before: int = 0
@@ -33,7 +34,7 @@ class Widened(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Widening(Moving):
-    """`by` says for the shape of the input what becomes of each axis. `constant` is a byte of it."""
+    """A resize or a pad. `by` maps the input's shape to the change of each axis. `constant` is the padding byte."""
 
     dtype: str
     by: Callable[[Shape], list[Widened]]
@@ -44,7 +45,8 @@ class Widening(Moving):
 
 
 class _Widened:
-    """One launch for each axis that changes. A row of what is behind the axis is as many elements wide."""
+    """A resize or pad prepared for one shape: one launch per axis that changes. Rows consist of the axis and everything
+    inside it."""
 
     def __init__(self, layer: Widening, shape: Shape, device: Device) -> None:
         order = last_of(range(len(shape)))
@@ -77,9 +79,9 @@ class _Widened:
 
 
 def _along(seen: Sequence[int], at: int, by: Widened, layer: Widening) -> tuple[Concat, list[Any], Shape]:
-    """The problem, its tensors (None is the one that is widened), and that one's shape as rows."""
+    """Return the problem, its tensors (None for the one to widen), and the shape of that one as rows."""
     rows, inner = prod(seen[:at]), prod(seen[at + 1 :])
-    if by.times > 1:  # each element is a row, as often behind itself
+    if by.times > 1:  # each element becomes a row, joined `times` times to itself
         rows, width = rows * seen[at], inner
         return Concat.of(rows, [(width, width, 0, False)] * by.times, layer.dtype), [None] * by.times, (rows, width)
     widths = [by.before * inner, seen[at] * inner, by.behind * inner]
@@ -122,8 +124,8 @@ def resize(reading: Reading) -> Widening:
 
 
 def _factor(times: float, where: str, rounding: str) -> int:
-    """The factor, where each element becomes so many equal ones: half a pixel off, the nearest is it for any factor;
-    from the first pixel on, if it is rounded down, or for a factor of two where the half is."""
+    """Return the factor by which each element is repeated. With half-pixel coordinates, the nearest pixel gives
+    repetition for any factor; with asymmetric ones, if coordinates are rounded down, or for factor 2 if halves are."""
     factor = round(times)
     if factor != times or factor < 1:
         raise ValueError(f"it is resized by {times:g}; the kernels repeat pixels, a whole number of times")

@@ -1,4 +1,4 @@
-"""Strides, dilations and pads of a convolution, as ONNX's attributes say them."""
+"""Strides, dilations and pads from ONNX's attributes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
-# Pixels that the windows of a convolution may leave over. With more of them, ONNX Runtime's windows do not begin at the
-# first pixel, as if the padding were negative.
+# The most pixels that windows may leave uncovered. With more, ONNX Runtime's windows start after the first pixel, as if
+# the padding were negative.
 MOST_LEFT_OVER = {"SAME_UPPER": 2, "SAME_LOWER": 3}
 
 
@@ -25,7 +25,7 @@ def check_auto_pad(attributes: Mapping[str, Any]) -> None:
 
 
 def sides(attributes: Mapping[str, Any], sizes: Sequence[int], filters: Sequence[int]) -> dict[str, Any]:
-    """Stride, dilation and pad along h and w; what has one axis has it along w."""
+    """Return stride, dilation and pad along h and w. A single axis is w."""
     axes = len(sizes)
     kernel = tuple(attributes.get("kernel_shape", filters))
     if kernel != tuple(filters):
@@ -47,7 +47,8 @@ def sides(attributes: Mapping[str, Any], sizes: Sequence[int], filters: Sequence
 
 
 def _same(auto_pad: str, *along: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """As many outputs as inputs, over the stride; an odd pixel of padding goes where the name says."""
+    """Return the padding before and after each axis that gives ceil(size / stride) outputs. An odd pixel goes where the
+    name says."""
     totals = []
     for size, filter_size, stride, dilation in zip(*along, strict=True):
         total = (-(-size // stride) - 1) * stride + (filter_size - 1) * dilation + 1 - size

@@ -1,4 +1,4 @@
-"""Chooses kernels for a region: a shortest path over its layers, by measured times where there are some."""
+"""The choice of kernels for a region: a shortest path over its layers, by measured times where available."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from qconv.network.run.region import Choices, Element, Fusion, Region
 from qconv.op import Problem
 from qconv.problem.chain import Chain
 
-# How many times shorter than that of several kernels the predicted time of one must be: the models of kernels for
-# several layers are right to a tenth, with a sum behind them to a third; with a table they count as with a sum until
-# some are measured. Where one of the layers is dense and larger than 1x1, they took up to 2.0 times what was predicted
-# (ResNet-50's first blocks on an H200), and those with a sum lost to the two kernels that they were predicted to beat.
+# Factors by which the predicted time of one kernel must be shorter than that of several. Predictions of kernels for
+# several layers are right to 10 %, and with a sum to a third; a table counts as a sum until some are measured. With a
+# dense layer larger than 1x1, kernels took up to 2.0 times the prediction (ResNet-50's first blocks on an H200), and
+# those with a sum lost to the two kernels that they were predicted to beat.
 UNSURE, UNSURE_CHAIN_AND_SUM, UNSURE_DENSE, UNSURE_DENSE_AND_SUM = 1.15, 1.5, 2.1, 2.5
-# What a kernel for several convolutions must spare of their predicted time for its configs to be looked through, which
-# takes a tenth of a second: large layers are bound by their products, and are never faster together.
+# The fraction of the convolutions' predicted time that one kernel must save before its configs are searched, which
+# takes a tenth of a second. Large layers are compute-bound and never faster together.
 LEAST_SPARED = 0.1
-# How many times shorter a measured time must be: runs of one kernel differ as much.
+# The factor by which a measured time must be shorter: the variation between runs of one kernel.
 NOISE = 1.01
-# Up to this part of the predicted time of several kernels, one is worth measuring.
+# One kernel is worth measuring up to this multiple of the predicted time of several.
 WORTH_MEASURING = 1.3
 
 Key = tuple[str, ...]
@@ -32,18 +32,20 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Compared:
-    """One kernel beside several, by times of one kind. `is_kept`: see `LookupTime`, of the one."""
+    """The times of one kernel and of the several that it replaces, both measured or both predicted. `is_kept` is the
+    one kernel's, see `LookupTime`."""
 
     kernel_us: float
     unfused_us: float
-    unsure: float  # how many times shorter the one must be
+    unsure: float  # the factor by which the one must be shorter
     is_measured: bool
     is_kept: bool = False
 
     @classmethod
     def of(cls, one: LookupTime, unfused: Sequence[LookupTime], unsure: float) -> Compared:
-        """`unsure` is of predictions. Sums and tables take what their bytes take: where convolutions were measured,
-        those need not be. Times in sequence do not compare with those of kernels by themselves."""
+        """Compare times. `unsure` applies to predictions. Sums and tables take as long as their memory traffic, so with
+        measured convolutions theirs need not be measured. Times in sequence are not comparable with times of single
+        kernels."""
         every = (one, *unfused)
         known = [us for each in every if (us := each.known_us) is not None]
         protocols = {each.is_kept for each in every if each.measured_us is not None}
@@ -67,8 +69,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """`steps` compute the region, in turn; `spans` are its layers that are one kernel. `whys` say of some, by the keys
-    of their layers, what decided. `alternatives` are problems that nobody runs, but whose times would decide better."""
+    """The kernels of a region. `steps` compute it in order; `spans` are the layers that share a kernel. `whys` has the
+    reason for some steps, by the keys of their layers. `alternatives` are problems that do not run, but whose times
+    would improve the decision."""
 
     steps: tuple[Served, ...]
     spans: tuple[tuple[int, int], ...] = ()
@@ -77,16 +80,16 @@ class Arrangement:
 
 
 class Arranging(Protocol):
-    """Whoever decides which kernels a region gets."""
+    """The interface of an object that decides the kernels of regions."""
 
     def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
-        """For inputs of these shapes, with the channels behind N."""
+        """Return the kernels for inputs of these shapes, with the channels after N."""
         ...
 
 
 @dataclass(frozen=True)
 class Arranger:
-    """By expected times, where the choices leave it open."""
+    """Decides by expected times, except where `choices` force a decision."""
 
     expectations: Expectations
     choices: Choices = field(default_factory=Choices)
@@ -95,7 +98,7 @@ class Arranger:
         try:
             problems, known = region.problems(shapes)
         except ValueError:
-            return Arrangement(region.elements)  # the one that is refused says why
+            return Arrangement(region.elements)  # the element that is rejected says why
         expected = self.expectations.of(problems)
         unfused = [one for one in expected if one is not None]
         if len(unfused) < len(expected):
@@ -111,8 +114,8 @@ class Arranger:
     def _costs(
         self, unfused: Sequence[LookupTime], compared: Mapping[Fusion, Compared]
     ) -> tuple[list[float], dict[Fusion, float]]:
-        """The cost of each layer by itself, and of each kernel for several. What the race of a network kept goes before
-        what it did not, whatever the times: those were not taken among the same launches."""
+        """Return the cost of each layer by itself and of each fused kernel. Kernels that the network's race kept
+        precede others, whatever the times: those were not measured among the same launches."""
         alone = [us_of(one) for one in unfused]
         costs = {
             fusion: sum(alone[fusion.begin : fusion.end]) * self._ratio(fusion, found)
@@ -130,7 +133,7 @@ class Arranger:
     def _compared(
         self, region: Region, shapes: Mapping[str, Shape], unfused: Sequence[LookupTime]
     ) -> tuple[dict[Fusion, tuple[Problem, Compared]], list[Problem]]:
-        """Those that are one kernel; and the problems that may be one, once they are measured."""
+        """Return the fusions with a single kernel, and the problems that may have one once they are measured."""
         found, near = {}, []
         for fusion in region.fusions:
             rivals = unfused[fusion.begin : fusion.end]
@@ -145,8 +148,8 @@ class Arranger:
         return found, near
 
     def _ratio(self, fusion: Fusion, found: Compared) -> float:
-        """What the kernel counts, where its layers unfused count 1."""
-        # Where every kernel is taken, the one for most layers.
+        """Return the time of the fused kernel relative to its layers unfused."""
+        # If every kernel is taken, the one for the most layers wins.
         return found.safe_ratio if self._forced(fusion) is None else 0.5 ** (fusion.end - fusion.begin)
 
     def _forced(self, fusion: Fusion) -> bool | None:
@@ -160,8 +163,8 @@ class Arranger:
 def compared(
     problem: Problem, rivals: Sequence[LookupTime], expectations: Expectations, any_chain: bool = False
 ) -> Compared | None:
-    """The one kernel of a problem beside the several that it stands for. None where there is none, and for a chain that
-    is not promising, unless `any_chain` asks for all."""
+    """Compare the single kernel of a problem with the several that it replaces. Return None if there is none, or if it
+    is a chain that is not promising, unless `any_chain`."""
     if isinstance(problem, Chain) and not any_chain:
         convolutions = rivals[: len(problem.LAYERS)]
         spared = spared_us(problem, expectations.device.target)
@@ -172,8 +175,8 @@ def compared(
 
 
 def may_be_one_kernel(problem: Problem, expectations: Expectations) -> bool:
-    """Whether one kernel is predicted to take about as long as the several that a lookup gives, and nobody measured
-    them. A chain is not looked through a second time."""
+    """True where one kernel is predicted to take about as long as the unmeasured several that a lookup returns. Chains
+    are excluded: their configs have been searched before."""
     (several,) = expectations.of([problem])
     if isinstance(problem, Chain) or several is None or several.is_one_kernel or several.measured_us is not None:
         return False
@@ -182,7 +185,7 @@ def may_be_one_kernel(problem: Problem, expectations: Expectations) -> bool:
 
 
 def unsure_of(problem: Problem) -> float:
-    """How many times shorter than that of several kernels a predicted time must be."""
+    """Return the factor by which the predicted time of one kernel must be shorter than that of several."""
     if not isinstance(problem, Chain):
         return UNSURE
     q = problem.last.quantization
@@ -197,7 +200,7 @@ def us_of(one: LookupTime) -> float:
 
 
 class Span(Protocol):
-    """Neighbours that can be one kernel, from `begin` to before `end`."""
+    """Adjacent layers that can be one kernel, from `begin` to before `end`."""
 
     @property
     def begin(self) -> int: ...
@@ -209,7 +212,7 @@ Part = TypeVar("Part", bound=Span)
 
 
 def shortest(unfused: Sequence[float], costs: Mapping[Part, float]) -> list[Part | int]:
-    """Parts, and the numbers of elements that stay by themselves; of ways that take equally long, the plain one."""
+    """Return the cheapest sequence of fused parts and of the indices of single elements. Ties go to fewer fusions."""
     best: list[tuple[float, list[Part | int]]] = [(0.0, [])]
     for end, us in enumerate(unfused, 1):
         before, way = best[end - 1]
@@ -234,7 +237,7 @@ def _arrangement(
             whys[part.served.layer.key] = f"{compared[part][1]}; "
             continue
         element: Element = region.elements[part]
-        # What it could have been a part of: the kernel that comes nearest.
+        # The fusion that comes closest to being chosen for this element.
         others = [found for fusion, (_, found) in compared.items() if fusion.begin == part]
         if others:
             nearest = min(others, key=lambda found: found.safe_ratio)

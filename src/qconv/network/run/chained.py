@@ -1,5 +1,5 @@
-"""Two or three integer convolutions one behind the other as one layer, which changes no bit: what is between them is
-rounded to bytes in the kernel as it would be in memory."""
+"""Two or three consecutive integer convolutions as one layer, with the same bits: the kernel rounds the intermediate
+tensors to bytes as if they were in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from qconv.problem.chain import Chain, chain_of
 
 @dataclass(frozen=True, eq=False)
 class IntegerChain:
-    """Each reads what the one before it makes, and nobody else does. The last may have a sum or a table behind it."""
+    """A chain of convolutions, each the only reader of the previous one's output. The last may have a sum or a table
+    folded in."""
 
     convolutions: tuple[IntegerConvolution, ...]
 
@@ -39,7 +40,8 @@ class IntegerChain:
         return self.convolutions[-1].y
 
     def problem(self, x_shape: Shape) -> Chain:
-        """For an input of that shape, with the channels behind N. What no kernel serves is a ValueError."""
+        """Return the problem for an input of this shape, with the channels after N. Raise ValueError where no kernel
+        serves it."""
         problems = []
         for one in self.convolutions:
             problems.append(one.problem(x_shape))
@@ -47,7 +49,7 @@ class IntegerChain:
         return chain_of(problems)
 
     def parameters(self, problem: Chain) -> dict[str, Any]:
-        """Under the names that the chain has for them."""
+        """Return the parameters under the chain's names."""
         given: dict[str, Any] = {}
         for layer, one in zip(problem.LAYERS, self.convolutions, strict=True):
             names = problem.names(layer)
@@ -59,7 +61,7 @@ class IntegerChain:
 
 
 class _PackedChain:
-    """One chain for one shape: its kernel, and its packed weights."""
+    """A chain prepared for one shape: its kernel and its packed weights."""
 
     def __init__(self, chain: IntegerChain, shape: Shape, device: Device) -> None:
         self._device = device
@@ -76,18 +78,18 @@ class _PackedChain:
 
 
 def chain(convolutions: Sequence[IntegerConvolution]) -> IntegerChain | None:
-    """None where one kernel does not compute what they compute."""
+    """Return the convolutions as a chain, or None where no kernel computes them."""
     before = convolutions[:-1]
     if not all(one.axes == 2 for one in convolutions) or not all(one.is_single for one in before):
         return None
-    if convolutions[-1].pooled is not None:  # such a kernel is of one convolution
+    if convolutions[-1].pooled is not None:  # kernels with a pool have one convolution
         return None
     linked = all(_same_numbers(producer, consumer) for producer, consumer in pairwise(convolutions))
     return IntegerChain(tuple(convolutions)) if linked else None
 
 
 def _same_numbers(producer: IntegerConvolution, consumer: IntegerConvolution) -> bool:
-    """Whether what is between them is read as it was written: a chain has one scale and one zero point for it."""
+    """True where both agree on the scale and zero point of the tensor between them, as a chain requires."""
     if "y_scale" not in producer.parameters:
         return False
     given = ((producer.parameters, "y"), (consumer.parameters, "x"))
@@ -95,5 +97,5 @@ def _same_numbers(producer: IntegerConvolution, consumer: IntegerConvolution) ->
         {float(np.float32(values.get(f"{of}_{what}", default))) for values, of in given}
         for what, default in (("scale", 1.0), ("zero_point", 0))
     )
-    # ConvInteger has no scale for what it reads, and its sums are not scaled.
+    # ConvInteger has no scale for its input, and its sums are not scaled.
     return len(zeros) == 1 and (len(scales) == 1 or "y_scale" not in consumer.parameters)

@@ -1,4 +1,4 @@
-"""A network with certain kernels, ready to be raced against the same network with others."""
+"""A network with a given set of kernels, ready to race against the same network with others."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from qconv.network.run.region import Region
 from qconv.network.run.runner import Elsewhere, Runner, Shapes
 from qconv.op import Problem
 
-# Runs until all that can be recorded is: the first looks up, the second records.
+# Runs until everything that can be recorded is: the first looks up, the second records.
 WARM_RUNS = 3
-# Launches of a kernel that are added in its place, runs that are timed together, and how often; the fastest counts.
+# Extra launches of a kernel, runs per timing, and timings, of which the fastest counts.
 ADDED, RUNS, REPEATS = 8, 10, 5
-# A difference of two times can be below what the clock tells.
+# A difference of two times may be below the clock's resolution.
 LEAST_US = 0.001
 
 
 @dataclass(frozen=True)
 class Parts:
-    """All that a runner is made of, but who decides which kernels it has; and the forms of its inputs."""
+    """The constructor arguments of a runner, except the choice of kernels; and the forms of its inputs."""
 
     network: Network
     served: Mapping[str, Served | Region]
@@ -41,8 +41,8 @@ class Parts:
     forms: Mapping[str, Form]
 
     def drawn(self) -> dict[str, tuple[Any, bool]]:
-        """An array of the device for each input, and whether its channels are last. Integers of more than a byte may be
-        indices: they are zeros."""
+        """Draw an array on the device for each input, with whether its channels are last. Wide integers may be indices,
+        and are zeros."""
         rng = np.random.default_rng(0)
         return {name: (self.device.upload(_drawn(rng, form)), form[2]) for name, form in self.forms.items()}
 
@@ -59,7 +59,7 @@ def _drawn(rng: np.random.Generator, form: Form) -> Any:
 
 
 class Contender:
-    """`answer` gives the kernel of each problem that is looked up, `arranging` which layers are one kernel."""
+    """A network with kernels. `answer` returns the kernel for a problem, `arranging` decides which layers share one."""
 
     def __init__(self, parts: Parts, arranging: Arranging, answer: Callable[[Problem], Instance]) -> None:
         self._parts = parts
@@ -72,23 +72,23 @@ class Contender:
                 self._run()
 
     def answer(self, problem: Problem) -> Instance:
-        """Its kernel for a problem, whether or not the network has that."""
+        """Return the kernel for a problem, whether or not the network contains that."""
         if problem not in self._answers:
             self._answers[problem] = self._answer(problem)
         return self._answers[problem]
 
     @property
     def kernels(self) -> dict[Problem, Instance]:
-        """The kernels of the last run, in the order of the network."""
+        """Return the kernels of the last run, in the order of the network."""
         return {problem: self.answer(problem) for one in self._runner.ready for problem in one.problems}
 
     def with_kernels(self, others: Mapping[Problem, Instance]) -> Contender:
-        """The same layers in one kernel each, with these kernels for these problems."""
+        """Return the same arrangement of layers, with these kernels for these problems."""
         arranged = _Arranged({name: dict(every) for name, every in self._runner.arrangements.items()})
         return Contender(self._parts, arranged, lambda problem: others.get(problem) or self.answer(problem))
 
     def run_ms(self, runs: int) -> float:
-        """A run's share of several that follow each other."""
+        """Return the average time of consecutive runs."""
         self._parts.device.synchronize()
         begin = time.perf_counter()
         with answered_by(self.answer):
@@ -98,7 +98,8 @@ class Contender:
         return (time.perf_counter() - begin) * 1e3 / runs
 
     def launch_us(self) -> dict[Problem, float]:
-        """How much longer the network takes by one more launch of each kernel, in its place among the others."""
+        """Return how much longer the network takes with one more launch of each kernel, in its place among the
+        others."""
         with answered_by(self.answer):
             return self._runner.launch_us(self._values())
 
@@ -112,7 +113,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class _Arranged:
-    """Decides as was decided."""
+    """An arranger that repeats earlier decisions."""
 
     arrangements: Mapping[str, Mapping[Shapes, Arrangement]]
 
@@ -121,11 +122,11 @@ class _Arranged:
 
 
 class _Timed(Runner):
-    """A runner that tells what its launches take among each other."""
+    """A runner that measures its launches in the context of the network."""
 
     @property
     def ready(self) -> list[Prepared]:
-        """Its layers that run here, by what they were prepared as for the last run."""
+        """Return the prepared layers of the last run."""
         return [one for layer in self._in_order() if layer.key in self._steps and (one := self._ran(layer)) is not None]
 
     def launch_us(self, feeds: Mapping[str, Value]) -> dict[Problem, float]:
@@ -138,7 +139,7 @@ class _Timed(Runner):
             for step in steps:
                 ready = self._ran(step)
                 if ready is None:
-                    return made  # a part of it runs elsewhere, and nothing is recorded
+                    return made  # a part runs elsewhere, so nothing is recorded
                 new |= {problem: step for problem in ready.problems if problem not in found}
             if new:
                 given = {name: values[name] for name in segment.inputs if name in values}

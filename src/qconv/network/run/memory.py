@@ -1,7 +1,8 @@
-"""Where the tensors between the layers lie: in one arena, in which a tensor has the place of others that nobody reads
-any more, or whose last reader writes it.
+"""Placement of the intermediate tensors of a recording in one arena. A tensor may take the place of one that is no
+longer read, or whose last reader writes it.
 
-What leaves the layers of a recording (a network's outputs, and what other sides read) has memory of its own."""
+Tensors that leave the recorded layers (outputs of the network, and inputs of layers elsewhere) have memory of their
+own."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from qconv.device.memory import ALIGNMENT, Allocation, Placement
 
 @dataclass(frozen=True)
 class Block:
-    """A place, and the allocations that have it one after the other, each instead of the one before it. It is in use
-    while the allocations from number `begin` to the one before `end` are made."""
+    """A place in the arena, and the allocations that occupy it in turn. It is in use from allocation number `begin` to
+    before number `end`."""
 
     numbers: tuple[int, ...]
     bytes: int
@@ -25,14 +26,14 @@ class Block:
         return self.numbers[0]
 
     def meets(self, other: Block) -> bool:
-        """Whether both are in use at some time."""
+        """True where both are in use at some time."""
         return self.begin < other.end and other.begin < self.end
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What recorded runs need for the tensors between their layers, and for what kernels need while they run: how many
-    there are, their bytes, and those of the arenas in which they lie. Outputs, `kept_bytes`, lie by themselves."""
+    """The memory of recorded runs for intermediate tensors and kernel workspaces: their number, their bytes, and the
+    bytes of the arenas that hold them. `kept_bytes` are those of outputs, which are outside."""
 
     recordings: int = 0
     tensors: int = 0
@@ -57,11 +58,11 @@ class Memory:
 
 
 def place(allocations: Sequence[Allocation]) -> Placement:
-    """The same for the same allocations. Two rules find places; the one that needs less memory is taken."""
+    """Place allocations deterministically. Two heuristics are tried; the one that needs less memory wins."""
     blocks = blocks_of(allocations)
     rules: tuple[Callable[[Block], tuple[int, ...]], ...] = (
-        lambda block: (-block.bytes, block.begin),  # the large ones first, while there is room everywhere
-        lambda block: (block.begin, -block.bytes),  # as they come: long chains of equal tensors lie closer so
+        lambda block: (-block.bytes, block.begin),  # large ones first, while there is room everywhere
+        lambda block: (block.begin, -block.bytes),  # in order: packs long chains of equal tensors tighter
     )
     ways = [_best_fit(sorted(blocks, key=rule)) for rule in rules]
     offsets, arena_bytes = min(ways, key=lambda way: way[1])
@@ -71,15 +72,15 @@ def place(allocations: Sequence[Allocation]) -> Placement:
 
 
 def blocks_of(allocations: Sequence[Allocation]) -> tuple[Block, ...]:
-    """The places of all that are given back."""
-    blocks: dict[int, Block] = {}  # by the number of the last allocation that has it
+    """Return the places of all allocations that are freed."""
+    blocks: dict[int, Block] = {}  # by the number of their last allocation
     for number, one in enumerate(allocations):
         if one.end is None:
             continue
         size, before = _rounded(one.bytes), None
         for other in one.instead_of:
             found = blocks.get(other)
-            # Nothing was allocated since, so that nothing was launched that might still read the other.
+            # No allocation since means no launch since that might still read the other.
             if found is not None and found.end == number + 1 and allocations[other].bytes == one.bytes:
                 before = blocks.pop(other)
                 break
@@ -89,7 +90,7 @@ def blocks_of(allocations: Sequence[Allocation]) -> tuple[Block, ...]:
 
 
 def _best_fit(blocks: Iterable[Block]) -> tuple[dict[Block, int], int]:
-    """Each in the smallest gap that holds it between those that are in use with it; behind them all, if none does."""
+    """Place each block in the smallest gap between simultaneously used ones that holds it, else after them all."""
     offsets: dict[Block, int] = {}
     for block in blocks:
         taken = sorted((offset, offset + one.bytes) for one, offset in offsets.items() if one.meets(block))

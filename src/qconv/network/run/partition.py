@@ -1,4 +1,4 @@
-"""Which layers run together: as few segments as there can be, each of one kind, in an order in which they can run."""
+"""The partition of a network into segments: as few as possible, each of one kind, in an order in which they can run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from qconv.network.graph.graph import Layer, Network
 
 @dataclass(frozen=True)
 class Segment:
-    """Layers that all run here (`served`) or all elsewhere. `inputs` come from other segments, from the caller or are
-    constants; `outputs` are read by others or are the network's."""
+    """Layers that all run on kernels (`served`) or all elsewhere. `inputs` come from other segments or the caller, or
+    are constants; `outputs` are read by other segments or are the network's."""
 
     layers: tuple[Layer, ...]
     served: bool
@@ -20,10 +20,10 @@ class Segment:
 
 
 def partition(network: Network, served: Collection[str]) -> tuple[Segment, ...]:
-    """`served` has the names of the layers that run here.
+    """Partition a network. `served` has the names of the layers that run on kernels.
 
-    A layer's level is how often, on the worst way to it, layers of the two kinds take turns. Layers of one kind and one
-    level cannot wait for each other through a layer of the other kind, so that they form one segment."""
+    A layer's level is the largest number of changes between the two kinds on any path to it. Layers of one kind and one
+    level cannot depend on each other through a layer of the other kind, so they form one segment."""
     levels: dict[str, int] = {}
     groups: dict[tuple[int, bool], list[Layer]] = {}
     for layer in network.layers:

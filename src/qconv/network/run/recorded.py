@@ -1,7 +1,5 @@
-"""The last run of a network: the kernels and the shapes that its layers had.
-
-A segment of layers that run here, for inputs of certain shapes, as one graph of launches.
-"""
+"""Recordings: a segment of served layers, for inputs of certain shapes, as one graph of launches; and the record of a
+network's last run, with the kernels and shapes of its layers."""
 
 from __future__ import annotations
 
@@ -19,21 +17,22 @@ from qconv.network.run.memory import Memory, place
 
 @dataclass(frozen=True)
 class Refused:
-    """A layer for inputs of certain shapes that no kernel serves: it runs elsewhere."""
+    """A layer that no kernel serves for inputs of certain shapes, so that it runs elsewhere."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class LastRun:
-    """`chosen` is by the keys of layers, `seen` by the names of tensors, `arranged` by the names of regions."""
+    """The last run: `chosen` by the keys of layers, `seen` by the names of tensors, `arranged` by the names of
+    regions."""
 
     chosen: dict[Key, Prepared | Refused] = field(default_factory=dict)
     seen: dict[str, Tensor] = field(default_factory=dict)
     arranged: dict[str, Arrangement] = field(default_factory=dict)
 
     def of(self, layers: Iterable[Layer], steps: Iterable[Layer]) -> LastRun:
-        """The part of it that tells of these layers, and of the steps that they were run in."""
+        """Return the part about these layers, and about the steps in which they ran."""
         steps = list(steps)
         names = {name for layer in steps for name in (*layer.reads, *layer.outputs)}
         return LastRun(
@@ -43,14 +42,14 @@ class LastRun:
         )
 
     def again(self, part: LastRun) -> None:
-        """These layers have run as they did then."""
+        """Merge the record of layers that have run as they did then."""
         self.chosen.update(part.chosen)
         self.seen.update(part.seen)
         self.arranged.update(part.arranged)
 
 
 Values = Mapping[str, Value]
-# A tensor's shape and type, and whether its channels are last: what a recording is bound to.
+# The shape and type of a tensor, and whether its channels are last: the signature of a recording.
 Form = tuple[tuple[int, ...], str, bool]
 
 
@@ -59,12 +58,12 @@ def forms_of(values: Values) -> tuple[Form, ...]:
 
 
 def places_of(values: Values) -> dict[str, int]:
-    """The addresses of those that lie on the device."""
+    """Return the addresses of the values on the device."""
     return {name: address for name, value in values.items() if (address := value.address) is not None}
 
 
 class Anew(Mapping[str, Value]):
-    """Values of their own for whoever asks: one that has been turned keeps what came of it, until its last reader."""
+    """A mapping that returns fresh values, so that conversions cached in one live only until its last reader."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -81,10 +80,9 @@ class Anew(Mapping[str, Value]):
 
 
 class Recorded:
-    """Every run reads and writes the same arrays: what is given is copied into them, and what it gives lies in them
-    until the next run. What is named in `where_it_lies` is read there: who gives it elsewhere needs a recording of
-    his own. `ran` tells of the layers, and keeps what the launches read of them, packed weights for one, which whoever
-    prepared them may forget."""
+    """A recording. Every run reads and writes the same arrays: inputs are copied into them, and outputs stay there
+    until the next run. Inputs named in `where_it_lies` are read in place, so that other addresses need another
+    recording. `ran` describes the layers and keeps alive what their launches read, such as packed weights."""
 
     ran: LastRun
 
@@ -109,7 +107,7 @@ class Recorded:
         self._made = {name: value.with_array(array) for (name, value), array in zip(made.items(), arrays, strict=True)}
 
     def reads(self, given: Values) -> bool:
-        """Whether what it reads where it lies is given there."""
+        """True where the inputs that are read in place have their recorded addresses."""
         return all(given[name].address == address for name, address in self._places.items())
 
     def _place(self, allocations: Sequence[Allocation]) -> Placement:

@@ -1,5 +1,5 @@
-"""Convolutions one behind the other, with the sums, tables and max pools behind them, for which several kernels compute
-the same bits."""
+"""Regions: consecutive convolutions with the sums, tables and max pools after them, which different sets of kernels
+compute with the same bits."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from qconv.tensor_ops import Add
 
 Element = IntegerConvolution | QuantizedBinary | Tabulated | QuantizedPool
 Step = Element | IntegerChain
-LONGEST = 3  # convolutions in one kernel
+LONGEST = 3  # convolutions per kernel
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Sums of two tensors, further convolutions (`chains`), functions of an output (`tables`), and max pools: None
-    decides it for each place, True takes every kernel that there is, False takes none."""
+    """The choice of layers to fold into convolutions: sums of two tensors, further convolutions (`chains`), functions
+    of an output (`tables`), and max pools. None decides case by case, True uses every kernel that exists, False uses
+    none."""
 
     sums: bool | None = None
     chains: bool | None = None
@@ -40,14 +41,14 @@ class Choices:
 
 @dataclass(frozen=True)
 class Fusion:
-    """Some neighbours of a region, from `begin` to before `end`, as one layer."""
+    """Adjacent layers of a region, from `begin` to before `end`, as one layer."""
 
     begin: int
     end: int
     served: IntegerConvolution | IntegerChain
 
     def problem(self, shapes: Mapping[str, Shape]) -> Problem:
-        """With the shapes of all tensors of the region. What no kernel serves is a ValueError."""
+        """Return the problem for these shapes of the region's tensors. Raise ValueError where no kernel serves it."""
         served = self.served
         problem: Problem = served.problem(shapes[served.inputs[0]])
         for other in served.inputs[1:]:
@@ -63,15 +64,15 @@ class Fusion:
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """`elements` in the order in which they run by themselves: each reads what the one before it makes, and nobody else
-    does. `fusions` are the kernels for several of them."""
+    """A region. `elements` are in the order in which they run unfused; each is the only reader of the previous one's
+    output. `fusions` are the kernels for several of them."""
 
     elements: tuple[Element, ...]
     fusions: tuple[Fusion, ...]
 
     @cached_property
     def layer(self) -> Layer:
-        """In whose place they all stand."""
+        """The layer that stands for the whole region."""
         return as_one([one.layer for one in self.elements], -1)
 
     @cached_property
@@ -84,7 +85,7 @@ class Region:
         return self.elements[-1].y
 
     def steps(self, spans: Collection[tuple[int, int]]) -> tuple[Step, ...]:
-        """With one kernel for each of these spans, and of what is in none of them each by itself."""
+        """Return the layers to run, with one kernel for each of these spans and one for each other element."""
         fused = {one.begin: one for one in self.fusions if (one.begin, one.end) in spans}
         if len(fused) < len(spans):
             raise ValueError(f"the layers {', '.join(self.layer.key)} have no kernels for {sorted(spans)}")
@@ -96,8 +97,8 @@ class Region:
         return tuple(made)
 
     def problems(self, given: Sequence[Shape]) -> tuple[list[Problem], dict[str, Shape]]:
-        """Those of the elements by themselves for inputs of these shapes, and the shapes of all tensors. What no kernel
-        serves is a ValueError."""
+        """Return the problems of the unfused elements for inputs of these shapes, and the shapes of all tensors. Raise
+        ValueError where no kernel serves one."""
         shapes, problems = dict(zip(self.inputs, given, strict=True)), list[Problem]()
         for one in self.elements:
             taken = [shapes[name] for name in one.inputs]
@@ -122,10 +123,10 @@ class Region:
 def find_regions(
     network: Network, served: Mapping[str, Served], choices: Choices
 ) -> tuple[Network, dict[str, Served | Region]]:
-    """Regions for which there is more than one way, each as one layer, where its last one stands: by then all that it
-    reads is there. Sums and tables are in regions only where their choice is open: otherwise they have been folded
-    already, or stay layers of their own. Several convolutions may be one kernel unless the choice is that none are, and
-    so may a convolution and a max pool.
+    """Find the regions with more than one way to run. Each becomes one layer in the place of its last, where all its
+    inputs exist. Sums and tables are in regions only where their choice is open: otherwise they are folded already, or
+    stay separate. Several convolutions, or a convolution and a max pool, may share a kernel unless the choice forbids
+    it.
     """
     found: dict[str, Served | Region] = dict(served)
     layers = {layer.name: layer for layer in network.layers}
@@ -154,8 +155,8 @@ def _run(
     choices: Choices,
     order: Mapping[str, int],
 ) -> Iterator[Element]:
-    """It and what follows, sums and tables where their choice is open. Of two convolutions whose outputs are added, the
-    later one has the sum behind it. A max pool is the last."""
+    """Yield a convolution and its successors, with sums and tables where their choice is open. If a sum adds the
+    outputs of two convolutions, it belongs to the later one. A max pool ends the region."""
     one: Element | None = first
     while one is not None:
         yield one
@@ -210,7 +211,7 @@ def _fusions(network: Network, elements: Sequence[Element], chains: bool) -> Ite
 
 
 def _with_next(network: Network, one: IntegerConvolution, after: Element) -> IntegerConvolution | None:
-    """With the sum, the table or the pool behind it; None where there is none of them."""
+    """Return the convolution with the next element folded in, or None where no kernel computes both."""
     if isinstance(after, QuantizedBinary):
         return with_sum(network, one, after)
     if isinstance(after, QuantizedPool):

@@ -1,4 +1,4 @@
-"""What runs where, why, and what crosses; and how long each layer takes."""
+"""Reports on a network: where each layer runs and why, the bytes that cross between host and device, and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ HERE, ELSEWHERE = "qconv", "fallback"
 
 @dataclass(frozen=True)
 class LayerReport:
-    """`bytes_in` and `bytes_out` cross between the two sides; None where a shape is known only with the inputs."""
+    """A row of the report. `bytes_in` and `bytes_out` cross between the two sides; None if a shape depends on the
+    inputs."""
 
     name: str
     op: str
@@ -32,19 +33,19 @@ class LayerReport:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The layers in the order in which they run, and the memory of what is recorded: a run is from its second time."""
+    """The layers in the order in which they run, and the memory of recordings, which exist from the second run on."""
 
     rows: tuple[LayerReport, ...]
     memory: Memory = field(default_factory=Memory)
 
     @property
     def fallen_back(self) -> Mapping[str, int]:
-        """How many layers of each op run elsewhere."""
+        """Return the number of layers per op that run elsewhere."""
         return Counter(row.op for row in self.rows if row.runs_on != HERE)
 
     @property
     def crossing_bytes(self) -> int | None:
-        """In one run, where every shape is known. Each crossing has one end on qconv's side, and is counted there."""
+        """Return the bytes that cross per run, if every shape is known. Each crossing is counted on qconv's side."""
         total = 0
         for row in self.rows:
             if row.runs_on != HERE:
@@ -65,8 +66,8 @@ class Explanation:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """`time_us` of a layer here is that of its kernels, one after the other with what turns its inputs into their
-    layout; of others it has what it took to bring inputs to their side."""
+    """The time of a layer. For a served layer it includes its kernels and the conversion of its inputs' layout; for
+    others, the transfer of its inputs to the host."""
 
     name: str
     op: str
@@ -90,7 +91,7 @@ class Profile:
 def explained(
     network: Network, order: Sequence[Layer], reasons: Mapping[str, tuple[str, str]], seen: Mapping[str, Tensor]
 ) -> Explanation:
-    """`reasons`: layer -> where it runs, and why. `seen`: tensors with the shapes of the last run."""
+    """Return the report. `reasons` maps a layer to where it runs and why; `seen` has the shapes of the last run."""
     sides = {name: where for name, (where, _) in reasons.items()}
 
     def producer_side(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs a network: its own layers on a device, the rest by whoever the face names."""
+"""The runner of a network: served layers on a device, the others by the front end's runtime."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from qconv.op import Problem
 
 log = logging.getLogger("qconv")
 
-# Arrays of the host by name, in and out.
+# Maps host arrays by name to host arrays by name.
 Subgraph = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Shapes = tuple[tuple[int, ...], ...]
 Kept = TypeVar("Kept")
-# For which a layer is kept ready; beyond, the oldest is forgotten, and prepared anew should it come back.
+# Shapes for which a layer is kept prepared. Beyond that, the oldest is dropped and prepared again if it recurs.
 MOST_SHAPES = 16
-# For all segments together. Each holds the memory of its intermediate tensors; the one unused for longest is dropped.
+# For all segments together. Each holds the memory of its intermediate tensors; the least recently used is dropped.
 MOST_RECORDINGS = 16
-# Runs of a layer in one recording, so that starting it is a small part of the time; and how often that is repeated.
+# Repetitions of a layer in one recording, to hide the launch overhead; and timings.
 PROFILED, REPEATS = 16, 3
-# A segment by what it makes, and the forms of what it is given.
+# The outputs of a segment, and the forms of its inputs.
 Recording = tuple[tuple[str, ...], tuple[Form, ...]]
-# Makes the outputs of a segment.
+# Computes the outputs of a segment.
 Run = Callable[[Segment, Mapping[str, Value]], dict[str, Value]]
 
 
 class Elsewhere(Protocol):
-    """Whoever runs what no kernel here computes."""
+    """The interface of a runtime for the layers that no kernel computes."""
 
     def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
-        """The layers as one subgraph, ready to be run."""
+        """Prepare layers as one subgraph."""
         ...
 
 
 class Runner:
-    """Kernels are looked up, and weights packed, once for each layer and shape of its input; which kernels a region
-    has is decided by its `arranger`, for each shape as well. Where inputs of the same forms come again, the launches of
-    a segment are recorded, and replayed from then on."""
+    """A runner. It looks up kernels and packs weights once per layer and input shape; its `arranger` chooses the
+    kernels of a region, once per shape as well. When inputs with the same forms recur, it records the launches of a
+    segment, and replays them from then on."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class Runner:
         self._prepared: dict[Key, dict[Shapes, Prepared | Refused]] = {}
         self._last_run = LastRun()
         self._subgraphs: dict[tuple[tuple[str, ...], tuple[str, ...]], Subgraph] = {}  # by layers and outputs
-        # For what has run once: where its inputs lay.
+        # For a segment that has run once: the addresses of its inputs.
         self._recordings: dict[Recording, Recorded | dict[str, int]] = {}
-        self._alone = Lock()  # a recording has one set of arrays
+        self._alone = Lock()  # a recording has a single set of arrays
         self.segments = partition(network, served)
         self._last_use = {name: at for at, segment in enumerate(self.segments) for name in segment.inputs}
         for segment in self.segments:
@@ -89,16 +89,16 @@ class Runner:
             self._arrange_known(region)
 
     def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
-        """The tensors that are wanted: any that a layer here makes, or that lie between two segments."""
+        """Return the wanted tensors: outputs of served layers, or tensors between two segments."""
         made = {one.y for one in self._served.values()} | {one.y for one in self._regions.values()}
         with self._alone:
             values = self._run(feeds, wanted, self._replayed, self._elsewhere_run)
-            # What a recording makes, its next run writes over.
+            # The next run of a recording overwrites its outputs.
             return {name: value.copied() if name in made else value for name, value in values.items()}
 
     def profile(self, feeds: Mapping[str, Value]) -> Profile:
-        """Each layer here and each subgraph elsewhere by itself. A layer here is recorded: the host's checks would take
-        longer than many a kernel."""
+        """Time each served layer and each subgraph elsewhere by itself. Served layers are recorded, because the host's
+        checks would take longer than many kernels."""
         rows: list[LayerTime] = []
 
         def timed(segment: Segment, values: Mapping[str, Value], run: Run) -> dict[str, Value]:
@@ -126,11 +126,11 @@ class Runner:
         return Profile(tuple(rows))
 
     def _recorded_us(self, segment: Segment, values: Mapping[str, Value], run: Run) -> float:
-        """The time of one run of the segment among several."""
+        """Return the average time of a run of the segment."""
         given = {name: values[name] for name in segment.inputs if name in values}
 
         def work() -> list[Any]:
-            # Values of their own: one that has been turned would not be turned again.
+            # Fresh values, because conversions are cached in them.
             made = run(segment, {name: value.with_array(value.array) for name, value in given.items()})
             return [value.array for value in made.values()]
 
@@ -147,20 +147,20 @@ class Runner:
 
     @property
     def unprepared(self) -> list[str]:
-        """Layers whose shapes are known only with the inputs."""
+        """Return the layers whose shapes depend on the inputs."""
         return [
             layer.name for layer in self._in_order() if layer.key in self._steps and not self._prepared.get(layer.key)
         ]
 
     @property
     def arrangements(self) -> Mapping[str, Mapping[Shapes, Arrangement]]:
-        """For each region by its name, and each shape that was known or has run."""
+        """Return the arrangement of each region, by its name, for each shape that was known or has run."""
         return self._arranged
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What the kernels compute: one for each layer here and each shape that it was prepared for. Behind them, once
-        each, what else the choice of the kernels of a region asks the time of."""
+        """Return the problems of the kernels, one per served layer and shape that it was prepared for. After them come,
+        once each, the problems whose times would improve the choice of a region's kernels."""
         ready = (one for layer in self._in_order() for one in self._prepared.get(layer.key, {}).values())
         found = [problem for one in ready if not isinstance(one, Refused) for problem in one.problems]
         arranged = (one for every in self._arranged.values() for one in every.values())
@@ -171,13 +171,13 @@ class Runner:
 
     @property
     def memory(self) -> Memory:
-        """What all that is recorded now needs."""
-        # A copy: another thread may record meanwhile.
+        """Return the memory of all current recordings."""
+        # Copied, because another thread may record meanwhile.
         every = list(self._recordings.values())
         return sum((one.memory for one in every if isinstance(one, Recorded)), Memory())
 
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
-        """`why_not`: for each layer that runs elsewhere, by its name."""
+        """Return the report. `why_not` has the reason for each layer that runs elsewhere, by its name."""
         reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
         last = self._last_run
         decided = {key: why for one in last.arranged.values() for key, why in one.whys.items()}
@@ -194,7 +194,7 @@ class Runner:
         return replace(made, memory=self.memory)
 
     def _in_order(self) -> list[Layer]:
-        """As they run; of a region what was arranged last."""
+        """Return the layers in the order in which they run, with the last arrangement of each region."""
         return [step for segment in self.segments for step in self._steps_run(segment)]
 
     def _steps_run(self, segment: Segment) -> list[Layer]:
@@ -219,7 +219,7 @@ class Runner:
         return {name: values[name] for name in wanted}
 
     def _replayed(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Layer after layer the first time; recorded the second, if all of it ran here."""
+        """Run a segment: layer by layer the first time, recorded the second if all of it ran on kernels."""
         given = {name: values[name] for name in segment.inputs if name in values}
         key = segment.outputs, forms_of(given)
         if key not in self._recordings:
@@ -229,25 +229,25 @@ class Runner:
             return made
         recorded = self._recordings.pop(key)
         if not isinstance(recorded, Recorded) or not recorded.reads(given):
-            # What is given twice in the same place will be given there again; if not, all is copied from then on.
+            # Inputs at the same address twice are read in place from now on; all others are copied.
             before = {} if isinstance(recorded, Recorded) else recorded
             again = [name for name, address in places_of(given).items() if before.get(name) == address]
             recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer), again)
             recorded.ran = self._last_run.of(segment.layers, self._steps_run(segment))
         self._last_run.again(recorded.ran)
-        self._recordings[key] = recorded  # behind all others, of which the first goes
+        self._recordings[key] = recorded  # most recently used; the first entry is dropped next
         if len(self._recordings) > MOST_RECORDINGS:
             del self._recordings[next(iter(self._recordings))]
         return recorded(given)
 
     def _in_turn(self, segment: Segment, values: Mapping[str, Value], run: Run) -> dict[str, Value]:
-        """Layer after layer; a tensor goes with its last reader."""
+        """Run layer by layer. A tensor is released after its last reader."""
         held = {name: values[name] for name in segment.inputs if name in values}
         last_use = {name: at for at, layer in enumerate(segment.layers) for name in layer.reads}
         for at, layer in enumerate(segment.layers):
             for step in self._steps_of(layer, held):
                 held |= run(_alone(step), held)
-                for name in set(step.inputs) - set(layer.reads):  # between two steps, of which one alone reads it
+                for name in set(step.inputs) - set(layer.reads):  # intermediate tensors of a region
                     held.pop(name)
             for name in layer.reads:
                 if last_use[name] == at and name not in segment.outputs:
@@ -261,7 +261,7 @@ class Runner:
         return self._arrange(region, tuple(held[name].shape for name in region.inputs)).steps
 
     def _layer(self, alone: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
-        """One that runs here, unless no kernel serves these shapes."""
+        """Run a served layer, elsewhere if no kernel serves these shapes."""
         served = self._steps[alone.layers[0].key]
         inputs = [values[name] for name in served.inputs]
         for name, value in zip(served.inputs, inputs, strict=True):
@@ -275,12 +275,12 @@ class Runner:
         self._last_run.seen[name] = replace(self.network.tensor(name), shape=value.shape)
 
     def _ran(self, layer: Layer) -> Prepared | None:
-        """What the layer was prepared as for the shapes that it saw last; None where it ran elsewhere."""
+        """Return the prepared layer for the shapes of its last run, or None where it ran elsewhere."""
         chosen = self._last_run.chosen.get(layer.key)
         return None if isinstance(chosen, Refused) else chosen
 
     def _prepare_known(self, served: Served) -> None:
-        """Where the shapes are known before the first run, what it needs is made now."""
+        """Prepare a layer now if its shapes are known before the first run."""
         shapes = self._known(served)
         if shapes is not None:
             self._prepare(served, shapes)
@@ -297,14 +297,14 @@ class Runner:
         return known if len(known) == len(shapes) else None
 
     def _arrange(self, region: Region, shapes: Shapes) -> Arrangement:
-        """The same for the same shapes, as long as they are remembered."""
+        """Return the arrangement for these shapes, which is the same as long as they are remembered."""
         made = _remembered(self._arranged[region.layer.name], shapes, lambda: self._arranger.arranged(region, shapes))
         self._steps |= {step.layer.key: step for step in made.steps}
         self._last_run.arranged[region.layer.name] = made
         return made
 
     def _prepare(self, served: Served, shapes: Shapes) -> Prepared | None:
-        """None where no kernel serves these shapes: then the layer runs elsewhere, once more as it was read."""
+        """Return the prepared layer, or None where no kernel serves these shapes: then it runs elsewhere, unfolded."""
 
         def prepare() -> Prepared | Refused:
             try:
@@ -342,12 +342,12 @@ def _remembered(known: dict[Shapes, Kept], shapes: Shapes, make: Callable[[], Ke
 
 
 def _with(segment: Segment, wanted: Sequence[str]) -> Segment:
-    """What it makes includes what is wanted of its layers' outputs."""
+    """Return the segment with the wanted tensors among its outputs."""
     made = {name for layer in segment.layers for name in layer.outputs}
     asked = (name for name in wanted if name in made)
     return replace(segment, outputs=tuple(dict.fromkeys((*segment.outputs, *asked))))
 
 
 def _alone(served: Served) -> Segment:
-    """A layer that runs here as a segment of its own."""
+    """Return a served layer as a segment of its own."""
     return Segment((served.layer,), True, served.inputs, (served.y,))
