@@ -4,9 +4,9 @@
 
     outputs = qconv.onnx.Backend.prepare(model, "CUDA").run([x])
 
-The arithmetic is ONNX Runtime's: the output zero point of QLinearConv is added after the rounding, where the
+The arithmetic is ONNX Runtime's: QLinearConv adds the output zero point after the rounding, while the
 ReferenceEvaluator of the onnx package adds it before; the two differ on ties. QuantizeLinear divides in the type of the
-scale, as the specification has it.
+scale, as specified.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Backend", "Model", "Session", "Unsupported", "with_integer_inputs"]
 
 
 class Model(base.BackendRep):
-    """A model, ready to run: what it holds that does not change is on the device after the first run."""
+    """A model that is ready to run. Its constants are on the device after the first run."""
 
     def __init__(self, graph: Graph, spec: str) -> None:
         self._graph = graph
@@ -36,7 +36,7 @@ class Model(base.BackendRep):
         self._constants = {name: Held(self._device, host=array) for name, array in graph.constants.items()}
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[Any, ...]:
-        """NumPy arrays in, in the order of the graph or by name, and NumPy arrays out."""
+        """Run with NumPy arrays in the graph's order or by name. Return NumPy arrays."""
         if kwargs:
             raise ValueError(f"run has no {next(iter(kwargs))!r}: it takes the inputs alone")
         values = dict(self._constants)
@@ -49,11 +49,12 @@ class Model(base.BackendRep):
 
 
 class Backend(base.Backend):
-    """What `onnx.backend` asks of a runtime."""
+    """The interface that `onnx.backend` requires of a runtime."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Model:
-        """Everything that is known without the inputs is checked here; `Unsupported` says what is not, by name."""
+        """Check everything that is known without inputs, and return the model. Raise `Unsupported`, which names what is
+        not."""
         if kwargs:
             raise ValueError(f"prepare has no {next(iter(kwargs))!r}: it takes the model and the device")
         if not cls.supports_device(device):
@@ -71,7 +72,7 @@ class Backend(base.Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """CPU is the CPU device, which is always there; CUDA and CUDA:n are GPUs."""
+        """True for CPU, the CPU device, which always exists, and for CUDA and CUDA:n where there is such a GPU."""
         return _spec(device) in ("cpu", *gpu_specs())
 
     @classmethod
@@ -83,7 +84,7 @@ class Backend(base.Backend):
         outputs_info: Any = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """The outputs of one node; `opset_version` as in onnx's own checker."""
+        """Run one node and return its outputs; `opset_version` is that of onnx's checker."""
         super().run_node(node, inputs, device, outputs_info, **kwargs)  # checks the node
         given = iter([np.asarray(array) for array in inputs])
         arrays = [next(given, None) if name else None for name in node.input]
@@ -93,11 +94,11 @@ class Backend(base.Backend):
 
 
 def _spec(device: str) -> str:
-    spec = str(device).lower()  # what is no name is refused by the name that it would be
+    spec = str(device).lower()  # an invalid name stays one, and is rejected as such
     return spec if spec == "cpu" or ":" in spec else f"{spec}:0"
 
 
-# The module functions by which onnx's own tools call a backend.
+# The module functions by which onnx's tools call a backend.
 prepare = Backend.prepare
 run_node = Backend.run_node
 run_model = Backend.run_model

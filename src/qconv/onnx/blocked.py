@@ -1,8 +1,8 @@
-"""Float layers in ONNX Runtime's blocked layout, NCHWc, whose bits depend on which of them have it.
+"""Float layers in ONNX Runtime's blocked layout, NCHWc. Their bits depend on which layers use it.
 
-ONNX Runtime decides over the whole model which float convolutions and pools have their channels in blocks, which
-layers between them keep the blocks, and which additions and activations become parts of a convolution. A part of the
-model alone would be decided otherwise. So all float layers are decided together here, and parts are not asked again."""
+ONNX Runtime decides over the whole model which float convolutions and pools have their channels in blocks, which layers
+between them keep the blocks, and which additions and activations become parts of a convolution. It would decide
+differently for a part of the model. So all float layers are decided together here, and not again for parts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from qconv.onnx.model import EVERY_OPTIMIZATION, ReadModel, part_of, read, read_
 from qconv.tensor_ops.problem import BYTES
 
 DOMAIN = "com.microsoft.nchwc"
-# The layers that bring floats into blocks and back.
+# The layers that convert floats to blocks and back.
 REORDERS = (f"{DOMAIN}.ReorderInput", f"{DOMAIN}.ReorderOutput")
-# The optimizers that decide it. Additions become parts of convolutions that have no blocks as well.
+# The optimizers that decide. They also fold additions into convolutions without blocks.
 DECIDED_ALREADY = frozenset({"NchwcTransformer", "ConvAddActivationFusion"})
-# Blocks begin at these, and convolutions take additions in; all other layers only keep blocks.
+# Ops that introduce blocks; convolutions also absorb additions. All other ops only keep blocks.
 _BEGIN = ("Conv", "com.microsoft.FusedConv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
-_OF_GRAPHS = ("If", "Loop", "Scan")  # within which there may be such layers
+_OF_GRAPHS = ("If", "Loop", "Scan")  # subgraphs may contain such layers
 
 
 def in_blocks(model: ReadModel, config: Mapping[str, str]) -> ReadModel:
-    """The model with the blocks that ONNX Runtime's CPU provider has on this processor. Its layers of integers stay as
-    they are: optimized again, they would become others."""
+    """Return the model with the blocks that ONNX Runtime's CPU provider chooses on this processor. Integer layers stay
+    as they are, because another optimization would change them."""
     network = model.network
     floats = [layer for layer in network.layers if not _has_integers(layer, network)]
     if not any(layer.op in (*_BEGIN, *_OF_GRAPHS) for layer in floats):
@@ -42,7 +42,7 @@ def in_blocks(model: ReadModel, config: Mapping[str, str]) -> ReadModel:
     for node in decided.node:
         node.input[:] = [_renamed(name, own) for name in node.input]
         node.output[:] = [_renamed(name, own) for name in node.output]
-        if node.domain == DOMAIN:  # ONNX Runtime names it by the output of the node in whose place it stands
+        if node.domain == DOMAIN:  # ONNX Runtime names it after the output of the node that it replaces
             node.name = made_by.get(node.name, node.name)
     return read(_joined(model, floats, decided), config)
 
@@ -55,7 +55,7 @@ def _has_integers(layer: Layer, network: Network) -> bool:
 
 
 def _read_outside(layers: Sequence[Layer], network: Network) -> list[str]:
-    """The tensors that these layers make for others, or for the caller."""
+    """Return the outputs of these layers that other layers or the caller read."""
     inside = {layer.name for layer in layers}
 
     def leaves(name: str) -> bool:
@@ -72,12 +72,12 @@ def _named(node: onnx.NodeProto, name: str) -> onnx.NodeProto:
 
 
 def _renamed(name: str, own: Iterable[str]) -> str:
-    """Tensors that ONNX Runtime has added may be called as others of the whole model."""
+    """Rename a tensor that ONNX Runtime has added, whose name may occur elsewhere in the model."""
     return name if name in own or not name else f"{name}, in blocks"
 
 
 def _joined(model: ReadModel, floats: Sequence[Layer], decided: onnx.GraphProto) -> onnx.ModelProto:
-    """The whole model, with these nodes in the place of its float layers."""
+    """Return the whole model with these nodes in place of its float layers."""
     replaced = {layer.name for layer in floats}
     nodes = [*(_named(node, name) for name, node in model.nodes.items() if name not in replaced), *decided.node]
     makers = {name: at for at, node in enumerate(nodes) for name in node.output if name}

@@ -1,4 +1,4 @@
-"""A model as a folder: its graph, its kernels' choices and binaries for one target, and what of it is one kernel."""
+"""Built models: a folder with the graph, the kernels' choices and binaries for one target, and the arrangement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GRAPH = "graph.onnx"
 
 @dataclass(frozen=True)
 class Arranged:
-    """The layers of a region that are one kernel, for inputs of these shapes: spans from one to before another."""
+    """The fused spans of a region, each from one layer to before another, for inputs of these shapes."""
 
     shapes: tuple[tuple[int, ...], ...]
     fused: tuple[tuple[int, int], ...]
@@ -62,8 +62,8 @@ def build(
     database: str | None = None,
     watch: Callable[[Built], None] = lambda built: None,
 ) -> int:
-    """Writes the folder, for inputs of these batches, without them of 1, or of the one that the model has; how many
-    problems it has kernels for. The place need not be here: nothing runs."""
+    """Write the folder for inputs of these batches; by default the model's own, or 1. Return the number of problems
+    that it has kernels for. The device need not be present, because nothing runs."""
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: give a new folder")
     config = settings(config)
@@ -95,7 +95,7 @@ def build(
 def _prepared(
     proto: onnx.ModelProto, config: Mapping[str, str], collected: Collected, expectations: Expectations
 ) -> dict[str, tuple[Arranged, ...]]:
-    """Looks up every kernel of a model whose shapes are all known; what of its regions is one kernel."""
+    """Look up every kernel of a model with known shapes. Return the fused spans of its regions."""
     model = in_blocks(read(proto, config), config)
     fallback = Fallback(model, config, CPU_ONLY)
     lowered = lower(model.network, fallback.function, Choices())
@@ -113,7 +113,7 @@ def _prepared(
 
 
 def _batches_of(proto: onnx.ModelProto, asked: Sequence[int] | None) -> Sequence[int]:
-    """Those that are asked for; a model whose inputs are all fixed is built for its own, and for no other."""
+    """Return the requested batches. A model with fixed inputs is built for its own batch only."""
     inputs = _inputs(proto)
     if not inputs or any(not value.type.tensor_type.shape.dim[0].HasField("dim_value") for value in inputs):
         return (1,) if asked is None else asked
@@ -128,13 +128,13 @@ def _batches_of(proto: onnx.ModelProto, asked: Sequence[int] | None) -> Sequence
 
 
 def _inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """Those that a caller gives, and that have an extent."""
+    """Return the inputs that a caller supplies and that have at least one axis."""
     held = {tensor.name for tensor in proto.graph.initializer}
     return [value for value in proto.graph.input if value.name not in held and value.type.tensor_type.shape.dim]
 
 
 def with_batch(proto: onnx.ModelProto, batch: int) -> onnx.ModelProto:
-    """With the first extent of its inputs fixed, where it is open."""
+    """Return the model with the first extent of its inputs set to `batch` where it is open."""
     fixed = onnx.ModelProto()
     fixed.CopyFrom(proto)
     del fixed.graph.value_info[:]
@@ -154,7 +154,7 @@ def with_batch(proto: onnx.ModelProto, batch: int) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class Opened:
-    """A model that a session runs: what it is, who decides which kernels are one, and who answers lookups."""
+    """A model for a session: its graph, an arranger that chooses its kernels, and a context that answers lookups."""
 
     model: ReadModel
     config: Mapping[str, str]
@@ -164,7 +164,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Decided:
-    """Decides as was decided when the folder was built."""
+    """An arranger that repeats the decisions made when the folder was built."""
 
     folder: Path
     batches: Sequence[int]
@@ -179,7 +179,7 @@ class Decided:
 
 
 def is_folder(model: object) -> TypeGuard[str | Path]:
-    # The path "" is the current folder's to pathlib, and nobody's who writes it.
+    # pathlib takes "" for the current folder; a caller does not.
     return isinstance(model, str | Path) and model != "" and Path(model).is_dir()
 
 

@@ -15,7 +15,7 @@ from qconv.onnx.tensor import Held, Known, Unsupported
 
 class _Convolution(Node):
     attributes = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    out_type: ClassVar[str | None] = None  # None: that of y_zero_point
+    out_type: ClassVar[str | None] = None  # None: the type of y_zero_point
 
     def check(self) -> tuple[Known, ...]:
         for name in ("x", "w"):
@@ -78,7 +78,7 @@ class ConvInteger(_Convolution):
 
 
 def _parameters(values: dict[str, Held], names: Sequence[str]) -> dict[str, Any]:
-    """Numbers where they are the same for every filter, so that they need no kernel of their own."""
+    """Return the parameters. Equal values per filter become one number, which needs no kernel of its own."""
     parameters = {}
     for name in names:
         if name in values:
@@ -89,6 +89,6 @@ def _parameters(values: dict[str, Held], names: Sequence[str]) -> dict[str, Any]
 
 
 def _two(array: Any) -> Any:
-    """With two axes: one of them 1, where there is only one."""
+    """Return the array with two spatial axes: a single one gets a leading axis of extent 1."""
     shape = array.shape
     return array if len(shape) == 4 else array.reshape((*shape[:2], 1, shape[2]))

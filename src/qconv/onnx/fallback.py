@@ -1,4 +1,4 @@
-"""Runs subgraphs of a model in ONNX Runtime."""
+"""The fallback: subgraphs of a model that run in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qconv.onnx.tensor import Unsupported
 
 
 class Fallback:
-    """Each subgraph is an InferenceSession of its own, which is given NumPy arrays as they lie."""
+    """Runs each subgraph in an InferenceSession of its own, on NumPy arrays without a copy."""
 
     def __init__(self, model: ReadModel, config: Mapping[str, str], providers: Sequence[str]) -> None:
         self._model = model
@@ -31,11 +31,11 @@ class Fallback:
 
     @property
     def turned(self) -> frozenset[str]:
-        """The names of the layers that run with the channels last, which makes other bits."""
+        """Return the names of the layers that run with the channels last, which changes their bits."""
         return frozenset(name for name, is_turned in self._alone.items() if is_turned)
 
     def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
-        """One subgraph, but for layers that run by themselves."""
+        """Prepare one subgraph, split at layers that must run by themselves."""
         groups = groupby(layers, lambda layer: layer.name if layer.name in self._alone else "")
         parts: list[Subgraph] = []
         read = set(outputs)
@@ -55,8 +55,9 @@ class Fallback:
         return run
 
     def _prepared(self, layers: Sequence[Layer], outputs: Sequence[str]) -> Subgraph:
-        """What is declared of the shapes of its inputs helps ONNX Runtime, and is wrong at times: for a pool in ceil
-        mode, more is inferred than it makes. For such inputs nothing is declared."""
+        """Prepare a subgraph. Declared input shapes help ONNX Runtime, but are sometimes wrong: for a pool in ceil
+        mode, the inferred extent exceeds the real one. Inputs that contradict them get a subgraph without declared
+        shapes."""
         run = self._ready(layers, self._extracted(layers, outputs))
         of_any_shape: list[Subgraph] = []
 
@@ -70,12 +71,12 @@ class Fallback:
         return run_whatever_the_shapes
 
     def _are_as_declared(self, given: Mapping[str, Any]) -> bool:
-        """A sequence of tensors has no shape, and none is known of it."""
+        """True where the inputs match the declared shapes. A sequence of tensors has no shape, and none is declared."""
         tensors = ((self._model.network.tensor(name), value) for name, value in given.items())
         return all(tensor.shape is None or tensor.may_be(np.shape(value)) for tensor, value in tensors)
 
     def function(self, layers: Sequence[Layer], x: str, y: str) -> Callable[[Any], Any]:
-        """The layers as a function of arrays of any shape: what is known of the shapes of their tensors is left out."""
+        """Return the layers as a function of arrays of any shape, without declared shapes."""
         run = self._ready(layers, _without_shapes(self._extracted(layers, [y])))
         return lambda array: run({x: array})[y]
 
@@ -94,7 +95,7 @@ class Fallback:
         taken = {value.name for value in session.get_inputs()}
 
         def run(given: Mapping[str, Any]) -> dict[str, Any]:
-            # A bare number is an array of no dimensions here.
+            # ONNX Runtime takes a bare number only as a 0-d array.
             feeds = {name: _array(value) for name, value in given.items() if name in taken}
             try:
                 return dict(zip(wanted, session.run(wanted, feeds), strict=True))

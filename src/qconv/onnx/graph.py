@@ -1,4 +1,4 @@
-"""A model as it is read: its nodes in order, its constants, its inputs; everything else is refused by name."""
+"""A model for the backend: its nodes in order, its constants and its inputs. Anything else is rejected by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPS: dict[str, type[Node]] = {
     op.__name__: op for op in (QLinearConv, ConvInteger, QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear)
 }
 STANDARD = ("", "ai.onnx")
-# How a Constant may hold its value, and the type where the attribute does not say it.
+# The attributes in which a Constant may hold its value, with the type if the attribute does not imply it.
 _CONSTANTS: dict[str, str | None] = {"value": None, "value_float": "float32", "value_floats": "float32"}
 
 
@@ -63,7 +63,8 @@ class Graph:
         self.outputs = [value.name for value in graph.output]
 
     def checked_inputs(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """By name. Inputs with an initializer may be left out: all of them, or by name."""
+        """Return the inputs by name. Inputs with an initializer may be omitted: all of them, or individual ones by
+        name."""
         required = [name for name in self._inputs if name not in self.constants]
         if isinstance(inputs, Mapping):
             given = dict(inputs)
@@ -98,7 +99,7 @@ def check_op(node: onnx.NodeProto) -> None:
 
 
 def read_node(proto: onnx.NodeProto, arrays: Sequence[NDArray[Any] | None]) -> Node:
-    """A node alone, with the inputs that it will get."""
+    """Return a single node, for the inputs that it will receive."""
     check_op(proto)
     if proto.op_type == "Constant":
         raise Unsupported("a Constant alone is not run; it may stand in a model")

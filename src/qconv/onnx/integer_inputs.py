@@ -1,4 +1,4 @@
-"""A model whose inputs are integers already: a quarter of the bytes to the device, and one kernel less."""
+"""Models whose inputs are integers: a quarter of the bytes to the device, and one kernel less."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from qconv.onnx.node import BYTES
 def with_integer_inputs(
     model: onnx.ModelProto | bytes | str | Path,
 ) -> tuple[onnx.ModelProto, dict[str, IntegerInput]]:
-    """The model without the QuantizeLinear behind its inputs, and by name the inputs that take integers now. An input
-    that something else reads as well, or that is quantized by channel, stays as it is."""
+    """Return the model without the QuantizeLinear behind its inputs, and the inputs that are integers now, by name.
+    Inputs with other readers, and inputs quantized per channel, stay as they are."""
     changed = loaded(source_of(model))
     graph = changed.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -37,7 +37,7 @@ def with_integer_inputs(
             reasons.append(given)
             continue
         (node,) = readers
-        # What it made keeps its name: others read it, or it is an output.
+        # The output keeps its name for its readers, or as an output of the model.
         node.CopyFrom(helper.make_node("Identity", [value.name], list(node.output), name=node.name))
         value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(given.dtype))
         found[value.name] = given
@@ -49,7 +49,7 @@ def with_integer_inputs(
 def _quantized(
     readers: list[onnx.NodeProto], name: str, constants: Mapping[str, onnx.TensorProto]
 ) -> IntegerInput | str:
-    """What the one reader of an input makes of it, or why it has to stay."""
+    """Return the quantization that the only reader of an input applies, or why the input must stay."""
     others = [node for node in readers if node.op_type != "QuantizeLinear" or node.domain not in STANDARD]
     if others or len(readers) != 1:
         read = f"{others[0].op_type} ({others[0].name})" if others else f"{len(readers)} QuantizeLinear"
@@ -66,7 +66,7 @@ def _quantized(
 
 
 def _dtype_of(node: onnx.NodeProto) -> str:
-    """Where there is no zero point."""
+    """Return the output type of a QuantizeLinear without a zero point."""
     stated: Any = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}.get("output_dtype", 0)
     return str(helper.tensor_dtype_to_np_dtype(stated)) if stated else "uint8"
 

@@ -13,7 +13,7 @@ from qconv.onnx.tensor import Held, Known, Unsupported, type_name
 
 class _Linear(Node):
     def granularity(self, values: dict[str, Held]) -> dict[str, Any]:
-        """Per tensor, per axis or blocked, by the shape of the scale."""
+        """Return the granularity that follows from the scale's shape: per tensor, per axis or blocked."""
         scale, zero = values["scale"].on_device, values.get("zero_point")
         if zero is not None and zero.on_device.size != scale.size:
             raise ValueError(
@@ -23,17 +23,17 @@ class _Linear(Node):
         if scale.size == 1:
             return {}
         rank = len(values["x"].on_device.shape)
-        # ONNX's default of 1 is out of range for a vector, which has one axis only.
+        # ONNX's default of 1 is out of range for a vector, which has only one axis.
         axis = 0 if rank == 1 and "axis" not in self._given else int(self._given.get("axis", 1))
         return {"axis": axis, "block": int(self._given.get("block_size", 0))}
 
     def zero_point(self, values: dict[str, Held]) -> Any:
-        """None where it is zero everywhere, which is a cheaper kernel and the same numbers."""
+        """Return the zero point, or None where all are 0: the kernel without one is cheaper and equivalent."""
         zero = values.get("zero_point")
         return None if zero is None or not zero.on_host.any() else zero.on_device
 
     def typed(self, name: str, allowed: Sequence[str]) -> str | None:
-        """An attribute that names an element type; 0 is as if it was not there."""
+        """Return an attribute that names an element type. 0 counts as absent."""
         number = int(self._given.get(name, 0))
         if number and type_name(number) not in allowed:
             raise Unsupported(f"{self.name} has {name}={type_name(number)}; supported are {', '.join(allowed)}")
@@ -41,7 +41,7 @@ class _Linear(Node):
 
 
 class QuantizeLinear(_Linear):
-    """Divided in the type of the scale, or in `precision`. `saturate` is about float8 alone."""
+    """Divides in the type of the scale, or in `precision`. `saturate` only concerns float8."""
 
     takes: ClassVar[Inputs] = (("x", REALS), ("scale", REALS), ("zero_point", SHORTS))
     attributes = ("axis", "block_size", "output_dtype", "precision", "saturate")

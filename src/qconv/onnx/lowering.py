@@ -1,4 +1,4 @@
-"""A model that was read, as layers that run here and why others do not."""
+"""Lowering of a model: which layers run on kernels, and why the others do not."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from qconv.network import (
 )
 from qconv.onnx.blocked import DOMAIN, REORDERS
 
-# What to do where ONNX Runtime computes a convolution of quantized tensors in floats.
+# The setting for models in which ONNX Runtime computes a convolution of quantized tensors in floats.
 INT8_ALLOWED = "session.qdqisint8allowed"
 
 FLOAT_CONVOLUTIONS = ("Conv", "com.microsoft.FusedConv", f"{DOMAIN}.Conv")
 
-# The layers as a function of arrays of any shape, from one tensor to another.
+# Returns layers, from one tensor to another, as a function of arrays of any shape.
 FunctionOf = Callable[[Sequence[Layer], str, str], Callable[[Any], Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """`served` are by the names of the network's layers; `why_not` has all others."""
+    """A lowered network. `served` are by the names of the layers that run on kernels; `why_not` has all others."""
 
     network: Network
     served: Mapping[str, Served | Region]
@@ -65,7 +65,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices) -> Lowered:
 
 
 def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, str]]:
-    """The layers that run here, and of every other why not, by their names."""
+    """Return the layers that run on kernels, and the reasons of all others, by their names."""
     served: dict[str, Served] = {}
     why_not: dict[str, str] = {}
     for layer in network.layers:

@@ -1,7 +1,7 @@
-"""A model as ONNX Runtime has rewritten it, as layers and tensors.
+"""A model, rewritten by ONNX Runtime, as layers and tensors.
 
-Which quantized layers are folded into integer ones decides bits. ONNX Runtime decides it here, by its own optimizer,
-so that what runs is what it would run: QLinearConv where it folds, a float Conv between DequantizeLinear and
+Which quantized layers are folded into integer ones affects bits. ONNX Runtime's own optimizer decides it here, so that
+the result is what it would run itself: QLinearConv where it folds, a float Conv between DequantizeLinear and
 QuantizeLinear where it does not.
 """
 
@@ -25,50 +25,51 @@ from qconv.onnx.graph import STANDARD
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
 
-# Everything that ONNX Runtime raises of its own; a RuntimeError is about a type that NumPy does not have.
+# All exceptions of ONNX Runtime. A RuntimeError is about a type that NumPy lacks.
 ORT_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     *(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception)),
-    UnicodeDecodeError,  # of its own message, where that quotes a name that is no UTF-8
+    UnicodeDecodeError,  # from a message of its own that quotes a name in invalid UTF-8
 )
 CPU_ONLY = ("CPUExecutionProvider",)
 Source = str | bytes
-# All optimizations but those for the layouts of ONNX Runtime's own kernels; and all that it has by default.
+# All optimizations except those for the layouts of ONNX Runtime's kernels; and all default ones.
 NO_LAYOUTS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 EVERY_OPTIMIZATION = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-# The optimizers that move, remove and fold DequantizeLinear and QuantizeLinear, which the whole model has
-# been through: a part of it alone might be folded otherwise, which would change bits.
+# The optimizers that move, remove and fold DequantizeLinear and QuantizeLinear. They have processed the whole model; on
+# a part of it, they might fold differently, which would change bits.
 FOLDED_ALREADY = frozenset(
     {
         *("DoubleQDQPairsRemover", "DQMatMulNBitsFusion", "EnsureUniqueDQForNodeUnit", "QDQPropagationTransformer"),
         *("QDQS8ToU8Transformer", "QDQSelectorActionTransformer", "WeightBiasQuantization", "WhereDummyDq"),
     }
 )
-# Settings of how an optimized model is written, which nobody but `rewritten` reads again.
+# Settings of how an optimized model is saved. Only `rewritten` reads that file.
 SAVING = ("session.save_model_format", "session.optimized_model_external_initializers")
-LARGEST = 2**31 - 1  # bytes of a protobuf message
-# Element types as ONNX Runtime writes them.
+LARGEST = 2**31 - 1  # bytes per protobuf message
+# Element types as ONNX Runtime spells them.
 _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class ReadModel:
-    """A network, and the nodes that its layers were read from, by the layer's name."""
+    """A network, and the nodes from which its layers were read, by the layer's name."""
 
     network: Network
     nodes: Mapping[str, onnx.NodeProto]
     proto: onnx.ModelProto
-    values: Mapping[str, onnx.ValueInfoProto]  # of every tensor that is no constant
+    values: Mapping[str, onnx.ValueInfoProto]  # of every tensor that is not constant
 
 
 def is_cpu_only(providers: Sequence[Any]) -> bool:
-    """Other providers have their own bits. Each is a name, or a name and its options."""
+    """True where only the CPU provider runs: others have different bits. Each entry is a name, or a name and its
+    options."""
     return [one if isinstance(one, str) else one[0] for one in providers] == list(CPU_ONLY)
 
 
 def session_options(config: Mapping[str, str]) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised as well
+    options.log_severity_level = 4  # errors are also raised
     for name, value in config.items():
         if name.startswith(SAVING):
             continue
@@ -80,7 +81,7 @@ def session_options(config: Mapping[str, str]) -> onnxruntime.SessionOptions:
 
 
 def source_of(model: onnx.ModelProto | bytes | str | Path) -> Source:
-    """A path, or the bytes of a model."""
+    """Return a path, or the bytes of a model."""
     if isinstance(model, onnx.ModelProto):
         if model.ByteSize() > LARGEST:
             raise Unsupported(f"the model has {model.ByteSize()} bytes, in memory at most {LARGEST}: give its path")
@@ -95,10 +96,10 @@ def source_of(model: onnx.ModelProto | bytes | str | Path) -> Source:
 
 
 def loaded(source: Source) -> onnx.ModelProto:
-    """As it is, with all that lies in other files."""
+    """Load a model unchanged, including external data."""
     try:
         return onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
-    except Exception as error:  # whatever protobuf's reader raises, or onnx where another file is missing
+    except Exception as error:  # from protobuf's reader, or from onnx for missing external data
         what = source if isinstance(source, str) else f"what was given ({len(source)} bytes)"
         said = " ".join(str(error).split())[:200]
         raise Unsupported(f"{what} cannot be read as an ONNX model: {said}") from None
@@ -106,7 +107,7 @@ def loaded(source: Source) -> onnx.ModelProto:
 
 @contextmanager
 def _in_memory() -> Iterator[str]:
-    """The path of a file that is on no disk: a read-only image may have no folder for temporary ones."""
+    """Yield the path of an in-memory file: a read-only image may have no folder for temporary files."""
     file = os.memfd_create("rewritten.onnx")
     try:
         yield f"/proc/self/fd/{file}"
@@ -117,7 +118,7 @@ def _in_memory() -> Iterator[str]:
 def rewritten(
     source: Source, config: Mapping[str, str], level: Any = NO_LAYOUTS, without: Collection[str] = ()
 ) -> onnx.ModelProto:
-    """By ONNX Runtime's optimizations of that level, without those of these names."""
+    """Return the model after ONNX Runtime's optimizations of this level, except the named ones."""
     with _in_memory() as path:
         options = session_options(config)
         options.graph_optimization_level = level
@@ -129,11 +130,11 @@ def rewritten(
         except ORT_ERRORS as error:
             raise Unsupported(f"onnxruntime {onnxruntime.__version__} does not take the model: {error}") from None
         proto = onnx.load(path, load_external_data=False)
-    # Until version 3 of the format every constant is listed as an input, and one that was folded away is none any more.
+    # Before version 4 of the format, every constant is also an input. One that was folded away no longer is.
     asked = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
     for value in [value for value in proto.graph.input if value.name not in asked]:
         proto.graph.input.remove(value)
-    if isinstance(source, str):  # what lies in other files is named from where the model was
+    if isinstance(source, str):  # paths of external data are relative to the model
         onnx.load_external_data_for_model(proto, str(Path(source).parent))
     if proto.ByteSize() > LARGEST:
         raise Unsupported(f"the model has {proto.ByteSize()} bytes with its constants; at most {LARGEST} are supported")
@@ -147,7 +148,7 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
     constants = {
         tensor.name: numpy_helper.to_array(tensor)
         for tensor in graph.initializer
-        if tensor.name not in inputs or proto.ir_version < 4  # else the caller may give another
+        if tensor.name not in inputs or proto.ir_version < 4  # otherwise the caller may override it
     }
     values = {value.name: value for value in (*graph.input, *typed_outputs(proto, config))}
     tensors = {name: tensor_of(value) for name, value in values.items()}
@@ -165,7 +166,7 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
 def part_of(
     model: ReadModel, layers: Sequence[Layer], nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
 ) -> onnx.ModelProto:
-    """A model of these layers alone, as these nodes, with the constants that they read."""
+    """Return a model of these layers alone, as these nodes, with the constants that they read."""
     made = {name for layer in layers for name in layer.outputs}
     read = dict.fromkeys(name for layer in layers for name in layer.reads if name not in made)
     constants = [name for name in read if name in model.network.constants]
@@ -184,7 +185,7 @@ def part_of(
 
 
 def typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onnx.ValueInfoProto]:
-    """Every tensor that a node makes, as ONNX Runtime infers it: it knows its own ops as well, and onnx does not."""
+    """Return every node's outputs with the types that ONNX Runtime infers. Unlike onnx, it knows its own ops."""
     names = [name for node in proto.graph.node for name in node.output if name]
     asked = onnx.ModelProto()
     asked.CopyFrom(proto)
@@ -201,18 +202,19 @@ def typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onn
 
 
 def _typed(output: Any) -> onnx.ValueInfoProto:
-    """`tensor(uint8)` and the like, and sequences of tensors."""
+    """Parse a type such as `tensor(uint8)`, or a sequence of tensors."""
     element = re.fullmatch(r"(seq\()?tensor\((\w+)\)\)?", output.type)
     if element is None or element[2] not in _ELEMENTS:
         return onnx.ValueInfoProto(name=output.name)
-    # An empty shape may be that of a number, or one that is not known at all. Extents of one name are the same.
+    # An empty shape is a scalar's or an unknown one. Extents with the same name are equal.
     shape = output.shape or None
     typed = helper.make_tensor_type_proto(_ELEMENTS[element[2]], shape)
     return helper.make_value_info(output.name, helper.make_sequence_type_proto(typed) if element[1] else typed)
 
 
 def forget_shape(value: onnx.ValueInfoProto) -> None:
-    """Where nothing is declared it stays so: clearing a field would declare a tensor without a type of elements."""
+    """Remove the declared shape. Without a declaration, clearing a field would declare a tensor without an element
+    type."""
     if value.type.HasField("tensor_type"):
         value.type.tensor_type.ClearField("shape")
 
@@ -255,12 +257,12 @@ def _layer(name: str, node: onnx.NodeProto) -> Layer:
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:
-    """With what the graphs within it read from outside."""
+    """Return the inputs of a node, including those that its subgraphs read from outside."""
     return [*node.input, *read_within(node)]
 
 
 def read_within(node: onnx.NodeProto) -> list[str]:
-    """The tensors of the graph around it that the graphs within a node read."""
+    """Return the outer tensors that the subgraphs of a node read."""
     return [name for graph in _graphs_of(node) for name in _read_from_outside(graph)]
 
 

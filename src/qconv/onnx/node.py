@@ -1,4 +1,4 @@
-"""A node of a model: its types are checked when it is read, its values when it runs."""
+"""A node of a model. Its types are checked when it is read, its values when it runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from qconv.onnx.tensor import Held, Known, Unsupported
 BYTES = ("int8", "uint8")
 SHORTS = (*BYTES, "int16", "uint16")
 REALS = ("float32", "float16", "bfloat16")
-# An input and the types that it may have, or the name of the input whose type it shares.
+# The name of an input with the types that it may have, or the input whose type it shares.
 Inputs = tuple[tuple[str, tuple[str, ...] | str], ...]
 
 
 class Node:
-    """One class an op. `results` is what is known of the outputs."""
+    """The base class of nodes, with one subclass per op. `results` describes the outputs."""
 
     takes: ClassVar[Inputs]
     attributes: ClassVar[tuple[str, ...]] = ()
@@ -40,11 +40,11 @@ class Node:
         self.results = self.check()
 
     def check(self) -> tuple[Known, ...]:
-        """What only this op asks for, before the run."""
+        """Check the op's own rules before the run. Return the outputs' descriptions."""
         raise NotImplementedError
 
     def compute(self, values: dict[str, Held], device: Device) -> Sequence[Any]:
-        """The outputs, as arrays of the device. Optional inputs that are not there have no entry."""
+        """Compute the outputs as arrays on the device. Omitted optional inputs have no entry."""
         raise NotImplementedError
 
     def run(self, values: Sequence[Held | None], device: Device) -> list[Held]:
@@ -66,7 +66,7 @@ class Node:
             raise Unsupported(f"{self.name}: {name} is {value.dtype}; supported are {', '.join(types)}")
 
     def of(self, name: str) -> Known:
-        """A required input."""
+        """Return a required input."""
         value = self.known[name]
         assert value is not None
         return value

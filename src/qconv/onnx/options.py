@@ -1,5 +1,5 @@
-"""What a session is asked for besides its model: refused here where it would fail later, or be taken for something else
-without a word."""
+"""Checks of a session's arguments besides the model. A wrong one is rejected here rather than failing later or being
+silently misread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qconv.op import quoted
 
 
 def settings(config: Mapping[str, str] | None) -> dict[str, str]:
-    """ONNX Runtime's own."""
+    """Return ONNX Runtime's session settings as a dictionary."""
     if config is not None and not isinstance(config, Mapping):
         raise ValueError(f"config={quoted(config)} must be a mapping of ONNX Runtime's settings, of names to strings")
     given = dict(config or {})
@@ -28,8 +28,8 @@ def settings(config: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def providers(given: Sequence[Any] | None, spec: str) -> list[Any]:
-    """Those that are given, each by its name or by its name and its options; else CUDA's where the kernels are and ONNX
-    Runtime has it."""
+    """Return the given execution providers, each a name or a name and its options. By default, CUDA's if the kernels
+    run there and ONNX Runtime has it."""
     there = onnxruntime.get_available_providers()
     if not given:
         wanted = ["CUDAExecutionProvider"] if spec.startswith("cuda") else []
@@ -68,7 +68,7 @@ def outputs(given: Sequence[str] | None) -> list[str]:
 
 
 def check_inputs(given: Collection[str], needed: Sequence[str], taken: Collection[str]) -> None:
-    """Names both those that are not known and those that are missing: who misspells an input has one of each."""
+    """Reject unknown and missing inputs together: a misspelled name causes one of each."""
     unknown = [f"{name!r} is not known{_meant(name, taken)}" for name in given if name not in taken]
     missing = [f"{name!r} was not given" for name in needed if name not in given]
     if unknown or missing:

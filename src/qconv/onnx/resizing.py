@@ -1,10 +1,10 @@
-"""Linear and cubic Resize of bytes, whose bits depend on where the channels are.
+"""Linear and cubic Resize of bytes, whose bits depend on the position of the channels.
 
-ONNX Runtime has the channels of quantized layers last, and where it optimizes for the layouts of its own kernels, it
-moves them there for what stands beside such layers as well. Its linear Resize computes in fixed point then, and in
-floats where channels come first; there, its cubic one takes no bytes at all; and its sums begin with other numbers. So
-it is asked where each one of the whole model has them, and each runs by itself in the same order, unoptimized: in a
-part of the model alone it might be given another one."""
+ONNX Runtime has the channels of quantized layers last. When it optimizes for its kernels' layouts, it also moves the
+channels of adjacent layers. Then its linear Resize uses fixed point instead of floats; its cubic one, which takes no
+bytes with channels first, is allowed; and its sums begin with other numbers. So it is asked for the order in each layer
+of the whole model. Each such layer then runs by itself in that order, unoptimized, because as part of a smaller model
+it might get another order."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ log = logging.getLogger("qconv")
 
 
 def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
-    """For each Resize, by its name, whether an InferenceSession with the default optimizations has its channels last;
-    and the sums of which it has."""
+    """Return for each such Resize and each sum, by name, whether an InferenceSession with default optimizations has its
+    channels last."""
     network = model.network
     resizes = [layer for layer in network.layers if _computes_bytes(layer, network)]
     sums = [layer for layer in network.layers if adds_reals(layer, network)]
@@ -38,7 +38,7 @@ def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
     named = onnx.ModelProto()
     named.CopyFrom(model.proto)
     for name, node in zip(model.nodes, named.graph.node, strict=True):
-        node.name = name  # by which it is found again
+        node.name = name  # to find it again
     try:
         whole = rewritten(named.SerializeToString(), config, EVERY_OPTIMIZATION, FOLDED_ALREADY)
         values = (*whole.graph.input, *typed_outputs(whole, config))
@@ -68,17 +68,18 @@ def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
 
 
 def _computes_bytes(layer: Layer, network: Network) -> bool:
-    """With `axes` that it names itself, ONNX Runtime 1.32 fails where it has moved it."""
+    """True for a Resize of bytes that interpolates. Those with `axes` are excluded: ONNX Runtime 1.32 fails when it has
+    moved them."""
     computes = layer.op == "Resize" and layer.attributes.get("mode", b"nearest") != b"nearest"
     return computes and "axes" not in layer.attributes and network.tensor(layer.inputs[0]).dtype in BYTES
 
 
-# The extents of a tensor, or a number for each of its axes: in the network, and in the model as it was optimized.
+# The extents of a tensor, or one number per axis: in the network, and in the optimized model.
 Pair = tuple[Extents | None, Extents | None]
 
 
 def _pairs(layer: Layer, network: Network, node: onnx.NodeProto, known: Mapping[str, Extents | None]) -> list[Pair]:
-    """The shapes of what it reads and makes, and its scales or sizes where it has one for each axis."""
+    """Return the shapes of a layer's input and output, and its scales or sizes if there is one per axis."""
     pairs: list[Pair] = [
         (network.tensor(before).shape, known.get(after))
         for before, after in zip((layer.inputs[0], layer.outputs[0]), (node.input[0], node.output[0]), strict=True)
@@ -91,20 +92,20 @@ def _pairs(layer: Layer, network: Network, node: onnx.NodeProto, known: Mapping[
 
 
 def _is_turned(pairs: Sequence[Pair]) -> bool:
-    """Where nothing tells the two orders apart, channels come first: with all shapes known, it makes what it reads
-    then."""
+    """True where the optimized layer has its channels last. If both orders fit, it has not moved: with all shapes
+    known, it then computes the same."""
     both = [(before, after) for before, after in pairs if before is not None and after is not None]
     stays = all(may_be_equal(before, after) for before, after in both)
     return not stays and all(may_be_equal([before[at] for at in _axes(before)], after) for before, after in both)
 
 
 def _axes(numbers: Sequence[Any]) -> list[int]:
-    """The channels behind all others."""
+    """Return the order of axes with the channels last."""
     return list(last_of(range(len(numbers))))
 
 
 def turned(node: onnx.NodeProto, rank: int, constants: Mapping[str, Any]) -> list[onnx.NodeProto]:
-    """The same Resize, or the same sum, with the channels last, between what brings them there and back."""
+    """Return the same Resize or sum with the channels last, between transpositions there and back."""
     if node.op_type in SUMS:
         return turned_sum(node, rank, constants)
     axes = _axes(range(rank))
@@ -115,7 +116,7 @@ def turned(node: onnx.NodeProto, rank: int, constants: Mapping[str, Any]) -> lis
     for number, name in enumerate(node.input[1:], 1):
         if name and (name not in constants or constants[name].size):
             made.input[number] = f"{name}, turned"
-            is_region = number == 1 and len(node.input) > 2  # where each axis begins, then where each ends
+            is_region = number == 1 and len(node.input) > 2  # the starts of all axes, then the ends
             order = [*axes, *(rank + axis for axis in axes)] if is_region else axes
             nodes += _in_order(name, made.input[number], order)
     back = [axes.index(axis) for axis in range(rank)]

@@ -1,4 +1,4 @@
-"""A session: any model that ONNX Runtime takes, what of it is quantized on this project's kernels."""
+"""Sessions: any model that ONNX Runtime accepts, with its quantized layers on this project's kernels."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Takes what `onnxruntime.InferenceSession` takes, or a folder that `qconv-tune build` has made of it, and gives
-    the bits that it gives.
+    """A drop-in for `onnxruntime.InferenceSession` with the same bits. The model may also be a folder written by
+    `qconv-tune build`.
 
-    `device` is one of qconv's (`"cpu"`, `"cuda:0"`; the first GPU by default). `strict` refuses a model of which a
-    layer would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings, which are kept;
-    with `{"session.qdqisint8allowed": "1"}` QDQ models of int8 activations become integer as a whole, as ONNX Runtime
-    has it on ARM; on x86 it computes some of their convolutions in floats. `providers` run what no kernel here
-    computes. A sum of two tensors can be a part of the convolution in front of it, so can a function of its output
-    or a max pool, and two or three convolutions can be one kernel, which changes no bit: by default whatever is faster
-    by measured times, or else by predicted ones; with `sums_in_convolutions`, `tables_in_convolutions`,
-    `pools_in_convolutions` and `fused_convolutions` always, where there is such a kernel (True), or never (False).
+    `device` is one of qconv's (`"cpu"`, `"cuda:0"`; the first GPU by default). `strict` rejects a model with layers
+    that would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings; with
+    `{"session.qdqisint8allowed": "1"}`, QDQ models with int8 activations become integer as a whole, as ONNX Runtime
+    does on ARM, while on x86 it computes some of their convolutions in floats. `providers` run the layers that no
+    kernel computes.
+
+    A sum of two tensors, a function of the output or a max pool can be folded into the convolution before it, and two
+    or three convolutions can be one kernel. No bit changes. By default, the faster way is chosen by measured times, or
+    else by predicted ones. `sums_in_convolutions`, `tables_in_convolutions`, `pools_in_convolutions` and
+    `fused_convolutions` force it wherever such a kernel exists (True), or forbid it (False).
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Session:
         elsewhere: Elsewhere = Nowhere() if strict else fallback
         with self._answering():
             self._runner = Runner(network, lowered.served, self._device, elsewhere, opened.arranging)
-        self._seen: dict[str, Form] = {}  # of each input, as it was given last
+        self._seen: dict[str, Form] = {}  # per input, its form in the last run
         self._choices = None if is_folder(model) else choices
         self._parts = Parts(network, lowered.served, self._device, elsewhere, {})
         graph = self._model.proto.graph
@@ -112,7 +114,7 @@ class Session:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Those that have to be fed."""
+        """Return the inputs that must be fed."""
         return tuple(name for name in self._inputs if name not in self._defaults)
 
     @property
@@ -120,27 +122,26 @@ class Session:
         return self._model.network.outputs
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """The outputs that are named, all of them for None or an empty list, as NumPy arrays. What is fed may lie on
-        the device. Images whose channels are last in memory, behind a `transpose` or as PyTorch's `channels_last`, are
-        taken as they lie, which spares a launch; those that the network quantizes itself are better NCHW."""
+        """Run and return the named outputs as NumPy arrays; all of them for None or an empty list. Inputs may be arrays
+        on the device. Images whose channels are last in memory, such as a `transpose` or PyTorch's `channels_last`, are
+        used without a copy, which saves a launch. Images that the network quantizes itself are faster as NCHW."""
         with self._answering():
             return [value.on_host for value in self._values(output_names, feeds)]
 
     def run_on_device(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """As `run`, but what it gives are arrays of the device."""
+        """Run like `run`, but return arrays on the device."""
         with self._answering():
             return [value.on_device for value in self._values(output_names, feeds)]
 
     @property
     def problems(self) -> NetworkProblems:
-        """What its kernels compute, for `qconv.tune`: one for each layer, and each shape that was known or has run; and
-        what else has to be measured to choose between one kernel and several."""
+        """Return the problems of the kernels, for `qconv.tune`: one per layer and shape that was known or has run,
+        followed by those whose times decide between one kernel and several."""
         return NetworkProblems(self._runner.problems, self)
 
     def contender(self, rows: Database, in_sequence: bool) -> Contender:
-        """This network for inputs as those of the last run, with the kernels that a lookup chooses by these rows, to be
-        raced. ValueError where there was no run, and the model does not say the shapes; or where nothing can be
-        chosen."""
+        """Return this network, for inputs like those of the last run, with the kernels that a lookup in these rows
+        chooses, ready to race. Raise ValueError without a run or known shapes, or where there is nothing to choose."""
         if self._choices is None:
             raise ValueError("its kernels were chosen when its folder was built")
         forms = {name: self._form(name) for name in self._inputs}
@@ -161,16 +162,16 @@ class Session:
 
     @property
     def memory(self) -> Memory:
-        """The bytes of the tensors between layers, and of the arenas in which they lie, for all that is recorded: runs
-        of the same shapes are from the second on."""
+        """Return the bytes of intermediate tensors and of the arenas that hold them, for all recordings. Runs are
+        recorded from the second with the same shapes."""
         return self._runner.memory
 
     def explain(self) -> Explanation:
-        """Layer by layer: what runs where, why, and how many bytes cross. `print` shows it as a table."""
+        """Return a report on each layer: where it runs, why, and how many bytes cross. Printing shows a table."""
         return self._runner.explain(self._why_not)
 
     def profile(self, feeds: Mapping[str, Any]) -> Profile:
-        """The time of every layer here and of every subgraph elsewhere, in one run that waits for each."""
+        """Return the time of every served layer and of every subgraph elsewhere, in one run that waits for each."""
         with self._answering():
             return self._runner.profile(self._checked(feeds))
 
@@ -190,7 +191,7 @@ class Session:
 
     def _fed(self, name: str, array: Any) -> Value:
         tensor = self._model.network.tensor(name)
-        if tensor.dtype is None:  # a sequence, say: ONNX Runtime alone knows what to do with it
+        if tensor.dtype is None:  # such as a sequence, which only ONNX Runtime interprets
             return Value(self._device, host=array)
         check_unmasked(f"the input {name!r}", array)
         elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
@@ -207,7 +208,7 @@ class Session:
 
 
 class Nowhere:
-    """Where a strict session would run a layer whose kernels refuse the shapes of a run."""
+    """The fallback of a strict session: it rejects layers whose kernels do not serve the shapes of a run."""
 
     def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
         named = ", ".join(f"{layer.op} ({layer.name})" for layer in layers)
@@ -221,8 +222,8 @@ def _refusal(network: Network, why_not: Mapping[str, str]) -> str:
 
 
 def session_of(path: Path, batch: int | None, device: str | None) -> Session:
-    """A session of a model for inputs of one batch, as `qconv-tune tune` reads it. ValueError where none runs it on
-    kernels, or where the model leaves its batch open and none is given."""
+    """Return a session of a model for one batch, as read by `qconv-tune tune`. Raise ValueError where no layer runs on
+    kernels, or where the batch is open and none is given."""
     session = Session(path if batch is None else with_batch(loaded(source_of(path)), batch), device)
     if not session.problems:
         raise ValueError("a session runs none of its layers on a kernel; quantize it, or give its open batch")

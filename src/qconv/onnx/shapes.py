@@ -1,8 +1,8 @@
-"""The convolutions of a model as problems: their shapes by onnx's shape inference, their numbers as they are deployed.
+"""The convolutions of a model as problems, with shapes from onnx's shape inference and quantization as deployed.
 
-QLinearConv and ConvInteger say what their numbers mean, and so do QuantizeLinear and DequantizeLinear around a Conv. A
-Conv of a model that is not quantized yet is read as static quantization makes it: int8 everywhere, a weight scale for
-every filter, the bias in int32. Layouts are NHWC, which is what a network that runs whole keeps.
+QLinearConv and ConvInteger define their quantization, and so do QuantizeLinear and DequantizeLinear around a Conv. An
+unquantized Conv is read as static quantization would make it: int8 everywhere, a weight scale per filter, the bias in
+int32. Layouts are NHWC, which a network that runs entirely on kernels keeps.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from qconv.problem.pooled import PooledConv2d
 from qconv.tensor_ops import MaxPool
 from qconv.tuner.workload import Place, Refused, Workload
 
-# Each convolution, and where its x and w are among its inputs.
+# Each convolution op, with the positions of x and w among its inputs.
 CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
-# What a kernel applies behind its sums. A Clip is one of these by its limits.
+# The activations of kernels. A Clip is one of these, depending on its limits.
 ACTIVATIONS = named("onnx")
-# Ops that onnx's inference does not know: the output has the shape that a known op gives of these of its inputs, with
-# these of its attributes.
+# Stand-ins for ops that onnx's inference does not know: an op whose output has the same shape, and the inputs and
+# attributes to give it.
 STAND_INS = {
     "QLinearAdd": ("Max", slice(0, 4, 3), ()),
     "QLinearMul": ("Max", slice(0, 4, 3), ()),
@@ -47,9 +47,9 @@ STAND_INS = {
 
 
 def read(path: Path, batch: int | None = None) -> Workload:
-    """`batch` is put where the model leaves its own open."""
+    """Read a model. `batch` replaces an open batch."""
     try:
-        # Shapes are in the model itself, however large its weights are and wherever they lie.
+        # The model file itself has the shapes, however large its weights are and wherever they are stored.
         model = onnx.load(path, load_external_data=False)
     except Exception as error:  # whatever protobuf's reader raises
         raise ValueError(f"{path} is no ONNX model: {' '.join(str(error).split())[:200]}") from None
@@ -61,7 +61,7 @@ def workload_of(model: onnx.ModelProto, name: str, batch: int | None = None) -> 
     found: dict[str, Place] = {}
     refused: list[Refused] = []
     for node in graph.convolutions():
-        place = f"{node.name or node.output[0]}"  # bytes, where a file has it in no UTF-8
+        place = f"{node.name or node.output[0]}"  # bytes if the file has it in invalid UTF-8
         try:
             found[node.output[0]] = Place(place, _problem(graph, node))
         except ValueError as error:
@@ -118,17 +118,17 @@ class _Graph:
         return type_name(self.values[name].tensor_type.elem_type) if name in self.values else "int8"
 
     def before(self, name: str, *ops: str) -> NodeProto | None:
-        """The node that makes the value, where it is one of these ops."""
+        """Return the node that makes the value, if it is one of these ops."""
         node = self.made_by.get(name)
         return node if node is not None and node.op_type in ops else None
 
     def behind(self, name: str) -> NodeProto | None:
-        """The only reader of the value, if it has one only."""
+        """Return the only reader of the value, or None if there are several."""
         readers = self.read_by.get(name, [])
         return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
     def is_nonzero(self, node: NodeProto, at: int) -> bool:
-        """Whether the zero point is any other than 0; one that is computed, or that lies in another file, may be."""
+        """True where the zero point may be other than 0. A computed or external one may be."""
         if len(node.input) <= at or not node.input[at]:
             return False
         tensor = self.constants.get(node.input[at])
@@ -142,7 +142,7 @@ class _Graph:
 
 
 def _with_shapes(model: onnx.ModelProto, batch: int | None) -> onnx.ModelProto:
-    """A copy that says the shape of every value, as far as onnx can tell."""
+    """Return a copy with the shape of every value, as far as onnx can infer it."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     constants = {tensor.name for tensor in made.graph.initializer}
@@ -157,7 +157,7 @@ def _with_shapes(model: onnx.ModelProto, batch: int | None) -> onnx.ModelProto:
             )
         dims[0].dim_value = batch
     if batch is not None:
-        # What the model says of its other values may name the open batch.
+        # Declared shapes of other values may contain the open batch.
         del made.graph.value_info[:]
     for node in made.graph.node:
         if node.op_type in STAND_INS:
@@ -179,7 +179,7 @@ def _problem(graph: _Graph, node: NodeProto) -> Conv2d:
         raise ValueError(f"its input has {len(x)} dimensions and its weights {len(w)}: kernels have 4 each, or 3")
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     check_auto_pad(attributes)
-    lift = 4 - len(x)  # what has one axis has it along w
+    lift = 4 - len(x)  # a single axis is w
     h, width, r, s = (*(1,) * lift, *x[2:], *(1,) * lift, *w[2:])
     return Conv2d(
         *(x[0], h, width, x[1], w[0], r, s),
@@ -190,7 +190,7 @@ def _problem(graph: _Graph, node: NodeProto) -> Conv2d:
 
 
 def _weights(graph: _Graph, node: NodeProto, at: int) -> str:
-    """By their constant, where they are dequantized: its shape is known in any case."""
+    """Return the name of the weights, before a DequantizeLinear if there is one: the shape of a constant is known."""
     linear = graph.before(node.input[at], "DequantizeLinear")
     return str(node.input[at] if linear is None else linear.input[0])
 
@@ -235,7 +235,8 @@ def _quantization(graph: _Graph, node: NodeProto) -> Quantization:
 
 
 def _activation(graph: _Graph, value: str) -> tuple[str, str]:
-    """What alone reads the value and can be a part of the kernel that makes it, and the value behind that."""
+    """Return the activation that the kernel can apply to the value, if it is the value's only reader, and the
+    result."""
     node = graph.behind(value)
     if node is None:
         return "none", value
@@ -255,8 +256,8 @@ def _limits(graph: _Graph, node: NodeProto) -> tuple[float | None, ...]:
 
 
 def _fusions(graph: _Graph, found: dict[str, Place]) -> list[Place]:
-    """Two convolutions of which the first feeds the second alone; and three of them around a depthwise one, as an
-    inverted residual has them. Where types do not fit, or a kernel could not have both, they are none."""
+    """Return pairs of convolutions, the first feeding only the second, and triples around a depthwise one, as in an
+    inverted residual. Chains whose types do not match, or for which no kernel exists, are omitted."""
     nodes = {node.output[0]: node for node in graph.convolutions()}
     follower = {output: after for output in found if (after := _consumer(graph, nodes[output])) in found}
     made = []
@@ -276,8 +277,8 @@ def _fusions(graph: _Graph, found: dict[str, Place]) -> list[Place]:
 
 
 def _pooled(graph: _Graph, found: dict[str, Place]) -> Iterator[Place]:
-    """Convolutions with the max pool that alone reads what they give. Where types do not fit, or a kernel could not
-    have both, they are none."""
+    """Yield convolutions followed by a max pool that is their only reader. Those whose types do not match, or for which
+    no kernel exists, are omitted."""
     for node in graph.convolutions():
         _, pool = _reader(graph, node)
         place = found.get(node.output[0])
@@ -304,7 +305,8 @@ def _pool(node: NodeProto, convolution: Conv2d) -> MaxPool:
 
 
 def _consumer(graph: _Graph, node: NodeProto) -> str | None:
-    """The output of the convolution that alone reads what this one gives, through its activation and QDQ."""
+    """Return the output of the convolution that alone reads this one's output, possibly behind an activation and
+    QDQ."""
     value, after = _reader(graph, node)
     if after is None or after.op_type not in CONVOLUTIONS or after.input[CONVOLUTIONS[after.op_type][0]] != value:
         return None
@@ -312,7 +314,7 @@ def _consumer(graph: _Graph, node: NodeProto) -> str | None:
 
 
 def _reader(graph: _Graph, node: NodeProto) -> tuple[str, NodeProto | None]:
-    """What alone reads the output of the convolution, and which value: behind its activation and QDQ."""
+    """Return the value behind the convolution's activation and QDQ, and its only reader."""
     _, value = _activation(graph, node.output[0])
     after = graph.behind(value)
     while after is not None and after.op_type in ("QuantizeLinear", "DequantizeLinear"):

@@ -1,5 +1,5 @@
-"""Sums of real numbers along axes. They add in the order in which the elements lie, so that their bits depend on where
-the channels are."""
+"""Sums of real numbers along axes. They add in memory order, so that their bits depend on the position of the
+channels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from onnx import helper
 from qconv.network import Layer, Network
 from qconv.network.graph.value import last_of
 
-# One of the numbers along some axes, which depends on who is added, or multiplied, first.
+# Reductions along axes whose result depends on the order of additions or multiplications.
 SUMS = frozenset(f"Reduce{what}" for what in ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare"))
 REALS = ("float32", "float64")
 
 
 def adds_reals(layer: Layer, network: Network) -> bool:
-    """Along axes that are named by constants, in a tensor that has more of them than images and channels."""
+    """True for a sum of reals along constant axes of a tensor with more than images and channels."""
     if layer.op not in SUMS:
         return False
     x = network.tensor(layer.inputs[0])
@@ -27,8 +27,8 @@ def adds_reals(layer: Layer, network: Network) -> bool:
 
 
 def sum_is_turned(layer: Layer, network: Network, node: onnx.NodeProto, known: Mapping[str, Any]) -> bool | None:
-    """Whether the node adds, in a tensor whose channels are last, along the axes that the layer names where they are
-    not; None where those are the same. `known` has the small constants beside the node."""
+    """True where the node sums along the layer's axes in a tensor with the channels last, None where both orders have
+    the same axes. `known` has the optimized model's small constants."""
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     before = _axes_in(layer.inputs, layer.attributes, network.constants)
     after = _axes_in(node.input, attributes, known)
@@ -42,7 +42,7 @@ def sum_is_turned(layer: Layer, network: Network, node: onnx.NodeProto, known: M
 
 
 def turned_sum(node: onnx.NodeProto, rank: int, constants: Mapping[str, Any]) -> list[onnx.NodeProto]:
-    """The same sum with the channels last, between what brings them there and back."""
+    """Return the same sum with the channels last, between transpositions there and back."""
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     order = last_of(range(rank))
     axes = sorted(_moved(_axes_in(node.input, attributes, constants) or (), rank))
@@ -67,7 +67,7 @@ def turned_sum(node: onnx.NodeProto, rank: int, constants: Mapping[str, Any]) ->
 def _axes_in(
     inputs: Sequence[str], attributes: Mapping[str, Any], constants: Mapping[str, Any]
 ) -> Sequence[int] | None:
-    """An attribute or, in later opsets, an input; None where it is computed, or where none is named."""
+    """Return the axes from an attribute or, in later opsets, an input; None where they are computed or absent."""
     named = inputs[1] if len(inputs) > 1 else ""
     given = constants.get(named) if named else attributes.get("axes")
     return None if given is None or not len(given) else [int(axis) for axis in given]

@@ -1,4 +1,4 @@
-"""A value of a model: what is known of it before the run, and the array in it during one."""
+"""A value of a model: its type and rank before the run, and its array during one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from qconv.device import Device
 
-# The element types that the kernels know.
+# The element types that the kernels support.
 TYPE_NAMES: dict[int, str] = {
     TensorProto.FLOAT: "float32",
     TensorProto.FLOAT16: "float16",
@@ -25,24 +25,24 @@ TYPE_NAMES: dict[int, str] = {
 
 
 class Unsupported(ValueError):
-    """The model is none that this backend runs: the message names what it lacks, and what it has."""
+    """The backend cannot run the model. The message names what it lacks, and what it has."""
 
 
 def type_name(number: int) -> str:
-    """Ours, or ONNX's in small letters where we have none."""
+    """Return this project's name of an element type, or ONNX's in lower case."""
     return TYPE_NAMES.get(number) or str(TensorProto.DataType.Name(number)).lower()
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a value before the run."""
+    """The type and rank of a value, known before the run."""
 
     dtype: str
     rank: int | None
 
 
 class Held:
-    """An array on the side where it was made, and a copy on the other once that is asked for."""
+    """An array on the side where it was made, and a cached copy on the other."""
 
     def __init__(self, device: Device, host: Any = None, there: Any = None) -> None:
         self._device = device
@@ -55,5 +55,5 @@ class Held:
 
     @cached_property
     def on_device(self) -> Any:
-        # A copy even on the CPU device: the caller's array may lie at any address and in any order.
+        # Copy even on the CPU device: the caller's array may have any address and strides.
         return self._device.upload(np.asarray(self._host, order="C")) if self._there is None else self._there
