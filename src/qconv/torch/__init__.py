@@ -1,8 +1,8 @@
-"""The PyTorch face: importing it defines `torch.ops.qconv`. The only package that imports torch.
+"""The PyTorch front end: importing it defines `torch.ops.qconv`. Only this package imports torch.
 
-Images are tensors as PyTorch has them, NCHW; in memory they are best channels_last, which is the NHWC of the kernels:
-contiguous ones are copied. Outputs are channels_last. CPU tensors run on the CPU device, CUDA tensors on their GPU, on
-PyTorch's current stream. Weights are packed once: `packing` says when, and when again.
+Images are PyTorch's NCHW tensors, ideally channels_last in memory, which is the kernels' NHWC; contiguous ones are
+copied. Outputs are channels_last. CPU tensors run on the CPU device, CUDA tensors on their GPU, on PyTorch's current
+stream. Weights are packed once: `packing` describes when they are packed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activations of PyTorch's graphs as those of a convolution."""
+"""Activations in PyTorch graphs as activations of a convolution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qconv.arithmetic.activation import named
 from qconv.torch.pattern import arguments, target_of
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-# Further from zero than any real number that is quantized: its product with a scale is finite.
+# Beyond any real number that is quantized, with a finite product with any scale.
 FAR = float(np.float32(2.0**100))
 
 
@@ -53,7 +53,7 @@ CLAMPS = ("relu", "relu6", "clamp")
 
 
 def activation_of(node: Any) -> dict[str, Any] | None:
-    """The arguments of a convolution that has it; None where the node is no activation that kernels have."""
+    """Return the activation's arguments for a convolution, or None if the node is no activation that kernels have."""
     namespace, _, rest = target_of(node).partition(".")
     name, _, overload = rest.partition(".")
     read = _READ.get(name.removesuffix("_"))

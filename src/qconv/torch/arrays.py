@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as the arrays that kernels take, in the same memory, and the place where they run."""
+"""PyTorch tensors as the arrays that kernels take, without a copy, and their device and stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def name_of(dtype: Any) -> str:
 
 @lru_cache(maxsize=64)
 def device_of(place: Any) -> Device:
-    """The CPU device, or the GPU of that index."""
+    """Return the CPU device, or the GPU with this index."""
     if place.type == "cpu":
         return open_device("cpu")
     if place.type != "cuda":
@@ -32,17 +32,17 @@ def device_of(place: Any) -> Device:
 
 
 def stream_of(place: Any) -> Any:
-    """The caller's stream. The CPU has none."""
+    """Return the caller's stream. The CPU has none."""
     return torch.cuda.current_stream(place) if place.type == "cuda" else None
 
 
 def is_capturing(place: Any) -> bool:
-    """Whether a CUDA graph is being captured: launches are recorded, and nothing may wait for them."""
+    """True while a CUDA graph is captured: launches are recorded, and the host may not wait for them."""
     return place.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
 
 
 def allocating_on(place: Any) -> AbstractContextManager[Any]:
-    """What a call allocates on a GPU comes from PyTorch's allocator; while a graph is captured, from the graph's."""
+    """Allocate GPU memory from PyTorch's allocator within the context, or from the graph's while one is captured."""
     if place.type != "cuda":
         return nullcontext()
     from qconv.device.gpu_graph import allocating_by
@@ -60,7 +60,7 @@ def _free(address: int, index: int) -> None:
 
 
 def array_of(tensor: Any) -> Any:
-    """The tensor as NumPy or the GPU's device takes it. Neither knows PyTorch's bfloat16."""
+    """Return the tensor as an array for NumPy or the GPU's device, neither of which knows PyTorch's bfloat16."""
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         bits, _ = device_of(tensor.device).adopt("bits of bfloat16", array_of(tensor.view(torch.int16)))
@@ -69,7 +69,7 @@ def array_of(tensor: Any) -> Any:
 
 
 def on_host(value: Any) -> Any:
-    """The values of a tensor as an array, for which a GPU is waited. Others are as given."""
+    """Return the values of a tensor as a host array, waiting for a GPU. Anything else is returned unchanged."""
     if not isinstance(value, torch.Tensor):
         return value
     values = value.detach().cpu()
@@ -77,7 +77,7 @@ def on_host(value: Any) -> Any:
 
 
 def number_of(name: str, value: Any) -> Any:
-    """A scale or a zero point of a whole tensor, which was given as a number or as a tensor of one."""
+    """Return the scale or zero point of a whole tensor, given as a number or as a tensor with one element."""
     if not isinstance(value, torch.Tensor):
         return value
     if value.numel() != 1:
@@ -88,16 +88,16 @@ def number_of(name: str, value: Any) -> Any:
 
 
 def channels_last(tensor: Any) -> Any:
-    """As it is where it is channels_last, else a copy."""
+    """Return the tensor as channels_last, copied if necessary."""
     return tensor.contiguous(memory_format=torch.channels_last)
 
 
 def aligned(tensor: Any, alignment: int) -> Any:
-    """A copy, where a view begins at an address from which a kernel's vectors cannot be read."""
+    """Copy a view whose address does not have the alignment of a kernel's vectors."""
     return tensor.clone(memory_format=torch.preserve_format) if tensor.data_ptr() % alignment else tensor
 
 
 def empty(shape: Sequence[Any], dtype: Any, like: Any) -> Any:
-    """Images are channels_last."""
+    """Allocate a tensor; images are channels_last."""
     layout = torch.channels_last if len(shape) == 4 else torch.contiguous_format
     return torch.empty(tuple(shape), dtype=dtype, device=like.device, memory_format=layout)

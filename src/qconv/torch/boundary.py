@@ -1,4 +1,5 @@
-"""quantize and dequantize of one scale that no layer took along: at the ends of a network, and beside what stays."""
+"""Lowering of quantize and dequantize with one scale that no layer absorbed: at the boundary of a network, and next to
+layers that stay in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ MODE = "decomposed"
 
 
 def lower_end(node: Any) -> None:
-    """An op in its place, where there is one with the same bits. PyTorch takes up to five kernels for it."""
+    """Replace the node by an op with the same bits, if there is one. PyTorch uses up to five kernels for it."""
     out, given = quantized(node), dequantized(node)
     found = out or given
     if found is None or not found.is_served:

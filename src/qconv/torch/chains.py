@@ -1,6 +1,6 @@
-"""Convolutions of a lowered network, one behind the other or with a max pool behind one, in one kernel where that is
-faster for inputs of given shapes. No bit changes: what is between them is rounded to bytes in the kernel as it would be
-in memory."""
+"""Fusion of a lowered network: consecutive convolutions, or a convolution and a max pool, become one kernel where that
+is faster for inputs of given shapes. No bit changes, because the kernel rounds intermediate tensors to bytes as if they
+were in memory."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ OPS = {2: "conv2d_conv2d", 3: "conv2d_block"}
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution of the graph or a max pool behind one, with the arguments and the problem of one run."""
+    """A convolution of the graph, or a max pool after one, with the arguments and the problem of one run."""
 
     node: Any
     given: dict[str, Any]
     problem: Conv2d | MaxPool
 
     def follows(self, before: Layer) -> bool:
-        """Whether it alone reads what the convolution before makes, and reads it as it was written."""
+        """True where this is the only reader of the previous layer's output, with the same scale and zero point."""
         if self.node.args[0] is not before.node or list(before.node.users) != [self.node]:
             return False
         if isinstance(before.problem, MaxPool):
             return False
         if isinstance(self.problem, MaxPool):
-            return True  # bytes have no scale here
+            return True  # no scale to compare: the pool only moves bytes
         ends = [(before.given, "y"), (self.given, "x")]
         numbers = {tuple(given[f"{of}_{what}"] for what in ("scale", "zero_point")) for given, of in ends}
         return len(numbers) == 1 and before.given["mode"] == self.given["mode"] and before.given["residual"] is None
@@ -54,7 +54,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Some neighbours of a run, from `begin` to before `end`, beside their one kernel."""
+    """Adjacent layers of a run, from `begin` to before `end`, and the times of their one kernel."""
 
     begin: int
     end: int
@@ -64,7 +64,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Run:
-    """Layers of which each follows the one before, and what else they could be; `near` may be one kernel, once they are
+    """Consecutive layers, and the ways to fuse them. `near` are problems that may have one kernel once they are
     measured."""
 
     layers: tuple[Layer, ...]
@@ -101,7 +101,7 @@ class Run:
 
 
 def _together(problems: Sequence[Conv2d | MaxPool]) -> Chain | PooledConv2d:
-    """ValueError where no kernel computes them together."""
+    """Return the problem of several layers. Raise ValueError where no kernel computes them together."""
     convolutions = [one for one in problems if isinstance(one, Conv2d)]
     last = problems[-1]
     if not isinstance(last, MaxPool):
@@ -112,9 +112,9 @@ def _together(problems: Sequence[Conv2d | MaxPool]) -> Chain | PooledConv2d:
 
 
 def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
-    """What `lower` gave, for inputs of these shapes: two or three convolutions, or one and a max pool, are one op where
-    their one kernel is faster, by measured times or else clearly by predicted ones. Other shapes are computed as well,
-    but were not asked for. `explain` says what became one. The weights are shared."""
+    """Fuse the layers of a module from `lower` for inputs of these shapes: two or three convolutions, or one and a max
+    pool, become one op where their one kernel is faster by measured times, or clearly faster by predicted ones. Other
+    shapes still work, but were not considered. `explain` lists the fused layers. The weights are shared."""
     module = copy_of(lowered)
     for run in _runs(module, inputs, database):
         for span in run.chosen:
@@ -126,7 +126,7 @@ def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
 
 
 def alternatives(lowered: Any, *inputs: Any, database: str | None = None) -> tuple[Problem, ...]:
-    """The kernels of several layers that nobody runs, but whose times would decide better."""
+    """Return the problems of fused kernels that do not run, but whose times would improve the decision."""
     runs = _runs(lowered, inputs, database)
     worth = [span.problem for run in runs for span in run.spans if span.found.ratio <= WORTH_MEASURING]
     return tuple(dict.fromkeys([*worth, *(problem for run in runs for problem in run.near)]))
@@ -141,7 +141,7 @@ def _runs(module: Any, inputs: Sequence[Any], database: str | None) -> list[Run]
 
 
 def layers_of(module: Any, inputs: Sequence[Any]) -> list[Layer]:
-    """Convolutions in the order of the graph, in a run of the module, and the max pool that reads the one before."""
+    """Run the module. Return its convolutions in the order of the graph, each followed by its max pool."""
     interpreter, found = torch.fx.Interpreter(module), list[Layer]()
     run_node = interpreter.run_node
 
@@ -174,7 +174,7 @@ def _in_rows(layers: Sequence[Layer]) -> Iterator[list[Layer]]:
 
 
 def _replace(module: Any, nodes: Sequence[Any], span: Span) -> Row:
-    """One op in the place of several."""
+    """Replace several nodes by one op."""
     last = nodes[-1]
     with last.graph.inserting_before(last):
         made = _pooled(*nodes) if isinstance(span.problem, PooledConv2d) else _chained(module, nodes)
@@ -186,7 +186,7 @@ def _replace(module: Any, nodes: Sequence[Any], span: Span) -> Row:
 
 
 def _pooled(node: Any, pool: Any) -> Any:
-    """The overload that the convolution has, with the arguments of both."""
+    """Return the pooled op, in the convolution's overload, with the arguments of both nodes."""
     op = getattr(torch.ops.qconv.conv2d_pool, node.target._overloadname)
     own, of_pool = (given_of(each.target, each.args, each.kwargs) for each in (node, pool))
     own |= {ours: of_pool[theirs] for theirs, ours in OF_POOL.items()}
@@ -196,7 +196,7 @@ def _pooled(node: Any, pool: Any) -> Any:
 
 
 def _chained(module: Any, nodes: Sequence[Any]) -> Any:
-    """With the arguments of all under the names of the op."""
+    """Return the op of several convolutions, with their arguments under its names."""
     given = [given_of(node.target, node.args, node.kwargs) for node in nodes]
     first, last = given[0], given[-1]
     named = {name: first[name] for name in ("x_scale", "x_zero_point", "mode")}
@@ -217,7 +217,7 @@ def _chained(module: Any, nodes: Sequence[Any]) -> Any:
 
 
 def _as_tensor(module: Any, node: Any, name: str, value: float) -> Any:
-    """A number of a convolution as the op of several takes it."""
+    """Store a number of a convolution as a tensor, which the op of several requires."""
     name = f"_qconv_{node.name}_{name}"
     device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), None)
     dtype = torch.float32 if isinstance(value, float) else torch.int32

@@ -1,4 +1,4 @@
-"""quantize and dequantize, by the arguments of their schemas. A tensor stays contiguous or channels_last."""
+"""The ops quantize and dequantize, from the arguments of their schemas. The memory format of a tensor is kept."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from qconv.op import WIDEST, checked_axis
 from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, device_of, is_capturing, name_of, stream_of
 from qconv.torch.schema import Given
 
-# Numbers that kernels read on a device, by their types. There are two for each node that converts. They stay, as
-# graphs that were captured read them; so of numbers that are new at every call only so many are kept.
+# Numbers that kernels read on a device, by value and type: two per conversion. They are never freed, because captured
+# graphs read them, so only this many are stored: a caller may pass new numbers at every call.
 _numbers: dict[Any, Any] = {}
 REMEMBERED = 4096
 
@@ -38,7 +38,7 @@ def _like(x: Any, dtype: Any) -> Any:
 
 
 def _is_image(x: Any) -> bool:
-    """Whether it lies as NHWC, and not as NCHW as well."""
+    """True where the tensor is NHWC in memory, and not also NCHW."""
     return bool(x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last))
 
 
@@ -76,14 +76,14 @@ def _convert(
 
 @lru_cache(maxsize=256)
 def _scale_type(op: str, mode: str | None, of_channels: bool, x_type: str, out_type: str) -> Any:
-    """In which type the scales of a call are."""
+    """Return the type of the scales of a call."""
     sizes = {"outer": 1, "channels": 2 if of_channels else 1, "inner": 1}
     problem = in_mode(CONVERSIONS[op], mode, {**sizes, "x_type": x_type, "out_type": out_type})
     return getattr(torch, problem.inputs[1].dtype)
 
 
 def _zero(value: Any, integers: str, x: Any) -> Any:
-    """None where it is known to be zero, which is a cheaper kernel and the same numbers."""
+    """Return the zero point, or None where it is known to be 0: the kernel without one is cheaper and equivalent."""
     if value is None or isinstance(value, torch.Tensor):
         return None if value is None else _filled(value, torch.int32, x)
     check_zero_point("zero_point", value, integers)
@@ -91,19 +91,20 @@ def _zero(value: Any, integers: str, x: Any) -> Any:
 
 
 def _filled(value: Any, dtype: Any, x: Any) -> Any:
-    """On the device of x."""
+    """Return the value as an array on the device of x."""
     if isinstance(value, torch.Tensor):
         return array_of(value.to(device=x.device, dtype=dtype))
     is_known = (value, dtype, x.device) in _numbers
     if not is_known and (is_capturing(x.device) or len(_numbers) >= REMEMBERED):
-        # By a kernel on the stream, and of the graph where one is captured, so that nothing waits.
+        # Filled by a kernel on the stream, as part of the graph if one is captured, so that nothing waits.
         return array_of(torch.full((1,), value, dtype=dtype, device=x.device))
     return _number_on(value, dtype, x.device)
 
 
 def _number_on(value: Any, dtype: Any, place: Any) -> Any:
-    """Written once, and waited for: the next call may be on another stream. It does not lie in PyTorch's memory, which
-    is that of a graph to be captured where torch.compile (mode="reduce-overhead") warms up: nothing may stay there."""
+    """Upload a number once and wait, because the next call may use another stream. It is not in PyTorch's memory: while
+    torch.compile (mode="reduce-overhead") warms up, that belongs to a graph to be captured, where nothing may
+    remain."""
     key = value, dtype, place
     if key not in _numbers:
         device = device_of(place)

@@ -1,5 +1,5 @@
-"""conv2d, linear, conv2d_conv2d and conv2d_block: one, two or three convolutions, by the arguments of their schemas;
-and what of them conv2d_pool is."""
+"""The ops conv2d, linear, conv2d_conv2d and conv2d_block, from the arguments of their schemas: one, two or three
+convolutions; and the parts that conv2d_pool shares with them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from qconv.torch.arrays import (
 from qconv.torch.packing import identity_of, packing_of
 from qconv.torch.schema import Given
 
-# What each convolution has of its own.
+# The arguments of each convolution of a chain.
 OWN = ("w_scale", "bias", "w_zero_point", "stride", "dilation", "groups", "activation", "slope", "low", "high")
 NUMBERS = tuple(f"{name}_{what}" for name in ("x", "mid", "mid2", "y", "residual") for what in ("scale", "zero_point"))
 _INPUTS = ("x", "residual")
 LAYERS = {1: ("",), 2: ("first_", "second_"), 3: ("first_", "second_", "third_")}
 TYPES = ("mid_dtype", "mid2_dtype")
-# The window of a matrix.
+# The window of a matrix product.
 ONE_PIXEL: Given = {"stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1}
 
 
@@ -46,7 +46,7 @@ def weights_of(given: Given) -> tuple[Any, ...]:
 
 
 def pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right."""
+    """Return the pads as (top, left, bottom, right)."""
     if len(padding) not in (1, 2, 4):
         raise ValueError(
             f"padding={list(padding)} must be one integer, two (vertical, horizontal) or four (top, left, bottom, "
@@ -57,18 +57,18 @@ def pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def pair(name: str, values: Sequence[int]) -> tuple[int, int]:
-    """Down and across. One number is both."""
+    """Return the values as (down, across). One number is both."""
     down, across = several(name, values[0] if len(values) == 1 else tuple(values), 2, 1)
     return down, across
 
 
 def spans_of(extents: Sequence[Any], dilation: Sequence[int]) -> list[Any]:
-    """How much of the image a window sees."""
+    """Return the extents of the image part under a window."""
     return [(extent - 1) * step + 1 for extent, step in zip(extents, dilation, strict=True)]
 
 
 def rooms(padded: Sequence[Any], extents: Sequence[Any], dilation: Sequence[int]) -> list[Any]:
-    """How far a window can move, down and across."""
+    """Return how far a window can move, down and across."""
     spans = spans_of(extents, dilation)
     for axis, size, span in zip("hw", padded, spans, strict=True):
         if size < span:
@@ -80,13 +80,13 @@ def rooms(padded: Sequence[Any], extents: Sequence[Any], dilation: Sequence[int]
 
 
 def types_of(given: Given, count: int) -> list[Any]:
-    """What each convolution gives: the type of x, unless given."""
+    """Return the output type of each convolution, by default the type of x."""
     asked = [given[name] for name in TYPES[: count - 1]] + [given["out_dtype"]]
     return [given["x"].dtype if dtype is None else dtype for dtype in asked]
 
 
 def images_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
-    """The shape and the type of the output."""
+    """Return the shape and the type of the output."""
     x, weights = given["x"], weights_of(given)
     _check_operand("x", x, 4)
     n, c, h, w = x.shape
@@ -136,14 +136,14 @@ def convolve(given: Given) -> Any:
 
 
 def convolve_into(y: Any, given: Given) -> Any:
-    """Images, which are NHWC in memory from here on."""
+    """Convolve images. Their arrays are NHWC from here on."""
     inputs = _inputs(given, y)
     _launch(given, [channels_last(image).permute(NHWC) for image in inputs], y.permute(NHWC))
     return y
 
 
 def multiply(given: Given) -> Any:
-    """Rows, each of which is an image of one pixel."""
+    """Multiply rows as images of one pixel each."""
     y = fake_rows(given)
     inputs = _inputs(given, y)
     pixels = [rows.reshape(-1, 1, 1, rows.shape[-1]).contiguous() for rows in inputs]
@@ -152,7 +152,7 @@ def multiply(given: Given) -> Any:
 
 
 def _inputs(given: Given, y: Any) -> list[Any]:
-    """x, and the residual if there is one, which is not broadcast."""
+    """Return x and the residual, if there is one. Residuals are not broadcast."""
     residual = given["residual"]
     if residual is not None and residual.shape != y.shape:
         raise ValueError(
@@ -162,7 +162,7 @@ def _inputs(given: Given, y: Any) -> list[Any]:
 
 
 def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
-    """`inputs` and `y` are NHWC. On the caller's stream, and without waiting for it where the weights are packed."""
+    """Launch on the caller's stream, without waiting if the weights are packed. `inputs` and `y` are NHWC."""
     place = given["x"].device
     device, stream = device_of(place), stream_of(place)
     if not y.numel():
@@ -181,7 +181,7 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
 
 
 def _key(given: Given) -> Hashable:
-    """All that is given, with the weights by their memory. The inputs are not known by theirs."""
+    """Return the arguments as a key, with tensors identified by their memory, except the inputs."""
     return tuple(
         identity_of(value)
         if isinstance(value, torch.Tensor)
@@ -194,9 +194,9 @@ def _key(given: Given) -> Hashable:
 
 
 def _packed(given: Given, inputs: Sequence[Any], device: Any, stream: Any) -> tuple[Any, Mapping[str, int]]:
-    """The kernel with a copy of the weights, and the alignment that it needs of its inputs. This waits for the GPU:
-    scales and biases are checked on the host, and calls on other streams find what was packed. It outlives the call: it
-    is in memory of the device, and in no pool that PyTorch keeps for a graph."""
+    """Return the kernel with a packed copy of the weights, and the alignment that it requires of its inputs. This waits
+    for the GPU, because scales and biases are checked on the host, and calls on other streams may use the result. It is
+    in device memory outside of PyTorch's pools for graphs, and outlives the call."""
     with device.on(stream):
         weights = [_as_krsc(weight) for weight in weights_of(given)]
         problem, values = _problem(given, inputs, weights)
@@ -207,28 +207,29 @@ def _packed(given: Given, inputs: Sequence[Any], device: Any, stream: Any) -> tu
 
 
 def check_smallest(given: Given) -> None:
-    """ValueError where no kernel computes it, by an image of the smallest size; `x` is of no size here."""
+    """Raise ValueError where no kernel computes the convolution, by trying the smallest image. `x` may have any
+    shape."""
     (w,) = weights_of(given)
     filters = tuple(w.shape[2:]) or (1, 1)
     spans = spans_of(filters, pair("dilation", given.get("dilation", (1,))))
     channels = w.shape[1] * given.get("groups", 1)
     x = torch.empty((1, *spans, channels), dtype=given["x"].dtype, device="meta")
     krsc = torch.empty((w.shape[0], *filters, w.shape[1]), dtype=w.dtype, device="meta")
-    # Its type is all that is asked of a residual.
+    # Only the residual's type matters.
     inputs = [x] if given["residual"] is None else [x, given["residual"]]
     problem, values = _problem({**ONE_PIXEL, **given}, inputs, [krsc])
     problem.checked(values)
 
 
 def problem_of(given: Given) -> Problem:
-    """What a call with these images asks for."""
+    """Return the problem of a call with these images."""
     inputs = [given[name].permute(NHWC) for name in _INPUTS if given[name] is not None]
     problem, _ = _problem(given, inputs, [_as_krsc(weight) for weight in weights_of(given)])
     return problem
 
 
 def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tuple[Problem, dict[str, Any]]:
-    """What is asked for, and the parameters of the call by the names that it has for them."""
+    """Return the problem of a call, and its parameters under the problem's names."""
     x, *residuals = [Shaped(tuple(image.shape), name_of(image.dtype)) for image in inputs]
     residual = residuals[0] if residuals else None
     filters = [Shaped(tuple(weight.shape), name_of(weight.dtype)) for weight in weights]
@@ -251,7 +252,7 @@ def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tup
 
 
 def _pool(given: Given) -> dict[str, Any]:
-    """What of a call says the pool behind its convolution. By default its windows do not overlap, as of max_pool2d."""
+    """Return the arguments of the pool. By default its windows do not overlap, as in max_pool2d."""
     window = pair("window", given["window"])
     stride, pad = pair("window_stride", given["window_stride"] or window), pads(given["window_padding"])
     return {"window": window, "window_stride": stride, "window_pad": pad, "ceil_mode": given["ceil_mode"]}
@@ -259,7 +260,7 @@ def _pool(given: Given) -> dict[str, Any]:
 
 def _own(given: Given, layer: str) -> dict[str, Any]:
     named = {name: on_host(value) for name in OWN if (value := given[f"{layer}{name}"]) is not None}
-    # What is one number for all channels serves any number of them.
+    # One number for all channels works with any number of channels.
     single = [name for name in ("w_scale", "w_zero_point") if np.size(named.get(name, ())) == 1]
     numbers = {name: np.asarray(named[name]).item() for name in single}
     window = {name: pair(name, named[name]) for name in ("stride", "dilation")} | {
@@ -269,7 +270,7 @@ def _own(given: Given, layer: str) -> dict[str, Any]:
 
 
 def _as_krsc(weight: Any) -> Any:
-    """KCRS weights in the order of the kernels. A matrix is of 1x1 filters."""
+    """Return KCRS weights in the kernels' order. A matrix has 1x1 filters."""
     if weight.dim() == 2:
         return weight.detach().contiguous()[:, None, None, :]
     return channels_last(weight.detach()).permute(NHWC)
@@ -283,7 +284,7 @@ def _copied(weight: Any, device: Any) -> Any:
 
 
 def mode_of(text: str | None) -> str | Mode | None:
-    """The name of a system, or the flags of a `qconv.Mode` as a problem's key has them."""
+    """Return the mode: the name of a system, or the flags of a `qconv.Mode` as in a problem's key."""
     if text is None or "=" not in text:
         return text
     try:

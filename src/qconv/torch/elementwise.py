@@ -1,4 +1,5 @@
-"""add, mul and the pools, by the arguments of their schemas: images are NHWC in memory, anything else is contiguous."""
+"""The ops add, mul and the pools, from the arguments of their schemas. Images are NHWC in memory, other tensors
+contiguous."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def fake_sum(given: Given) -> Any:
 
 
 def combine(function: Callable[..., Any]) -> Callable[[Given], Any]:
-    """`add` or `mul` of the arrays."""
+    """Return an op that calls `add` or `mul` on the arrays."""
 
     def compute(given: Given) -> Any:
         y = fake_sum(given)
@@ -37,12 +38,12 @@ def combine(function: Callable[..., Any]) -> Callable[[Given], Any]:
 
 
 def _as_image(tensor: Any, axes: int) -> Any:
-    """NHWC. As PyTorch broadcasts it: missing axes are the first."""
+    """Return the tensor as NHWC. Missing axes are leading ones, as in PyTorch's broadcasting."""
     return channels_last(tensor[(None,) * (axes - tensor.dim())]).permute(NHWC)
 
 
 def _run(function: Callable[..., Any], tensors: Sequence[Any], y: Any, *others: Any, **named: Any) -> None:
-    """On the caller's stream, into `y`. Of no images there is nothing to compute."""
+    """Run on the caller's stream, into `y`. An empty output needs no launch."""
     if not y.numel():
         return
     taken = [aligned(tensor, WIDEST) for tensor in tensors]
@@ -57,8 +58,8 @@ def fake_pool(given: Given) -> Any:
     for axis, room in enumerate(moves):
         size, step = x.shape[2 + axis], stride[axis]
         count = (room + step - 1 if given["ceil_mode"] else room) // step + 1
-        # A window that is not whole counts where it begins before the padding behind the input. Sizes that are not
-        # known yet are not asked for remainders: a graph would be held to them.
+        # An incomplete window counts if it begins before the padding behind the input. Remainders of symbolic sizes are
+        # avoided, because they would specialise the graph.
         begins_behind = given["ceil_mode"] and (count - 1) * step >= size + pad[axis]
         sizes.append(count - 1 if begins_behind else count)
     return empty((*x.shape[:2], *sizes), given.get("out_dtype") or x.dtype, x)
@@ -78,7 +79,7 @@ def _image(name: str, tensor: Any) -> Any:
 
 
 def max_pool_problem(given: Given) -> MaxPool:
-    """What a call with these images asks for."""
+    """Return the problem of a call with these images."""
     x, kernel, stride, pad, dilation = _window(given)
     window = {"stride": stride, "pad": pad, "dilation": dilation, "ceil_mode": given["ceil_mode"]}
     return MaxPool.of(tuple(x.permute(NHWC).shape), kernel, x_type=name_of(x.dtype), **window)

@@ -1,8 +1,8 @@
-"""A graph without ops that write into their input or give it back: what they computed is then dead once it is lowered.
+"""Removal of in-place ops and of memory-dependent views from an exported graph, so that lowered nodes become dead.
 
-An exported `nn.ReLU(inplace=True)` writes into what the convolution in front of it made. Such nodes are never dead to
-PyTorch, so that all of the real network would still run beside the lowered one. And without views that ask how their
-input lies in memory, which is otherwise once it is lowered: images are channels_last."""
+An exported `nn.ReLU(inplace=True)` writes to the convolution's output. PyTorch never treats such nodes as dead, so that
+the original network would still run beside the lowered one. Views that depend on how their input is laid out fail after
+lowering, which makes images channels_last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEW = "aten.view.default"
 
 
 def without_writes(module: Any) -> None:
-    """In place, where nobody else sees what is written."""
+    """Replace in-place ops, and inference dropouts, where no other node sees the write."""
     for node in list(module.graph.nodes):
         if target_of(node) in DROPOUTS:
             _without_dropout(node)
@@ -26,8 +26,8 @@ def without_writes(module: Any) -> None:
 
 
 def without_views(module: Any) -> None:
-    """In place: `reshape`, which copies where it has to. Where somebody writes into that memory a view stays, as the
-    copy would not be written."""
+    """Replace views by `reshape`, which copies where necessary. A view of memory that is written stays, because a copy
+    would not be written."""
     written = {_origin(read) for node in module.graph.nodes if writes(node) for read in node.all_input_nodes}
     for node in module.graph.nodes:
         if target_of(node) == VIEW and _origin(node) not in written:
@@ -35,7 +35,7 @@ def without_views(module: Any) -> None:
 
 
 def _origin(node: Any) -> Any:
-    """Whose memory it may be: that of the first input of a view, and of its first input."""
+    """Return the node that may own the memory: the first input of a chain of views."""
     while target_of(node) and not makes(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
@@ -47,14 +47,15 @@ def writes(node: Any) -> bool:
 
 
 def _without_dropout(node: Any) -> None:
-    """One that drops nothing gives its input."""
+    """Remove a dropout in inference, which returns its input."""
     if not arguments(node)["train"]:
         node.replace_all_uses_with(node.args[0])
         node.graph.erase_node(node)
 
 
 def _functional(node: Any) -> Any:
-    """The op that computes the same into a tensor of its own; None where the node writes nothing, or others see it."""
+    """Return the op that computes the same into a new tensor, or None where the node writes nothing or others see
+    it."""
     namespace, _, rest = target_of(node).partition(".")
     name, _, overload = rest.partition(".")
     if namespace != "aten" or not writes(node) or not name.endswith("_"):
@@ -67,7 +68,7 @@ def _functional(node: Any) -> Any:
 
 
 def makes(node: Any) -> bool:
-    """Whether its output is memory that nothing else has."""
+    """True where the node's output is new memory."""
     if not target_of(node):
         return False
     schema = getattr(node.target, "_schema", None)

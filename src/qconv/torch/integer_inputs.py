@@ -1,4 +1,4 @@
-"""A lowered network whose inputs are integers already: a quarter of the bytes to the device, and one kernel less."""
+"""Lowered networks with integer inputs: a quarter of the bytes to the device, and one kernel less."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from qconv.torch.lowering import copy_of
 from qconv.torch.pattern import target_of
 
 QUANTIZE = "qconv.quantize.scalar"
-# What torch.export calls to check what it has assumed of the inputs, which were real numbers.
+# The node with which torch.export checks its assumptions about the inputs, which were real numbers.
 GUARDS = "_guards_fn"
-# What reads no element: a batch that is dynamic is asked for its size.
+# Ops that read only the size of a dynamic batch, no elements.
 SIZES = ("aten.sym_size.int",)
 
 
 def with_integer_inputs(lowered: Any) -> tuple[Any, dict[str, IntegerInput]]:
-    """What `lower` gave, without the `quantize` behind its inputs, and by name the inputs that take integers now. An
-    input that something else reads as well stays as it is. The weights are shared."""
+    """Return a module from `lower` without the `quantize` behind its inputs, and the inputs that are integers now, by
+    name. Inputs with other readers stay as they are. The weights are shared."""
     module = copy_of(lowered)
     found: dict[str, IntegerInput] = {}
     reasons: list[str] = []

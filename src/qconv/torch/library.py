@@ -1,6 +1,7 @@
-"""The ops of `torch.ops.qconv`, made known to PyTorch: schemas, kernels, and what each gives without computing it.
+"""Registration of the ops of `torch.ops.qconv` with PyTorch: schemas, kernels and fake kernels.
 
-They are defined by `torch.library.Library`, not by `custom_op`, which has no overloads and costs twice the host time.
+They are defined by `torch.library.Library` rather than `custom_op`, which has no overloads and costs twice the host
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from qconv.torch.arrays import number_of
 from qconv.torch.schema import Given, Overload, overloads
 
 Function = Callable[[Given], Any]
-# Op -> what computes it, and what gives an output of the same shape, type and layout.
+# Maps an op to its kernel, and to a function that returns an output with the same shape, type and layout.
 OPS: Mapping[str, tuple[Function, Function]] = {
     "conv2d": (convolution.convolve, convolution.fake_images),
     "linear": (convolution.multiply, convolution.fake_rows),
@@ -45,22 +46,22 @@ def define() -> None:
         arguments = _arguments(overload)
         for key in ("CPU", "CUDA"):
             LIBRARY.impl(overload.qualified, partial(_compute, compute, arguments), key)
-        # There are no gradients: what an op gives requires none, as what argmax gives.
+        # Outputs have no gradients, like those of argmax.
         LIBRARY.impl(overload.qualified, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"qconv::{overload.qualified}", partial(_fake, fake, arguments), lib=LIBRARY)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The names of an overload in their order, and what the overload `default` has for those that are not given: its
-    numbers may come as tensors."""
+    """The argument names of an overload in order, and the defaults of all arguments from the overload `default`.
+    `numbers` are those that may be passed as tensors."""
 
     names: tuple[str, ...]
     defaults: Mapping[str, Any]
     numbers: frozenset[str]
 
     def given(self, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments by name. None is as if it was not given."""
+        """Return all arguments by name. None counts as omitted."""
         supplied = {**dict(zip(self.names, values, strict=False)), **named}
         return {**self.defaults, **{name: value for name, value in supplied.items() if value is not None}}
 
@@ -75,7 +76,7 @@ def _arguments(overload: Overload) -> Arguments:
 
 
 def given_of(overload: Any, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """What a kernel would be given."""
+    """Return the arguments that a kernel would receive from this call of an overload."""
     op, _, name = overload.name().removeprefix("qconv::").partition(".")
     return _arguments(next(each for each in overloads() if (each.op, each.name) == (op, name))).given(values, named)
 

@@ -1,8 +1,8 @@
-"""PT2E graphs of torchao, lowered: what lies between integers becomes an op of `torch.ops.qconv`.
+"""Lowering of torchao's PT2E graphs: computations between integers become ops of `torch.ops.qconv`.
 
-A convolution or a linear layer whose input and weights are dequantized takes what follows it, as far as there is one
-reader each: a residual that is dequantized, an activation, a max pool, and the node that quantizes. Without the last,
-it gives real numbers. `between` lowers what stands between integers otherwise. Everything else stays as it is.
+A convolution or linear layer with dequantized input and weights absorbs what follows, as long as each node has one
+reader: a dequantized residual, an activation, a max pool, and the node that quantizes. Without the last, its output is
+real. `between` lowers other ops between integers. All other nodes stay.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from qconv.torch.pattern import (
 from qconv.torch.remaining import staying
 from qconv.torch.tensor_ops import lower_between, window_fits
 
-# As the graph has it: sums times x_scale * w_scale, the bias in real numbers, then times 1 / y_scale. Sums are exact.
+# The arithmetic of the graph: exact sums times x_scale * w_scale, plus the real bias, times 1 / y_scale.
 MODE = "order=multiply_reciprocal:bias_scaling=real"
 LAYERS = {"aten.conv2d.default": "conv2d", "aten.conv2d.padding": "conv2d", "aten.linear.default": "linear"}
 MAX_POOL = "aten.max_pool2d.default"
@@ -44,7 +44,7 @@ REPORT = "qconv"
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a layer: `op` is None where it stays PyTorch's."""
+    """A row of the report. `op` is None for a layer that stays in PyTorch."""
 
     layer: str
     op: str | None
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass
 class Tail:
-    """What a layer takes along: up to `last`, which gives integers as `out` says, or real numbers without it."""
+    """The nodes that a layer absorbs, up to `last`. Its output is `out`, or real numbers if that is None."""
 
     last: Any
     out: Quantized | None = None
@@ -72,14 +72,15 @@ class Tail:
 
 
 def lower(program: Any) -> Any:
-    """A module that computes what `program` computes, an ExportedProgram or the GraphModule of `convert_pt2e`. It can
-    be called, compiled and exported again; `explain` says what became of each layer. The weights are shared."""
+    """Return a module that computes the same as `program`, which is an ExportedProgram or the GraphModule of
+    `convert_pt2e`. It can be called, compiled and exported again; `explain` reports on each layer. The weights are
+    shared."""
     exported = isinstance(program, torch.export.ExportedProgram)
     module = program.module() if exported else copy_of(program)
     without_writes(module)
     without_views(module)
     _propagate(module)
-    # What was lowered before stays so.
+    # Keep the rows of layers that were lowered before.
     rows = [row for row in module.meta.get(REPORT, ()) if row.op is not None]
     for node in list(module.graph.nodes):
         if (kind := LAYERS.get(target_of(node))) is not None:
@@ -102,7 +103,7 @@ def lower(program: Any) -> Any:
 
 
 def copy_of(lowered: Any) -> Any:
-    """A module of its own graph, with the same weights and the same report."""
+    """Return a module with a copy of the graph, the same weights and the same report."""
     if not isinstance(lowered, torch.fx.GraphModule):
         raise ValueError(
             f"a {type(lowered).__name__} has no graph: give torch.export.export(module, inputs), or what convert_pt2e "
@@ -114,7 +115,7 @@ def copy_of(lowered: Any) -> Any:
 
 
 def explain(module: Any) -> str:
-    """Layer by layer: which op computes it, or why it is PyTorch's."""
+    """Return a report on each layer: which op computes it, or why it stays in PyTorch."""
     rows = getattr(module, "meta", {}).get(REPORT)
     if rows is None:
         raise ValueError(
@@ -124,7 +125,7 @@ def explain(module: Any) -> str:
 
 
 def _propagate(module: Any) -> None:
-    """Shapes of all nodes, where those of the inputs are known. What quantizes came in without one."""
+    """Compute the shapes of all nodes, if those of the inputs are known. The quantizer inserts nodes without shapes."""
     inputs = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
     mode = next((value.fake_mode for value in inputs if hasattr(value, "fake_mode")), None)
     if mode is not None and all(value is not None for value in inputs):
@@ -147,7 +148,7 @@ def _lower_layer(node: Any, kind: str) -> str:
     zeros = None if w.axis is None else constant(w.zero_point)
     of_w = w.zero_point if w.axis is None or (zeros is not None and zeros.any()) else None
     tail = _tail(node, kind)
-    # Behind everything that it takes.
+    # After all absorbed nodes.
     with node.graph.inserting_before(tail.last):
         weights, bias = (*(_attribute(node, *each) for each in constants), None)[:2]
         inputs = (x.node, weights, w.scale, bias, tail.residual and tail.residual.node)
@@ -168,7 +169,7 @@ def _lower_layer(node: Any, kind: str) -> str:
 
 
 def _real_type(node: Any) -> Any:
-    """What the graph computes it in, of the types that kernels give: a network may be in 16 bits."""
+    """Return the real type of the graph's computation, if kernels can output it: a network may be in 16 bits."""
     value = node.meta.get("val")
     return value.dtype if getattr(value, "dtype", None) in (torch.float16, torch.bfloat16) else torch.float32
 
@@ -188,7 +189,7 @@ def _constant(name: str, node: Any) -> tuple[Any, Any]:
 
 
 def _pads(name: str, filters: tuple[Any, ...] | None, dilation: Sequence[int]) -> list[int]:
-    """Top, left, bottom, right; what "same" adds to an odd sum is behind the image."""
+    """Return the pads as (top, left, bottom, right). With "same", the odd pixel is at the bottom or right."""
     if filters is None:
         raise Unmatched("the shape of its weights is not known, and so not what its padding is")
     (rows, columns), (down, across) = filters[2:], (*dilation, *dilation)[:2]
@@ -197,7 +198,7 @@ def _pads(name: str, filters: tuple[Any, ...] | None, dilation: Sequence[int]) -
 
 
 def _attribute(layer: Any, node: Any, tensor: Any) -> Any:
-    """What is computed of constants is computed now."""
+    """Return a node for a constant. A computed one is computed now."""
     if node.op == "get_attr":
         return node
     name = f"_qconv_{node.name}"
@@ -208,7 +209,7 @@ def _attribute(layer: Any, node: Any, tensor: Any) -> Any:
 
 
 def _tail(node: Any, kind: str) -> Tail:
-    """As far as each has one reader. A max pool is taken only where integers come behind it."""
+    """Return the nodes that a layer absorbs: each has one reader. A max pool is included only before a quantization."""
     tail, pool = Tail(node), None
     while (user := only_user(pool or tail.last)) is not None:
         if (out := quantized(user)) is not None:
@@ -233,7 +234,7 @@ def _tail(node: Any, kind: str) -> Tail:
 
 
 def _residual(user: Any, current: Any) -> Quantized | None:
-    """What is added to the layer, if it is of the same shape."""
+    """Return the tensor that is added to the layer, if its shape is the same."""
     if target_of(user) not in ("aten.add.Tensor", "aten.add_.Tensor") or user.kwargs.get("alpha", 1) != 1:
         return None
     other = user.args[1] if user.args[0] is current else user.args[0]
@@ -243,8 +244,8 @@ def _residual(user: Any, current: Any) -> Quantized | None:
 
 
 def _clamped(tail: Tail) -> Tail:
-    """With a clamp behind the integers, where both sides of it mean the same: rounding is monotone, so that the clamp
-    may as well come before it."""
+    """Absorb a clamp after the quantization if its input and output have the same scale and zero point. Rounding is
+    monotone, so that the clamp may precede it."""
     if tail.activation or tail.pool is not None:
         return tail
     real = only_user(tail.last)
@@ -258,14 +259,14 @@ def _clamped(tail: Tail) -> Tail:
 
 
 def _pooled(pool: Any, made: Any) -> Any:
-    """The largest of numbers that were rounded is the largest, rounded."""
+    """Return a max pool of integers. Rounding is monotone, so that it may precede the maximum."""
     values = arguments(pool)
     window: dict[str, Any] = {name: values[name] for name in ("stride", "padding", "dilation", "ceil_mode")}
     return pool.graph.call_function(torch.ops.qconv.max_pool2d.default, (made, values["kernel_size"]), window)
 
 
 def _check(overload: Any, read: Sequence[Quantized | None], inputs: Sequence[Any], named: dict[str, Any]) -> None:
-    """Unmatched where no kernel has the arithmetic, by the smallest image that the filter fits in."""
+    """Raise Unmatched where no kernel has the arithmetic, by trying the smallest image that the filter fits into."""
     of_node = {name: constant(value) if isinstance(value, torch.fx.Node) else value for name, value in named.items()}
     weights = (constant(each) if isinstance(each, torch.fx.Node) else each for each in inputs[1:4])
     x, residual = (each and torch.empty(0, dtype=each.dtype, device="meta") for each in read)

@@ -1,10 +1,9 @@
-"""Weights, packed at the first call that has them and remembered as long as they live.
+"""Packed weights, which are made by the first call that uses them and kept as long as they live.
 
-What is packed is a copy: the weights as the kernel reads them, with scales and biases. It is found by what was given:
-the memory of each tensor, and the shape of the input, which chooses the kernel. Writing into any of the tensors counts
-up its version, as autograd has it, and the next call packs anew. Scales of activations are packed as well: of calls
-that differ in nothing but numbers the last few are remembered. A tensor that was made under `torch.inference_mode` has
-no version, so that it is packed at every call.
+A packing is a copy: weights in the kernel's layout, with scales and biases. Its key is the memory of each tensor, and
+the shape of the input, which determines the kernel. Writing to one of the tensors increments its version, as for
+autograd, and the next call packs again. Scales of activations are packed too, so only the last few packings that differ
+in nothing but numbers are kept. A tensor made under `torch.inference_mode` has no version and is packed at every call.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from qconv.torch.arrays import is_capturing
 
 Versions = tuple[int | None, ...]
-# What is given, and what else chooses the kernel.
+# The arguments of a call, and everything else that determines the kernel.
 Key = tuple[Hashable, Hashable]
-# How many are kept that differ in nothing but numbers. Scales that are read at every call may be new at every call.
+# Packings kept that differ in nothing but numbers. Scales that are read at each call may be new each time.
 REMEMBERED = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Packed weights. The references keep the addresses of what they refer to from being those of another."""
+    """Packed weights. The weak references keep the identities of the storages from being reused."""
 
     packed: Any
     versions: Versions
     storages: tuple[Any, ...]
-    # The same for all that differ in nothing but numbers.
+    # The part of the key without numbers.
     alike: Hashable = None
-    # What graphs that were captured read. What they write is memory of theirs: PyTorch hands it to no one else.
+    # Objects that captured graphs read. Their outputs are in the graph's own memory, which PyTorch does not reuse.
     captured: list[Any] = field(default_factory=list)
 
     @property
@@ -44,22 +43,22 @@ class Packing:
 
 
 _kept: dict[Key, Packing] = {}
-# Whoever changes that dictionary or goes through it has this. Those who look one key up need not.
+# Guards changes to and iterations over the dictionary. Single lookups do not need it.
 _changing = threading.RLock()
 
 
 def forget() -> None:
-    """Drop all packed weights. Graphs that were captured with them must not run any more."""
+    """Drop all packed weights. Graphs captured with them must not run any more."""
     with _changing:
         _kept.clear()
 
 
-# What is on a GPU goes back to PyTorch's allocator while that is there.
+# GPU memory must return to PyTorch's allocator before that is destroyed.
 atexit.register(forget)
 
 
 def identity_of(tensor: Any) -> Hashable:
-    """The memory that a tensor is in, and how it lies there."""
+    """Return the tensor's memory and layout, as a key."""
     storage = tensor.untyped_storage()
     return storage._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
@@ -69,7 +68,8 @@ def version_of(tensor: Any) -> int | None:
 
 
 def packing_of(key: Key, tensors: Sequence[Any], place: Any, pack: Callable[[], Any]) -> Packing:
-    """What was packed of the tensors under this key, or is now, if they were written since."""
+    """Return the packing of these tensors under this key. Pack them now if there is none, or if they were written
+    since."""
     versions = tuple(version_of(tensor) for tensor in tensors)
     found = _kept.get(key)
     if found is not None and None not in versions and found.versions == versions:
@@ -91,7 +91,7 @@ def packing_of(key: Key, tensors: Sequence[Any], place: Any, pack: Callable[[], 
 
 
 def _drop_the_first_of(alike: Hashable) -> None:
-    """All but the last few; not those that a captured graph reads."""
+    """Drop all but the last few packings that differ only in numbers, except those that a captured graph reads."""
     same = [key for key, packing in _kept.items() if packing.alike == alike and not packing.captured]
     for key in same[: max(0, len(same) + 1 - REMEMBERED)]:
         del _kept[key]

@@ -1,4 +1,4 @@
-"""What the nodes of an exported graph say: which tensors are quantized and how, and who reads what."""
+"""Queries of the nodes of an exported graph: which tensors are quantized and how, and who reads them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from qconv.dtypes import RANGES
 from qconv.torch.arrays import name_of
 
 PER_TENSOR = ("per_tensor.default", "per_tensor.tensor")
-# In the meta of a node: the name of the one that it stands for.
+# The key, in a node's meta, of the name of the node that it replaces.
 REPLACES = "qconv_replaces"
-# By their names: whoever made the graph has registered these ops, and this package need not.
+# By name: the creator of the graph has registered these ops, and this package need not.
 QUANTIZE, DEQUANTIZE = "quantized_decomposed.quantize_", "quantized_decomposed.dequantize_"
 
 
 class Unmatched(Exception):
-    """Why a layer stays PyTorch's."""
+    """A layer stays in PyTorch; the message says why."""
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """A node with integers, and what they mean. Scales and zero points of channels are nodes."""
+    """A node with integers, their scale and their zero point, which are nodes if there is one per channel."""
 
     node: Any
     scale: Any
@@ -39,11 +39,11 @@ class Quantized:
 
     @property
     def is_whole(self) -> bool:
-        """Whether an output may be any integer of its type: kernels clamp to nothing less."""
+        """True where the output may be any integer of its type: kernels clamp only to that."""
         return self.is_served and (self.low, self.high) == RANGES[name_of(self.dtype)]
 
     def means(self, other: Quantized) -> bool:
-        """Whether equal integers are equal numbers."""
+        """True where equal integers stand for equal numbers."""
         return (self.scale, self.zero_point, self.dtype) == (other.scale, other.zero_point, other.dtype)
 
     def numbers(self, name: str) -> dict[str, Any]:
@@ -55,13 +55,13 @@ def target_of(node: Any) -> str:
 
 
 def quantized(node: Any) -> Quantized | None:
-    """What a node that quantizes gives: the integers are its own."""
+    """Return the output of a node that quantizes, else None."""
     found = _read(node, QUANTIZE)
     return None if found is None else Quantized(node, *found[1:])
 
 
 def dequantized(node: Any) -> Quantized | None:
-    """What a node that dequantizes is given."""
+    """Return the input of a node that dequantizes, else None."""
     found = _read(node, DEQUANTIZE)
     return None if found is None else Quantized(*found)
 
@@ -85,14 +85,14 @@ def _read(node: Any, prefix: str) -> tuple[Any, ...] | None:
 
 
 def arguments(node: Any) -> dict[str, Any]:
-    """By the names of the schema, with the defaults."""
+    """Return the arguments of a node by the names of its schema, with defaults."""
     schema = node.target._schema.arguments
     values = {each.name: each.default_value for each in schema if each.has_default_value()}
     return {**values, **dict(zip((each.name for each in schema), node.args, strict=False)), **node.kwargs}
 
 
 def constant_number(node: Any, value: Any) -> Any:
-    """The number itself, or that of a constant; None where it is computed."""
+    """Return a number, or the value of a constant with one element; None where it is computed."""
     if not isinstance(value, torch.fx.Node):
         return value
     tensor = constant(value)
@@ -100,7 +100,7 @@ def constant_number(node: Any, value: Any) -> Any:
 
 
 def constant(node: Any) -> Any:
-    """The tensor that a node always gives: an attribute of the module, or what is computed of such; else None."""
+    """Return the constant tensor of a node: an attribute of the module, or a result computed from such; else None."""
     if node.op == "get_attr":
         found = node.graph.owning_module
         for name in str(node.target).split("."):
@@ -120,18 +120,18 @@ def constant(node: Any) -> Any:
 
 
 def only_user(node: Any) -> Any:
-    """Whoever reads it, where nobody else does."""
+    """Return the only reader of a node, or None if there are several."""
     users = list(node.users)
     return users[0] if len(users) == 1 else None
 
 
 def replace(node: Any, made: Any) -> None:
-    """By a new node, which says what it stands for."""
+    """Replace a node by a new one, and record what that replaces."""
     made.meta |= {REPLACES: node.name, "val": node.meta.get("val")}
     node.replace_all_uses_with(made)
 
 
 def shape_of(node: Any) -> tuple[Any, ...] | None:
-    """As far as it is known."""
+    """Return the shape of a node's output if it is known."""
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
     return tuple(value.shape) if isinstance(value, torch.Tensor) else None

@@ -1,4 +1,4 @@
-"""conv2d_pool: a convolution with a max pool behind it, by the arguments of its schema."""
+"""The op conv2d_pool: a convolution followed by a max pool, from the arguments of its schema."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from qconv.torch.convolution import convolve_into, images_shape
 from qconv.torch.elementwise import fake_pool
 from qconv.torch.schema import Given
 
-# What the pool has, by the names that max_pool2d has for it.
+# Maps the arguments of max_pool2d to those of the pool.
 OF_POOL = {"kernel_size": "window", "stride": "window_stride", "padding": "window_padding", "ceil_mode": "ceil_mode"}
-# A convolution's own arguments of which there are none here.
+# Arguments of a convolution that this op lacks.
 _WITHOUT = {"residual": None}
 
 

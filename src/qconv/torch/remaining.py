@@ -1,4 +1,4 @@
-"""The nodes of a lowered graph that stay PyTorch's and compute: each by its name, and why."""
+"""The nodes of a lowered graph that compute and stay in PyTorch, with the reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qconv.torch.tensor_ops import lowers
 
 
 def staying(graph: Any, named: Collection[str]) -> list[tuple[str, str]]:
-    """Without those that are named already, and what is computed of constants alone."""
+    """Return these nodes without the `named` ones and without those computed from constants alone."""
     constants: set[Any] = set()
     found = []
     for node in graph.nodes:
@@ -27,7 +27,7 @@ def staying(graph: Any, named: Collection[str]) -> list[tuple[str, str]]:
 
 
 def _computes(node: Any) -> bool:
-    """A view, a size and an element of a tuple cost nothing."""
+    """True for a node that computes. Views, sizes and elements of tuples do not."""
     target = target_of(node)
     if not target or target.startswith("qconv.") or REPLACES in node.meta:
         return False

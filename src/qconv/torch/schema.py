@@ -1,9 +1,8 @@
-"""The schemas of the ops, each in up to three overloads.
+"""The schemas of the ops, each with up to three overloads.
 
-`default` takes the scales of activations as numbers, and those of weights as a tensor: one number, or one per output
-channel. In `scalar`, the latter is a number as well. In `tensor`, every scale and zero point is a tensor: where these
-lie on a GPU, each call waits for it, because the kernels take their values from the host. A schema has no type for
-"either".
+`default` takes the scales of activations as numbers, and those of weights as a tensor with one number, or one per
+output channel. `scalar` takes the latter as a number too. `tensor` takes every scale and zero point as a tensor: each
+call then waits for tensors on a GPU, because kernels get their values from the host. A schema has no type for "either".
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 # The arguments of a call, by the names of its schema.
 Given = Mapping[str, Any]
-# What each convolution of a chain has of its own.
+# The arguments of each convolution of a chain.
 OF_EACH = (
     "Tensor w_scale",
     "Tensor? bias=None",
@@ -34,7 +33,7 @@ LAST = ("ScalarType? out_dtype=None", "str? mode=None")
 
 @dataclass(frozen=True)
 class Overload:
-    """Parameters in front of the star and behind it, as a schema writes them."""
+    """An overload of an op. `positional` and `named` are its parameters in front of the star and behind it."""
 
     op: str
     name: str
@@ -51,7 +50,7 @@ class Overload:
 
 
 def linear_map(*names: str) -> tuple[str, ...]:
-    """The scale and the zero point of each tensor, as numbers."""
+    """Return the parameters for the scale and zero point of each tensor, as numbers."""
     return tuple(text for name in names for text in (f"float {name}_scale=1.0", f"int {name}_zero_point=0"))
 
 
@@ -61,7 +60,8 @@ def _of_layer(layer: str) -> tuple[str, ...]:
 
 
 def _chain(*layers: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The first convolutions give `mid` and `mid2`, of a type that is that of x unless given."""
+    """Return the parameters of a chain. The intermediate tensors are `mid` and `mid2`, by default with the type of
+    x."""
     mids = ("mid", "mid2")[: len(layers) - 1]
     weights = tuple(f"Tensor w{i + 1}" for i in range(len(layers)))
     own = tuple(text for layer in layers for text in _of_layer(layer))
@@ -73,7 +73,7 @@ def _chain(*layers: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _WEIGHTS = ("Tensor x", "Tensor w", "Tensor w_scale", "Tensor? bias=None")
 _WINDOW = ("Tensor x", "int[2] kernel_size", "int[2] stride=[]", "int[2] padding=0")
 _ACTIVATION = OF_EACH[-4:]
-# What the pool behind a convolution has of its own.
+# The parameters of the pool behind a convolution.
 _POOL = ("int[2] window", "int[2] window_stride=[]", "int[2] window_padding=0", "bool ceil_mode=False")
 _OPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "conv2d": (
@@ -110,7 +110,8 @@ _OPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def overloads() -> tuple[Overload, ...]:
-    """In the order in which a call tries them: a tensor would be taken for a number, by waiting for it."""
+    """Return the overloads in the order in which a call tries them: as a number, a tensor would be accepted by waiting
+    for it."""
     return tuple(
         overload
         for op, (positional, named) in _OPS.items()
@@ -124,7 +125,7 @@ def overloads() -> tuple[Overload, ...]:
 
 
 def _as(changes: Mapping[str, str], parameters: tuple[str, ...]) -> tuple[str, ...]:
-    """Scales and zero points in another type. Behind one that must be given, what may be left out stays so."""
+    """Return the parameters with scales and zero points in another type, which keep or gain the default None."""
     return tuple(_changed(text, changes) for text in parameters)
 
 

@@ -1,4 +1,4 @@
-"""What stands between integers and is no convolution: sums, products, pools, and what only moves elements."""
+"""Lowering of integer ops that are no convolutions: sums, products, pools, and moves of elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from qconv.torch.activations import activation_of
 from qconv.torch.pattern import Quantized, arguments, dequantized, only_user, quantized, replace, shape_of, target_of
 
-# They move elements, which may be integers as well.
+# Ops that only move elements, which may be integers as well.
 MOVES = (
     *("aten.flatten.using_ints", "aten.view.default", "aten.reshape.default", "aten.permute.default"),
     *("aten.transpose.int", "aten.squeeze.dims", "aten.unsqueeze.default", "aten.slice.Tensor", "aten.clone.default"),
@@ -20,7 +20,7 @@ Lowered = tuple[str, str]
 
 
 def lower_between(node: Any) -> Lowered | None:
-    """Which op the node that quantizes became, and a word on it; None where it stays."""
+    """Lower the op in front of a node that quantizes. Return its new op and a description, or None where it stays."""
     out = quantized(node)
     if out is None or not isinstance(out.node.args[0], torch.fx.Node):
         return None
@@ -63,7 +63,7 @@ def _binary(op: str) -> Callable[[Any, Quantized, bool], Made]:
 
 
 def _is_broadcast(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
-    """Whether both have one shape, or one a number for each channel of images."""
+    """True where the shapes are equal, or one has one number per channel of images."""
     if one is None or other is None:
         return False
     if one == other:
@@ -87,8 +87,8 @@ def _image(node: Any) -> Quantized | None:
 
 
 def window_fits(pool: Any) -> bool:
-    """Whether a whole window fits into the padded image, as far as that is known: kernels have no other, which
-    `ceil_mode` allows."""
+    """True where a whole window fits into the padded image, as far as shapes are known. `ceil_mode` permits others, but
+    kernels do not."""
     values = arguments(pool)
     for axis, size in enumerate((shape_of(pool.args[0]) or ())[-2:]):
         extent, pad, step = (
@@ -118,7 +118,7 @@ def _average_pool(node: Any, out: Quantized, relu: bool) -> Made:
         return None
     counts = values["count_include_pad"]
     if values["ceil_mode"] and counts:
-        # PyTorch divides a window that is not whole by the part of it that lies within the padded input.
+        # PyTorch divides an incomplete window by the part of it within the padded input.
         if any(values["padding"]):
             return None
         counts = False
@@ -138,7 +138,7 @@ def _numbers(x: Quantized, out: Quantized) -> dict[str, Any]:
 
 
 def _move(node: Any, out: Quantized, relu: bool) -> Made:
-    """Integers that are dequantized and quantized alike come back as they are."""
+    """Move the integers themselves if they are dequantized and quantized alike."""
     x = _operand(node)
     return (node.target, (x.node, *node.args[1:]), dict(node.kwargs)) if x is not None and x.means(out) else None
 
@@ -163,5 +163,5 @@ _READ: Mapping[str, Callable[[Any, Quantized, bool], Made]] = {
 
 
 def lowers(target: str) -> bool:
-    """Whether there is an op for it, between some integers."""
+    """True where an op exists for this target on integers."""
     return target in _READ

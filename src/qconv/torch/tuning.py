@@ -1,4 +1,4 @@
-"""What a module runs on kernels, to be tuned: the problems are those of a call."""
+"""Tuning of a module: the problems that a call of it runs on kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def problems(module: Callable[..., Any], *inputs: Any) -> tuple[Problem, ...]:
-    """One for each kernel of a call with inputs of these shapes. It packs the weights anew, so that graphs that were
+    """Return one problem per kernel of a call with inputs of these shapes. This packs the weights again: graphs
     captured before must not run any more."""
     forget()
     with noted() as found, torch.no_grad():
@@ -30,8 +30,8 @@ def problems(module: Callable[..., Any], *inputs: Any) -> tuple[Problem, ...]:
 def tune(
     module: Callable[..., Any], *inputs: Any, budget: int | Budget = DEFAULT_TRIALS, **options: Any
 ) -> list[Result]:
-    """`qconv.tune` of what the module runs on inputs of these shapes, with its options; its next call has the winners.
-    Capture graphs afterwards: those of before must not run any more."""
+    """Call `qconv.tune` for the problems that the module runs on inputs of these shapes, with its options. The next
+    call uses the winners. Capture graphs afterwards: earlier ones must not run any more."""
     found = problems(module, *inputs)
     results = tune_problems(found, budget, **options)
     forget()
