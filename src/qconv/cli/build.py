@@ -1,4 +1,4 @@
-"""build: kernels for a device that is not here, compiled ahead."""
+"""The command build: compiles kernels ahead, for a device that is not present."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be compiled, for which devices, and where the files go."""
+    """The arguments: what to compile, for which devices, and where to put the files."""
 
     words: tuple[str, ...]
     targets: tuple[str, ...]
@@ -42,12 +42,12 @@ class Asked:
 
     @property
     def parts(self) -> list[str]:
-        """Those of the words that are no keys."""
+        """Return the words that are no keys."""
         return [word for word in self.words if not is_key(word)]
 
     @property
     def batches(self) -> list[int] | None:
-        """Those that a model is built for, where they are named."""
+        """Return the batches to build a model for, or None if none are given."""
         if self.batch is None:
             return None
         batches = self.batch.split(",")
@@ -73,8 +73,8 @@ class Asked:
 @json_option
 @quiet_option
 def build(**options: Any) -> None:
-    """Compile what a lookup on such a device would choose: for the problems that are named by a KEY, or by an OP with
-    its flags; for those that were tuned and whose key has a PART; or for all that an ONNX model needs, with its graph.
+    """Compile the kernels that a lookup on such a device would choose. Name problems by a KEY, by an OP with its flags,
+    or by a PART of the keys of tuned ones; or give an ONNX model, which is written with its graph.
     """
     asked = Asked(**options)
     if asked.is_model:

@@ -1,4 +1,5 @@
-"""The commands as one group, and what becomes of their errors. Nothing heavy is imported before a command needs it."""
+"""The commands as one group, and the handling of their errors. Large packages are imported only by commands that use
+them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def commands() -> None:
     """
 
 
-# What the list of commands says of each, in the columns that it has there.
+# Short descriptions for the list of commands, which must fit its column.
 IN_SHORT = {
     "bench": "Verify and time the kernel that lookup gives.",
     "build": "Compile ahead, for a device that is not here.",
@@ -67,9 +68,9 @@ for command in (
 
 
 def run(arguments: Sequence[str]) -> None:
-    """An expected error is one message on stderr and an exit code; only a bug shows a traceback."""
+    """Run a command. An expected error is one message on stderr and an exit code; only a bug shows a traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # A path whose name is no UTF-8 is printed as it is, instead of ending the command when its work is done.
+        # Print paths in invalid UTF-8 as they are, instead of failing after the work is done.
         sys.stdout.reconfigure(errors="surrogateescape")
     try:
         with interruption.raised():
@@ -81,7 +82,7 @@ def run(arguments: Sequence[str]) -> None:
         click.echo("terminated" if is_terminated else "interrupted", err=True)
         sys.exit(interruption.TERMINATED if is_terminated else interruption.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output has left, as `head` does.
+        # The reader of the output has closed the pipe, as `head` does.
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
@@ -89,7 +90,7 @@ def run(arguments: Sequence[str]) -> None:
         if failure is None:
             raise
         failure = replace(failure, message=without_passwords(failure.message, arguments))
-        if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later: its message is the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # in click 8.2 and later, with the help as its message
             click.echo(str(error), err=True)
             sys.exit(failure.exit_code)
         if isinstance(error, click.UsageError) and error.ctx is not None:

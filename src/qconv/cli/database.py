@@ -1,7 +1,5 @@
-"""Rows as a table: in a terminal no wider than it is, elsewhere with every letter.
-
-db: list, merge, export, prune, refresh.
-"""
+"""The command group db: list, merge, export, prune and refresh; and tables of rows, which fit a terminal's width but
+are complete elsewhere."""
 
 from __future__ import annotations
 
@@ -31,14 +29,14 @@ if TYPE_CHECKING:
 
 
 BETWEEN = 2
-# Narrower, a column says nothing.
+# Narrower columns are unreadable.
 LEAST = 6
 CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None) -> str:
-    """Names above, columns aligned: what looks like a number to the right. With `columns`, what is too long for them is
-    cut, the widest first. A column in which no row says anything is left out."""
+    """Format rows with their names above, in aligned columns; numbers are right-aligned. Columns that are empty in
+    every row are omitted. With `columns`, text is cut to fit, the widest columns first."""
     said = [at for at in range(len(names)) if not rows or any(row[at] for row in rows)]
     names, rows = [names[at] for at in said], [[row[at] for at in said] for row in rows]
     every = [names, *rows]
@@ -54,7 +52,7 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]], columns: int | No
 
 
 def fitted(widths: Sequence[int], columns: int) -> list[int]:
-    """The widest are made as wide as each other until all fit, none narrower than LEAST."""
+    """Reduce the widest columns equally until all fit, none below LEAST."""
     found = list(widths)
     while sum(found) + BETWEEN * (len(found) - 1) > columns and max(found) > LEAST:
         found[found.index(max(found))] -= 1
@@ -62,7 +60,7 @@ def fitted(widths: Sequence[int], columns: int) -> list[int]:
 
 
 def of_terminal() -> int | None:
-    """The columns of the terminal that stdout is; None where it is a file or a pipe."""
+    """Return the width of the terminal that stdout is, or None for a file or a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -84,7 +82,7 @@ def _open(database: str | None, *, create: bool = False) -> Database:
 
 
 def _of_device(rows: Database, best: bool, device: str | None) -> list[Measurement]:
-    """The rows of the device, or of all; ValueError where the device has none, but others have."""
+    """Return the rows of a device, or of all. Raise ValueError where only other devices have rows."""
     found = rows.best_per_problem(device) if best else rows.measurements(device=device)
     if device is not None and not found:
         refuse_device(f"the device name {device!r}", rows.devices())
@@ -97,7 +95,7 @@ def _of_device(rows: Database, best: bool, device: str | None) -> list[Measureme
 @click.option("--best", is_flag=True, help="Only the winner of each problem and device.")
 @click.option("--device", help="Only rows of this device name.")
 def list_rows(database: str | None, as_json: bool, best: bool, device: str | None) -> None:
-    """The rows, failures with their reasons."""
+    """List the rows, with the reasons of failures."""
     from qconv.tune_db.text import as_dict
 
     with _open(database) as rows:
@@ -106,7 +104,7 @@ def list_rows(database: str | None, as_json: bool, best: bool, device: str | Non
         print_json([as_dict(row) for row in found])
         return
     rows_shown = [(_time(row), str(row.config), str(row.problem), row.device, _one_line(row.reason)) for row in found]
-    # At once: a terminal or a pipe would be flushed after each of thousands of rows.
+    # Printed at once: otherwise a terminal or a pipe would be flushed after each of thousands of rows.
     shown = table(("time", "config", "problem", "device", "reason"), rows_shown, of_terminal())
     click.echo(f"{shown}\n{len(found)} rows")
 
@@ -124,21 +122,21 @@ def _one_line(reason: str | None) -> str:
 @click.argument("others", nargs=-1, required=True)
 @json_option
 def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
-    """Add the rows of OTHER databases, or of files that `db export --format text` wrote; of two rows for the same thing
-    the newer one stays."""
+    """Add the rows of OTHER databases, or of files written by `db export --format text`. Of two rows for the same
+    measurement, the newer one stays."""
     from qconv.tune_db.database import Database
     from qconv.tune_db.text import is_text, read
 
     answers: dict[str, Any] = {}
     with contextlib.ExitStack() as opened:
-        # All of them are opened before anything is made or changed.
+        # Open all sources before anything is created or changed.
         sources = {
             other: read(other) if is_text(other) else opened.enter_context(Database.open(other, create=False))
             for other in others
         }
         rows = opened.enter_context(_open(database, create=True))
         for other, source in sources.items():
-            # A database says where it is without the password that its URL may have.
+            # A database is shown without the password that its URL may contain.
             answers[source.where if isinstance(source, Database) else other] = rows.merge(source)._asdict()
     if as_json:
         print_json(answers)
@@ -154,7 +152,7 @@ def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
 @click.option("--best", is_flag=True, help="Only the winner of each problem and device.")
 @click.option("--device", help="Only rows of this device name.")
 def export_rows(database: str | None, out: Path, form: str, best: bool, device: str | None) -> None:
-    """Write rows to a file: FAIR T4 results, or the reviewable text that winners are shipped as."""
+    """Write rows to a file: FAIR T4 results, or the text format in which winners are shipped."""
     from qconv.tune_db import t4, text
 
     with _open(database) as rows:
@@ -177,8 +175,8 @@ def export_rows(database: str | None, out: Path, form: str, best: bool, device: 
 @click.option("--device", help="Only rows of this device name.")
 @click.option("--dry-run", is_flag=True, help="Count, delete nothing.")
 def prune(database: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool) -> None:
-    """Delete rows that no lookup needs. The best of each problem and device stays, with its ties: rows within 1 % of
-    it, of which lookup takes the simplest config."""
+    """Delete rows that no lookup needs. The best row of each problem and device stays, and so do rows within 1 % of it,
+    among which lookup takes the simplest config."""
     if not failed and slower_than is None:
         raise click.UsageError("say what to delete: --failed, --slower-than FACTOR, or both")
     with _open(database) as rows:
@@ -206,8 +204,8 @@ def refresh(
     out: Path | None,
     dry_run: bool,
 ) -> None:
-    """Tune again what is out of date: the winners whose kernels today's templates do not make any more, and those that
-    a kernel which has come since is expected to beat.
+    """Tune outdated winners again: those whose kernels the current templates no longer generate, and those that a newer
+    kernel is expected to beat.
 
     `--shipped --out instances/shipped/DEVICE.json` renews the file that the package ships.
     """
@@ -245,7 +243,7 @@ def refresh(
 
 
 def _rows_of(where: str, shipped: bool, device: str | None) -> list[Measurement]:
-    """The rows of the database over the shipped ones, each key once."""
+    """Return the rows of the database over the shipped ones, each key once."""
     from qconv.instances.choose import shipped as travelling
     from qconv.tune_db.layered import Layered
 

@@ -1,4 +1,4 @@
-"""doctor: what is here, what works, what is missing and how to get it."""
+"""The command doctor: what is installed, what works, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ State = Literal["ok", "missing", "wrong"]
 
 @dataclass(frozen=True)
 class Finding:
-    """`missing`: what would be of use, and can be done without; `wrong`: what should work and does not."""
+    """A row of the answer. `missing` marks something useful but optional, `wrong` something that should work but does
+    not."""
 
     what: str
     state: State
@@ -37,7 +38,7 @@ class Finding:
 @device_option
 @json_option
 def doctor(device: str | None, as_json: bool) -> None:
-    """What is here, what works, what is missing and how to get it; and whether a kernel runs."""
+    """Show what is installed, what works and how to get what is missing; and whether a kernel runs."""
     findings = [*_here(), *_compilers(), *_gpus(), *_places(), _kernel(device)]
     if as_json:
         print_json({"schema": SCHEMA, "findings": [asdict(finding) for finding in findings]})
@@ -56,7 +57,7 @@ def _here() -> Iterator[Finding]:
 
 
 def _compilers() -> Iterator[Finding]:
-    """For a target of each vendor."""
+    """Yield a finding per vendor, for one of its targets."""
     from qconv.device.compile import compiler_ahead, compiler_for
     from qconv.errors import CompileError
     from qconv.targets.target import target

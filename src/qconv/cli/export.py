@@ -1,4 +1,4 @@
-"""export: winners to ship, as sources or as a library with a C interface."""
+"""The command export: winners to ship, as sources or as a library with a C interface."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def export(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Write winners to ship: of the problems that are named by a KEY, an OP with its flags or a PART, or of all."""
+    """Write winners to ship: all, or those of problems named by a KEY, an OP with its flags, or a PART of keys."""
     from qconv.instances.load.winners import Wanted, find
 
-    # Wanted checks what was typed.
+    # `Wanted` validates the arguments.
     chosen = tuple(origin.strip() for origin in origins.split(","))
     wanted: Wanted = Wanted(chosen, targets, words, device)  # type: ignore[arg-type]
     winners = find(wanted, database)
@@ -77,7 +77,7 @@ def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.write import write
 
     def watch(done: int, total: int) -> None:
-        # Ten lines at most.
+        # Print at most ten lines.
         if done == total or 10 * done // total > 10 * (done - 1) // total:
             click.echo(f"{done} of {total} kernels compiled", err=True)
 

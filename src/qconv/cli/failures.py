@@ -1,6 +1,5 @@
-"""What click refuses of a command line, in the form of all other messages: value, rule, remedy.
-
-What a command fails with, for every error that is not a bug.
+"""The message and exit code of every error that is not a bug. Click's errors get the form of all others: value, rule,
+remedy.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import click
 from qconv.cli.incomplete import MACHINE, REQUEST, Failure, failure_of_import
 from qconv.errors import CacheError, CompileError, DatabaseError, DeviceError, Infeasible, KernelMissing, LaunchError
 
-# Letters of a value that a message repeats.
+# The most characters of a value that a message repeats.
 LONGEST_VALUE = 160
 
 
@@ -36,7 +35,7 @@ def message_of(error: click.ClickException) -> str:
 
 
 def _of_value(error: click.BadParameter, param: click.Parameter) -> str:
-    """Click's words begin with the value, and do not say what would do."""
+    """Rewrite a click message, which begins with the value and does not say what is accepted."""
     name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
     value = re.match(r"(.*?) is not (?:a valid|in the range|one of)", error.message, re.DOTALL)
     if value is None:
@@ -57,12 +56,12 @@ def _of_command(given: str, ctx: click.Context) -> str:
     known = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
     near = difflib.get_close_matches(given, known, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    # Click has escaped it.
+    # Click has already escaped it.
     given = given if len(given) <= LONGEST_VALUE else f"{given[: LONGEST_VALUE - 3]}..."
     return f"'{given}' is no command of {ctx.command_path}{hint}: give one of {', '.join(known)}"
 
 
-# What is quoted of a command line may be as long as that is.
+# The length limit of a message: arguments quoted in it may be arbitrarily long.
 LONGEST = 800
 _URL = re.compile(r"[\w+.-]+://.*", re.DOTALL)
 
@@ -89,13 +88,13 @@ _REMEDIES = {
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """None for what is a bug of ours, which shows its traceback."""
+    """Return the failure for an error, or None for a bug, which shows its traceback."""
     kind = type(error).__name__
     if isinstance(error, click.ClickException):
         return Failure(kind, _clipped(message_of(error)), error.exit_code)
     for expected, code in EXIT_CODES:
         if isinstance(error, expected):
-            # A compiler's words stay as they are.
+            # A compiler's message is not clipped.
             return Failure(kind, str(error) if expected is CompileError else _clipped(str(error)), code)
     if isinstance(error, MemoryError):
         return Failure(kind, f"this machine has too little memory for the problem: {error}; make n smaller", MACHINE)
@@ -110,8 +109,8 @@ def failure_of(error: Exception) -> Failure | None:
 
 
 def without_passwords(message: str, arguments: Sequence[str]) -> str:
-    """The message with each URL of a command line, whole or clipped, as it is shown: click and others quote what they
-    do not expect there."""
+    """Return the message with passwords removed from every URL of the command line, whole or clipped: click and other
+    libraries quote unexpected arguments."""
     for url in (found[0] for one in arguments if (found := _URL.search(one))):
         from qconv.tune_db.url import shown
 
@@ -121,7 +120,7 @@ def without_passwords(message: str, arguments: Sequence[str]) -> str:
 
 
 def _with_url_as(shown: str, url: str, quote: str) -> str:
-    """A text that begins with the URL, as it is or escaped or a part of it."""
+    """Replace the URL at the beginning of a text, which may be escaped or clipped."""
     given = max(_equal_letters(quote, spelled) for spelled in (url, repr(url)[1:-1]))
     if quote.startswith(shown) and given <= len(shown):
         return quote
@@ -141,5 +140,5 @@ def _clipped(text: str) -> str:
 
 
 def is_of_the_gpu(error: Exception) -> bool:
-    """Raised by CuPy, of the driver, the runtime or NVRTC: it is not imported to be asked."""
+    """True for an error of the driver, the runtime or NVRTC from CuPy, without importing that."""
     return type(error).__module__.partition(".")[0] in ("cupy", "cupy_backends")

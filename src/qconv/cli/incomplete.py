@@ -1,6 +1,6 @@
-"""A failure as a command shows it: one sentence with a remedy, an exit code, and under --json one document.
+"""The failure of a command: one sentence with a remedy, an exit code, and one document under --json.
 
-It needs nothing but Python, so that a package of ours that is not there can be told as well.
+This module needs only Python, so that it can report a missing package.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
-# The format of an error under --json: fields are added without a new one, and none is changed or taken away.
+# The format of errors under --json. Fields may be added to it, but not changed or removed.
 SCHEMA = "qconv-error-1"
 REQUEST, MACHINE = 2, 3
-# Where a package comes from that is imported when a command needs it.
+# Remedies for missing packages that are imported on use.
 PACKAGES = {
     "cupy": "pip install 'qconv-tune[cuda]' for NVIDIA, 'qconv-tune[rocm]' for AMD",
     "onnx": "pip install 'qconv-tune[onnx]'",
@@ -31,7 +31,7 @@ class Failure:
     exit_code: int
 
     def show(self, as_json: bool) -> None:
-        """The sentence on stderr; with --json the document on stdout, where its reader expects one."""
+        """Print the sentence to stderr, and with --json the document to stdout, where its reader expects one."""
         print(f"Error: {readable(self.message)}", file=sys.stderr)
         if as_json:
             document = {"kind": self.kind, "message": self.message, "exit_code": self.exit_code}
@@ -39,7 +39,7 @@ class Failure:
 
 
 def failure_of_import(error: ModuleNotFoundError) -> Failure | None:
-    """A package that is not there, one of those that qconv-tune depends on or of an extra; None where it is ours."""
+    """Return the failure for a missing package, a dependency or one of an extra; None for a module of this project."""
     kind, missing = type(error).__name__, (error.name or "").partition(".")[0]
     if missing == "qconv":
         return None
@@ -52,7 +52,7 @@ def failure_of_import(error: ModuleNotFoundError) -> Failure | None:
 
 
 def core_packages() -> set[str]:
-    """What is installed with qconv-tune, without any extra, as its metadata says; by the names of their modules."""
+    """Return the module names of the packages that qconv-tune requires without extras, from its metadata."""
     try:
         required = metadata.requires("qconv-tune") or []
     except metadata.PackageNotFoundError:  # run from its sources
@@ -66,5 +66,5 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
 
 
 def readable(message: str, keeping: str = "\n\t") -> str:
-    """A terminal does nothing but show it: a path, an argument or a name of a file may hold any character."""
+    """Escape unprintable characters: a path, an argument or a file name may contain any."""
     return "".join(letter if letter.isprintable() or letter in keeping else repr(letter)[1:-1] for letter in message)

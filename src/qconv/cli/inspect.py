@@ -1,4 +1,4 @@
-"""lookup, space, source, devices: the commands that only look."""
+"""The commands that only look: lookup, space, source, devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qconv.op import Problem
 @database_option
 @json_option
 def lookup(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
-    """The instance that the library would use, and why; its binary is in the cache afterwards."""
+    """Show the instance that the library would use, and why. Its binary is in the cache afterwards."""
     from qconv.instances.load.serving import lookup as find
 
     instance = find(problem, device, database)
@@ -61,7 +61,7 @@ target_option = click.option("--target", "target_name", metavar="sm_80|gfx90a|cp
 @target_option
 @json_option
 def space(problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, as_json: bool) -> None:
-    """Every config of the search space: the feasible ones by estimated cost, and why each other one is not."""
+    """List every config of the search space: feasible ones by estimated cost, and why each other one is not."""
     from qconv.generator import space as enumerate_space
 
     target = _target(target_name, device)
@@ -93,7 +93,7 @@ def space(problem: Problem, fixed: dict[str, int], device: str | None, target_na
 def source(
     problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, config_json: str | None
 ) -> None:
-    """Print the generated kernel, or the kernels in turn of what no kernel computes alone."""
+    """Print the generated kernel, or all kernels of a problem that needs several."""
     from qconv import generator
 
     target = _target(target_name, device)
@@ -117,7 +117,7 @@ def source(
 @click.command()
 @json_option
 def devices(as_json: bool) -> None:
-    """The devices of this machine, and the targets that can be compiled for without one."""
+    """List the devices of this machine, and the targets that can be compiled for without one."""
     from qconv.device import gpu_specs, open_device, why_unused
     from qconv.device.compile import compiler_ahead
     from qconv.errors import CompileError
@@ -143,7 +143,7 @@ def devices(as_json: bool) -> None:
 
 
 def _alike(targets: dict[str, str]) -> dict[str, list[str]]:
-    """Those that one compiler serves, or that lack the same, in one line."""
+    """Group targets with the same compiler, or without one for the same reason."""
     found: dict[str, list[str]] = {}
     for name, answer in targets.items():
         found.setdefault(answer.replace(f" {name} ", " them "), []).append(name)

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM, at any moment: one line, an exit code, and no traceback.
+"""Ctrl-C and SIGTERM at any time: one line, an exit code, and no traceback.
 
-While modules are imported, and once the work is done, there is nothing to tidy up: the process ends at once, for an
-exception there may be lost in a library or shown as a traceback. In between, an exception ends children and
-transactions on its way. It needs nothing but Python, so that it comes before everything that takes time to import.
+While modules are imported and after the work is done, there is nothing to clean up, and the process ends at once: an
+exception there may be swallowed by a library or shown as a traceback. In between, an exception ends child processes and
+transactions. This module needs only Python, so that it is active before slow imports.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# As a shell counts a process that a signal has ended.
+# The exit codes that a shell reports for processes ended by a signal.
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised by SIGTERM: whatever an interruption ends, this ends."""
+    """SIGTERM was received. It ends whatever Ctrl-C ends."""
 
 
 def end_at_once() -> None:
-    """From here on, Ctrl-C ends the process by itself. It stays ignored where it is, as behind a script's `&`."""
+    """Make Ctrl-C end the process directly. Where it is ignored, as after a script's `&`, it stays ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Within, Ctrl-C and SIGTERM are exceptions, unless the caller ignores them or has handlers of its own."""
+    """Turn Ctrl-C and SIGTERM into exceptions within the context, unless the caller ignores or handles them."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if before[signal.SIGINT] is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)

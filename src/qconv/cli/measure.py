@@ -1,4 +1,4 @@
-"""run, bench: the commands that launch the kernel that lookup gives."""
+"""The commands run and bench, which launch the kernel that lookup gives."""
 
 from __future__ import annotations
 

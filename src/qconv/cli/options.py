@@ -1,4 +1,4 @@
-"""Options that several commands share: the problem, the device, the database, the form of the answer."""
+"""Options that several commands share: the problem, the device, the database, the output format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUIET = "qconv.cli.quiet"
 
 
 def _shared(options: list[Option]) -> Option:
-    """One for all ops that have an option of this name."""
+    """Merge the options of this name from all ops into one."""
     first = options[0]
     assert {option.kind for option in options} == {first.kind}, f"{first.spelled} is of one kind"
     says = " ".join(dict.fromkeys(option.says for option in options))
@@ -36,7 +36,7 @@ _ZERO_POINTS = {option.name: option.spelled for option in OPTIONS if option.kind
 
 
 class Extents(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
-    """`2` or `2,1` or `2x1`."""
+    """One or several integers: `2`, `2,1` or `2x1`."""
 
     name = "INT[,INT...]"
 
@@ -49,15 +49,15 @@ class Extents(click.ParamType):  # type: ignore[type-arg]  # not generic before 
         return numbers[0] if len(numbers) == 1 else numbers
 
 
-MOST_CHOICES = 24  # letters of the choices that stand beside an option
-# What most layers are described by; the others are in the help of the op.
+MOST_CHOICES = 24  # characters of choices shown beside an option
+# The options that describe most layers. The help of an op lists the others.
 COMMON = ("n", "h", "w", "c", "k", "r", "s", "stride", "pad", "groups", "x_zero_point", "bias", "activation")
 
 
 class ProblemCommand(click.Command):
-    """Its help has the options that are its own, and those of a problem that most need.
+    """A command with a problem. Its help has its own options and the most common ones of a problem.
 
-    Zero points take an optional value. Click reads a negative one as the next option, so it travels in brackets."""
+    Zero points take an optional value. Click would read a negative one as an option, so it is passed in brackets."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         described = {param.name: param.get_help_record(ctx) for param in self.get_params(ctx)}
@@ -88,7 +88,7 @@ class ProblemCommand(click.Command):
         return super().parse_args(ctx, spelled)
 
     def _refuse_options(self, ctx: click.Context, args: list[str]) -> None:
-        """Refuses what nobody has, and what the named op does not have, before any value is read."""
+        """Reject options that no op has, or that the named op lacks, before any value is read."""
         try:
             given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         except click.NoSuchOption as unknown:
@@ -96,7 +96,7 @@ class ProblemCommand(click.Command):
         names = [name for name in _NAMES if name in given]
         if not names or not set(ctx.help_option_names).isdisjoint(args):
             return
-        words = given.get("words", given.get("op"))  # a tuple, a word, or what stands for none
+        words = given.get("words", given.get("op"))  # a tuple, a word, or click's default for none
         if isinstance(words, tuple) and len(words) > 1:
             raise click.UsageError(
                 f"{_option(names[0]).spelled} was given beside {len(words)} words: give one op alone with its options",
@@ -120,18 +120,18 @@ class ProblemCommand(click.Command):
 
 
 def problem_options(command: Command) -> Command:
-    """Passes `problem`, and `fixed`: the zero points given with a value, for the data of run and bench."""
+    """Pass `problem`, and `fixed`: the zero points given with a value, for the data of run and bench."""
 
     return _with_problem(command, required=True)
 
 
 def problem_or_file_options(command: Command) -> Command:
-    """The same for a command that also takes problems from a file: then `problem` is None."""
+    """Pass the same to a command that also reads problems from a file; then `problem` is None."""
     return _with_problem(command, required=False)
 
 
 def problem_or_words_options(command: Command) -> Command:
-    """Passes `words`, keys or parts of keys: an op with its options is the key of that problem."""
+    """Pass `words`, which are keys or parts of keys. An op with its options becomes the key of that problem."""
 
     def wrapped(words: tuple[str, ...], **options: Any) -> Any:
         given, _ = _taken(options)
@@ -158,7 +158,7 @@ def _with_options(command: Command) -> Command:
 
 
 def _taken(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Takes what describes a problem out of the options: all that was given, and the zero points with a value."""
+    """Remove the options that describe a problem. Return those given, and the zero points with a value."""
     given = {name: value for name in _NAMES if (value := options.pop(name)) not in (None, ())}
     given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
     return given, {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
@@ -169,7 +169,7 @@ def _clicked(option: Option) -> Callable[[Command], Command]:
 
 
 def clicked(option: Option) -> click.Option:
-    """As an op has it for itself, with its own words and choices."""
+    """Return an option as one op has it, with its own description and choices."""
     return click.Option([option.spelled, option.name], **_described(option))
 
 
@@ -188,7 +188,7 @@ def _described(option: Option) -> dict[str, Any]:
     if option.alone is not None:
         given |= {"is_flag": False, "flag_value": option.alone}
     says = option.says
-    if len("|".join(option.choices)) > MOST_CHOICES:  # in one word, that no terminal would break
+    if len("|".join(option.choices)) > MOST_CHOICES:  # click prints choices as one word, which terminals do not wrap
         given["metavar"] = option.metavar or option.name.upper()
         says = f"{says} One of {', '.join(option.choices)}."
     return given | {"help": says}
@@ -211,7 +211,7 @@ def _problem(name: str, given: dict[str, Any]) -> Problem:
 
 
 def _check_belongs(word: str, names: list[str], ctx: click.Context) -> None:
-    """Refuses options beside what is no op, and those that only other ops have."""
+    """Reject options beside a word that is no op, and options that only other ops have."""
     op = op_named(word)
     if op is None:
         spelled = _option(names[0]).spelled
@@ -255,7 +255,7 @@ device_option = click.option(
 
 
 def _database(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """What a shell makes of a variable that is not set must not become the default."""
+    """Reject an empty value, which a shell passes for an unset variable, instead of using the default."""
     if value is not None and not value.strip():
         raise click.UsageError(f"--db {value!r} names no database: give a path or a URL, or leave it out", ctx)
     return value
@@ -270,7 +270,7 @@ database_option = click.option(
 
 
 def quiet_option(command: Command) -> Command:
-    """-q: no line of progress on stderr. The commands under it ask `is_quiet`."""
+    """Add -q, which suppresses progress on stderr. Commands query it by `is_quiet`."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.meta[_QUIET] = value
@@ -293,13 +293,13 @@ def print_json(document: Any) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or leave it as it was: a new file, written beside it, takes its place at the end.
+    """Write a file completely or leave it unchanged: a new file, written beside it, replaces it at the end.
 
-    A link stays, and the file that it leads to is replaced. Whatever is no regular file, such as a pipe or a device, is
-    written to, as `cp` does: a file in its place would end what reads it."""
+    For a link, the file that it points to is replaced. Anything but a regular file, such as a pipe or a device, is
+    written to directly, as `cp` does: replacing it would disconnect its reader."""
     try:
         target = Path(os.path.realpath(path))
-        # A link of /proc may lead to a pipe, which has no path of its own; links in a loop lead to a link.
+        # A link in /proc may lead to a pipe, which has no path of its own; links in a loop lead to a link.
         is_new = not path.exists() and not target.is_symlink()
         if is_new or target.is_file():
             _replace(target, text)
@@ -320,6 +320,6 @@ def _replace(path: Path, text: str) -> None:
 
 
 def refuse_device(what: str, devices: list[str]) -> NoReturn:
-    """A filter that no row passes; the remedy is another filter, unless there is no row at all."""
+    """Reject a filter that no row passes, and name the existing devices, if there are rows at all."""
     there = f"it has rows of {', '.join(devices)}: give one of those" if devices else "it has no rows: tune first"
     raise ValueError(f"{what} matches nothing in the database; {there}")

@@ -1,4 +1,4 @@
-"""What a terminal shows while something is tuned: one line that holds what matters in 80 columns, or a line a trial."""
+"""The progress of tuning on a terminal: one line of at most 80 columns, or a line per trial elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BAR_COLUMNS = 12
 
 @contextlib.contextmanager
 def on_stderr() -> Iterator[Callable[[Step], None]]:
-    """One line that is written over on a terminal, a line a trial elsewhere; nothing where -q was given."""
+    """Yield a callback that shows steps: in one updated line on a terminal, in a line per trial elsewhere, not with
+    -q."""
     if is_quiet():
         yield lambda step: None
         return
@@ -40,7 +41,7 @@ def on_stderr() -> Iterator[Callable[[Step], None]]:
 
 
 class Lines:
-    """A workload's problems follow each other: a line says when the next begins."""
+    """Shows a line per trial, and a line for each next problem of a workload."""
 
     problem: Problem | None = None
 
@@ -52,7 +53,7 @@ class Lines:
 
 
 class OfOne:
-    """The steps of a problem that is tuned by itself, at the pace since the first trial of this run."""
+    """The steps of a problem that is tuned by itself, with the time left from the pace of this run."""
 
     def __init__(self, show: Callable[[Step], None], seconds: float | None) -> None:
         self._show, self._seconds, self._begun = show, seconds, time.monotonic()
@@ -71,7 +72,7 @@ class OfOne:
 
 
 def line(step: Step, columns: int) -> str:
-    """The count, the time that is left and the best time always; then of the config as much as there is room for."""
+    """Return the count, the time left and the best time, with as much of the config as fits."""
     said = f"{bar(step)} {count(step)}  {left(step.remaining_s)}  best {brief(step.best)}"
     return said if len(said) <= columns else said[: columns - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
@@ -87,7 +88,7 @@ def count(step: Step) -> str:
 
 
 def left(seconds: float | None) -> str:
-    """How long it will take, in at most nine columns."""
+    """Return the time left, in at most nine columns."""
     if seconds is None:
         return "?:?? left"
     minutes, rest = divmod(round(seconds), 60)

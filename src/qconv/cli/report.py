@@ -1,4 +1,4 @@
-"""report: what a database says of a device, as one page or as figures."""
+"""The command report: what a database has measured on a device, as one page or as figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from qconv.cli.options import database_option
     "--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder. One folder is made."
 )
 def report(database: str | None, device: str | None, peers: Path | None, kind: str, out: Path) -> None:
-    """Roofline, convergence, winners, the fields that matter and what failed: of everything that was measured."""
+    """Show all measurements of a device: roofline, convergence, winners, the fields that matter and failures."""
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
     from qconv.tuner.report import charts

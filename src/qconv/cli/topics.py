@@ -1,4 +1,4 @@
-"""help: what does not fit into the help of a command, by topics: each op with its options, and what concerns all."""
+"""The command help: topics that exceed the help of one command, such as each op with its options."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _all(formatter: click.HelpFormatter) -> None:
 
 
 def _of_op(op: Op, formatter: click.HelpFormatter) -> None:
-    """What this op takes and nothing else, with the choices that are its own."""
+    """Write the help of one op: its own options, with its own choices."""
     needed = [option.spelled for option in op.options if option.required]
     formatter.write_text(f"{op.name} needs {', '.join(needed)}; all else has a default.")
     formatter.write_paragraph()

@@ -1,4 +1,4 @@
-"""tune: the command that measures, one problem or a whole workload."""
+"""The command tune, which measures one problem or a whole workload."""
 
 from __future__ import annotations
 
@@ -44,38 +44,38 @@ TRIALS, TRIALS_EACH = 100, 24
     metavar="FILE",
     help="Instead of a problem, all of a file: an ONNX model, a csv of layers, or a list of keys.",
 )
-@click.option("--batch", type=click.IntRange(1), help="Of a workload: instead of N, or where a model leaves it open.")
+@click.option("--batch", type=click.IntRange(1), help="For a workload: replaces N, or a model's open batch.")
 @click.option(
     "--trials",
     type=click.IntRange(1),
-    help=f"Configs to measure in all [{TRIALS}]; of a workload, for a problem on average [{TRIALS_EACH}].",
+    help=f"Configs to measure [{TRIALS}]; for a workload, the average per problem [{TRIALS_EACH}].",
 )
-@click.option("--seconds", type=float, help="Begin no trial after so many; without --trials, the only limit.")
+@click.option("--seconds", type=float, help="Begin no trial after this time; without --trials, the only limit.")
 @click.option(
     "--target",
     type=float,
     metavar="PERCENT",
-    help="Begin no trial that is expected to shorten the best time by less; without --trials, they end at that alone.",
+    help="Begin no trial that is expected to shorten the best time by less; without --trials, the only limit.",
 )
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="s a config, its compiler included.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds per config, with compilation.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the search; the data is always fresh."
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search; the data is always new."
 )
 @click.option(
     "--strategy",
     type=click.Choice(strategies.names()),
     default=strategies.DEFAULT,
     show_default=True,
-    help="What proposes the next config to measure.",
+    help="The algorithm that proposes the next config to measure.",
 )
-@click.option("--workers", type=click.IntRange(1), help="Of a workload: so many at a time here, each on its own GPU.")
-@click.option("--scheduler", metavar="ADDRESS", help="Of a workload: by the workers of Dask, tls://HOST:PORT.")
+@click.option("--workers", type=click.IntRange(1), help="For a workload: local processes, each on its own GPU.")
+@click.option("--scheduler", metavar="ADDRESS", help="For a workload: the Dask scheduler, tls://HOST:PORT.")
 def tune(
     problem: Problem | None, fixed: dict[str, int], workload: Path | None, batch: int | None, **options: Any
 ) -> None:
-    """Measure configs of a problem, or of all problems of a file, each verified first, and remember every one.
+    """Measure configs of a problem, or of all problems of a file. Each is verified first, and every result is stored.
 
-    A second run goes on where the first one stopped: what is in the database is not measured again.
+    A second run continues where the first one stopped: measurements in the database are not repeated.
     """
     asked = Asked(**options)
     if workload is not None:
@@ -111,11 +111,11 @@ class Asked:
     scheduler: str | None
 
     def __post_init__(self) -> None:
-        if not 0 < self.timeout <= DAY_S:  # what is no number is not within these either
+        if not 0 < self.timeout <= DAY_S:  # false for NaN as well
             raise ValueError(f"--timeout {self.timeout:g} must be seconds above 0, at most {DAY_S:g} (a day)")
 
     def budget(self, trials: int) -> Budget:
-        """`trials` where nothing was asked for."""
+        """Return the limits; `trials` if none are given."""
         unlimited = self.trials is None and self.seconds is None and self.target is None
         return Budget(trials if unlimited else self.trials, self.seconds, self.target)
 
@@ -146,7 +146,7 @@ def _tune_one(problem: Problem, asked: Asked) -> None:
         watch = progress.OfOne(show, budget.seconds)
         trials = UNBOUNDED if budget.trials is None else budget.trials
         outcome = run_tuning(problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how)
-    # Without the password that a URL may have.
+    # Without the password that a URL may contain.
     if asked.as_json:
         print_json(_outcome_document(outcome, rows.where))
     else:
@@ -200,7 +200,8 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
 
 
 def _against(outcome: Outcome, best: Measurement) -> list[str]:
-    """What the winner gains over what needs no tuning: by times of one race, for those of two differ by themselves."""
+    """Describe the winner's gain over untuned configs, by times of one race: times of different races are not
+    comparable."""
     from qconv.tuner.search.tune import are_of_one_race
 
     untuned = {"the untuned default": outcome.default}

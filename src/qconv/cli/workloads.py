@@ -1,4 +1,4 @@
-"""A workload, from its file to the table of what tuning it gained."""
+"""Tuning of a workload: from its file to a table of results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME_COLUMNS = 34
 
 @dataclass(frozen=True)
 class Given:
-    """The options that every workload has: `how` is what a search takes, `crew` who measures where."""
+    """The options of every workload: `how` are those of the search, `crew` are the workers."""
 
     device: str | None
     where: str
@@ -44,8 +44,8 @@ def tune(path: Path, batch: int | None, given: Given) -> None:
 
 
 def tune_all(workload: Workload, given: Given, network: Raceable | str | None = None) -> bool:
-    """Whether every problem that was tried has a winner. Ctrl-C says what was found; the same command goes on.
-    `network` is the workload as a whole, which is raced: see `tuning.network_of`."""
+    """Tune a workload. Return True if every problem that was tried has a winner. After Ctrl-C, print what was found;
+    the same command continues. `network` is the workload as a whole, for the race: see `tuning.network_of`."""
     from qconv import tuning
     from qconv.tune_db.database import Database
     from qconv.tuner.search.tune import Search
@@ -68,7 +68,7 @@ def tune_all(workload: Workload, given: Given, network: Raceable | str | None = 
             raise
         found = results(workload, engine.station, rows)
         failed = without_winner(found, engine.station, rows)
-    # Without the password that a URL may have.
+    # Without the password that a URL may contain.
     if given.as_json:
         print_json(document(workload, engine.station, found, rows.where) | raced_document(race))
     else:
@@ -91,7 +91,7 @@ def raced_document(race: Race | str | None) -> dict[str, Any]:
 
 
 def without_winner(found: list[Result], station: Station, rows: Database) -> list[str]:
-    """A sentence for each problem that was tried, and of which no config worked; time-outs are among the failures."""
+    """Return a sentence for each problem that was tried without any config that worked; time-outs count as failures."""
     said = []
     for one in found:
         if one.tuned_us is not None:
@@ -136,7 +136,8 @@ def document(workload: Workload, station: Station, found: list[Result], where: s
 
 
 def table(workload: Workload, station: Station, found: list[Result], where: str) -> list[str]:
-    """At most 80 columns. What replaces layers, and what is only a part of such, stands below the sum."""
+    """Format the results in at most 80 columns. Fused kernels, and problems that are only part of them, follow the
+    sum."""
     from qconv.tuner.workloads.result import Summary
 
     summary = Summary.of(found)
@@ -159,7 +160,7 @@ def table(workload: Workload, station: Station, found: list[Result], where: str)
 
 
 def _line(text: str) -> str:
-    """One line, which changes nothing of a terminal: names of layers are those of a file."""
+    """Return the text as one line without control characters: layer names come from a file."""
     return readable(text, keeping="")
 
 
