@@ -1,6 +1,6 @@
 """Tuned, bit-exact quantized convolutions: `lookup` a kernel for a problem, or call `conv2d`, `quantize`, ...
 
-Nothing heavy is imported until it is used.
+Submodules are imported on first use.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _HOMES = {
     "qconv.tuner.workloads.result": ("Result",),
     "qconv.tuning": ("tune",),
 }
-# What others have and this does not, with the way round it.
+# Functions of other libraries that this one lacks, with a workaround for each.
 _ABSENT = {
     "conv3d": (
         "the kernels index two filter axes. A filter of depth 1 is conv2d with the frames in the batch; a deeper one "
@@ -152,7 +152,7 @@ __all__ = [
 ]
 
 
-# Hidden from type checkers, which would take any name for one of the package's.
+# Hidden from type checkers, which would otherwise accept any attribute of the package.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The Python face of timing: `qconv.bench(problem)` verifies and times the kernel that `qconv.lookup` gives."""
+"""The Python interface of timing: `qconv.bench(problem)` verifies and times the kernel that `qconv.lookup` returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qconv.tuner.measure.verification import mismatch
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`times_us` has one figure a repeat of the protocol, in microseconds a launch."""
+    """A verified and timed kernel. `times_us` has one figure per repeat of the protocol, in microseconds per launch."""
 
     instance: Instance
     protocol: TimingProtocol
@@ -29,22 +29,22 @@ class Benchmark:
 
     @property
     def time_us(self) -> float:
-        """The median, by which rows are compared."""
+        """Return the median, by which rows are compared."""
         return statistics.median(self.times_us)
 
     @property
     def tops(self) -> float:
-        """10^12 operations a second; a multiplication and an addition are two."""
+        """Return 10^12 operations per second, where a multiplication and an addition count as two."""
         return self.instance.problem.operations / self.time_us / 1e6
 
     @property
     def gb_per_s(self) -> float:
-        """The bytes of inputs and outputs, each counted once, against the time."""
+        """Return the bytes of inputs and outputs, each counted once, per second, in GB/s."""
         return self.instance.problem.io_bytes / self.time_us / 1e3
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a reader of the time wants to know of the device: driver, clocks, cores."""
+        """Return the facts about the device that a time depends on: driver, clocks, cores."""
         return self.instance.device.facts()
 
 
@@ -56,10 +56,11 @@ def bench(
     zero_points: Mapping[str, int] | None = None,
     seed: int | None = None,
 ) -> Benchmark:
-    """Verify the kernel that `lookup` gives for the problem (or its key) on random full-range data, and time it by the
-    tuner's protocol. Raises WrongOutput where a bit differs from the oracle.
+    """Verify the kernel that `lookup` returns for the problem (or its key) on random full-range data, and time it with
+    the tuner's protocol. Raise WrongOutput where a bit differs from the oracle.
 
-    `zero_points` fixes some, as in {"x_zero_point": -3}; `seed` fixes the data, which are fresh otherwise."""
+    `zero_points` fixes some of the zero points, as in {"x_zero_point": -3}. `seed` fixes the data, which is new for
+    each call otherwise."""
     wanted = problem_of(problem)
     instance = lookup(wanted, device, database)
     seed = secrets.randbits(32) if seed is None else seed

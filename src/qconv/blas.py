@@ -1,6 +1,8 @@
-"""NumPy's matrices by one thread, for a while. OpenBLAS shares products and solutions of a hundred rows out over all
-cores, and its threads wait for each other: where compilers keep the cores busy, a solution of a millisecond takes a
-hundred. NumPy has no name for this."""
+"""A context manager that limits NumPy's BLAS to one thread.
+
+OpenBLAS splits the products and solutions of matrices of a hundred rows across all cores, and its threads wait for each
+other. While compilers keep the cores busy, a solution of one millisecond takes a hundred. NumPy has no interface for
+this."""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
-# As NumPy's wheels rename OpenBLAS's functions, and as others build it.
+# The names of OpenBLAS's functions in NumPy's wheels, and in other builds.
 PREFIXES_AND_SUFFIXES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", ""))
 
 
 @dataclass(frozen=True)
 class Threads:
-    """How many the library that NumPy calls may use, in this process."""
+    """The functions that get and set the number of threads of NumPy's BLAS, in this process."""
 
     get: Callable[[], int]
     set: Callable[[int], object]
@@ -26,11 +28,11 @@ class Threads:
 
 @lru_cache(maxsize=1)
 def threads() -> Threads | None:
-    """None where it is another library than OpenBLAS."""
+    """Return the thread functions of OpenBLAS, or None where NumPy uses another library."""
     extension = importlib.import_module("numpy.linalg._umath_linalg")
     if extension.__file__ is None:  # built into the interpreter
         return None
-    library = ctypes.CDLL(extension.__file__)  # its names are looked for in what it was linked with as well
+    library = ctypes.CDLL(extension.__file__)  # attribute lookup also searches the libraries that it is linked with
     for prefix, suffix in PREFIXES_AND_SUFFIXES:
         names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
         if all(hasattr(library, name) for name in names):
@@ -39,7 +41,7 @@ def threads() -> Threads | None:
 
 
 class _Asked:
-    """How many have asked for one thread and go on, and what it was before the first."""
+    """The number of active `one_thread` contexts, and the number of threads before the first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -52,7 +54,7 @@ _asked = _Asked()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For the whole process, until the last who asked has ended."""
+    """Limit NumPy's BLAS to one thread in the whole process, until the last such context exits."""
     found = threads()
     if found is None:
         yield

@@ -1,5 +1,4 @@
-"""The element types: their NumPy dtype, size and integer range, what C and instructions call them, and the one in which
-products add up."""
+"""The element types: NumPy dtype, size, integer range, names in C and in instructions, and accumulator type."""
 
 from __future__ import annotations
 
@@ -7,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:  # targets and their instructions name types, and import nothing
+if TYPE_CHECKING:  # targets and instructions import this module for its names alone
     import numpy as np
 
 
 def teach_numpy() -> None:
-    """Makes names of dtypes of those floats that NumPy lacks."""
+    """Register the dtype names of floats that NumPy lacks, such as bfloat16."""
     import ml_dtypes  # noqa: F401
 
 
@@ -23,8 +22,8 @@ class ElementType:
     stdint: str  # in C headers
     bytes: int
     limits: tuple[int, int] | None = None  # of an integer type
-    # The type in which the products of two elements of this type add up, by the contract. An instruction says the same
-    # of what it computes, and serves where both agree. None: no op multiplies elements of this type.
+    # The accumulator type of products of two such elements, by the contract. An instruction serves where its own
+    # accumulator type is the same. None: no op multiplies elements of this type.
     sums: str | None = None
     short: str = ""  # as instructions spell it
 
@@ -41,7 +40,8 @@ class ElementType:
 
     @property
     def is_integer(self) -> bool:
-        """Whether sums are the same in any order, differences with a zero point exact, and overflow wraps around."""
+        """True where sums do not depend on order, differences with a zero point are exact, and overflow wraps
+        around."""
         return self.limits is not None
 
     @property
@@ -50,29 +50,29 @@ class ElementType:
 
     @property
     def largest(self) -> int:
-        """The largest magnitude of an integer."""
+        """Return the largest magnitude of an integer."""
         low, high = self.range
         return max(-low, high)
 
     @property
     def range(self) -> tuple[int, int]:
-        """The least and the largest value of an integer type; ValueError for the others."""
+        """Return the least and the largest value of an integer type. Raise ValueError for other types."""
         if self.limits is None:
             raise ValueError(f"{self.name} is no integer type: it has no range of whole numbers; use one of {INTEGERS}")
         return self.limits
 
 
 class Types(NamedTuple):
-    """The element types of a convolution: what anything but a key asks of its types, it asks these."""
+    """The element types of a convolution."""
 
     x: ElementType
     w: ElementType
     y: ElementType
-    sum: ElementType  # of the products
+    sum: ElementType  # the accumulator type
     residual: ElementType | None
 
 
-# The 16-bit floats travel as their bits: sources that include nothing have no type for them on every target.
+# 16-bit floats are passed as their bits: sources that include nothing have no such type on every target.
 ELEMENT_TYPES = {
     element_type.name: element_type
     for element_type in (
@@ -89,5 +89,5 @@ ELEMENT_TYPES = {
     )
 }
 RANGES = {name: element_type.limits for name, element_type in ELEMENT_TYPES.items() if element_type.limits is not None}
-# What conversions read and write. Wider ones are indices, which have no scale.
+# The types that conversions read and write. Wider integers are indices, which have no scale.
 INTEGERS = tuple(name for name in RANGES if ELEMENT_TYPES[name].bytes <= 4)

@@ -1,10 +1,10 @@
-"""The errors that qconv raises beside `ValueError` (which always means: the problem as asked for is wrong)."""
+"""The errors that qconv raises besides `ValueError`, which always means that the problem as stated is wrong."""
 
 
 class Infeasible(Exception):
-    """This config cannot serve this problem on this target. The message says the value, the limit and the remedy.
+    """This config cannot serve this problem on this target. The message gives the value, the limit and the remedy.
 
-    `excess` tells by how much the limit is missed, as a fraction of it, so that a search can learn from it.
+    `excess` is the fraction of the limit by which the value misses it, so that a search can learn from it.
     """
 
     def __init__(self, message: str, excess: float = 1.0) -> None:
@@ -13,45 +13,46 @@ class Infeasible(Exception):
 
 
 class CompileError(Exception):
-    """A compiler refused a generated source, or there is no compiler. Shows the failing line or the remedy."""
+    """A compiler rejected a generated source, or no compiler is installed. The message shows the line or the remedy."""
 
 
 class CompileTimeout(CompileError):
-    """A compiler did not end in the time that it was allowed."""
+    """A compiler exceeded its time limit."""
 
 
 class CompilerKilled(CompileError):
-    """A compiler was ended from outside, as by the kernel where memory is short: it says nothing of the source."""
+    """A compiler was killed from outside, for example by the kernel when memory ran out. The source may be fine."""
 
 
 class CacheError(Exception):
-    """A folder of the cache that others could have written into. Names the folder, the rule and the remedy."""
+    """Other users can write to a folder of the cache. The message names the folder, the rule and the remedy."""
 
 
 class LaunchError(Exception):
-    """A kernel was launched and failed: an illegal address, a divergent barrier, a time-out."""
+    """A kernel was launched and failed: an illegal address, a divergent barrier or a time-out."""
 
 
 class KernelMissing(Exception):
-    """Compiling is forbidden (QCONV_NO_COMPILE=1) and the binary is not cached. Names the command that builds it."""
+    """Compilation is disabled (QCONV_NO_COMPILE=1) and the binary is not cached. The message names the command that
+    builds it."""
 
 
 class DatabaseError(Exception):
-    """A tuning database, or a row of it, that cannot be trusted. Names the file and the row."""
+    """A tuning database, or a row of it, cannot be trusted. The message names the file and the row."""
 
 
 class DatabaseCut(DatabaseError):
-    """A file of a tuning database of which the end is missing."""
+    """A file of a tuning database is truncated."""
 
 
 class WrongOutput(Exception):
-    """A kernel's output is not the oracle's. Says where, and which random data show it."""
+    """A kernel's output differs from the oracle's. The message says where, and which random data shows it."""
 
 
 class DeviceError(Exception):
-    """The device asked for does not exist here, or what it needs is not installed."""
+    """The requested device does not exist here, or a package that it needs is not installed."""
 
 
 def first_line(error: Exception) -> str:
-    """What an error of somebody else's says, where ours quotes it."""
+    """Return the first line of another library's error, to be quoted in a message of this project."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

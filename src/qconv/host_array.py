@@ -1,7 +1,5 @@
-"""Arrays of which some elements are not to be read.
-
-Arrays of other libraries that lie on the host, as NumPy's.
-"""
+"""Checks and conversions of a caller's arrays: reject masked ones, and view host arrays of other libraries as
+NumPy's."""
 
 from __future__ import annotations
 
@@ -12,7 +10,8 @@ import numpy as np
 
 
 def check_unmasked(name: str, array: Any) -> None:
-    """Kernels read memory, where a masked element is a number as any other. Every array of a caller is asked."""
+    """Reject an array with masked elements. A kernel reads memory, where a masked element is a number like any
+    other."""
     if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         count = np.count_nonzero(array.mask)
         raise ValueError(
@@ -21,13 +20,14 @@ def check_unmasked(name: str, array: Any) -> None:
         )
 
 
-# What NumPy and other libraries say where one cannot read the other's array.
+# The errors of NumPy and other libraries when one cannot read the other's array.
 UNREADABLE = (AttributeError, TypeError, BufferError, RuntimeError, ValueError)
 _CPU = 1  # kDLCPU
 
 
 def as_numpy(value: Any) -> Any:
-    """In the same memory. Everything else stays as it is: numbers, lists, and what lies elsewhere."""
+    """View a host array of another library as NumPy's, without a copy. Return everything else unchanged: numbers,
+    lists, and arrays on another device."""
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
         return value
     with contextlib.suppress(*UNREADABLE):

@@ -1,4 +1,4 @@
-"""What a network takes whose callers quantize for themselves."""
+"""The type, scale and zero point of a network's input when the caller quantizes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class IntegerInput:
-    """An integer of it stands for `scale * (integer - zero_point)`."""
+    """A quantized input: an integer of it stands for `scale * (integer - zero_point)`."""
 
     dtype: str
     scale: float

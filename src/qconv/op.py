@@ -1,7 +1,5 @@
-"""An option of the command line, as data: an op lists those that its problems are read from.
-
-What every problem is: named arrays in, named arrays out, and a key that says it all; and what an op does with it.
-"""
+"""The base classes of every operation: `Problem` with its arrays and key, `Option` for the command line, and `Op`,
+which connects parsing, random data and the oracle."""
 
 from __future__ import annotations
 
@@ -15,19 +13,19 @@ from numpy.typing import NDArray
 
 from qconv.dtypes import teach_numpy
 
-# extents: an integer, or several with commas between. switch: given or not. zero_point: True, or the integer that the
-# data of `run` and `bench` shall have. texts: may be given several times.
+# extents: an integer, or several separated by commas. switch: present or absent. zero_point: True, or the integer that
+# the data of `run` and `bench` use. texts: may be given several times.
 Kind = Literal["integer", "extents", "text", "texts", "switch", "zero_point"]
 
 
 @dataclass(frozen=True)
 class Option:
     name: str
-    says: str  # in the help; ops that share an option each say their part
+    says: str  # in the help; ops that share an option each add their part
     kind: Kind = "text"
-    choices: tuple[str, ...] = ()  # a text that is none of these is refused
+    choices: tuple[str, ...] = ()  # the only accepted texts, if not empty
     metavar: str | None = None
-    alone: str | None = None  # the text that the bare option stands for
+    alone: str | None = None  # the value of the option without an argument
     required: bool = False
 
     @property
@@ -36,20 +34,20 @@ class Option:
 
 
 INT_MAX = 2**31 - 1
-# Kernels count elements in int32, and look up to one tile past the end.
+# Kernels count elements in int32, and compute indices up to one tile past the end.
 LARGEST = INT_MAX - 4096
 # Bytes of the widest load or store.
 WIDEST = 16
-# Elements that fill any device: of more than that, configs are as fast as of so many.
+# Elements that fill any device. Larger problems are equally fast with the same config.
 FULL = 2**22
 
-# Tensors name their dtypes.
+# `Tensor` refers to dtypes by name.
 teach_numpy()
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One array of a call, as the kernel takes it: contiguous, of this shape and type."""
+    """One array of a call, as the kernel takes it: contiguous, with this shape and type."""
 
     name: str
     shape: tuple[int, ...]
@@ -57,8 +55,8 @@ class Tensor:
 
 
 class Problem:
-    """A frozen dataclass with `key`. Two problems are the same where their keys are: a warm lookup is one dictionary
-    hit, not the comparison of twenty fields."""
+    """The base class of problems: frozen dataclasses with a `key`. Problems are equal where their keys are, so that a
+    warm lookup is one dictionary hit rather than a comparison of twenty fields."""
 
     op: ClassVar[str]
     key: str
@@ -66,7 +64,7 @@ class Problem:
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The arrays of a call, in its order."""
+        """Return the arrays of a call, in order."""
         raise NotImplementedError
 
     @property
@@ -75,58 +73,60 @@ class Problem:
 
     @property
     def io_bytes(self) -> int:
-        """Each input byte read once, each output byte written once."""
+        """Return the bytes of all inputs and outputs, each counted once."""
         raise NotImplementedError
 
     @property
     def operations(self) -> int:
-        """What a rate is counted in: multiplies and adds, as peers count them; 0 where only bytes count."""
+        """Return the number of multiplies and adds, which rates are computed from; 0 where only bytes count."""
         return 0
 
     @property
     def extents(self) -> dict[str, int]:
-        """What a config depends on most: how far apart two problems are is counted in doublings of these."""
+        """Return the sizes that a config depends on most. The distance between two problems is counted in doublings of
+        these."""
         raise NotImplementedError
 
     @property
     def kinds(self) -> tuple[object, ...]:
-        """What else a config depends on: types, and what makes the kernel another one."""
+        """Return the other properties that a config depends on: types, and choices that need a different kernel."""
         raise NotImplementedError
 
     @property
     def shape_class(self) -> tuple[object, ...]:
-        """Everything that decides which families serve a problem, how wide they load and store, and which remainders
-        they compute. Between problems of different classes, a config that is fast for one can be many times too slow
-        for the other, however close their extents are."""
+        """Return the properties that decide which families serve a problem, how wide they load and store, and which
+        remainders they compute. A config that is fast for one class can be many times slower for another, however close
+        their extents are."""
         return tuple(alignment(extent, WIDEST) for extent in self.extents.values())
 
     @property
     def parts(self) -> tuple[Problem, ...]:
-        """The problems that give the same one after the other, where there are such."""
+        """Return the problems that are equivalent to this one when run in sequence, or ()."""
         return ()
 
     @property
     def packed(self) -> tuple[str, ...]:
-        """The inputs that stay the same from call to call."""
+        """Return the names of the inputs that stay the same from call to call."""
         return ()
 
     def relayout(self, named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-        """Takes the layouts out of what is given by name: where the axes of an input lie in the array given."""
+        """Remove layouts from `named`, the arguments of a call. For each input that the caller lays out differently,
+        return the order of the axes."""
         return {}
 
     @property
     def arithmetic(self) -> Any:
-        """What an argument of the kernel follows from, beside the parameters."""
+        """Return the object from which, with the parameters, the values of kernel arguments are computed."""
         return self
 
     def checked(self, parameters: dict[str, Any]) -> Any:
-        """The run-time values that are given by name, checked; ValueError where one is wrong or not known."""
+        """Return the checked run-time values. Raise ValueError where one is wrong or unknown."""
         if parameters:
             raise ValueError(f"{self.op} takes no {next(iter(parameters))}: its arrays are all it has")
         return None
 
     def _name(self, key: str) -> None:
-        """The last thing that a problem does when it is made."""
+        """Set the key and its hash, as the last step of `__post_init__`."""
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "_hash", hash(key))
 
@@ -141,12 +141,12 @@ class Problem:
 
 
 def alignment(extent: int, most: int) -> int:
-    """The largest power of two that divides it, up to `most`."""
+    """Return the largest power of two that divides `extent`, up to `most`."""
     return min(extent & -extent, most)
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    # NumPy's types equal their names, and arrays are compared by element.
+    # The isinstance check comes first: NumPy dtypes equal their names, and arrays compare by element.
     if isinstance(value, str) and value in choices:
         return
     near = difflib.get_close_matches(str(value), choices, n=1)
@@ -155,7 +155,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> int:
-    """The number as a Python int: NumPy's and other libraries' integers are as good."""
+    """Return the number as a Python int. Integers of NumPy and other libraries are accepted."""
     if type(value) is int and least <= value <= most:
         return value
     try:
@@ -170,14 +170,14 @@ def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> i
 
 
 def checked_axis(axis: object, name: str, shape: Sequence[int]) -> int:
-    """The axis of the array that has this name and this shape, counted from the front."""
+    """Return the axis of the array called `name` with this shape, counted from the front."""
     if not shape:
         raise ValueError(f"{name} has shape () and so no axis: give an array that has one")
     return checked_size("axis", axis, -len(shape), len(shape) - 1) % len(shape)
 
 
 def several(name: str, values: object, length: int, least: int) -> tuple[int, ...]:
-    """What one number stands for, or so many."""
+    """Return `length` checked integers: the given ones, or `length` copies of a single one."""
     if not isinstance(values, (tuple, list)) and isinstance(values, SupportsIndex):
         values = (values,) * length
     if not isinstance(values, (tuple, list)) or len(values) != length:
@@ -190,8 +190,8 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Sample:
-    """The arrays of one call in their order, and its parameters by name. `forced` says why the problem cannot have
-    outputs of the variety that is promised, by layer for a chain; mostly it is empty."""
+    """The arrays of one call in order, and its parameters by name. `forced` says, per layer of a chain, why the problem
+    cannot have outputs as varied as promised; it is usually empty."""
 
     arrays: tuple[Array, ...]
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -200,31 +200,31 @@ class Sample:
 
 @dataclass(frozen=True)
 class Op:
-    """Everything that is known of an operation before there is a kernel. Its module exports one, and
-    `qconv.ops.registry` lists them; which kernels serve its problems the families of the generator say."""
+    """Everything that is known about an operation without a kernel. Each module of an operation exports one, and
+    `qconv.ops.registry` lists them. The families of the generator say which kernels serve its problems."""
 
-    name: str  # what the command line calls it, and what its keys begin with
+    name: str  # its command, and the prefix of its keys
     says: str  # what it computes, in the help
     problems: tuple[type[Problem], ...]
-    read: Callable[[str], Problem]  # from a key
-    # From the command line's options, by name. ValueError where they are no problem.
+    read: Callable[[str], Problem]  # parse a key
+    # Make a problem of the command line's options, by name. Raise ValueError where they are invalid.
     ask: Callable[[dict[str, Any]], Problem]
     options: tuple[Option, ...]
-    # Data by a seed. The last argument holds the zero points that the caller chose.
+    # Draw random data from a seed. The last argument holds the zero points that the caller chose.
     draw: Callable[[Any, int, dict[str, int]], Sample]
     compute: Callable[[Any, Sample], tuple[Array, ...]]  # the oracle: exact, in NumPy
-    # What to give in place of an option that it does not have; nothing: it is left out.
+    # Advice for an option that the op does not have. Empty: leave the option out.
     instead: str = ""
-    # The op whose keys its own are made of, with BETWEEN between them.
+    # The op whose keys, joined by BETWEEN, make a key of this op.
     joins: str = ""
 
 
-# The grammar of a key: the op, then `name=value` or the name of a flag, with colons between; or several keys.
+# A key is the op, then `name=value` or the name of a flag, separated by colons; or several keys joined by BETWEEN.
 BETWEEN = "+"
 
 
 def read_key(key: str, flags: tuple[str, ...]) -> tuple[str, dict[str, str | bool]]:
-    """The op and what stands behind it. Order is free; what stands twice is refused."""
+    """Split a key into its op and its fields, which may come in any order. Reject duplicates."""
     op, *parts = key.strip().split(":")
     given: dict[str, str | bool] = {}
     for part in parts:
@@ -246,7 +246,7 @@ def read_integer(name: str, text: str | bool) -> int:
 
 
 def quoted(value: object) -> str:
-    """A value as a message shows it: in one line, and no longer than anybody reads."""
+    """Return a value as a message shows it: on one line, and at most 160 characters long."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, a list thousands deep

@@ -1,4 +1,4 @@
-"""The Python face of export: `qconv.export(problems, folder)` writes winners to ship."""
+"""The Python interface of export: `qconv.export(problems, folder)` writes winners as sources or as a library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ FORMS: tuple[Form, ...] = ("sources", "library")
 
 @dataclass(frozen=True)
 class Export:
-    """What was written. `files` are names below the folder; `problems` are those that the kernels serve."""
+    """The result of an export: `files` are names relative to the folder, `problems` are those that the kernels
+    serve."""
 
     folder: Path
     form: Form
@@ -39,12 +40,14 @@ def export(
     database: str | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Export:
-    """Write the winners of problems, of keys, or of all problems whose key has a text in it; of all, if none is given.
+    """Write the winners of problems, of keys, or of all problems whose key contains a text; of all problems, if none is
+    given.
 
-    As `sources`: one self-contained file a kernel, a C header and a manifest with the command that compiles each. As a
-    `library`: with a launcher, a C interface, a self-test and a build by CMake. `targets` are all, or those named;
-    `origins` say whose winners, the first that has one giving it: of the user's database, of this package (`shipped`),
-    or the cost model's `default`, for which targets must be named. `watch` hears how many kernels are compiled."""
+    The form `sources` writes one self-contained file per kernel, a C header, and a manifest with the compile command of
+    each. The form `library` adds a launcher, a C interface, a self-test and a CMake build. `targets` limits the export
+    to the targets named. `origins` lists where winners come from, in order of preference: the user's database, this
+    package (`shipped`), or the cost model's `default`, which requires named targets. `watch` is called with the numbers
+    of compiled and of all kernels."""
     check_choice("form", form, FORMS)
     given = tuple(map(str, _listed(problems)))
     wanted = Wanted(_several(origins), _several(targets), given, device)
@@ -67,7 +70,7 @@ def _listed(problems: Problem | str | Iterable[Problem | str]) -> list[Problem |
 
 
 def _several(given: Text | Iterable[Text]) -> tuple[Text, ...]:
-    """One text is not several letters."""
+    """Treat one text as one item, not as its letters."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 

@@ -1,4 +1,5 @@
-"""The Python face of the tuner: `qconv.tune(problems or a file, ...)`; the command reads its workloads here too."""
+"""The Python interface of the tuner: `qconv.tune(problems or a file, ...)`. The command reads its workloads here
+too."""
 
 from __future__ import annotations
 
@@ -35,16 +36,17 @@ def tune(
     strategy: str | None = None,
     watch: Callable[[Step], None] = lambda step: None,
 ) -> Results:
-    """Tune problems, or their keys, or those of a file: an ONNX model, a csv, a list of keys. A problem that stands
-    there twice counts twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds, or with a
-    target: no trial begins that is expected to shorten the best time by fewer per cent.
+    """Tune problems, their keys, or the problems of a file: an ONNX model, a csv, or a list of keys. A problem that
+    occurs twice counts twice. `budget` is the average number of trials per problem, or a `qconv.Budget` with seconds,
+    or with a target: a trial begins only if it is expected to shorten the best time by at least that percentage.
 
-    Trials go where the network's time is. The database is that of the command; what it has of an earlier run is not
-    measured again, and the next `qconv.lookup` finds the winners. With `workers`, so many processes here measure, each
-    on a GPU of its own; with `scheduler`, the workers of Dask at that address.
+    Trials go where the network spends its time. The database is the command's; measurements of an earlier run are
+    reused, and the next `qconv.lookup` finds the winners. `workers` is the number of local processes that measure, each
+    on a GPU of its own; `scheduler` is the address of a Dask scheduler whose workers measure.
 
-    Of a network, which `session.problems` and a model are, the last step races the whole: new winners with which it is
-    slower are not installed, and `race` of what is returned says both times. That takes some seconds more.
+    If the problems are those of a network (`session.problems` or a model), the last step races the whole network. New
+    winners that make it slower are not installed, and `race` of the result has both times. This takes some seconds
+    more.
     """
     from qconv.instances.load.serving import default_database, forget
     from qconv.tune_db.database import Database
@@ -66,7 +68,7 @@ def tune(
 
 
 class Results(list["Result"]):
-    """One for each problem. `race` is that of the network, or the reason why there was none; None of mere problems."""
+    """One result per problem. `race` is the race of the network, or why there was none; None for problems alone."""
 
     race: Race | str | None = None
 
@@ -79,7 +81,7 @@ def tune_and_race(
     budget: Budget,
     watch: Callable[[Step], None],
 ) -> Race | str | None:
-    """The race of the network, where there is one, or the reason why there is none."""
+    """Tune, then race the network. Return the race, or the reason why there is none, or None without a network."""
     from qconv.tuner.sequence import NetworkRace
     from qconv.tuner.workloads.schedule import tune_workload
 
@@ -100,8 +102,8 @@ def tune_and_race(
 def network_of(
     problems: Problem | str | PathLike[str] | Iterable[Problem | str], batch: int | None, device: str | None
 ) -> Raceable | str | None:
-    """Return the network to race as a whole: the one whose problems these are, or a session of a model. A text says why
-    there is none; None stands for problems without a network."""
+    """Return the network to race as a whole: the one whose problems these are, or a session of the model. A text says
+    why there is none; None stands for problems without a network."""
     if isinstance(problems, NetworkProblems):
         return problems.network if batch is None else f"the session has a batch of its own: leave batch={batch} out"
     if not isinstance(problems, (str, PathLike)) or Path(problems).suffix.lower() != ".onnx":
@@ -117,7 +119,7 @@ def network_of(
 def engine_of(
     device: str | None, rows: Database, where: str, how: Search, workers: int | None, scheduler: str | None
 ) -> AbstractContextManager[Engine]:
-    """One device of this process, or a fleet, if workers or a scheduler are named."""
+    """Return one device of this process, or a fleet if workers or a scheduler are named."""
     if workers is not None or scheduler is not None:
         from qconv.tuner.workloads.fleet import Crew, Fleet
 
@@ -131,11 +133,11 @@ def engine_of(
 def workload_of(
     problems: Problem | str | PathLike[str] | Iterable[Problem | str], batch: int | None = None
 ) -> Workload:
-    """Text is a key or the name of a file; within a list, it is a key."""
+    """Return the workload of `problems`. A text is a key or a file name; within a list, it is a key."""
     from qconv.ops.registry import OPS, is_key, parse
     from qconv.tuner.workloads.listing import with_batch
 
-    # A file may have a colon in its name, but none begins like the key of an op.
+    # A file name may contain a colon, but it never begins like the key of an op.
     if isinstance(problems, str) and is_key(problems) and problems.partition(":")[0] in [op.name for op in OPS]:
         problems = [problems]
     if isinstance(problems, (str, PathLike)):
@@ -153,7 +155,7 @@ def workload_of(
 
 
 def read(path: Path, batch: int | None = None) -> Workload:
-    """By the end of its name: `.onnx` is a model, `.csv` has a layer in each row, anything else a key in each line."""
+    """Read a workload by its suffix: `.onnx` is a model, `.csv` has a layer per row, any other file a key per line."""
     if batch is not None and batch < 1:
         raise ValueError(f"batch={batch} must be at least 1")
     if not path.is_file():

@@ -1,3 +1,3 @@
-"""Which qconv this is, also where it is run from its sources and no metadata says so."""
+"""The version of qconv, which is known without installed metadata."""
 
 __version__ = "0.1.0"
