@@ -74,14 +74,14 @@ def test_real_sums_have_no_integer_limit(real: Callable[..., Quantization]) -> N
         ({"x_zero_point": True}, "x_zero_point=True with x_type='float16': only integers have a zero point"),
         ({"w_zero_point": True}, "w_zero_point=True with w_type='float16': only integers have a zero point"),
         ({"w_type": "int8"}, "x_type='float16' with w_type='int8': their products add up in float32 and int32"),
-        ({"bias": "int32"}, "bias='int32' .* x_type='float16', whose products add up in float32: no integers"),
+        ({"bias": "int32"}, "bias='int32' .* x_type='float16', whose products add up in float32: real sums"),
         (
             {"out_type": "int32"},
-            "out_type='int32' with x_type='float16', whose products add up in float32: it is no type",
+            "out_type='int32' with x_type='float16', whose products add up in float32: the sums have",
         ),
         (
             {"bias": "float32", "out_type": "int8", "mode": Mode(bias_scaling="int32")},
-            "bias_scaling='int32' with x_type='float16', whose products add up in float32: no integers",
+            "bias_scaling='int32' with x_type='float16', whose products add up in float32: real sums",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_integers_of_another_size_are_not_corrected(monkeypatch: pytest.MonkeyPa
     wide = replace(ELEMENT_TYPES["int32"], name="int64", bytes=8, limits=(-(2**63), 2**63 - 1))
     monkeypatch.setitem(ELEMENT_TYPES, wide.name, wide)
     monkeypatch.setitem(ELEMENT_TYPES, "int16", replace(ELEMENT_TYPES["int16"], sums=wide.name))
-    with pytest.raises(ValueError, match="x_type='int16', whose products add up in int64: integers of 32 bits are"):
+    with pytest.raises(ValueError, match="x_type='int16', whose products add up in int64: only int32 sums are"):
         Quantization("int16", "int16")
 
 

@@ -151,7 +151,7 @@ def parameters(**given: Any) -> None:
         (lambda: Quantization(table=1), "must be True or False"),  # type: ignore[arg-type]
         (
             lambda: Quantization(residual="int8", table=True, mode=Mode(residual_add="requantized")),
-            "no table stands behind QLinearAdd",
+            "no kernel has a table after QLinearAdd",
         ),
         (parameters, "table was not given, but the problem looks its outputs up"),
         (lambda: FEW.checked({"table": np.zeros(256, "int8")}), "table was given, but the problem looks no outputs up"),

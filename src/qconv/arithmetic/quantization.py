@@ -126,17 +126,15 @@ class Quantization:
         are added to real sums."""
         sums, given = self.types.sum, f"with x_type={self.x_type!r}, whose products add up in {self.types.sum.name}"
         if sums.is_integer and sums.bits != 32:
-            raise ValueError(
-                f"{given}: integers of 32 bits are corrected and scaled; choose a type that adds up in them"
-            )
+            raise ValueError(f"{given}: only int32 sums are corrected and scaled; choose a type that adds up in int32")
         if not self.scaled and self.out_type != sums.name:
             raise ValueError(
-                f"out_type={self.out_type!r} {given}: it is no type of the sums; choose one that is scaled"
+                f"out_type={self.out_type!r} {given}: the sums have another type; choose an output that is scaled"
             )
         if not sums.is_integer and (self.bias in RANGES or self.bias_at == "accumulator"):
             raise ValueError(
-                f"bias={self.bias!r} and bias_scaling={self.mode.bias_scaling!r} {given}: no integers are added to "
-                "these; choose a bias of float32 that is not rounded"
+                f"bias={self.bias!r} and bias_scaling={self.mode.bias_scaling!r} {given}: real sums take no integers; "
+                "choose a float32 bias that is not rounded"
             )
 
     def _check_inner(self) -> None:
@@ -169,7 +167,7 @@ class Quantization:
             )
         if self.table and self.mode.requantizes_before_residual:
             raise ValueError(
-                f"table=True with residual_add={self.mode.residual_add!r}: no table stands behind QLinearAdd here; "
+                f"table=True with residual_add={self.mode.residual_add!r}: no kernel has a table after QLinearAdd; "
                 "look the sum up by a kernel of its own, the op table"
             )
 

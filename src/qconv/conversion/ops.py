@@ -15,11 +15,11 @@ from qconv.op import Array, Op, Option, Sample, read_key
 
 OPTIONS = (
     Option("x_type", "Conversions: int8, uint8, int16, uint16, int32, or a float type.", metavar="TYPE"),
-    Option("out_type", "Conversions: as of --x-type.", metavar="TYPE"),
-    Option("mode", "The system whose arithmetic it is. Default: ort's.", choices=tuple(SYSTEMS)),
-    Option("shape", "Of the array that is converted: INT,INT,...", "extents", required=True),
-    Option("axis", "Whose indices have a scale each: an axis, or token. Default: one scale in all."),
-    Option("block", "The number of neighbours along the axis that share a scale.", "integer"),
+    Option("out_type", "Conversions: like --x-type.", metavar="TYPE"),
+    Option("mode", "The system whose arithmetic is used. Default: ort's.", choices=tuple(SYSTEMS)),
+    Option("shape", "Conversions: shape of the array, INT,INT,...", "extents", required=True),
+    Option("axis", "Conversions: the axis with a scale per index, or token. Default: one scale."),
+    Option("block", "Conversions: neighbours along the axis that share a scale.", "integer"),
     Option("set", "Any other field of a conversion's key.", "texts", metavar="NAME[=VALUE]"),
 )
 

@@ -29,7 +29,7 @@ MOST_TURNED = 32
 def check_precision(precision: str, x_type: str) -> None:
     if precision in ("float16", "bfloat16") and precision != x_type:
         raise ValueError(
-            f"precision={precision!r} with x_type={x_type!r}: a 16-bit quotient is that of 16-bit numbers; use "
+            f"precision={precision!r} with x_type={x_type!r}: only 16-bit numbers have a 16-bit quotient; use "
             f"x_type={precision!r}, or precision float32 or float64"
         )
 
@@ -41,12 +41,10 @@ def check_added(name: str, there: bool, added: str) -> None:
 
 def check_channels_last(channels: int, block: int) -> None:
     if block:
-        raise ValueError(
-            f"channels_last with block={block}: channels that change places have a scale each, not a block"
-        )
+        raise ValueError(f"channels_last with block={block}: transposed channels have a scale each, not a block")
     if channels > MOST_TURNED:
         raise ValueError(
-            f"channels_last with channels={channels}: at most {MOST_TURNED} channels change places; convert without, "
+            f"channels_last with channels={channels}: at most {MOST_TURNED} channels are transposed; convert without, "
             "and transpose the integers"
         )
 

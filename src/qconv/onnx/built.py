@@ -50,7 +50,7 @@ class NetworkManifest(Manifest):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.batches or min(self.batches) < 0:
-            raise ValueError(f"batches={quoted(self.batches)} must be one count of images or more")
+            raise ValueError(f"batches={quoted(self.batches)} must have at least one number of images")
 
 
 def build(

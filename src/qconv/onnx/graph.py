@@ -102,7 +102,7 @@ def read_node(proto: onnx.NodeProto, arrays: Sequence[NDArray[Any] | None]) -> N
     """Return a single node, for the inputs that it will receive."""
     check_op(proto)
     if proto.op_type == "Constant":
-        raise Unsupported("a Constant alone is not run; it may stand in a model")
+        raise Unsupported("a single Constant node is not run; it is supported within a model")
     return OPS[proto.op_type](
         proto, [None if array is None else Known(str(array.dtype), array.ndim) for array in arrays]
     )

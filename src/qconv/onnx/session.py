@@ -157,7 +157,7 @@ class Session:
             return self._seen[name]
         tensor = self._model.network.tensor(name)
         if tensor.extents is None or tensor.dtype in (None, "object"):
-            raise ValueError(f"the shape of its input {name!r} is known with the first run")
+            raise ValueError(f"the shape of its input {name!r} is unknown before the first run")
         return tensor.extents, str(tensor.dtype), False
 
     @property

@@ -17,8 +17,8 @@ from qconv.problem.convolution import FLAGS, Conv2d, read_conv2d
 DRAWS = 4  # of a whole chain, at most
 OPTIONS = (
     Option("first", "fused: the key of the first of two or three convolutions.", metavar="KEY", required=True),
-    Option("second", "fused: of the second; what it takes follows from the first.", metavar="KEY", required=True),
-    Option("third", "fused: of the third, where there are three.", metavar="KEY"),
+    Option("second", "fused: the second key; fields of its input may be omitted.", metavar="KEY", required=True),
+    Option("third", "fused: the third key, if there are three convolutions.", metavar="KEY"),
 )
 
 

@@ -46,23 +46,23 @@ OPTIONS = (
     Option("dilation", "One, or vertical,horizontal. Default 1.", "extents"),
     Option("pad", "One, or top,left,bottom,right. Default 0.", "extents"),
     Option("groups", "Default 1; as many as channels for depthwise.", "integer"),
-    Option("layout", "Of activations; weights are KRSC or KCRS. Default nhwc.", choices=LAYOUTS),
-    Option("x_type", "What is read. conv2d: int8 (default), uint8.", metavar="TYPE"),
-    Option("w_type", "Weights. Default int8.", choices=X_TYPES),
+    Option("layout", "Layout of activations; weights are KRSC or KCRS. Default nhwc.", choices=LAYOUTS),
+    Option("x_type", "Input type. conv2d: int8 (default), uint8.", metavar="TYPE"),
+    Option("w_type", "Type of the weights. Default int8.", choices=X_TYPES),
     Option(
         "out_type",
-        "What is written. conv2d: int8 (default), uint8, int32, float32, float16, bfloat16.",
+        "Output type. conv2d: int8 (default), uint8, int32, float32, float16, bfloat16.",
         metavar="TYPE",
     ),
     Option("per_channel", "Weight scales per output channel.", "switch"),
-    Option("bias", "Alone: int32.", choices=BIASES, alone="int32"),
-    Option("mode", "The system whose arithmetic it is. Default: ort's.", choices=tuple(PRESETS)),
+    Option("bias", "Type of the bias. Without a value: int32.", choices=BIASES, alone="int32"),
+    Option("mode", "The system whose arithmetic is used. Default: ort's.", choices=tuple(PRESETS)),
     Option("activation", "Default none.", choices=ACTIVATIONS),
     Option("residual", "Added before the activation. Default none.", choices=RESIDUALS),
-    Option("table", "Outputs are looked up by their byte in a table of 256.", "switch"),
-    Option("residual_add", "How it is added. Default multiply_add.", choices=MODE_VALUES["residual_add"]),
+    Option("table", "Look outputs up by their byte in a table of 256.", "switch"),
+    Option("residual_add", "How the residual is added. Default multiply_add.", choices=MODE_VALUES["residual_add"]),
     *(
-        Option(name, "The layer has one; its value is for the data of run and bench (default: random).", "zero_point")
+        Option(name, "The layer has one; run and bench use its value (default: random).", "zero_point")
         for name in _ZERO_POINTS
     ),
 )

@@ -18,10 +18,10 @@ DRAWS, MOST_OPERATIONS = 4, 2**25
 # Options of a convolution that this op lacks: the pool takes no other layout, and there is no residual.
 _WITHOUT = ("layout", "residual", "residual_add", "residual_zero_point", "inner_zero_point")
 _OF_POOL = (
-    Option("window", "conv2d_pool: of the pool: one, or height,width.", "extents", required=True),
-    Option("window_stride", "conv2d_pool: of the pool: one, or vertical,horizontal. Default 1.", "extents"),
-    Option("window_pad", "conv2d_pool: of the pool: one, or top,left,bottom,right. Default 0.", "extents"),
-    Option("ceil_mode", "Pools: windows at the end that are not whole count as well.", "switch"),
+    Option("window", "conv2d_pool: the pool's window: one, or height,width.", "extents", required=True),
+    Option("window_stride", "conv2d_pool: the pool's stride: one, or vertical,horizontal. Default 1.", "extents"),
+    Option("window_pad", "conv2d_pool: the pool's padding: one, or top,left,bottom,right. Default 0.", "extents"),
+    Option("ceil_mode", "Pools: incomplete windows at the end count as well.", "switch"),
 )
 
 

@@ -332,7 +332,7 @@ class WarpgroupInstruction(Multiplies):
     def spell(self, n: int, a_type: str, b_type: str) -> str:
         """Return the PTX instruction for a width and these two types."""
         if n not in self.widths or not self.accepts(a_type, b_type):
-            raise ValueError(f"{self.name}: n={n} of {a_type} x {b_type}: it has none; leave it to warps")
+            raise ValueError(f"{self.name}: n={n} of {a_type} x {b_type}: there is no such instruction; use a warp's")
         return self.mnemonic.format(n=n, a=ELEMENT_TYPES[a_type].short, b=ELEMENT_TYPES[b_type].short)
 
 

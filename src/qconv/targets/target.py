@@ -232,7 +232,7 @@ def target_of_compute_capability(major: int, minor: int) -> Target:
     if best is None:
         raise ValueError(
             f"compute capability {major}.{minor} is unknown: no code of {_listed(_NVIDIA)} runs there; "
-            f"add an entry for sm_{major}{minor} to qconv/target.py"
+            f"add an entry for sm_{major}{minor} to qconv/targets/target.py"
         )
     return best[1]
 
@@ -247,7 +247,7 @@ def target_of_gcn_arch(gcn_arch_name: str) -> Target:
         return TARGETS[name]
     raise ValueError(
         f"AMD architecture {gcn_arch_name!r} is unknown: no code of {_listed(_AMD)} runs there; "
-        f"add an entry for {name!r} to qconv/target.py"
+        f"add an entry for {name!r} to qconv/targets/target.py"
     )
 
 

@@ -117,9 +117,9 @@ OP = Op(
     read=ArgMax.read,
     ask=_asked,
     options=(
-        Option("shape", "argmax: of x.", "extents", required=True),
-        Option("axis", "argmax: along which, by its number. Default -1, the last."),
-        Option("last", "argmax: of equal elements the last counts, not the first.", "switch"),
+        Option("shape", "argmax: shape of x.", "extents", required=True),
+        Option("axis", "argmax: the axis that is searched. Default -1, the last."),
+        Option("last", "argmax: the last of equal elements counts, not the first.", "switch"),
         Option("x_type", "argmax: int8 (default), uint8.", metavar="TYPE"),
     ),
     draw=draw,

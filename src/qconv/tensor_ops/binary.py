@@ -318,10 +318,10 @@ LEAST_SPREAD, MOST_SPREAD = 25.0, 90.0
 LEAST_DISTANCE = 32
 
 OPTIONS = (
-    Option("shape", "add, mul: of a, and of the output.", "extents", required=True),
-    Option("b_shape", "add, mul: of b, which is broadcast to that of a. Default: the same.", "extents"),
-    Option("a_type", "add, mul: of a. Default int8.", choices=BYTES),
-    Option("b_type", "add, mul: of b. Default int8.", choices=BYTES),
+    Option("shape", "add, mul: shape of a and of the output.", "extents", required=True),
+    Option("b_shape", "add, mul: shape of b, which is broadcast to a's. Default: the same.", "extents"),
+    Option("a_type", "add, mul: type of a. Default int8.", choices=BYTES),
+    Option("b_type", "add, mul: type of b. Default int8.", choices=BYTES),
     Option("out_type", "add, mul: int8 (default), uint8.", metavar="TYPE"),
     Option("activation", "add, mul: none or relu.", choices=ACTIVATIONS),
 )

@@ -364,7 +364,7 @@ _WINDOW = (
     Option("s", "filter width", "integer", required=True),
     Option("stride", "One, or vertical,horizontal. Default 1.", "extents"),
     Option("pad", "One, or top,left,bottom,right. Default 0.", "extents"),
-    Option("ceil_mode", "Pools: windows at the end that are not whole count as well.", "switch"),
+    Option("ceil_mode", "Pools: incomplete windows at the end count as well.", "switch"),
 )
 
 

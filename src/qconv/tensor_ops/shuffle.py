@@ -93,7 +93,7 @@ OP = Op(
     options=(
         Option("rows", "channel_shuffle: pixels of all images.", "integer", required=True),
         Option("c", "input channels", "integer", required=True),
-        Option("groups", "channel_shuffle: of the channels.", "integer", required=True),
+        Option("groups", "channel_shuffle: groups of channels.", "integer", required=True),
         Option("x_type", "channel_shuffle: int8 (default), uint8.", metavar="TYPE"),
     ),
     draw=draw,

@@ -83,7 +83,7 @@ OP = Op(
     read=Table.read,
     ask=_asked,
     options=(
-        Option("shape", "table: of x and y.", "extents", required=True),
+        Option("shape", "table: shape of x and y.", "extents", required=True),
         Option("x_type", "table: int8 (default), uint8.", metavar="TYPE"),
         Option("out_type", "table: int8 (default), uint8.", metavar="TYPE"),
     ),

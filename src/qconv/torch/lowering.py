@@ -191,7 +191,7 @@ def _constant(name: str, node: Any) -> tuple[Any, Any]:
 def _pads(name: str, filters: tuple[Any, ...] | None, dilation: Sequence[int]) -> list[int]:
     """Return the pads as (top, left, bottom, right). With "same", the odd pixel is at the bottom or right."""
     if filters is None:
-        raise Unmatched("the shape of its weights is not known, and so not what its padding is")
+        raise Unmatched("the shape of its weights, which its padding depends on, is unknown")
     (rows, columns), (down, across) = filters[2:], (*dilation, *dilation)[:2]
     height, width = ((rows - 1) * down, (columns - 1) * across) if name == "same" else (0, 0)
     return [height // 2, width // 2, height - height // 2, width - width // 2]

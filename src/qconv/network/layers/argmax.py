@@ -48,7 +48,7 @@ class _Indices:
     def __init__(self, layer: Indices, shape: Shape, device: Device) -> None:
         rank = len(shape)
         if not -rank <= layer.axis < rank:
-            raise ValueError(f"axis={layer.axis} of x with shape {shape}: ONNX Runtime says which there are")
+            raise ValueError(f"axis={layer.axis} is out of range for x with shape {shape}")
         axis = layer.axis % rank
         self._reads_last = rank > 2 and axis > 0
         order = last_of(range(rank)) if self._reads_last else tuple(range(rank))

@@ -47,9 +47,7 @@ class Joined(Moving):
         try:
             cuts = [self.cut(shape) for shape in shapes]
         except IndexError:
-            raise ValueError(
-                f"x has shape {shapes[0]}, which has no such axis or part: ONNX Runtime says which"
-            ) from None
+            raise ValueError(f"x has shape {shapes[0]}, which does not have the axis or the part") from None
         axis = cuts[0].axis
         rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
         if len(rest) > 1:

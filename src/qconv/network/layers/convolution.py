@@ -256,7 +256,7 @@ def _qgemm(reading: Reading) -> IntegerConvolution:
     if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0:
         raise Unserved("transA or alpha is given, which the kernels do not have")
     if not reading.name(7):
-        raise Unserved("its output is float, which ONNX Runtime scales in one operation more")
+        raise Unserved("its output is float, which ONNX Runtime scales in one additional operation")
     w = reading.weights(3, (2,))
     w = w if attributes.get("transB", 0) else w.T
     bias = reading.optional(6, "bias")

@@ -143,8 +143,8 @@ def _check_same(sizes: Sequence[int], window: Sequence[int], stride: Sequence[in
     for size, span, step in zip(sizes, window, stride, strict=True):
         if (-(-size // step) - 1) * step + span < size:
             raise ValueError(
-                f"auto_pad with a window of {span} that moves by {step} along {size} pixels: ONNX Runtime pads by less "
-                "than nothing"
+                f"auto_pad with a window of {span} that moves by {step} along {size} pixels: ONNX Runtime's padding is "
+                "negative there"
             )
 
 

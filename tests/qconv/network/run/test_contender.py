@@ -79,5 +79,5 @@ def test_every_kernel_has_a_time_among_the_others(contender: Contender) -> None:
 
 def test_a_session_that_never_ran_has_no_shape(rows: Database) -> None:
     model = networks.quantized(networks.mobilenet_like(), "QOperator", "u8s8", per_channel=False)
-    with pytest.raises(ValueError, match="the shape of its input 'x' is known with the first run"):
+    with pytest.raises(ValueError, match="the shape of its input 'x' is unknown before the first run"):
         Session(model, "cpu").contender(rows, in_sequence=True)
