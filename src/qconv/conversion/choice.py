@@ -30,7 +30,8 @@ class ChoiceStep:
 
 @dataclass(frozen=True)
 class _Range:
-    """The range of the output, and the type in which the scale is computed."""
+    """The parts of the problem that every rule reads: the type of its arithmetic, the output's range, bounds of the
+    scale."""
 
     real: Real
     low: int

@@ -125,7 +125,7 @@ def overloads() -> tuple[Overload, ...]:
 
 
 def _as(changes: Mapping[str, str], parameters: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parameters with scales and zero points in another type, which keep or gain the default None."""
+    """Return the parameters with scales and zero points in another type. Optional ones have the default None."""
     return tuple(_changed(text, changes) for text in parameters)
 
 
