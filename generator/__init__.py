@@ -1,4 +1,4 @@
-"""problem + config + target -> plan -> source. Needs no GPU and no compiler."""
+"""Turn a problem, a config and a target into a plan, and a plan into source text. Needs no GPU and no compiler."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 
-# So many of a family's cheapest by its cost model are looked at once more, with what is known of its errors.
+# Plans per family, cheapest first by its cost model, that `default` ranks again with the models' errors corrected.
 RANKED = 32
 
 FAMILIES: dict[str, Family] = {
@@ -101,12 +101,12 @@ class Rejected:
 
 
 def families(problem: Problem) -> dict[str, Family]:
-    """The families that serve the op."""
+    """Return the families that serve the problem's op, by name."""
     return {name: family for name, family in FAMILIES.items() if problem.op in family.ops}
 
 
 def plan(problem: Problem, config: Config, target: Target) -> Plan:
-    """Raises Infeasible, with the reason, where this config cannot serve the problem."""
+    """Plan the config for the problem. Raises Infeasible, with the reason, where the config cannot serve it."""
     family = FAMILIES[config.family]
     if problem.op not in family.ops:
         others = ", ".join(families(problem))
@@ -115,24 +115,24 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
 
 
 def cost(plan: Plan) -> float:
-    """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""
+    """Return the cost model's estimate for all launches of a plan, in clocks of one multiprocessor."""
     return FAMILIES[plan.config.family].cost(plan)
 
 
 def predicts_time(problem: Problem) -> bool:
-    """Whether the cost models of all families that serve it predict a time, so that `predicted_us` says something."""
+    """True where every family that serves the problem has a cost model in clocks, so that `predicted_us` is a time."""
     return all(family.predicts_time for family in families(problem).values())
 
 
 def predicted_us(plan: Plan) -> float:
-    """What the cost model expects, at the clock of the GPU that it is fitted to: of another one, only the ratio of two
-    predictions says something."""
+    """Return the predicted time at the clock of an H200, to which the cost models are fitted. For other GPUs only the
+    ratio of two predictions is meaningful."""
     return cost(plan) / CLOCK_MHZ
 
 
 def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[Plan], list[Rejected]]:
-    """Every config (or every likely one) of the op's families: the feasible ones as plans, cheapest first, and why the
-    others are not."""
+    """Plan every config (or every likely config) of the op's families. Return the feasible plans, cheapest first, and
+    the rejected configs with their reasons."""
     feasible: list[tuple[float, Plan]] = []
     rejected: list[Rejected] = []
     for family in families(problem).values():
@@ -148,7 +148,8 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
 
 
 def cheapest(problem: Problem, target: Target, most: int) -> list[Plan]:
-    """So many plans of each family, the cheapest by its cost model; of the likely, where any of them serves."""
+    """Return the `most` cheapest plans of each family by its cost model: likely configs if any is feasible, otherwise
+    all."""
     rejected: list[Rejected] = []
     for likely in (True, False):
         feasible, rejected = space(problem, target, likely)
@@ -164,38 +165,41 @@ def cheapest(problem: Problem, target: Target, most: int) -> list[Plan]:
 
 @lru_cache(maxsize=256)
 def default(problem: Problem, target: Target) -> Plan:
-    """What is used where nothing was tuned nearby: what is expected to be fastest of each family's cheapest."""
+    """Return the plan to use where no similar problem was tuned: the fastest expected of each family's cheapest
+    plans."""
     plans = [*cheapest(problem, target, RANKED), *([unfused_plan(problem, target)] if problem.parts else [])]
     return fastest(plans)
 
 
 def fastest(plans: Sequence[Plan]) -> Plan:
-    """By what is expected of each; of equals the first. Costs that are no times order one family's plans alone."""
+    """Return the plan with the least expected time, the first among equals. Costs that are not times only order the
+    plans of one family."""
     if not predicts_time(plans[0].problem):
         return min(plans, key=cost)
     return min(zip(expected(plans), plans, strict=True), key=lambda pair: pair[0].us)[1]
 
 
 def model(correction: Callable[[str], Correction | None] = stored) -> Model:
-    """The cost models, corrected by what is shipped or by others."""
+    """Build the model of expected times: the cost models, corrected by the shipped corrections or by `correction`."""
     return Model(FAMILIES, correction)
 
 
 def expected(plans: Sequence[Plan]) -> list[Expected]:
-    """The time that each plan is expected to take on the GPU that the models are fitted to."""
+    """Return the time that each plan is expected to take on an H200, to which the models are fitted."""
     return model().expected(plans)
 
 
 def unfused_plan(problem: Problem, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
-    """The first in a kernel of its own, and the rest: the best that are known, or else the defaults."""
+    """Plan a chain as separate kernels: the first convolution, then the rest, each with the config that `best` returns,
+    or else with its default."""
     best = best or (lambda one: default(one, target).config)
     first, rest = problem.parts
     return plan(problem, unfused.Unfused(best(first), best(rest)), target)
 
 
 def config_from_json(text: str) -> Config:
-    """The config that a database row or a manifest holds. Anything but an object of known integers, or of two such
-    configs, is refused."""
+    """Parse the config of a database row or of a manifest. Only an object of integers under a family's own field names,
+    or of two such configs, is accepted."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -218,7 +222,7 @@ def config_from_json(text: str) -> Config:
 
 
 def _unfused_from(values: dict[str, object], text: str) -> Config:
-    """From what stands beside the family's name: its fields are configs, not integers."""
+    """Parse the config of an unfused chain, whose fields are configs instead of integers."""
     if set(values) != {"first", "second"}:
         raise ValueError(f"the config {text[:120]!r} must have exactly the fields first, second, each of them a config")
     try:

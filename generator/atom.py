@@ -1,4 +1,5 @@
-"""A matrix instruction as the kernels use it: so many pixels by so many channels, and the files that spell it."""
+"""A matrix instruction as the kernels use it: pixels by channels per instruction, and the template files that emit
+it."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from qconv.targets.target import Target
 
 @dataclass(frozen=True)
 class InstructionFiles:
-    """Which instruction a page uses, and the files that spell it: a family's roles have these fields."""
+    """The instruction of a page and the template files that emit it. A family's roles have fields of the same names."""
 
     instruction: MatrixInstruction
-    spelled: str  # in PTX
+    spelled: str  # mnemonic in PTX
     atom: str
     operation: str
-    sums_may_sink: bool  # into branches of some lanes only; see instruction/wmma.j2
+    sums_may_sink: bool  # the compiler may move the sums into divergent branches; see instruction/wmma.j2
     fragments: str
 
 
@@ -41,26 +42,26 @@ class Atom:
 
     @cached_property
     def block_k(self) -> int:
-        """Bytes of the reduction in a fragment."""
+        """Bytes of the reduction per fragment."""
         if self.is_nvidia:
             return self.instruction.k_bytes
         return 16 * math.prod(dim.size for dim in self.instruction.b.lane if dim.axis == "k")
 
     @cached_property
     def lane_channels(self) -> int:
-        """Channels of one pixel that a lane ends up with."""
+        """Channels of one pixel whose sums a lane holds."""
         axis = "n" if self.is_nvidia else "m"
         return math.prod(dim.size for dim in self.instruction.d.element if dim.axis == axis)
 
     @property
     def lane_words(self) -> int:
-        """Words of the weights that a lane reads for a fragment."""
+        """Words of the weights that a lane reads per fragment."""
         return self.instruction.b.registers if self.is_nvidia else 4
 
     def files(self, q: Quantization, target: Target, operands: str) -> InstructionFiles:
-        """`operands`: what the lanes read, `tiles` or `windows`."""
+        """Return the files for these types. `operands` names where the lanes read pixels: `tiles` or `windows`."""
         name = self.instruction.file or self.instruction.name
-        # One file an instruction of NVIDIA's; AMD's share what their layouts have in common.
+        # NVIDIA has one file per instruction; AMD's instructions share files where their layouts agree.
         atom = name if self.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
         operation = "emulated" if target.vendor == "cpu" else atom if self.is_nvidia else atom.partition("_")[0]
         return InstructionFiles(

@@ -1,4 +1,4 @@
-"""What the kernel pages of a convolution share: its arguments, its constants, its epilogue and its math in words."""
+"""Arguments, constants, epilogue and math in words, shared by the kernel pages of all convolution families."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ REPACK_THREADS = 128
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionContext(Context):
     quantization: Quantization
-    layout: str  # the file with the addresses of this layout
-    sum_register: str  # what PTX calls one that holds a sum
+    layout: str  # template file that addresses this layout
+    sum_register: str  # PTX register class of a sum: r or f
     steps: tuple[Step, ...]
     packs: bool
-    narrowed: tuple[int, int]  # the range that a finished output is clamped to
-    packs_below_zero: bool  # outputs are clamped to the range of unsigned bytes, though theirs begins below zero
+    narrowed: tuple[int, int]  # range to which a finished output is clamped
+    packs_below_zero: bool  # outputs are clamped as unsigned bytes, although their own range begins below zero
     epilogue_arguments: list[Argument]
     polynomials: dict[str, str]
 
 
 @dataclass(frozen=True)
 class ConvolutionPlan(Plan):
-    """The plan of one convolution, by a kernel of its own or as a layer of one."""
+    """The plan of one convolution: a kernel of its own, or a layer of a fused kernel."""
 
     problem: Conv2d
 
@@ -50,7 +50,8 @@ class ConvolutionPlan(Plan):
 
     @property
     def may_alias(self) -> tuple[str, ...]:
-        """The thread that writes an output reads the residual's element there first."""
+        """The residual, because the thread that writes an output reads the residual's element at that position
+        first."""
         return () if self.problem.quantization.residual == "none" else ("residual",)
 
     @property
@@ -70,13 +71,13 @@ class ChainContext(Context):
 
 @dataclass(frozen=True)
 class ChainPlan(Plan):
-    """The plan of several convolutions, by one kernel or by several. The types are those of its convolutions."""
+    """The plan of a chain, in one kernel or in several. The element types are those of its convolutions."""
 
     problem: Chain
 
     @property
     def may_alias(self) -> tuple[str, ...]:
-        """The residual is the last one's."""
+        """The residual, which only the last convolution of a chain has."""
         return () if self.problem.last.quantization.residual == "none" else ("residual",)
 
     @property
@@ -85,7 +86,7 @@ class ChainPlan(Plan):
 
     @property
     def dot(self) -> str:
-        """One for all convolutions: what serves one pair of bytes serves every other."""
+        """One dot product for all layers: the instruction that serves one pair of byte types serves all of them."""
         found = dot_of(self.problem.first, self.target)
         return "" if found is None else found.template
 
@@ -113,7 +114,7 @@ def context(problem: Conv2d) -> ConvolutionContext:
 
 
 def context_of_chain(problem: Chain) -> ChainContext:
-    """What the page around several layers reads of the problem."""
+    """Return the part of a chain that its outer page reads: the math in words and the activations' polynomials."""
     called = "x"
     for layer, weights in zip(problem.LAYERS, problem.packed, strict=True):
         called = f"{layer}({called}, {weights})"
@@ -130,13 +131,14 @@ def _polynomials() -> dict[str, str]:
 
 
 def _literals(terms: tuple[float, ...]) -> str:
-    """As arguments of a C++ call, four on a line: each is the shortest text that is that fp32 number."""
+    """Format the terms as arguments of a C++ call, four per line, each as the shortest text of that fp32 number."""
     spelled = [f"{np.float32(term)!s}f" for term in terms]
     return ",\n".join(", ".join(spelled[at : at + 4]) for at in range(0, len(spelled), 4))
 
 
 def argument_fields(problem: Conv2d, own: tuple[Field, ...] = ()) -> tuple[Field, ...]:
-    """The argument struct: pointers first, so that it has no holes; the last of them are the family's own."""
+    """Return the members of the argument struct. Pointers come first, so that it has no padding; the family's own are
+    the last of these."""
     pointers, scalars = _pointers_and_scalars(problem)
     return (*pointers, *own, *scalars)
 
@@ -150,7 +152,7 @@ def _pointers_and_scalars(problem: Conv2d) -> tuple[tuple[Field, ...], tuple[Fie
         Field("y", "Output*", "y", f"output, {'NHWK' if channels_last else 'NKHW'}"),
     ]
     if quantization.residual != "none":
-        says = f"what is added before the activation, {'NHWK' if channels_last else 'NKHW'}"
+        says = f"added before the activation, {'NHWK' if channels_last else 'NKHW'}"
         pointers.append(Field("residual", "const Residual*", "residual", says))
     scalars: list[Field] = []
     for argument in (a for step in steps(quantization) for a in step.arguments):
@@ -177,19 +179,20 @@ X_ZERO = Argument("x_zero", "int", False, "the input zero point", lambda q, para
 
 @lru_cache(maxsize=256)
 def channel_arguments(problem: Conv2d) -> tuple[Argument, ...]:
-    """Those of the epilogue that have a value for each output channel."""
+    """Return the epilogue's arguments that have one value per output channel."""
     return tuple(a for step in steps(problem.quantization) for a in step.arguments if a.per_channel)
 
 
 def fold_launches(problem: Conv2d) -> tuple[Launch, ...]:
-    """What follows from x_zero_point and the weights alone."""
+    """Return the launch that folds x_zero_point and the weights into an offset per output channel, if there is a zero
+    point."""
     if not problem.quantization.x_zero_point:
         return ()
     return (Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, fold_bytes(problem), "prepare"),)
 
 
 def fold_bytes(problem: Conv2d) -> int:
-    """Shared memory of the kernel that folds: a sum for each thread."""
+    """Return the shared memory of the fold kernel: one sum per thread."""
     return problem.quantization.types.sum.bytes * FOLD_THREADS
 
 
@@ -198,26 +201,27 @@ def fold_constants(problem: Conv2d) -> tuple[Constant, ...]:
 
 
 def repack_launch(words: int) -> Launch:
-    """The weights in the order in which the main kernel reads them, a thread for each word."""
+    """Return the launch that reorders the weights for the main kernel, with one thread per word."""
     return Launch("conv2d_repack_weights", (ceil_div(words, REPACK_THREADS), 1, 1), REPACK_THREADS, 0, "prepare")
 
 
 def pads_with_zero_point(problem: Conv2d) -> bool:
-    """Whether padding is something else than zeros."""
+    """True where padded elements have a value other than zero."""
     q = problem.quantization
     return any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point"
 
 
 @lru_cache(maxsize=256)
 def dot_of(problem: Conv2d, target: Target) -> DotProduct | None:
-    """The target's dot product of two words of these types, if there is one."""
+    """Return the target's dot product of two words of these types, or None."""
     t = problem.quantization.types
     return next((dot for dot in target.dots if dot.serves(t.x, t.w)), None)
 
 
 @lru_cache(maxsize=256)
 def why_not_bytes(problem: Conv2d) -> str | None:
-    """What stands against a family that has four elements in a word and adds them up in any order."""
+    """Return why a family that packs four elements into a word and sums in any order cannot serve these types, or
+    None."""
     t = problem.quantization.types
     if t.x.bits == t.w.bits == 8 and t.sum.is_integer and t.sum.bits == 32:
         return None
@@ -229,7 +233,7 @@ def why_not_bytes(problem: Conv2d) -> str | None:
 
 @lru_cache(maxsize=256)
 def why_not_by_blocks(problem: Conv2d) -> str | None:
-    """What stands against blocks that add up a tile together, each a part of the reduction."""
+    """Return why several blocks cannot split a tile's reduction among them, or None."""
     sums = problem.quantization.types.sum
     if sums.is_integer and sums.bits == 32:
         return None
@@ -237,13 +241,13 @@ def why_not_by_blocks(problem: Conv2d) -> str | None:
 
 
 def load_bytes(aligned_to: int, element: ElementType) -> int:
-    """The widest copy that every start of a row and every offset in it allows, of rows of so many elements; or an
+    """Return the bytes of the widest copy (16, 8 or 4) that divides a row of `aligned_to` elements, or else of one
     element."""
     return next((width for width in (16, 8, 4) if aligned_to * element.bytes % width == 0), element.bytes)
 
 
 def input_span(problem: Conv2d, rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of the input that a tile of outputs looks at."""
+    """Return the input rows and columns that a tile of `rows` x `columns` outputs reads."""
     return (
         (rows - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1,
         (columns - 1) * problem.stride[1] + (problem.s - 1) * problem.dilation[1] + 1,
@@ -256,11 +260,11 @@ def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Const
         Constant("IN_H", problem.h),
         Constant("IN_W", problem.w),
         Constant("C", problem.c),
-        Constant("C_GROUP", problem.c_group, "input channels of a group"),
+        Constant("C_GROUP", problem.c_group, "input channels per group"),
         Constant("OUT_H", problem.oh),
         Constant("OUT_W", problem.ow),
         Constant("K", problem.k),
-        Constant("K_GROUP", problem.k_group, "output channels of a group"),
+        Constant("K_GROUP", problem.k_group, "output channels per group"),
         *((Constant("R", problem.r, "filter height"),) if problem.layout == "nchw" or filter_rows else ()),
         Constant("S", problem.s, "filter width"),
         Constant("STRIDE_H", problem.stride[0]),
@@ -269,16 +273,16 @@ def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Const
         Constant("DILATION_W", problem.tap_steps[1]),
         Constant("PAD_TOP", problem.pad[0]),
         Constant("PAD_LEFT", problem.pad[1]),
-        Constant("PADDED", any(problem.pad), "some windows reach beyond the image"),
+        Constant("PADDED", any(problem.pad), "some windows reach past the image"),
         Constant("PIXELS", problem.pixels, "output pixels of all images"),
-        Constant("REDUCTION", problem.reduction, "products in one output"),
+        Constant("REDUCTION", problem.reduction, "products per output"),
         Constant("X_SIGNED", problem.quantization.types.x.is_signed),
         Constant("W_SIGNED", problem.quantization.types.w.is_signed),
     )
 
 
 def _what_it_computes(problem: Conv2d) -> list[str]:
-    """The math, for the reader of the generated source."""
+    """Write the math for the reader of the generated source."""
     q, mode = problem.quantization, problem.quantization.mode
     x = "(x - x_zero)" if q.x_zero_point else "x"
     w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"

@@ -1,5 +1,5 @@
-"""What cost models of all families have in common, so that their answers compare: clocks of a multiprocessor. The
-numbers are fitted to what an H200 took (bench/results)."""
+"""Constants and formulas shared by all cost models, so that their results are comparable: clocks of one multiprocessor.
+The constants are fitted to times measured on an H200 (bench/results)."""
 
 from __future__ import annotations
 
@@ -9,42 +9,43 @@ from qconv.op import Problem
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# The clock of an H200 under such load.
+# Clock of an H200 under this load.
 CLOCK_MHZ = 1755
-# Clocks of a launch, and bytes of device memory that come in one.
+# Clocks per launch, and bytes that device memory delivers to a multiprocessor per clock.
 LAUNCH, MEMORY = 2900, 15
 
-# What looking an output up takes: four instructions, and two clocks of the first-level cache for 32 of them, in half of
-# which others are issued.
+# Instructions per table look-up: four that are issued, and two clocks of the L1 cache per 32 outputs, half of which
+# overlap with other instructions.
 LOOK_UP = 8
 
 
-# Instructions of an output for what is added to its sum (a bias, what an input zero point adds) and for its own zero
-# point, by kernels of `mma`, `wgmma` and `pointwise` that differ by these alone.
+# Instructions per output for the offset of its channel (bias or input zero point) and for its own zero point. Measured
+# with kernels of `mma`, `wgmma` and `pointwise` that differ in nothing else.
 OFFSET, Y_ZERO_POINT = 1.5, 2.5
 
 
 def of_activation(problem: Conv2d) -> int:
-    """Instructions of an output, with those of a table behind it."""
+    """Return the instructions per output of the activation and of a table that follows it."""
     q = problem.quantization
     return BY_NAME[q.activation].instructions + LOOK_UP * q.table
 
 
 def of_residual(problem: Conv2d) -> int:
-    """Instructions of an output: the conversion, the difference and the sum, or those of two requantizations."""
+    """Return the instructions per output of the residual: convert, subtract and add, or requantize twice."""
     if problem.quantization.residual == "none":
         return 0
     return 7 if problem.quantization.mode.requantizes_before_residual else 4
 
 
 def of_parameters(problem: Conv2d) -> float:
-    """Instructions of an output: its channel's offset, and the zero point."""
+    """Return the instructions per output of its channel's offset and of the zero point."""
     q = problem.quantization
     return OFFSET * has_offset(q) + Y_ZERO_POINT * q.y_zero_point
 
 
 def moved_bytes(problem: Conv2d) -> float:
-    """Rows that a stride passes over do not come; of the others, whole sectors do."""
+    """Return the bytes that move to and from device memory. Input rows that the stride skips are not read; of all
+    others, whole sectors are."""
     down, _ = problem.stride
     if problem.r >= down:
         return problem.io_bytes
@@ -53,17 +54,17 @@ def moved_bytes(problem: Conv2d) -> float:
 
 
 def copied(problem: Problem, target: Target) -> float:
-    """A kernel that no instructions hold up: what its bytes take."""
+    """Return the time of a kernel bound by device memory alone: its bytes, and a launch."""
     return problem.io_bytes / target.processors / MEMORY + LAUNCH
 
 
 def at_once(a: float, b: float, power: float) -> float:
-    """Clocks of two things that overlap: the longer one's, and more where they take about as long, for each is in the
-    other's way."""
+    """Return the clocks of two activities that overlap: the longer one's, and more where both take about as long and
+    slow each other down."""
     longer: float = (a**power + b**power) ** (1 / power)
     return longer
 
 
 def launched(problem: Conv2d, target: Target, issued: float) -> float:
-    """A kernel whose instructions take so long, beside what its bytes take."""
+    """Return the time of a kernel that issues for `issued` clocks while its bytes move."""
     return at_once(issued, moved_bytes(problem) / target.processors / MEMORY, 3) + LAUNCH

@@ -1,4 +1,4 @@
-"""What the generator knows of a family of kernels: each family's module exports one, as FAMILY."""
+"""The interface between the generator and a kernel family. Each family's module exports one instance as FAMILY."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ Choices = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Family:
-    """One kernel page with its search space."""
+    """A kernel page with its search space, its plan function and its cost model."""
 
     ops: tuple[str, ...]
     config: type[Config]
     choices: Choices
     # Raises Infeasible, with the reason, where a config cannot serve a problem.
     plan: Callable[[Any, Any, Target], Plan]
-    # About how long the launches of a plan take, in clocks of a multiprocessor.
+    # Estimated duration of a plan's launches, in clocks of one multiprocessor.
     cost: Callable[[Any], float]
-    # What the correction of the cost model sees of a plan beside its problem, its launch and its config.
+    # Inputs for the correction of the cost model, beside those made from the problem, the launch and the config.
     features: Callable[[Any], Mapping[str, float]] = lambda plan: {}
-    # Where there are too many combinations: those that may be feasible.
+    # Generates the combinations that may be feasible, for families with too many to try them all.
     promising: Callable[[Any, Target, Choices], Iterator[Config]] | None = None
-    # What stands against every config of the family, where it does not serve the problem at all.
+    # Why no config of the family can serve the problem, or None.
     why_none: Callable[[Any, Target], str | None] | None = None
-    # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
+    # Fewer choices for some fields, among which `default` looks first: a lookup without measurements waits for it.
     likely: Choices = field(default_factory=dict)
-    # Whether the cost is a time, in clocks, or merely an order of the family's own configs.
+    # True where the cost is a time in clocks; otherwise it only orders the family's own configs.
     predicts_time: bool = True
-    # What of a config makes a kernel of another kind, for a search that has few trials: it sees one of each early.
+    # The values of a config that select another kind of kernel. A search with few trials tries one of each early.
     structure: Callable[[Any], tuple[int, ...]] = lambda config: ()
-    # The likely combinations and all of them, once they were asked for: the same for every problem, and to make
-    # them takes longer than to refuse most of them.
+    # The likely combinations and all of them, made on first use. They are the same for every problem, and making them
+    # takes longer than rejecting most of them.
     _combined: dict[bool, tuple[Config, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -46,7 +46,7 @@ class Family:
         return self.config.family
 
     def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
-        """Combinations of the choices, feasible or not: all of them, or those that the family does not rule out."""
+        """Generate combinations of the choices, feasible or not, without those that the family rules out."""
         choices = self.choices | (self.likely if likely else {})
         if self.promising is not None:
             yield from self.promising(problem, target, choices)

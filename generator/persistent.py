@@ -1,8 +1,8 @@
-"""Which output pixels have the same taps outside of the image: the copy engine pads with zeros, so what an input zero
-point adds depends on it.
+"""Plans of persistent blocks that read tiles through tensor maps: the grid, launches that overlap, and the offsets at
+the borders of the image.
 
-What the families of persistent blocks on tensor maps have in common: tiles in turn, launches that overlap, and what
-an input zero point adds at the borders of the image, where the copy engine (TMA) pads with zeros.
+TMA pads with zeros. Where the input has a zero point, the offset of an output therefore depends on which taps lie
+inside the image. `Borders` divides the outputs into classes that have the same taps inside.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from qconv.targets.target import Target
 
 @dataclass(frozen=True)
 class Axis:
-    """Rows or columns of the output: those whose windows cross the first border, and the last one. Between them all
-    are alike; each of the others is a class of its own."""
+    """Output rows or columns, divided by the image's borders. Each of the first `before` and the last `behind` is a
+    class of its own, because its window crosses a border; all between them form one class."""
 
     before: int
     behind: int
@@ -40,7 +40,7 @@ class Axis:
 
     @classmethod
     def of(cls, size: int, outputs: int, span: int, stride: int, pad: int) -> Axis:
-        """`span`: from a window's first element to its last."""
+        """Divide `outputs` positions. `span` is the distance from a window's first element to its last."""
         before = min(outputs, ceil_div(pad, stride))
         # The first output whose window reaches beyond the last element.
         first_behind = max(0, (size - 1 - span + pad) // stride + 1)
@@ -70,8 +70,8 @@ class Borders:
     @property
     def constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("ROWS_BEFORE", self.rows.before, "whose windows cross the image's first row"),
-            Constant("ROWS_BEHIND", self.rows.behind, "whose windows cross its last"),
+            Constant("ROWS_BEFORE", self.rows.before, "output rows whose windows cross the image's first row"),
+            Constant("ROWS_BEHIND", self.rows.behind, "output rows whose windows cross its last row"),
             Constant("ROW_CLASSES", self.rows.classes),
             Constant("COLUMNS_BEFORE", self.columns.before),
             Constant("COLUMNS_BEHIND", self.columns.behind),
@@ -81,24 +81,24 @@ class Borders:
 
 @dataclass(frozen=True, kw_only=True)
 class Products(Roles):
-    """How a page spells the products of a warpgroup, and what their sums meet."""
+    """How a page emits a warpgroup's multiplications and addresses their sums."""
 
-    operation: str  # the file that describes the products
-    borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
-    spelled: str  # in PTX
-    w_signed: str  # as C++ spells it
+    operation: str  # template file with the instruction
+    borders: bool  # the offset from x_zero_point depends on which taps lie in the image
+    spelled: str  # mnemonic in PTX
+    w_signed: str  # C++ literal: true or false
     x_signed: str
-    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight columns
+    sum_registers: tuple[str, ...]  # per eight columns, the instruction's operands that hold their sums
     atoms: int
-    filters_in_registers: bool = False  # else in shared memory, as pixels are
-    gathers: bool = False  # whether the lanes of the producer bring pixels, not the copy engine
-    columns_together: bool = False  # whether neighbouring columns of x are the channels of one pixel
+    filters_in_registers: bool = False  # otherwise they are in shared memory, as the pixels are
+    gathers: bool = False  # the producer's lanes load the pixels, instead of TMA
+    columns_together: bool = False  # neighbouring columns of x are the channels of one pixel
     repack_threads: int = REPACK_THREADS
 
 
 @dataclass(frozen=True)
 class PersistentPlan(ConvolutionPlan):
-    """The plan of persistent blocks, which have tiles in turn."""
+    """The plan of persistent blocks, each of which takes tiles one after the other."""
 
     smem_bytes: int
     channel_tiles: int
@@ -107,7 +107,7 @@ class PersistentPlan(ConvolutionPlan):
 
     @cached_property
     def borders(self) -> Borders | None:
-        """None where what x_zero_point adds is the same for all pixels of a channel."""
+        """The border classes, or None where x_zero_point contributes the same to all pixels of a channel."""
         return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
 
     @property
@@ -115,7 +115,7 @@ class PersistentPlan(ConvolutionPlan):
         return self.target.overlaps_launches
 
     def aligned(self, vector_k: int, y_in_chunks: bool = False, residual_in_chunks: bool = False) -> dict[str, int]:
-        """What the arrays' addresses are multiples of: lanes move so many channels at once, the copy engine chunks."""
+        """Return the alignment of each array: lanes move `vector_k` channels at once, TMA moves chunks."""
         t = self.problem.quantization.types
         found = {"x": CHUNK, "w": 4, "y": CHUNK if y_in_chunks else vector_k * t.y.bytes}
         if t.residual is None:
@@ -135,20 +135,21 @@ class PersistentPlan(ConvolutionPlan):
         if self.borders is None:
             return ()
         elements = self.borders.classes * self.problem.k
-        return (Field("borders", "int*", "workspace", "offset, for each class of pixels", None, elements),)
+        return (Field("borders", "int*", "workspace", "offsets by class of pixels and output channel", None, elements),)
 
     @property
     @abstractmethod
     def threads(self) -> int:
-        """How many a block has."""
+        """Threads per block."""
 
     def role_constants(self, of_producer: int, of_consumer: int) -> tuple[Constant, ...]:
-        """What a thread of each role has, once its role is known."""
+        """Return the constants of the warp specialization. Registers are per thread, as set by setmaxnreg once a warp
+        knows its role."""
         return (
             Constant("WARP_SIZE", self.target.warp_size),
             Constant("THREADS", self.threads),
-            Constant("PRODUCER_REGISTERS", of_producer, "of a thread"),
-            Constant("CONSUMER_REGISTERS", of_consumer, "of a thread"),
+            Constant("PRODUCER_REGISTERS", of_producer, "registers per producer thread"),
+            Constant("CONSUMER_REGISTERS", of_consumer, "registers per consumer thread"),
         )
 
     @property
@@ -156,16 +157,16 @@ class PersistentPlan(ConvolutionPlan):
         return (
             Constant("CHANNEL_TILES", self.channel_tiles),
             Constant("TILES", self.tiles),
-            Constant("BLOCKS", self.blocks, "which have tiles in turn"),
+            Constant("BLOCKS", self.blocks, "persistent blocks; each takes every BLOCKS-th tile"),
         )
 
     def image_constants(self, down: int, across: int, weight_rows: int) -> tuple[Constant, ...]:
-        """Where an image has so many tiles, and a block keeps its channels."""
+        """Return the constants of a grid of tiles over an image, in which a block keeps its output channels."""
         return (
-            Constant("TILES_DOWN", down, "of an image"),
-            Constant("TILES_ACROSS", across),
+            Constant("TILES_DOWN", down, "tiles per image, vertically"),
+            Constant("TILES_ACROSS", across, "tiles per image, horizontally"),
             *self.tile_constants,
-            Constant("WEIGHT_ROWS", weight_rows, "output channels, and zeros that fill the last tile"),
+            Constant("WEIGHT_ROWS", weight_rows, "output channels, padded with zeros to whole tiles"),
         )
 
     @property
@@ -179,7 +180,8 @@ class PersistentPlan(ConvolutionPlan):
     def warpgroup_products(
         self, instruction: WarpgroupInstruction, columns: int, operation: str, pixel_rows: bool = False
     ) -> Products:
-        """With so many columns each, which are pixels, or channels where pixels are the rows."""
+        """Return the roles for products of `columns` columns. Columns are pixels, or channels where `pixel_rows` makes
+        pixels the rows."""
         t, emulated = self.problem.quantization.types, "_emulated" if self.target.vendor == "cpu" else ""
         eights = (range(at, at + 4) for at in range(0, columns // 2, 4))
         rows_type, columns_type = (t.x, t.w) if pixel_rows else (t.w, t.x)
@@ -194,7 +196,8 @@ class PersistentPlan(ConvolutionPlan):
         )
 
     def check_sizes(self, tile_pixels: int) -> None:
-        """The largest numbers that a page computes: a pixel of a tile past the last, and a class's offset."""
+        """Check the largest numbers that a page computes: the index of a pixel past the last tile, and of a border
+        offset."""
         along_pixels = ceil_div(self.tiles, self.channel_tiles) + self.target.processors
         at_most(tile_pixels * along_pixels, 2**31 - 1, "pixels of whole tiles")
         if self.borders is not None:
@@ -202,7 +205,7 @@ class PersistentPlan(ConvolutionPlan):
 
 
 def map_fields(maps: Mapping[str, tuple[str, TensorMap]]) -> tuple[Field, ...]:
-    """By the names of the fields: what each map is of, and the map."""
+    """Return the fields of tensor maps. `maps` gives, by field name, the field's description and the map."""
     return tuple(
         Field(name, "tile::TensorMap", "tensor_map", says, tensor_map=made) for name, (says, made) in maps.items()
     )
@@ -210,7 +213,7 @@ def map_fields(maps: Mapping[str, tuple[str, TensorMap]]) -> tuple[Field, ...]:
 
 @dataclass(frozen=True)
 class ImageTiles:
-    """Tiles of rows and columns of images, by blocks each of which keeps its channels."""
+    """A grid of tiles over the rows and columns of images, in which each block keeps its output channels."""
 
     channel_tiles: int
     tiles: int
@@ -218,8 +221,8 @@ class ImageTiles:
 
     @classmethod
     def of(cls, problem: Conv2d, rows: int, columns: int, channels: int, resident: int) -> ImageTiles:
-        """No more blocks, or clusters where these have a tile together, than are resident."""
-        # A lane computes where the outputs of a tile begin, those past the image's last row as well.
+        """Divide the outputs. The number of blocks (or of clusters that share a tile) is at most `resident`."""
+        # Lanes compute the address of a tile's outputs even past the image's last row.
         outputs = problem.n * (problem.oh + rows) * (problem.ow + columns) * problem.k
         at_most(outputs, 2**31 - 1, "outputs of whole tiles")
         channel_tiles = ceil_div(problem.k, channels)
@@ -229,7 +232,7 @@ class ImageTiles:
 
 
 def warpgroup_of(target: Target, reason: str | None) -> WarpgroupInstruction:
-    """Raises Infeasible with what stands against every config, if anything does."""
+    """Return the target's warpgroup instruction. Raises Infeasible with `reason` where there is one."""
     if reason is not None:
         raise Infeasible(reason)
     assert target.warpgroup is not None
@@ -237,16 +240,16 @@ def warpgroup_of(target: Target, reason: str | None) -> WarpgroupInstruction:
 
 
 def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
-    """What stands against copies by tensor maps whose bytes this instruction multiplies."""
+    """Return why this instruction cannot multiply pixels that tensor maps copy, or None."""
     if (reason := why_not_multiplied(problem, instruction)) is not None:
         return reason
     if problem.c % CHUNK:
-        return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
+        return f"c={problem.c}: TMA copies multiples of 16 bytes per pixel; pad the channels, or use mma"
     return None
 
 
 def why_not_multiplied(problem: Conv2d, instruction: Multiplies) -> str | None:
-    """What stands against this instruction, however the pixels come."""
+    """Return why this instruction cannot serve the problem, however its pixels are loaded, or None."""
     t = problem.quantization.types
     if (reason := why_not_bytes(problem)) is not None:
         return reason

@@ -1,7 +1,5 @@
-"""What follows from a problem, a config and a target: everything that a template prints and a launch needs.
-
-Kernels that wait by themselves for the launch before them, so that they may begin while it ends.
-"""
+"""A plan: everything that follows from a problem, a config and a target, as templates print it and launches need it.
+Also the parts of a plan: configs, constants, fields of the argument struct, launches."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from qconv.targets.target import Target
 
 @dataclass(frozen=True)
 class Config:
-    """What is searched. Each kernel family adds its integers."""
+    """A point of the search space. Each kernel family adds its integer fields."""
 
     family: ClassVar[str]
 
@@ -31,7 +29,7 @@ class Config:
         return {"family": self.family} | {f.name: getattr(self, f.name) for f in fields(self)}
 
     def as_json(self) -> str:
-        """The canonical text: what the database stores and compares."""
+        """Return the canonical text, as the database stores and compares it."""
         return self._json
 
     @cached_property
@@ -43,7 +41,7 @@ class Config:
 
 
 class Constant(NamedTuple):
-    """One `constexpr` line of the generated source. A space has hundreds of thousands: tuples are made fastest."""
+    """One `constexpr` line of the generated source. A tuple, because a search space makes hundreds of thousands."""
 
     name: str
     value: int | bool
@@ -65,23 +63,25 @@ class Constant(NamedTuple):
 
 @dataclass(frozen=True)
 class Field:
-    """One member of the kernel's argument struct (a pointer, a scalar, a tensor map) and where its value comes from."""
+    """A member of the kernel's argument struct (a pointer, a scalar or a tensor map) and the source of its value."""
 
     name: str
     ctype: str
-    # The name of the caller's array; workspace: written by an earlier launch; value: from the parameters;
-    # scratch: zeros before the launches of a call, and again after them; calls that may run at the same time must not
-    # share it; tensor_map: of an array that the map names; a workspace stands before its map.
+    # The name of one of the caller's arrays, or:
+    # workspace: memory that an earlier launch writes; declared before a tensor map of it
+    # value: from the parameters
+    # scratch: zeros before and after the launches of a call; concurrent calls must not share it
+    # tensor_map: of the array that the map names
     role: str
     says: str
     argument: Argument | None = None
-    elements: int = 1  # of four bytes each: what a pointer that is not the caller's points at
-    layer: str = ""  # of a problem that has several: whose value it is
+    elements: int = 1  # 4-byte elements behind a pointer to memory that is not the caller's
+    layer: str = ""  # the layer that the value belongs to, in a problem that has several
     tensor_map: TensorMap | None = None
 
     @classmethod
     def of_value(cls, argument: Argument) -> Self:
-        """One number that the parameters give."""
+        """Make the field of one number that the parameters give."""
         return cls(argument.name, argument.ctype, "value", argument.says, argument)
 
     @property
@@ -101,7 +101,7 @@ class Field:
         return TENSOR_MAP_ALIGNMENT if self.tensor_map is not None else self.size_bytes
 
     def value(self, problem: Problem, parameters: Any) -> bytes:
-        """What this field holds, or points at where it is a pointer: one value, or one per output channel."""
+        """Return the bytes of the field, or of the memory it points to: one value, or one per output channel."""
         assert self.argument is not None
         if self.layer:
             problem, parameters = getattr(problem, self.layer), getattr(parameters, self.layer)
@@ -123,8 +123,8 @@ class Launch:
     grid: tuple[int, int, int]
     threads: int
     smem_bytes: int
-    when: When = "call"  # with a set of weights, or whenever it is called
-    cluster: int = 1  # neighbouring blocks that reach each other's shared memory; on a GPU the kernel itself says so
+    when: When = "call"  # once per set of weights, or at every call
+    cluster: int = 1  # blocks per cluster, which share their shared memory; on a GPU the kernel declares it
 
     def __str__(self) -> str:
         grid = "x".join(map(str, self.grid))
@@ -133,22 +133,22 @@ class Launch:
 
 @dataclass(frozen=True)
 class Roles:
-    """What a page reads beside the constants, by these names: which file fills which of its roles, which of its lines
-    are there. What anything but a page reads is a field of the plan."""
+    """Values that only the page reads, under these names: the template file for each of its roles, and switches for
+    optional code. A value with any other reader is a field of the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a page reads of the problem, by these names, whatever the plan: each op adds its own."""
+    """Values that a page reads about the problem, the same for all plans of it. Each op adds its own."""
 
     says: list[str]  # the math in words
-    wants: frozenset[str]  # what the prelude has to bring
+    wants: frozenset[str]  # features that the page needs of the prelude
 
 
 @dataclass(frozen=True)
 class Plan(ABC):
-    """Each family adds, as fields, the numbers that follow; what is below is made of them when it is asked for, for a
-    search looks at many thousands of plans and renders a few. What a launch reads is kept: a host launches often."""
+    """The plan of a kernel. Families add their numbers as fields; everything else is a property, computed on demand,
+    because a search makes many thousands of plans and renders few. Properties that a launch reads are cached."""
 
     problem: Problem
     config: Config
@@ -159,32 +159,32 @@ class Plan(ABC):
     @property
     @abstractmethod
     def launches(self) -> tuple[Launch, ...]:
-        """In order; the last is the one that the config is about."""
+        """All launches, in order. The last one is the main kernel, which the config describes."""
 
     @property
     @abstractmethod
     def constants(self) -> dict[str, tuple[Constant, ...]]:
-        """What the source begins with, by the heading they stand under."""
+        """The constants at the top of the source, by heading."""
 
     @property
     @abstractmethod
     def fields(self) -> tuple[Field, ...]:
-        """The members of the kernel's one argument."""
+        """The members of the kernel's argument struct."""
 
     @property
     @abstractmethod
     def alignment(self) -> dict[str, int]:
-        """Bytes, for each of the caller's arrays."""
+        """Required alignment in bytes of each of the caller's arrays."""
 
     @property
     @abstractmethod
     def aliases(self) -> dict[str, str]:
-        """What the source calls X, W, ... and its type."""
+        """Type aliases of the source, such as X and W, with their element types."""
 
     @property
     @abstractmethod
     def context(self) -> Context:
-        """What the page reads of the problem."""
+        """The values that the page reads about the problem."""
 
     @property
     def roles(self) -> Roles:
@@ -192,45 +192,46 @@ class Plan(ABC):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        """What the prelude has to bring for the page."""
+        """Features that the page needs of the prelude."""
         return ()
 
     @property
     def dot(self) -> str:
-        """The file with the dot product of two words, for pages that multiply so."""
+        """The template file of the dot product of two words, for pages that use one."""
         return ""
 
     @property
     def overlaps(self) -> bool:
-        """Whether the main kernel executes griddepcontrol: before it reads activations, or writes anything, it waits
-        for what was launched before it; and what is launched next may begin before it ends. Until it waits it reads
-        weights and parameters alone."""
+        """True where the main kernel uses programmatic dependent launch: it waits for the launch before it before it
+        reads activations or writes anything, and lets the next launch begin before it ends. Before that wait it reads
+        only weights and parameters."""
         return False
 
     @property
     def in_place(self) -> tuple[str, ...]:
-        """The caller's arrays of which the output may be one: a thread reads what it needs of it before it writes. It
-        is as large as each of them whatever the shapes, so that a recording may give it the place of any."""
+        """The caller's arrays that the output may overwrite, because each thread reads their elements before it writes.
+        They have the output's size for every shape, so a recording may place the output in any of them."""
         return ()
 
     @property
     def may_alias(self) -> tuple[str, ...]:
-        """The same where the caller names the output: shapes of his may allow more."""
+        """The arrays that the output may overwrite where the caller chooses the output. Certain shapes allow more than
+        `in_place`."""
         return self.in_place
 
     @property
     def layers(self) -> Mapping[str, Plan]:
-        """The convolutions of a problem that has several, by their names: each is a namespace of the source."""
+        """The convolutions of a problem that has several, by name. Each is a namespace of the source."""
         return {}
 
     @property
     def parts(self) -> tuple[Plan, ...]:
-        """The kernels of a problem that takes several, one after the other: each has a source of its own."""
+        """The plans of a problem that takes several kernels, in order. Each has a source of its own."""
         return ()
 
     @cached_property
     def prepare(self) -> tuple[Launch, ...]:
-        """What is launched ahead, when the weights are packed."""
+        """Launches that run once, when the weights are packed."""
         return tuple(launch for launch in self.launches if launch.when == "prepare")
 
     @cached_property
@@ -243,7 +244,7 @@ class Plan(ABC):
 
     @cached_property
     def kernels(self) -> tuple[Plan, ...]:
-        """The plans that have a source of their own: itself, or those of its parts."""
+        """The plans that have a source of their own: this one, or those of its parts."""
         return tuple(kernel for part in self.parts for kernel in part.kernels) or (self,)
 
     @cached_property
@@ -252,7 +253,7 @@ class Plan(ABC):
 
     @cached_property
     def tensor_maps(self) -> tuple[Field, ...]:
-        """Raises Infeasible where the target has no copies by tensor maps."""
+        """The fields with tensor maps. Raises Infeasible where the target has no TMA."""
         found = tuple(field for field in self.fields if field.tensor_map is not None)
         if found and not self.target.tensor_maps:
             names = ", ".join(field.path for field in found)
@@ -263,7 +264,7 @@ class Plan(ABC):
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Offsets of the fields in the kernel's one argument, as C lays them out: a layer's begin with a pointer."""
+        """Offsets of the fields in the argument struct, as C lays them out. A layer's fields begin with a pointer."""
         offsets, end = [], 0
         for each in self.fields:
             offsets.append(ceil_div(end, each.alignment) * each.alignment)
@@ -272,13 +273,13 @@ class Plan(ABC):
 
     @cached_property
     def argument_bytes(self) -> int:
-        """sizeof(Arguments): its end is padded to the alignment of pointers, or of tensor maps."""
+        """sizeof(Arguments), padded to the alignment of pointers or of tensor maps."""
         alignment = max(8, *(field.alignment for field in self.fields))
         return alignment * ceil_div(self.offsets[-1] + self.fields[-1].size_bytes, alignment)
 
 
 def check_choices(config: Config, choices: dict[str, tuple[int, ...]]) -> None:
-    given = vars(config)  # the quickest way: spaces are large, and each config is checked
+    given = vars(config)  # the fastest access: spaces are large, and every config is checked
     for name, values in choices.items():
         if given[name] not in values:
             raise Infeasible(f"{name}={given[name]} is not one of {', '.join(map(str, values))}")
@@ -293,7 +294,7 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-# The roundings in words, for the math in a source's header.
+# Names of the rounding modes, for the math in a source's header.
 ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
 
 

@@ -1,4 +1,4 @@
-"""plan -> the generated text and its digest."""
+"""Render a plan: the generated source and its digest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}
 
 @dataclass(frozen=True)
 class Source:
-    """Self-contained, so that its digest is its identity."""
+    """The text of a kernel. It includes no file, so its digest identifies it."""
 
     text: str
     digest: str
@@ -28,7 +28,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Rendered:
-    """The sources of a plan, one for each of `plan.kernels`, and the digest of their texts together."""
+    """The sources of a plan, one per entry of `plan.kernels`, and the digest of all their texts."""
 
     sources: tuple[Source, ...]
     digest: str
@@ -36,7 +36,7 @@ class Rendered:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    # Jinja's own delimiters mean something else in C++ and in PTX.
+    # Jinja's default delimiters have other meanings in C++ and in PTX.
     return Environment(
         loader=PackageLoader("qconv.templates", ""),
         undefined=StrictUndefined,
@@ -53,7 +53,7 @@ def _environment() -> Environment:
 
 
 def render(plan: Plan) -> Source:
-    """Raises Infeasible where the plan has arguments that its target does not take."""
+    """Render the source of a plan. Raises Infeasible where the target does not support the plan's arguments."""
     if plan.parts:
         return joined(plan, [render(kernel) for kernel in plan.kernels])
     _ = plan.tensor_maps
@@ -70,7 +70,7 @@ def render_kernels(plan: Plan) -> Rendered:
 
 
 def joined(plan: Plan, sources: Iterable[Source]) -> Source:
-    """The sources of a plan's kernels, one after the other: to be read and compared, not to be compiled as one."""
+    """Concatenate the sources of a plan's kernels, to be read and compared, not to be compiled together."""
     return _source("\n".join(source.text for source in sources), plan)
 
 
@@ -80,7 +80,8 @@ def _source(text: str, plan: Plan) -> Source:
 
 
 def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
-    """`texts`: the pages of its layers. What the roles and the context hold, the page reads by the bare names."""
+    """Render the page of a plan. `texts` are the pages of its layers. The page reads the fields of the roles and of the
+    context as variables."""
     return (
         _environment()
         .get_template(plan.page)
@@ -101,7 +102,7 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
 
 
 def _wrapped(key: str) -> list[str]:
-    """The key on lines of at most 106 characters, broken behind its colons."""
+    """Wrap the key to lines of at most 106 characters, broken after its colons."""
     lines = [""]
     for part in key.replace(":", ":\n").split("\n"):
         if len(lines[-1]) + len(part) > 106:

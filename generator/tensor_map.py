@@ -1,8 +1,8 @@
-"""Tensor maps: what the copy engine (TMA) is told of an array, so that one thread can ask for a whole tile of it.
+"""Tensor maps: descriptions of arrays from which TMA copies whole tiles at the request of one thread.
 
-A plan declares one as a `Field` of the kernel's arguments. A device encodes it when it knows the array's address:
-NVIDIA's driver as an opaque CUtensorMap, the CPU device as a plain description. Dimensions are counted from the
-innermost, as the driver does. Outside of the array an element is zero, and none is written.
+A plan declares a map as a `Field` of the kernel's arguments. The device encodes it when it knows the array's address:
+NVIDIA's driver as an opaque CUtensorMap, the CPU device as a plain struct. Dimensions are ordered from the innermost,
+as in the driver. Elements outside the array read as zero and are not written.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from qconv.problem.convolution import Conv2d
 
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT = 64
-CHUNK = 16  # bytes that the engine moves together: arrays and copies begin and end with whole ones
+CHUNK = 16  # bytes that TMA moves together: arrays and copies begin and end at multiples of it
 
 SWIZZLES = (0, 32, 64, 128)
 L2_PROMOTIONS = (0, 64, 128, 256)
 MOST_BOX = 256
 MOST_PIXELS = 1024
 MOST_ELEMENT_STRIDE = 8
-# The range of a pixel box's corners, and the largest offset of a tap, by the number of spatial dimensions.
+# Ranges of a pixel box's corners, and the largest offset of a tap, by the number of spatial dimensions.
 CORNERS = {1: (-(2**15), 2**15 - 1), 2: (-(2**7), 2**7 - 1), 3: (-(2**4), 2**4 - 1)}
 MOST_OFFSET = {1: 2**16 - 1, 2: 2**8 - 1, 3: 2**5 - 1}
 
 
 @dataclass(frozen=True)
 class PixelBox:
-    """What an im2col copy walks through: pixels one after the other along the innermost spatial dimension, then the
-    next, then the images, each `element_strides` after the last. Where a filter's first tap lies is in the box."""
+    """The base pixels of an im2col copy. They advance by `element_strides` along the innermost spatial dimension, then
+    along the next, then over the images. The box bounds the position of the filter's first tap."""
 
-    lower: tuple[int, ...]  # the first pixel of the box, from the first of the array: minus the leading pads
-    upper: tuple[int, ...]  # its last, from the last of the array: the trailing pads less what the filter spans
-    channels: int  # of every pixel, in a copy
-    pixels: int  # of a copy
+    lower: tuple[int, ...]  # offset of the box's first pixel from the array's first: minus the leading pads
+    upper: tuple[int, ...]  # offset of the box's last pixel from the array's last: trailing pads minus filter span
+    channels: int  # channels of every pixel, per copy
+    pixels: int  # pixels per copy
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """Give either `box` or `pixel_box`. Raises Infeasible where the engine has no such copy."""
+    """A tensor map with either a `box` or a `pixel_box`. Raises Infeasible where TMA has no such copy."""
 
-    array: str  # the caller's array by its name, or a workspace by its field's path
+    array: str  # the caller's array by name, or a workspace by its field's path
     dtype: str
     dims: tuple[int, ...]
-    strides: tuple[int, ...]  # bytes, for every dimension but the innermost, whose elements are neighbours
-    box: tuple[int, ...] = ()  # the extent of a tile in the array, of which every `element_strides`-th is copied
+    strides: tuple[int, ...]  # bytes, per dimension but the innermost, which is contiguous
+    box: tuple[int, ...] = ()  # extent of a tile in the array; every `element_strides`-th element of it is copied
     pixel_box: PixelBox | None = None
-    element_strides: tuple[int, ...] = ()  # by default 1 everywhere
-    swizzle: int = 0  # bytes of a row whose 16-byte chunks change places, by the row, so that columns spread over banks
-    l2_promotion: int = 128  # bytes that come into the second-level cache together
+    element_strides: tuple[int, ...] = ()  # default: 1 in every dimension
+    swizzle: int = 0  # bytes per row whose 16-byte chunks are permuted, to spread columns over banks
+    l2_promotion: int = 128  # bytes that are fetched into L2 together
 
     def __post_init__(self) -> None:
         if not self.element_strides:
@@ -76,14 +76,14 @@ class TensorMap:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The elements of one copy in shared memory, innermost dimension first."""
+        """The extents of one copy in shared memory, innermost dimension first."""
         if self.pixel_box is not None:
             return self.pixel_box.channels, self.pixel_box.pixels
         return tuple(-(-extent // step) for extent, step in zip(self.box, self.element_strides, strict=True))
 
     @property
     def bytes(self) -> int:
-        """What one copy brings and an mbarrier has to expect, the zeros outside of the array included."""
+        """Bytes of one copy, as an mbarrier has to expect them, including the zeros outside the array."""
         return prod(self.shape) * self.element_bytes
 
     def _refuse(self, value: str, rule: str, remedy: str) -> None:
@@ -99,7 +99,7 @@ class TensorMap:
             if not 1 <= extent <= 2**32:
                 self._refuse(f"a dimension of {extent}", "dimensions are 1 to 2^32", "split the array")
         if self.dims[0] * self.element_bytes % CHUNK:
-            # A store writes whole chunks, behind the array's edge as well.
+            # A store writes whole chunks, even past the array's edge.
             self._refuse(f"rows of {self.dims[0]} {self.dtype}", f"they are multiples of {CHUNK} bytes", "pad them")
         for stride in self.strides:
             if stride % CHUNK or not 0 < stride < 2**40:
@@ -143,7 +143,8 @@ class TensorMap:
             self._refuse(value, f"at most {MOST_BOX} of {MOST_PIXELS} are copied at once", "use smaller tiles")
 
     def _check_row(self) -> None:
-        """Rows must be as wide as the swizzle: the driver allows narrower ones too, which leave gaps between rows."""
+        """Check that rows are as wide as the swizzle. The driver also accepts narrower rows, but leaves gaps between
+        them."""
         row = self.shape[0] * self.element_bytes
         if row % CHUNK:
             self._refuse(f"rows of {row} bytes", "they are multiples of 16 bytes", "copy more channels")
@@ -153,8 +154,8 @@ class TensorMap:
 
 
 def im2col(problem: Conv2d, channels: int, pixels: int, swizzle: int = 0) -> TensorMap:
-    """So many channels of so many of the pixels that a tap reads, in the order of the outputs: `load_im2col` takes the
-    pixel of the filter's first tap (see `first_tap`) and how far the tap lies from it."""
+    """Map an im2col copy of `channels` channels of `pixels` pixels per tap, in the order of the outputs. `load_im2col`
+    takes the pixel of the filter's first tap (see `first_tap`) and the offset of the tap from it."""
     down, across = problem.dilation
     top, left, bottom, right = problem.pad
     span_h, span_w = (problem.r - 1) * down, (problem.s - 1) * across
@@ -169,7 +170,8 @@ def im2col(problem: Conv2d, channels: int, pixels: int, swizzle: int = 0) -> Ten
 
 
 def first_tap(problem: Conv2d, pixel: int) -> tuple[int, int, int]:
-    """The coordinates w, h and n where an output's filter begins, by the output's number among all images'."""
+    """Return the coordinates w, h and n of the filter's first tap, for the output pixel with this index among all
+    images."""
     image, of_image = divmod(pixel, problem.oh * problem.ow)
     row, column = divmod(of_image, problem.ow)
     return column * problem.stride[1] - problem.pad[1], row * problem.stride[0] - problem.pad[0], image
@@ -178,7 +180,7 @@ def first_tap(problem: Conv2d, pixel: int) -> tuple[int, int, int]:
 def matrix(
     array: str, dtype: str, rows: int, columns: int, box_rows: int, box_columns: int, swizzle: int = 0
 ) -> TensorMap:
-    """A tile of a matrix whose rows follow each other, such as the weights: output channels by what is reduced."""
+    """Map a tile of a row-major matrix, such as the weights: output channels by reduction."""
     size = ELEMENT_TYPES[dtype].bytes
     return TensorMap(array, dtype, (columns, rows), (columns * size,), (box_columns, box_rows), swizzle=swizzle)
 
@@ -186,16 +188,16 @@ def matrix(
 def window(
     problem: Conv2d, rows: int, columns: int, channels: int, steps: tuple[int, int] = (1, 1), swizzle: int = 0
 ) -> TensorMap:
-    """So many rows and columns of the input, such as those that `input_span` of generator/convolution.py counts for a
-    tile of outputs with its halo; with steps, only every so many-th of them. `load_tile` takes channel, column, row and
-    image of the first, which may lie outside."""
+    """Map a tile of `rows` x `columns` input pixels, such as a tile of outputs with its halo (`input_span` in
+    generator/convolution.py). `steps` are the strides between copied pixels. `load_tile` takes channel, column, row and
+    image of the first pixel, which may lie outside the image."""
     down, across = steps
     return _of_x(problem, (channels, columns, rows, 1), None, (1, across, down, 1), swizzle)
 
 
 def of_outputs(problem: Conv2d, array: str, dtype: str, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
-    """A tile of an array that has the shape of the outputs, by channels, columns, rows and images: `store_tile` takes
-    these of its first element."""
+    """Map a tile of an array with the outputs' shape: channels, columns, rows, images. `store_tile` takes the
+    coordinates of its first element, in this order."""
     images, rows, columns, channels = problem.y_shape
     pixel = channels * ELEMENT_TYPES[dtype].bytes
     strides = pixel, columns * pixel, rows * columns * pixel
@@ -215,7 +217,7 @@ def _of_x(
 
 
 def wants(*primitives: str) -> tuple[str, ...]:
-    """What a page asks of the prelude for these primitives: load_tile_2d to load_tile_5d, multicast_tile_2d and so on,
+    """Return the prelude's features for these primitives: load_tile_2d to load_tile_5d, multicast_tile_2d and so on,
     store_tile_2d and so on, load_im2col_4d, multicast_im2col_4d, prefetch_map, store_writes. A page with loads includes
     `pipeline/ring.j2` or has mbarriers of its own."""
     found = {"tensors", *primitives}

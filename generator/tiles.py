@@ -1,5 +1,5 @@
-"""What `direct` and `stem` have in common: blocks that take tiles of output pixels in turn, on `mma.m16n8k32`. A warp
-multiplies some of a tile's sixteens of pixels by one slab of channels, whose filters it keeps in registers."""
+"""Plans shared by `direct` and `stem`: blocks that take tiles of output pixels one after the other, on `mma.m16n8k32`.
+A warp multiplies groups of 16 pixels by one slab of output channels, whose filters it keeps in registers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import MatrixInstruction
 from qconv.targets.target import Target
 
-BLOCKS_PER_SM_SAYS = "blocks that a multiprocessor holds at a time"
+BLOCKS_PER_SM_SAYS = "resident blocks per multiprocessor"
 
 
 class TiledConfig(Config):
-    """The fields that both families' configs have, each in an order of its own."""
+    """The fields that the configs of both families have, each family in its own order."""
 
     tile_h: int
     tile_w: int
@@ -40,25 +40,25 @@ class TiledConfig(Config):
 @dataclass(frozen=True)
 class Tiles:
     slab_k: int
-    slabs: int  # of the problem
+    slabs: int  # slabs of the whole problem
     slab_tiles: int
     tiles_h: int
     tiles_w: int
     count: int
     grid_blocks: int
-    resident: int  # blocks that a multiprocessor has at a time, where there are so many
+    resident: int  # resident blocks per multiprocessor, at most as many as the grid has
     threads: int
 
     @property
     def turns(self) -> int:
-        """Tiles that a block takes, one after the other."""
+        """Tiles per block, taken one after the other."""
         return ceil_div(self.count, self.grid_blocks)
 
     @property
     def slab_constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("SLAB_K", self.slab_k, "output channels of a slab"),
-            Constant("ALL_SLABS", self.slabs),
+            Constant("SLAB_K", self.slab_k, "output channels per slab"),
+            Constant("ALL_SLABS", self.slabs, "slabs of the problem"),
         )
 
     @property
@@ -66,9 +66,9 @@ class Tiles:
         return (
             Constant("TILES_H", self.tiles_h),
             Constant("TILES_W", self.tiles_w),
-            Constant("SLAB_TILES", self.slab_tiles, "blocks that share pixels"),
+            Constant("SLAB_TILES", self.slab_tiles, "tiles that have the same pixels"),
             Constant("TILES", self.count),
-            Constant("GRID_BLOCKS", self.grid_blocks, "blocks, which have tiles in turn"),
+            Constant("GRID_BLOCKS", self.grid_blocks, "persistent blocks; each takes every GRID_BLOCKS-th tile"),
         )
 
 
@@ -79,7 +79,7 @@ def instruction_of(target: Target) -> MatrixInstruction | None:
 def tiles_of(
     problem: Conv2d, config: TiledConfig, choices: dict[str, tuple[int, ...]], slab_k: int, slabs: int, target: Target
 ) -> Tiles:
-    """How a config divides a problem of so many slabs, each of `slab_k` output channels."""
+    """Divide a problem of `slabs` slabs, each of `slab_k` output channels, into the config's tiles."""
     at_most(config.slabs, max(1, 2 * slabs - 1), f"slabs (the problem has {slabs})")
     for name, size in (("tile_h", problem.oh), ("tile_w", problem.ow)):
         at_most(getattr(config, name), max(min(choices[name]), 2 * size - 1), f"{name} (the problem has {size})")
@@ -93,10 +93,10 @@ def tiles_of(
     slab_tiles = ceil_div(slabs, config.slabs)
     count = problem.n * tiles_h * tiles_w * slab_tiles
     at_most(count, 2**30, "tiles")
-    # A lane computes where its outputs would be, those of a tile past the image's last row or column as well.
+    # Lanes compute the address of their outputs even for tiles that reach past the image's last row or column.
     outputs = problem.n * (problem.oh + config.tile_h) * (problem.ow + config.tile_w) * problem.k
     at_most(outputs, 2**31 - 1, "outputs of whole tiles")
-    # A block keeps its slabs.
+    # A block keeps its slabs, so the grid is a multiple of the slab tiles.
     grid_blocks = min(count, ceil_div(config.blocks_per_sm * target.processors, slab_tiles) * slab_tiles)
     return Tiles(
         slab_k=slab_k,
@@ -112,7 +112,7 @@ def tiles_of(
 
 
 def check_blocks_per_sm(blocks_per_sm: int, threads: int, smem_bytes: int, words: int, target: Target) -> None:
-    """Whether a multiprocessor holds so many blocks at a time, each thread with so many words in registers."""
+    """Check that `blocks_per_sm` blocks fit a multiprocessor, with `words` registers per thread."""
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     at_most(
         blocks_per_sm * (smem_bytes + 1024), target.smem_bytes_per_sm, "bytes of shared memory of all resident blocks"
@@ -123,18 +123,18 @@ def check_blocks_per_sm(blocks_per_sm: int, threads: int, smem_bytes: int, words
 
 
 def size_constants(config: TiledConfig) -> tuple[Constant, ...]:
-    """The first lines of either config."""
+    """Return the constants that come first in both families."""
     return (
-        Constant("TILE_H", config.tile_h, "output rows of a block"),
-        Constant("TILE_W", config.tile_w, "output columns of a block"),
+        Constant("TILE_H", config.tile_h, "output rows per tile"),
+        Constant("TILE_W", config.tile_w, "output columns per tile"),
     )
 
 
 def warp_constants(config: TiledConfig) -> tuple[Constant, ...]:
-    """The last lines of either config."""
+    """Return the constants that come last in both families."""
     return (
         Constant("WARPS", config.warps),
-        Constant("BATCH", config.batch, "sixteens of pixels that a warp has at a time"),
+        Constant("BATCH", config.batch, "groups of 16 pixels that a warp computes together"),
         Constant("BLOCKS_PER_SM", config.blocks_per_sm, BLOCKS_PER_SM_SAYS),
     )
 
@@ -142,31 +142,31 @@ def warp_constants(config: TiledConfig) -> tuple[Constant, ...]:
 @dataclass(frozen=True, kw_only=True)
 class TiledRoles(Roles):
     instruction: MatrixInstruction
-    spelled: str  # the instruction for these types
-    operation: str  # the file that has it as a function
+    spelled: str  # the instruction's mnemonic for these types
+    operation: str  # template file that defines the instruction as a function
     repack_threads: int = REPACK_THREADS
-    weights_in_smem: bool = False  # and not in registers
+    weights_in_smem: bool = False  # otherwise they are in registers
 
 
 @dataclass(frozen=True)
 class TiledPlan(ConvolutionPlan):
-    """A plan of either family; each adds where its tile's input comes from."""
+    """The plan of either family. Each adds where a tile's input is read from."""
 
     problem: Conv2d
     config: TiledConfig
     instruction: MatrixInstruction
     tiles: Tiles
-    steps: int  # along the reduction
+    steps: int  # instructions along the reduction
     smem_bytes: int
 
     @property
     def atoms(self) -> int:
-        """Instructions that a step takes for the channels of a slab."""
+        """Instructions per step for the channels of a slab."""
         return self.tiles.slab_k // 8
 
     @property
     def fragment_words(self) -> int:
-        """Words of all filters, as the lanes hold them."""
+        """Words of all filters in the order in which lanes hold them."""
         return self.tiles.slabs * self.steps * self.atoms * 64
 
     @property
@@ -185,7 +185,7 @@ class TiledPlan(ConvolutionPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        says = "the filters as a warp's lanes hold them"
+        says = "filters, in the order in which a warp's lanes hold them"
         fragments = Field("fragments", "int*", "workspace", says, None, self.fragment_words)
         return argument_fields(self.problem, (fragments,))
 
@@ -194,7 +194,7 @@ class TiledPlan(ConvolutionPlan):
         return {
             "The problem.": problem_constants(self.problem, filter_rows=True),
             "The config.": self._config_constants,
-            "What follows.": (
+            "Derived values.": (
                 Constant("WARP_SIZE", self.target.warp_size),
                 Constant("THREADS", self.tiles.threads),
                 *self._own_constants,
@@ -210,16 +210,16 @@ class TiledPlan(ConvolutionPlan):
     @property
     @abstractmethod
     def _own_constants(self) -> tuple[Constant, ...]:
-        """What follows for this family alone, with the constants of the tiles among it."""
+        """Derived constants of this family, those of the tiles included."""
 
     def _aligned(self, x: int, y: int) -> dict[str, int]:
-        """With weights and a residual that are read element by element."""
+        """Return the alignment of the arrays. Weights and a residual are read element by element."""
         residual = self.problem.quantization.types.residual
         return {"x": x, "w": 1, "y": y} | ({} if residual is None else {"residual": residual.bytes})
 
 
 def features(plan: TiledPlan) -> dict[str, float]:
-    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     problem, config, tiles = plan.problem, plan.config, plan.tiles
     return {
         "rows_filled": filled(problem.oh, config.tile_h),

@@ -1,1 +1,1 @@
-"""The expected time of a plan: a cost model, corrected by trees fitted to measurements."""
+"""The expected time of a plan: a cost model, corrected by regression trees fitted to measurements."""

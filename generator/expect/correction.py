@@ -1,7 +1,7 @@
-"""Sums of small regression trees as plain numbers, of many rows at a time: no dependency but NumPy.
+"""Corrections of the cost models: per family a sum of small regression trees, fitted to the errors of the family's
+model on one generation of GPUs, and the spread of what remains.
 
-What a plan is expected to take, and how sure that is: its family's cost model, corrected by trees that were fitted
-to what the model got wrong. What lies in `corrections` is written by bench/correct.py, a file for each family.
+bench/correct.py writes the files in `corrections`, one per family. Evaluation needs NumPy only.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ NODES, LEAVES = 2**DEPTH - 1, 2**DEPTH
 
 @dataclass(frozen=True)
 class Tree:
-    """A whole tree of `DEPTH`: node i asks whether feature `features[i]` is above `limits[i]` and goes on to 2i+1, or
-    where it is to 2i+2; a node that asks nothing has the feature -1. Leaves from left to right."""
+    """A complete binary tree of `DEPTH` levels. Node i goes to node 2i+1, or to 2i+2 where feature `features[i]` is
+    above `limits[i]`; a node without a test has the feature -1. Leaves are ordered from left to right."""
 
     features: tuple[int, ...]
     limits: tuple[float, ...]
@@ -48,7 +48,7 @@ class Forest:
         return np.maximum(asked, 0), limits, np.array([tree.leaves for tree in self.trees], np.float64)
 
     def values(self, rows: Sequence[Sequence[float]] | Floats) -> Floats:
-        """One number a row."""
+        """Return the sum of the trees, one number per row."""
         given = np.asarray(rows, np.float64)
         if not self.trees or not len(given):
             return np.zeros(len(given))
@@ -62,18 +62,18 @@ class Forest:
         return total
 
 
-# How far a time is off, as a factor's logarithm, where nothing was measured to tell.
+# Spread (of the logarithm of a time) where no measurement tells it.
 UNKNOWN = 0.4
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What one family's model is off by on one generation of GPUs. `spread`: the root mean square of what the logarithm
-    of a time is still off by, for networks that the trees were not fitted to."""
+    """The error of one family's cost model on one generation of GPUs. `spread` is the root mean square of the remaining
+    error, in the logarithm of the time, on networks that the trees were not fitted to."""
 
     generation: str
     spread: float
-    features: tuple[str, ...]  # by name
+    features: tuple[str, ...]  # names
     forest: Forest
 
 
@@ -92,13 +92,14 @@ class Expected:
 
 @dataclass(frozen=True)
 class Model:
-    """The cost models of all families with their corrections, each found by its family's name."""
+    """The cost models of all families and their corrections, which `correction` returns by a family's name."""
 
     families: Mapping[str, Family]
     correction: Callable[[str], Correction | None]
 
     def expected(self, plans: Sequence[Plan]) -> list[Expected]:
-        """In their order. Of a generation that nobody corrected the models for, what the models say."""
+        """Return the expected times in the order of the plans. Without a correction for a GPU's generation, these are
+        the cost models' predictions."""
         found: dict[int, Expected] = {}
         families: dict[str, list[int]] = {}
         for number, plan in enumerate(plans):
@@ -109,7 +110,8 @@ class Model:
         return [found[number] for number in range(len(plans))]
 
     def base_us(self, plan: Plan) -> float:
-        """The time that is corrected: by the family's cost model, or the sum of a chain's kernels."""
+        """Return the time before its correction: the cost model's, or for an unfused chain the sum of its kernels'
+        times."""
         if plan.parts:
             return sum(one.us for part in plan.parts for one in self.expected([part]))
         return self.families[plan.config.family].cost(plan) / CLOCK_MHZ
@@ -123,7 +125,7 @@ class Model:
         if correction is None or plans[0].target.generation.name != correction.generation:
             return [Expected(base, UNKNOWN) for base in bases]
         seen = [self.features(plan, base) for plan, base in zip(plans, bases, strict=True)]
-        # A convolution with a pool behind it has other features than the chains that `unfused` was fitted to.
+        # `unfused` is fitted to chains. A convolution followed by a pool has other features.
         if tuple(seen[0]) != correction.features:
             return [Expected(base, UNKNOWN) for base in bases]
         factors = np.exp(correction.forest.values([list(one.values()) for one in seen])).tolist()
@@ -132,21 +134,21 @@ class Model:
 
 @cache
 def stored(family: str) -> Correction | None:
-    """Read when it is first asked for: a lookup needs few."""
+    """Return the shipped correction of a family. Each file is read on first use, because a lookup needs few."""
     path = resources.files("qconv.generator.expect") / "corrections" / f"{family}.json"
     return read(path.read_text()) if path.is_file() else None
 
 
 def read(text: str) -> Correction:
-    """What `written` wrote."""
+    """Parse the text of `written`."""
     said = json.loads(text)
     trees = tuple(Tree(tuple(asked), tuple(limits), tuple(leaves)) for asked, limits, leaves in said["trees"])
     return Correction(said["generation"], said["spread"], tuple(said["features"]), Forest(trees))
 
 
 def written(correction: Correction) -> str:
-    """Text that a person reviews: after the head a tree a line, what its nodes ask, by a feature's number and a limit,
-    and its leaves."""
+    """Format a correction for review: a head, then one tree per line, as its nodes' feature numbers and limits and its
+    leaves."""
     head = {"generation": correction.generation, "spread": correction.spread, "features": correction.features}
     trees = (
         json.dumps([tree.features, tree.limits, tree.leaves], separators=(",", ":")) for tree in correction.forest.trees

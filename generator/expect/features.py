@@ -1,5 +1,5 @@
-"""The numbers by which the correction of a cost model tells plans apart: of the problem, of the launch, of the family
-and of the config, each under its name."""
+"""The inputs of the cost models' corrections: numbers by name that describe the problem, the launch, the family and the
+config of a plan."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from qconv.problem.chain import Chain
 from qconv.problem.convolution import Conv2d
 from qconv.problem.pooled import PooledConv2d
 
-# Channels are copied in sixteens and multiplied in 64s.
+# Channels are copied in units of 16 and multiplied in units of 64.
 ALIGNED = 64
 
 
 def features(plan: Plan, cost: float, of_family: Mapping[str, float]) -> dict[str, float]:
-    """`cost`: in clocks. All plans of a family that serve the same op have the same names, in the same order."""
+    """Return the features of a plan whose `cost` is in clocks. All plans of a family for the same op have the same
+    names in the same order."""
     of_config = {f"config.{name}": log(1 + getattr(plan.config, name)) for name in _fields(plan)}
     return {**of_problem(plan.problem), **_of_launch(plan, cost), **of_family, **of_config}
 
@@ -32,13 +33,14 @@ def _fields(plan: Plan) -> tuple[str, ...]:
     return _FIELDS[family]
 
 
-_FIELDS: dict[str, tuple[str, ...]] = {}  # by family: asking dataclasses takes long
+_FIELDS: dict[str, tuple[str, ...]] = {}  # by family, cached because dataclasses.fields is slow
 
 
 @lru_cache(maxsize=64)
 def of_problem(problem: Problem) -> Mapping[str, float]:
     every = _layers(problem)
-    if len(every) > 1:  # the second of three is depthwise in most
+    # the middle one of three layers is mostly depthwise
+    if len(every) > 1:
         numbers = _of_layer(every[0], "_first") | _of_layer(every[-1], "_last")
     else:
         numbers = _of_layer(every[0], "")
@@ -77,7 +79,7 @@ def _of_layer(layer: Conv2d, which: str) -> dict[str, float]:
 
 
 def _epilogue(layer: Conv2d) -> float:
-    """Instructions of an output beside those that every output takes."""
+    """Return the instructions per output beyond those that every output takes."""
     return of_activation(layer) + of_parameters(layer) + of_residual(layer)
 
 
@@ -99,12 +101,12 @@ def _of_launch(plan: Plan, cost: float) -> dict[str, float]:
 
 
 def rounds(name: str, times: float) -> dict[str, float]:
-    """How often something is done, and the share of its last time that is used."""
+    """Return how often something is repeated, and how full the last round is."""
     return {name: log(times), f"last_{name.removesuffix('s')}": times / math.ceil(times)}
 
 
 def filled(size: int, side: int) -> float:
-    """The share of the whole sides that `size` fills."""
+    """Return the fraction that `size` fills of a whole number of `side`s."""
     return size / (side * ceil_div(size, side))
 
 

@@ -1,5 +1,5 @@
-"""The `depthwise` family: every output channel filters one input channel. Memory limits it: inputs go from device
-memory to registers and serve all outputs of a thread; four taps are one dot product."""
+"""The `depthwise` family: each output channel filters one input channel. It is bound by memory: a thread loads inputs
+from device memory into registers and uses them for all of its outputs. Four taps are one dot product."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from qconv.op import INT_MAX
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# Unrolled products of a thread: more compile slowly or not at all, and do not stay in the instruction cache.
+# Unrolled dot products per thread. More compile slowly or not at all, and overflow the instruction cache.
 MOST_PRODUCTS = 6144
 MOST_INPUT_ROWS = 24
-# Filters, sums and pixels of a thread: more do not fit its registers.
+# Words of filters, sums and pixels per thread. More do not fit into its registers.
 MOST_WORDS = 144
 
 
 @dataclass(frozen=True)
 class Depthwise(Config):
     family: ClassVar[str] = "depthwise"
-    rows: int  # of outputs of a thread
-    columns: int  # of outputs of a thread
-    vector: int  # channels of a thread
-    run: int  # neighbouring outputs that share the words of the first
+    rows: int  # output rows per thread
+    columns: int  # output columns per thread
+    vector: int  # channels per thread
+    run: int  # neighbouring outputs that use the same words of pixels
     threads: int
 
 
@@ -56,7 +56,7 @@ LIKELY: dict[str, tuple[int, ...]] = {"threads": (128,)}
 
 
 def why_none(problem: Conv2d, _target: Target) -> str | None:
-    """What stands against every config."""
+    """Return why no config is feasible, or None."""
     if problem.c_group != 1 or problem.groups == 1:
         return f"a depthwise layer has groups=c (here groups={problem.groups}, c={problem.c})"
     if problem.layout != "nhwc":
@@ -64,7 +64,7 @@ def why_none(problem: Conv2d, _target: Target) -> str | None:
     return why_not_bytes(problem)
 
 
-# The part of the clocks counted here that an H200 took, over 120 kernels: more overlaps than the model tells apart.
+# Measured clocks over counted clocks, for 120 kernels on an H200: more overlaps than the model describes.
 FITTED = 0.43
 
 
@@ -80,15 +80,15 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
 
     problem: Conv2d
     config: Depthwise
-    gathers: bool  # whether the channels of a thread are loaded and stored in parts
-    words: int  # of four taps in a filter row
-    in_rows: int  # of the input that a thread's outputs look at
+    gathers: bool  # a thread's channels are loaded and stored in parts
+    words: int  # words of four taps per filter row
+    in_rows: int  # input rows that a thread reads
     in_columns: int
-    register_words: int  # what a thread holds at a time
+    register_words: int  # words that a thread holds at a time
     tiles_h: int
     tiles_w: int
-    vectors: int  # of channels
-    units: int  # threads that have outputs
+    vectors: int  # vectors of channels
+    units: int  # threads with outputs
 
     @property
     def blocks(self) -> int:
@@ -96,12 +96,12 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
 
     @property
     def load_k(self) -> int:
-        """Channels of a pixel that are loaded at once."""
+        """Channels of a pixel per load."""
         return gcd(self.problem.c, self.config.vector) if self.problem.k_group == 1 else 1
 
     @property
     def store_k(self) -> int:
-        """Channels of a pixel that are stored at once."""
+        """Channels of a pixel per store."""
         return gcd(self.problem.k, self.config.vector)
 
     @property
@@ -116,7 +116,7 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        says = "the filters, four taps of a channel to a word"
+        says = "filters, four taps of a channel per word"
         return argument_fields(self.problem, (Field("taps", "int*", "workspace", says, None, self.taps),))
 
     @cached_property
@@ -142,25 +142,25 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
         return {
             "The problem.": problem_constants(self.problem, filter_rows=True),
             "The config.": (
-                Constant("ROWS", config.rows, "of outputs of a thread"),
-                Constant("COLUMNS", config.columns, "of outputs of a thread"),
-                Constant("VECTOR", config.vector, "channels of a thread"),
-                Constant("RUN", config.run, "neighbouring outputs that share the words of the first"),
+                Constant("ROWS", config.rows, "output rows per thread"),
+                Constant("COLUMNS", config.columns, "output columns per thread"),
+                Constant("VECTOR", config.vector, "channels per thread"),
+                Constant("RUN", config.run, "neighbouring outputs that use the same words of pixels"),
                 Constant("THREADS", config.threads),
             ),
-            "What follows.": (
-                Constant("WORDS", self.words, "of four taps in a filter row"),
+            "Derived values.": (
+                Constant("WORDS", self.words, "words of four taps per filter row"),
                 Constant("TILES_H", self.tiles_h),
                 Constant("TILES_W", self.tiles_w),
-                Constant("VECTORS", self.vectors, "of channels"),
-                Constant("UNITS", self.units, "threads that have outputs"),
+                Constant("VECTORS", self.vectors, "vectors of channels"),
+                Constant("UNITS", self.units, "threads with outputs"),
                 *fold_constants(self.problem),
             ),
         }
 
     def cost(self) -> float:
         config, problem, target = self.config, self.problem, self.target
-        # Instructions of a thread, counted in the binaries: what each loaded pixel takes, and each output.
+        # Instructions per thread, counted in the binaries: per loaded pixel and per output.
         quads = config.vector // 4
         of_pixel = 4 + quads * (2.5 if config.run > 1 else 4) if not self.gathers else 4 + 20 // self.load_k
         outputs = config.rows * config.columns * config.vector
@@ -168,18 +168,19 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
         of_output += of_activation(problem)
         work = self.in_rows * self.in_columns * of_pixel + outputs * of_output + 80
         blocks = self.blocks
-        if target.vendor == "cpu":  # one thread after the other
+        # one thread runs after the other
+        if target.vendor == "cpu":
             return blocks * config.threads * work / 40
         held = min(self.resident, ceil_div(blocks, target.processors))
         warps = held * config.threads // target.warp_size
-        # So few instructions a clock as the warps allow: each waits for its own.
+        # The warps issue few instructions per clock, because each waits for its own results.
         step = warps * work / min(2.7, warps / 8)
         rounds = ceil_div(blocks, held * target.processors)
         return launched(problem, target, FITTED * (rounds * (step + 1500) + 1200))
 
     @property
     def resident(self) -> int:
-        """About how many blocks a multiprocessor has room for."""
+        """Resident blocks per multiprocessor, estimated."""
         target, threads = self.target, self.config.threads
         registers = min(255.0, 24 + 0.6 * self.register_words)
         return max(1, min(int(target.registers_per_sm / (registers * threads)), target.threads_per_sm // threads))
@@ -197,7 +198,7 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> DepthwisePlan:
     at_most(products, MOST_PRODUCTS, "dot products of a thread")
     in_rows, in_columns = input_span(problem, config.rows, config.columns)
     at_most(in_rows, MOST_INPUT_ROWS, "input rows of a thread")
-    # A tile may reach beyond the last output; how far its last row lies from its first is an int.
+    # A tile may reach past the last output. The offset of its last row from its first has to fit an int.
     at_most(in_rows * problem.w * problem.c, INT_MAX, "elements of the input rows of a thread")
     register_words = words_in_registers(problem, config.rows, config.columns, config.vector, config.run)
     at_most(register_words, MOST_WORDS, "registers for filters, pixels and sums")
@@ -222,7 +223,7 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> DepthwisePlan:
 
 
 def _check_tile(problem: Conv2d, config: Depthwise, gathers: bool, target: Target) -> None:
-    """Whether the outputs of a thread are whole vectors of channels, and mostly of the problem."""
+    """Check that a thread's outputs are whole vectors of channels, most of which exist."""
     if config.vector > 4 and (gathers or problem.k % config.vector):
         raise Infeasible(f"vector={config.vector} channels of a thread do not divide {problem.k}; 4 does for any")
     for name, size in (("rows", problem.oh), ("columns", problem.ow)):
@@ -231,7 +232,7 @@ def _check_tile(problem: Conv2d, config: Depthwise, gathers: bool, target: Targe
 
 
 def _check_run(problem: Conv2d, config: Depthwise, words: int) -> None:
-    """Whether the outputs of a run find all of their taps in the words of the first."""
+    """Check that the outputs of a run find all their taps in the words of the first one."""
     if config.columns % config.run:
         raise Infeasible(f"columns={config.columns} must be a multiple of run={config.run}")
     if config.run > 1 and problem.dilation[1] > 1:
@@ -241,7 +242,8 @@ def _check_run(problem: Conv2d, config: Depthwise, words: int) -> None:
 
 
 def words_in_registers(problem: Conv2d, rows: int, columns: int, vector: int, run: int) -> int:
-    """What a thread holds at a time: its filters, a row of pixels, the sums of the outputs that look at that row."""
+    """Return the words that a thread holds at a time: its filters, a row of pixels, and the sums of all outputs that
+    use that row."""
     _, width = input_span(problem, rows, columns)
     open_rows = min(rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))
     sums = open_rows * columns * vector * (1 + problem.quantization.w_zero_point)
@@ -250,7 +252,7 @@ def words_in_registers(problem: Conv2d, rows: int, columns: int, vector: int, ru
 
 
 def features(plan: DepthwisePlan) -> dict[str, float]:
-    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     problem, config, processors = plan.problem, plan.config, plan.target.processors
     of_thread = config.rows * config.columns
     return {

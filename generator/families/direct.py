@@ -1,5 +1,6 @@
-"""The `direct` family: groups of few channels, on matrix instructions. A tile of the input comes to shared memory once
-and serves all taps; the filters of several groups are spread over one matrix, with zeros between the groups."""
+"""The `direct` family: grouped convolutions with few channels per group, on matrix instructions. A tile of the input is
+loaded into shared memory once for all taps. One matrix contains the filters of several groups, with zeros between the
+groups."""
 
 from __future__ import annotations
 
@@ -27,21 +28,21 @@ from qconv.generator.tiles import (
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# Filter words that a lane has in registers while its warp works on its slab.
+# Words of filters that a lane has in registers while its warp works on its slab.
 MOST_FILTER_WORDS = 128
-# Output channels of a slab: more sums and filters than a lane holds.
+# Output channels per slab. A lane cannot hold the sums and filters of more.
 MOST_SLAB_K = 64
 
 
 @dataclass(frozen=True)
 class Direct(TiledConfig):
     family: ClassVar[str] = "direct"
-    tile_h: int  # output rows of a block
-    tile_w: int  # output columns of a block
-    slabs: int  # of channels, of a block
+    tile_h: int  # output rows per block
+    tile_w: int  # output columns per block
+    slabs: int  # slabs of channels per block
     warps: int
-    batch: int  # sixteens of pixels that a warp has at a time
-    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
+    batch: int  # groups of 16 pixels that a warp computes together
+    blocks_per_sm: int  # resident blocks per multiprocessor
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -56,7 +57,7 @@ LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8), "batch": (2,), "blocks_pe
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
+    """Return why no config is feasible, or None."""
     if instruction_of(target) is None or not target.async_copies:
         return f"{target.name} has no mma.m16n8k32 with asynchronous copies"
     if problem.layout != "nhwc":
@@ -68,7 +69,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     return why_not_bytes(problem)
 
 
-# The part of the clocks counted here that an H200 took, over 15 kernels: more overlaps than the model tells apart.
+# Measured clocks over counted clocks, for 15 kernels on an H200: more overlaps than the model describes.
 FITTED = 0.79
 
 
@@ -82,10 +83,10 @@ class DirectPlan(WaitingPlan, TiledPlan):
     page: ClassVar[str] = "families/direct.j2"
 
     config: Direct
-    chunks: int  # of 16 input channels in a slab
-    in_bytes: int  # of a tile
-    x_bytes: int  # one copy of x
-    vector_k: int  # channels that are written at once
+    chunks: int  # chunks of 16 input channels per slab
+    in_bytes: int  # bytes of input per tile
+    x_bytes: int  # bytes per copy of x
+    vector_k: int  # output channels per store
 
     @property
     def taps(self) -> int:
@@ -93,12 +94,12 @@ class DirectPlan(WaitingPlan, TiledPlan):
 
     @property
     def vectors(self) -> int:
-        """Copies of a tile's input."""
+        """Copies per tile of input."""
         return self.in_bytes // self.x_bytes
 
     @property
     def fills(self) -> bool:
-        """Whether padding is written by the kernel: a copy fills with zeros alone."""
+        """True where the kernel writes the padding, because a copy can only fill with zeros."""
         return pads_with_zero_point(self.problem)
 
     @cached_property
@@ -117,42 +118,43 @@ class DirectPlan(WaitingPlan, TiledPlan):
 
     @property
     def _config_constants(self) -> tuple[Constant, ...]:
-        slabs = Constant("SLABS", self.config.slabs, "of channels, of a block")
+        slabs = Constant("SLABS", self.config.slabs, "slabs of channels per block")
         return (*size_constants(self.config), slabs, *warp_constants(self.config))
 
     @property
     def _own_constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("TAPS", self.taps, "of a filter"),
-            Constant("CHUNKS", self.chunks, "of 16 input channels in a slab"),
+            Constant("TAPS", self.taps, "taps per filter"),
+            Constant("CHUNKS", self.chunks, "chunks of 16 input channels per slab"),
             *self.tiles.slab_constants,
-            Constant("STEPS", self.steps, "along the reduction"),
-            Constant("ATOMS", self.atoms, "instructions that a step takes"),
+            Constant("STEPS", self.steps, "steps along the reduction"),
+            Constant("ATOMS", self.atoms, "instructions per step"),
             *self.tiles.constants,
-            Constant("X_BYTES", self.x_bytes, "one copy of x"),
-            Constant("VECTOR_K", self.vector_k, "channels that are written at once"),
+            Constant("X_BYTES", self.x_bytes, "bytes per copy of x"),
+            Constant("VECTOR_K", self.vector_k, "channels per store"),
             *self._copies_in_flight,
         )
 
     @property
     def _copies_in_flight(self) -> tuple[Constant, ...]:
-        """The CPU device keeps a thread's copies in a queue."""
+        """Return the length of a thread's queue of copies, which the CPU device needs."""
         if self.target.vendor != "cpu":
             return ()
-        return (Constant("COPIES_IN_FLIGHT", ceil_div(self.vectors, self.tiles.threads), "of a thread"),)
+        return (Constant("COPIES_IN_FLIGHT", ceil_div(self.vectors, self.tiles.threads), "queued copies per thread"),)
 
     def cost(self) -> float:
         config, problem, tiles, steps, atoms = self.config, self.problem, self.tiles, self.steps, self.atoms
         sixteens = ceil_div(config.tile_h * config.tile_w, 16) * config.slabs
         sums = 1 + problem.quantization.w_zero_point
-        # Instructions of warps: copies, then for 16 pixels of a slab loads, products and the epilogue.
+        # Warp instructions: the copies, then loads, products and epilogue per 16 pixels of a slab.
         of_output = 6 + of_activation(problem)
         of_sixteen = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * of_output + 30
         work = self.vectors / 32 * 14 + sixteens * of_sixteen
-        if self.target.vendor == "cpu":  # one thread after the other
+        # one thread runs after the other
+        if self.target.vendor == "cpu":
             return tiles.count * work * 32 / 64
         held = tiles.resident
-        # So few instructions a clock as the warps allow: each waits for its own.
+        # The warps issue few instructions per clock, because each waits for its own results.
         at_a_time = min(2.5, held * tiles.threads / 32 * (1 + config.batch) / 24)
         step = max(held * work / at_a_time, held * self.in_bytes / 24)
         return launched(problem, self.target, FITTED * (tiles.turns * (step + 250) + 3000 + 3 * steps * atoms))
@@ -192,7 +194,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> DirectPlan:
 
 
 def _slab(problem: Conv2d) -> tuple[int, int]:
-    """Input and output channels of the groups that one matrix has the filters of."""
+    """Return the input and output channels of the groups whose filters share a matrix."""
     slab_c = max(16, problem.c_group)
     slab_k = slab_c // problem.c_group * problem.k_group
     if slab_k % 8:
@@ -202,7 +204,8 @@ def _slab(problem: Conv2d) -> tuple[int, int]:
 
 
 def _smem_bytes(problem: Conv2d, config: Direct, in_pixels: int, slab_c: int, slab_k: int) -> int:
-    """The input of two tiles, in planes of 16 channels, and the outputs of one on their way to device memory."""
+    """Return the bytes of shared memory: the input of two tiles, in planes of 16 channels, and the outputs of one
+    tile."""
     plane = (in_pixels + 6) // 8 * 8 + 1
     y_bytes = problem.quantization.types.y.bytes
     outputs = config.tile_h * config.tile_w * (config.slabs * slab_k * y_bytes + 16)

@@ -1,5 +1,5 @@
-"""The `gemv` family: layers of few pixels whose windows are rows of bytes, as 1x1 filters on 1x1 images. They wait for
-memory and for launches alone, so that all bytes are asked for at once, by as many threads as there are."""
+"""The `gemv` family: layers with few output pixels whose windows are contiguous bytes, such as 1x1 filters on 1x1
+images. They are bound by the latency of memory and launches, so as many threads as possible load all bytes at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qconv.generator.plan import Config, Constant, Field, Launch, Roles, Waiting
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# Pixels above which operands are worth sharing through a tile.
+# With more pixels than this, sharing operands through a tile pays.
 MOST_PIXELS = 512
 # Words of operands that a thread has in flight.
 MOST_WORDS = 96
@@ -32,8 +32,8 @@ MOST_WORDS = 96
 @dataclass(frozen=True)
 class Gemv(Config):
     family: ClassVar[str] = "gemv"
-    pixels: int  # of a thread
-    channels: int  # of a thread
+    pixels: int  # output pixels per thread
+    channels: int  # output channels per thread
     lanes: int  # threads that share a window
     threads: int
 
@@ -48,7 +48,7 @@ LIKELY: dict[str, tuple[int, ...]] = {"channels": (1, 2), "lanes": (8, 16, 32), 
 
 
 def why_none(problem: Conv2d, _target: Target) -> str | None:
-    """What stands against every config."""
+    """Return why no config is feasible, or None."""
     if problem.layout != "nhwc":
         return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
     if problem.groups != 1:
@@ -75,11 +75,11 @@ class GemvPlan(WaitingPlan, ConvolutionPlan):
     problem: Conv2d
     config: Gemv
     gathers: bool  # windows are read byte by byte
-    words: int  # of a vector of a window
-    vectors: int  # of a window
-    turns: int  # that the lanes take for a window
-    unroll: int  # turns whose operands a thread has in flight
-    outputs: int  # of a block
+    words: int  # words per vector of a window
+    vectors: int  # vectors per window
+    turns: int  # iterations of the lanes over a window
+    unroll: int  # iterations whose operands a thread has in flight
+    outputs: int  # outputs per block
     k_blocks: int  # blocks that share pixels
     blocks: int
     smem_bytes: int
@@ -115,15 +115,15 @@ class GemvPlan(WaitingPlan, ConvolutionPlan):
         return {
             "The problem.": problem_constants(self.problem),
             "The config.": (
-                Constant("ROWS", config.pixels, "pixels of a thread"),
-                Constant("CHANNELS", config.channels, "output channels of a thread"),
+                Constant("ROWS", config.pixels, "output pixels per thread"),
+                Constant("CHANNELS", config.channels, "output channels per thread"),
                 Constant("LANES", config.lanes, "threads that share a window"),
                 Constant("THREADS", config.threads),
             ),
-            "What follows.": (
-                Constant("WORDS", self.words, "of a vector of a window"),
-                Constant("VECTORS", self.vectors),
-                Constant("OUTPUTS", self.outputs, "of a block"),
+            "Derived values.": (
+                Constant("WORDS", self.words, "words per vector of a window"),
+                Constant("VECTORS", self.vectors, "vectors per window"),
+                Constant("OUTPUTS", self.outputs, "outputs per block"),
                 Constant("K_BLOCKS", self.k_blocks, "blocks that share pixels"),
                 Constant("SMEM_BYTES", self.smem_bytes),
                 *fold_constants(self.problem),
@@ -131,13 +131,14 @@ class GemvPlan(WaitingPlan, ConvolutionPlan):
         }
 
     def cost(self) -> float:
-        """Once to memory and back, and what the lanes do."""
+        """Return the clocks of one round trip to memory and of the lanes' instructions."""
         config, target = self.config, self.target
         loads, products = config.channels + config.pixels, config.channels * config.pixels
         work = self.turns * (loads * (14 if self.gathers else 2) + products * self.words * 1.2 + 3)
         work += products * 2 + 2 * config.lanes + 60
         warps = ceil_div(config.threads, target.warp_size) * self.blocks
-        if target.vendor == "cpu":  # one thread after the other
+        # one thread runs after the other
+        if target.vendor == "cpu":
             return warps * target.warp_size * work / 40
         of_processor = ceil_div(warps, target.processors)
         waits = ceil_div(self.turns, self.unroll) * 700
@@ -180,7 +181,7 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> GemvPlan:
 
 
 def _teams(config: Gemv, target: Target) -> int:
-    """How many teams of `lanes` threads a block has; raises Infeasible where its threads leave a warp incomplete."""
+    """Return the teams of `lanes` threads per block. Raises Infeasible where a block is not whole warps or teams."""
     if config.threads % target.warp_size:
         raise Infeasible(f"threads={config.threads} leave a warp of {target.warp_size} incomplete")
     teams = config.threads // config.lanes
@@ -190,7 +191,7 @@ def _teams(config: Gemv, target: Target) -> int:
 
 
 def _check_useful(problem: Conv2d, config: Gemv, vectors: int, team_k: int, target: Target) -> None:
-    """Refuses blocks most of whose lanes, pixels or channels the problem does not have."""
+    """Reject blocks most of whose lanes, pixels or channels do not exist in the problem."""
     at_most(config.lanes, max(min(CHOICES["lanes"]), 2 * vectors - 1), f"lanes (a window has {vectors} vectors)")
     at_most(config.pixels, max(1, 2 * problem.pixels - 1), f"pixels (the problem has {problem.pixels})")
     if config.threads > target.warp_size:
@@ -198,7 +199,7 @@ def _check_useful(problem: Conv2d, config: Gemv, vectors: int, team_k: int, targ
 
 
 def features(plan: GemvPlan) -> dict[str, float]:
-    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     return {
         "turns": log(plan.turns),
         "unroll": log(plan.unroll),

@@ -1,9 +1,9 @@
-"""The cost model of the `pointwise` family: what a multiprocessor does for its pixels, by the units that do it. Fitted
-to 813 kernels of 34 problems on an H200, whose logarithms differ by 0.13, and scaled to 1,670 of all layers since.
+"""The `pointwise` family: 1x1 filters at every pixel, as a copy with arithmetic hidden in it. Input and output are
+contiguous arrays. Each warp streams units of pixels through its own shared memory, in 16-byte vectors whatever the
+number of channels, and multiplies them by weights that stay with the block.
 
-The `pointwise` family: 1x1 filters at every pixel, as a copy with arithmetic hidden in it. The input is one array
-without holes and so is the output: each warp streams units of pixels through shared memory of its own, in 16-byte
-vectors whatever the channels, and multiplies them by weights that stay with the block.
+The cost model counts the work of each unit of a multiprocessor. It is fitted to 813 kernels of 34 problems on an H200
+(standard deviation of the logarithm: 0.13) and has since been scaled to 1,670 kernels of all layers.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import MatrixInstruction
 from qconv.targets.target import Target
 
-# Clocks: of a launch, until the first bytes come and the last have gone; of an instruction, where all warps have some
-# to issue, and in the chain of one warp; of an access to shared memory; of a product.
+# Clocks: of a launch, including the latency of its first and last bytes; per instruction where all warps have some to
+# issue; per instruction of one warp's dependency chain; per access to shared memory; per product.
 LAUNCHED, ISSUED, CHAINED, ACCESSED, MULTIPLIED = 3780, 0.25, 2.6, 1.0, 3.5
-# Bytes of device memory that come to a multiprocessor, or go, in a clock.
+# Bytes per clock to and from device memory, per multiprocessor.
 MEMORY = 17.3
 POWER = 2.5
-# What a parameter of eight channels takes, which comes anew from the first-level cache, as instructions.
+# Cost, in instructions, of a parameter of eight channels, which is loaded from the L1 cache each time.
 PARAMETER = 10
 
 
 @lru_cache(maxsize=4096)
 def wavefronts(pixel_bytes: int, vector_bytes: int, quarter_bytes: int, swapped: int) -> int:
-    """How often shared memory is accessed for one instruction of a warp whose lanes have eight pixels, four lanes each:
-    a lane its vector, so many bytes behind its neighbour's. `swapped` is the bit of the row that bit 0 changes with."""
+    """Return the shared memory wavefronts per warp instruction. The lanes access eight pixels, four lanes each; every
+    lane reads a vector, `quarter_bytes` after its neighbour's. `swapped` is the bit of the row that is exchanged with
+    bit 0."""
     at_once_lanes = 32 if vector_bytes <= 4 else 128 // vector_bytes
     words_of_banks: list[dict[int, set[int]]] = [defaultdict(set) for _ in range(32 // at_once_lanes)]
     for lane in range(32):
@@ -62,36 +63,37 @@ def wavefronts(pixel_bytes: int, vector_bytes: int, quarter_bytes: int, swapped:
 
 
 def swapped_bit(pixel_bytes: int, vector_bytes: int) -> int:
-    """As `pixel_of_lane` of the page: 0 where the rows are in order."""
+    """Return the bit that `pixel_of_lane` of the page exchanges with bit 0 of a row. 0: rows are in order."""
     if vector_bytes != 16:
         return 0
     return 2 if pixel_bytes * 4 % 128 == 64 else 1 if pixel_bytes * 2 % 128 == 64 else 0
 
 
 def clocks(issued: float, multiplied: float, chained: float, bytes_of_processor: float, weight_words: int) -> float:
-    """A launch: what all warps of a multiprocessor issue, or its shared memory does; its products; the chain of one
-    warp; the bytes. The longest of them, and more where several are about as long."""
+    """Return the clocks of a launch. Its parts overlap: the instructions or shared memory accesses of all warps, the
+    products, one warp's dependency chain, and the bytes. The longest counts, and more where several are about as
+    long."""
     body = at_once(at_once(max(issued, multiplied), bytes_of_processor / MEMORY, POWER), chained, POWER)
     return LAUNCHED + body + weight_words / 4.4
 
 
-# Registers of a lane for weights that stay there, and for these, sums and fragments together.
+# Registers per lane: for resident weights, and for these with sums and fragments.
 MOST_FILTER_WORDS = 96
 MOST_WORDS = 200
-# Bytes of a unit: with more, too few are under way for the warps of a multiprocessor.
+# Bytes per unit. With more, too few units are in flight for a multiprocessor's warps.
 MOST_UNIT_BYTES = 16384
 
 
 @dataclass(frozen=True)
 class Pointwise(Config):
     family: ClassVar[str] = "pointwise"
-    batch: int  # sixteens of pixels that a warp multiplies together
-    batches: int  # of a unit, which is copied at once
-    atoms: int  # eights of output channels whose sums a warp has at a time
+    batch: int  # groups of 16 pixels that a warp multiplies together
+    batches: int  # batches per unit, which is copied at once
+    atoms: int  # groups of 8 output channels whose sums a warp has at a time
     pipeline_stages: int  # units of a warp in shared memory
     warps: int
-    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
-    weights_in_smem: int  # and not in registers
+    blocks_per_sm: int  # resident blocks per multiprocessor
+    weights_in_smem: int  # 1: weights in shared memory; 0: in registers
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -112,7 +114,7 @@ LIKELY: dict[str, tuple[int, ...]] = {
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
+    """Return why no config is feasible, or None."""
     if instruction_of(target) is None or not target.async_copies:
         return f"{target.name} has no mma.m16n8k32 with asynchronous copies"
     if problem.layout != "nhwc":
@@ -126,8 +128,8 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PointwiseRoles(TiledRoles):
-    shifts: bool  # pixels begin within words
-    outputs_in_place: bool  # where their residuals were, which are as large
+    shifts: bool  # pixels may begin within a word
+    outputs_in_place: bool  # outputs overwrite their residuals in shared memory, which are as large
     channel_arguments: tuple[Argument, ...]
 
 
@@ -138,11 +140,11 @@ class PointwisePlan(ConvolutionPlan):
     problem: Conv2d
     config: Pointwise
     instruction: MatrixInstruction
-    steps: int  # along the reduction, of 32 channels
-    slabs: int  # of output channels
+    steps: int  # steps of 32 channels along the reduction
+    slabs: int  # slabs of output channels
     x_bytes: int  # neighbouring channels that a lane reads at once
     vector_k: int  # neighbouring outputs that a lane writes at once
-    stage_bytes: int  # of a unit of the input, and what is read behind its last pixel
+    stage_bytes: int  # bytes of a unit of the input, including those read past its last pixel
     smem_bytes: int
     units: int
     blocks: int
@@ -166,7 +168,7 @@ class PointwisePlan(ConvolutionPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        says = "the filters as a warp's lanes hold them"
+        says = "filters, in the order in which a warp's lanes hold them"
         fragments = Field("fragments", "int*", "workspace", says, None, self.fragment_words)
         return argument_fields(self.problem, (fragments,))
 
@@ -207,16 +209,16 @@ class PointwisePlan(ConvolutionPlan):
         return {
             "The problem.": problem_constants(self.problem),
             "The config.": self._config_constants,
-            "What follows.": self._constants_that_follow,
+            "Derived values.": self._constants_that_follow,
         }
 
     @property
     def _config_constants(self) -> tuple[Constant, ...]:
         config = self.config
         return (
-            Constant("BATCH", config.batch, "sixteens of pixels that a warp multiplies together"),
-            Constant("BATCHES", config.batches, "of a unit, which is copied at once"),
-            Constant("ATOMS", config.atoms, "eights of output channels whose sums a warp has at a time"),
+            Constant("BATCH", config.batch, "groups of 16 pixels that a warp multiplies together"),
+            Constant("BATCHES", config.batches, "batches per unit, which is copied at once"),
+            Constant("ATOMS", config.atoms, "groups of 8 output channels whose sums a warp has at a time"),
             Constant("PIPELINE_STAGES", config.pipeline_stages, "units of a warp in shared memory"),
             Constant("WARPS", config.warps),
             Constant("BLOCKS_PER_SM", config.blocks_per_sm, BLOCKS_PER_SM_SAYS),
@@ -227,20 +229,20 @@ class PointwisePlan(ConvolutionPlan):
         return (
             Constant("WARP_SIZE", self.target.warp_size),
             Constant("THREADS", self.threads),
-            Constant("UNIT", self.unit, "pixels that are copied at once"),
+            Constant("UNIT", self.unit, "pixels per unit"),
             Constant("UNITS", self.units),
-            Constant("GRID_BLOCKS", self.blocks, "which have units in turn"),
-            Constant("STEPS", self.steps, "of 32 input channels"),
+            Constant("GRID_BLOCKS", self.blocks, "persistent blocks, whose warps take units one after the other"),
+            Constant("STEPS", self.steps, "steps of 32 input channels"),
             Constant("SLAB_K", 8 * self.config.atoms, "output channels whose sums a warp has at a time"),
-            Constant("ALL_SLABS", self.slabs),
+            Constant("ALL_SLABS", self.slabs, "slabs of the problem"),
             Constant(
                 "HAS_K_REMAINDER",
                 self.problem.k % (8 * self.config.atoms) != 0,
-                "some channels that are computed do not exist",
+                "some computed channels do not exist",
             ),
             Constant("X_BYTES", self.x_bytes, "neighbouring channels that a lane reads at once"),
             Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a lane writes at once"),
-            Constant("STAGE_BYTES", self.stage_bytes, "of a unit of x, and what is read behind its last pixel"),
+            Constant("STAGE_BYTES", self.stage_bytes, "bytes of a unit of x, including those read past its last pixel"),
             *self._copies_in_flight,
             Constant("SMEM_BYTES", self.smem_bytes),
             *fold_constants(self.problem),
@@ -248,20 +250,21 @@ class PointwisePlan(ConvolutionPlan):
 
     @property
     def _copies_in_flight(self) -> tuple[Constant, ...]:
-        """The CPU device keeps a thread's copies in a queue."""
+        """Return the length of a thread's queue of copies, which the CPU device needs."""
         if self.target.vendor != "cpu":
             return ()
         arrays = (self.problem.c, _residual_bytes(self.problem))
         of_unit = sum(ceil_div(self.unit * pixel, 16 * self.target.warp_size) for pixel in arrays)
         weights = ceil_div(self.fragment_words, 4 * self.threads)
         count = self.config.pipeline_stages * of_unit + weights
-        return (Constant("COPIES_IN_FLIGHT", count, "of a thread"),)
+        return (Constant("COPIES_IN_FLIGHT", count, "queued copies per thread"),)
 
     def cost(self) -> float:
         config = self.config
         instructions, accesses, products = self._work_of_sixteen
         sixteens = self.units * config.batch * config.batches
-        if self.target.vendor == "cpu":  # one thread after the other
+        # one thread runs after the other
+        if self.target.vendor == "cpu":
             return sixteens * instructions
         of_processor = sixteens / self.target.processors
         warps = min(config.blocks_per_sm, ceil_div(self.blocks, self.target.processors)) * config.warps
@@ -275,7 +278,7 @@ class PointwisePlan(ConvolutionPlan):
 
     @property
     def _work_of_sixteen(self) -> tuple[float, float, float]:
-        """What 16 pixels take of a warp: instructions, accesses of shared memory, products."""
+        """Work of a warp per 16 pixels: instructions, shared memory accesses and products."""
         config, problem, steps = self.config, self.problem, self.steps
         y_bytes = problem.quantization.types.y.bytes
         atoms, lane_k = self.slabs * config.atoms, 2 * config.atoms
@@ -337,7 +340,7 @@ def fragment_words(steps: int, slabs: int, atoms: int) -> int:
 
 
 def _check_useful(problem: Conv2d, config: Pointwise, unit: int, slabs: int) -> None:
-    """Refuses configs most of whose channels or pixels the problem does not have."""
+    """Reject configs most of whose channels or pixels do not exist in the problem."""
     at_most(8 * config.atoms, max(8, 2 * ceil_div(problem.k, 8) * 8 - 8), "output channels of a warp")
     at_most(unit * max(problem.c, problem.k), max(MOST_UNIT_BYTES, 16 * max(problem.c, problem.k)), "bytes of a unit")
     at_most(unit, max(16, 2 * problem.pixels - 1), f"pixels of a unit (the problem has {problem.pixels})")
@@ -346,30 +349,32 @@ def _check_useful(problem: Conv2d, config: Pointwise, unit: int, slabs: int) -> 
 
 
 def _words_in_registers(problem: Conv2d, config: Pointwise, steps: int, slabs: int) -> int:
-    """About what a lane has in registers; raises Infeasible where it would not fit."""
+    """Estimate the registers per lane. Raises Infeasible where they do not fit."""
     filters = 4 * config.atoms if config.weights_in_smem else 2 * steps * slabs * config.atoms
     at_most(filters, MOST_FILTER_WORDS, "registers of a lane for weights")
     words = filters + config.batch * (4 * steps + 4 * config.atoms)
     at_most(words, MOST_WORDS, "registers of a lane for weights, pixels and sums")
-    # The parameters of the channels stay with the weights of a slab.
+    # Channel parameters are as resident as the weights of a slab.
     parameters = 2 * config.atoms * (1 if config.weights_in_smem else slabs) * len(channel_arguments(problem))
     return words + parameters + 44
 
 
 def _vector_k(problem: Conv2d, config: Pointwise) -> int:
-    """Neighbours of one pixel, all of which exist or none."""
-    neighbours = math.gcd(2 * config.atoms, problem.k)  # a power of two of them is an aligned vector
+    """Return the outputs that a lane writes at once: neighbours of one pixel, all of which exist or none."""
+    # a power of two of them is an aligned vector
+    neighbours = math.gcd(2 * config.atoms, problem.k)
     return min(neighbours & -neighbours, 16 // problem.quantization.types.y.bytes)
 
 
 def _stage_bytes(problem: Conv2d, unit: int, steps: int) -> int:
-    """The lanes read whole words of whole steps, or of two steps: some lie behind the last pixel."""
+    """Return the bytes of a stage. Lanes read whole words of one or two whole steps, some of which lie past the last
+    pixel."""
     behind = 64 * ceil_div(steps, 2) - problem.c + 4
     return ceil_div(unit * problem.c + behind, 16) * 16
 
 
 def _smem_bytes(problem: Conv2d, config: Pointwise, stage_bytes: int, unit: int, words: int) -> int:
-    """The weights; of each warp the units that come, and one that goes."""
+    """Return the bytes of shared memory: the weights, and per warp its input units and one output unit."""
     y_bytes = 0 if _outputs_in_place(problem) else unit * problem.k * problem.quantization.types.y.bytes
     weights = 4 * words if config.weights_in_smem else 0
     stage_bytes += unit * _residual_bytes(problem)
@@ -377,7 +382,7 @@ def _smem_bytes(problem: Conv2d, config: Pointwise, stage_bytes: int, unit: int,
 
 
 def _residual_bytes(problem: Conv2d) -> int:
-    """Those of a pixel."""
+    """Return the bytes of residuals per pixel."""
     residual = problem.quantization.types.residual
     return 0 if residual is None else problem.k * residual.bytes
 
@@ -388,7 +393,7 @@ def _outputs_in_place(problem: Conv2d) -> bool:
 
 
 def features(plan: PointwisePlan) -> dict[str, float]:
-    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     problem, config = plan.problem, plan.config
     return {
         **rounds("turns", plan.units / (plan.blocks * config.warps)),

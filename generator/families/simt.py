@@ -22,21 +22,21 @@ from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, a
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# More runs than this per operand and thread only spill: each is an address and up to four words in registers.
+# Loads in flight per operand and thread. More only spill: each needs an address and up to four words in registers.
 MOST_RUNS = 16
-# Bytes of what a dot product multiplies.
+# Bytes per operand of a dot product.
 WORD = 4
 
 
 @dataclass(frozen=True)
 class Simt(Config):
     family: ClassVar[str] = "simt"
-    tile_m: int  # output pixels of a block
-    tile_n: int  # output channels of a block
+    tile_m: int  # output pixels per block
+    tile_n: int  # output channels per block
     tile_k: int  # bytes of the reduction staged at a time
-    thread_m: int  # output pixels of a thread
-    thread_n: int  # output channels of a thread
-    pipeline_stages: int  # 1: staged in place, two barriers a step; 2: double buffer, one
+    thread_m: int  # output pixels per thread
+    thread_n: int  # output channels per thread
+    pipeline_stages: int  # 1: staged in place, two barriers per step; 2: double buffer, one barrier
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -47,13 +47,13 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "thread_n": (1, 2, 4, 8),
     "pipeline_stages": (1, 2),
 }
-# Where the default is looked for: of two equal configs, the cost model always prefers two stages.
+# Choices among which `default` looks first. Between two otherwise equal configs, the cost model prefers two stages.
 LIKELY: dict[str, tuple[int, ...]] = {"pipeline_stages": (2,)}
 MOST_THREADS = 256
 
 
-# The part of the clocks counted here that an H200 took, over 20 kernels (13 % off, root mean square): more overlaps
-# than the model tells apart. And clocks from one step to the next of a block that has little to multiply.
+# Measured clocks over counted clocks, for 20 kernels on an H200 (root mean square error 13 %): more overlaps than the
+# model describes. And clocks from one step to the next of a block that has little to multiply.
 FITTED, LATENCY = 0.46, 1000
 
 
@@ -68,15 +68,15 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
     steps: int  # along the reduction
     tiles_m: int
     tiles_n: int  # along the channels of a group
-    x_bytes: int  # one load of x; fewer than a word's: element by element
+    x_bytes: int  # bytes per load of x; below a word, one element
     x_runs: int  # loads of x that a thread has in flight
-    x_parts: int  # threads that carry a row of x
+    x_parts: int  # threads that load a row of x
     w_bytes: int
     w_runs: int
 
     @property
     def vector_n(self) -> int:
-        """Neighbours among a thread's channels."""
+        """Neighbouring channels that a thread writes at once."""
         return min(4, self.config.thread_n)
 
     @cached_property
@@ -91,7 +91,7 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         t = self.problem.quantization.types
-        # What lies as the output is read and written in vectors of channels where all of them exist.
+        # Outputs and residuals are accessed in vectors of channels where every vector is whole.
         whole = self.problem.layout == "nhwc" and self.problem.k_group % self.vector_n == 0
         outputs = self.vector_n if whole else 1
         alignment = {"x": self.x_bytes, "w": self.w_bytes, "y": outputs * t.y.bytes}
@@ -106,32 +106,32 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config = self.config
-        x_parts = (Constant("X_PARTS", self.x_parts, "threads that carry a row of x"),)
+        x_parts = (Constant("X_PARTS", self.x_parts, "threads that load a row of x"),)
         return {
             "The problem.": problem_constants(self.problem),
             "The config.": (
-                Constant("TILE_M", config.tile_m, "output pixels of a block"),
-                Constant("TILE_N", config.tile_n, "output channels of a block"),
+                Constant("TILE_M", config.tile_m, "output pixels per block"),
+                Constant("TILE_N", config.tile_n, "output channels per block"),
                 Constant("TILE_K", config.tile_k, "bytes of the reduction staged at a time"),
-                Constant("THREAD_M", config.thread_m, "output pixels of a thread"),
-                Constant("THREAD_N", config.thread_n, "output channels of a thread"),
+                Constant("THREAD_M", config.thread_m, "output pixels per thread"),
+                Constant("THREAD_N", config.thread_n, "output channels per thread"),
                 Constant(
                     "PIPELINE_STAGES",
                     config.pipeline_stages,
-                    "1: staged in place, two barriers a step; 2: double buffer, one",
+                    "1: in place, two barriers per step; 2: double buffer, one barrier",
                 ),
             ),
-            "What follows.": (
+            "Derived values.": (
                 Constant("THREADS", self.threads),
-                Constant("STEPS", self.steps, "along the reduction"),
-                Constant("TILES_N", self.tiles_n, "along the channels of a group"),
-                Constant("VECTOR_M", min(4, config.thread_m), "neighbours among a thread's pixels"),
-                Constant("VECTOR_N", self.vector_n, "neighbours among a thread's channels"),
-                Constant("X_BYTES", self.x_bytes, "one load of x (less than a word: one element)"),
-                Constant("X_RUNS", self.x_runs, "words or vectors of x a thread has in flight"),
+                Constant("STEPS", self.steps, "steps along the reduction"),
+                Constant("TILES_N", self.tiles_n, "tiles along the channels of a group"),
+                Constant("VECTOR_M", min(4, config.thread_m), "neighbouring pixels per access"),
+                Constant("VECTOR_N", self.vector_n, "neighbouring channels per access"),
+                Constant("X_BYTES", self.x_bytes, "bytes per load of x; below a word, one element"),
+                Constant("X_RUNS", self.x_runs, "loads of x that a thread has in flight"),
                 *x_parts * self.problem.quantization.w_zero_point,
-                Constant("W_BYTES", self.w_bytes, "one load of w (less than a word: one element)"),
-                Constant("W_RUNS", self.w_runs, "words or vectors of w a thread has in flight"),
+                Constant("W_BYTES", self.w_bytes, "bytes per load of w; below a word, one element"),
+                Constant("W_RUNS", self.w_runs, "loads of w that a thread has in flight"),
                 Constant("SMEM_BYTES", self.smem_bytes),
                 *fold_constants(self.problem),
             ),
@@ -139,8 +139,8 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
 
     def cost(self) -> float:
         config, target = self.config, self.target
-        # A warp's 16-byte loads cost as much as 16 of its dot products (64 bytes and 64 dots a clock); element by
-        # element, the addresses cost more than the loads.
+        # A warp's 16-byte loads cost as much as 16 of its dot products (64 bytes and 64 dot products per clock). Where
+        # elements are loaded one by one, the addresses cost more than the loads.
         loads = ((self.x_runs, self.x_bytes), (self.w_runs, self.w_bytes))
         fetch = sum(runs * (60 // width if width < WORD else width) for runs, width in loads)
         words = config.tile_k / WORD
@@ -149,9 +149,10 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
         blocks = self.tiles_m * self.tiles_n * self.problem.groups
         of_output = 20 + of_residual(self.problem)
         work = self.threads * (self.steps * step + of_output * config.thread_m * config.thread_n)
-        if target.vendor == "cpu":  # one thread after the other
+        # one thread runs after the other
+        if target.vendor == "cpu":
             return blocks * work / 64
-        # Each multiprocessor is busy with what it holds, or waits for the bytes of a step.
+        # A multiprocessor is busy with its resident blocks, or waits for the bytes of a step.
         held = min(self._resident, ceil_div(blocks, target.processors))
         rounds = ceil_div(blocks, target.processors * held)
         issued = rounds * at_once(FITTED * held * work / 64, self.steps * LATENCY, 4)
@@ -159,7 +160,7 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
 
     @property
     def _resident(self) -> int:
-        """About how many blocks a multiprocessor has room for."""
+        """Resident blocks per multiprocessor, estimated."""
         config, target = self.config, self.target
         registers = 48 + config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
         of_each = (
@@ -179,7 +180,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> SimtPlan:
             f"{t.x.name} by {t.w.name} with sums in {t.sum.name}: {target.name} has no dot product of these types; it "
             f"has {', '.join(dot.name for dot in target.dots)}"
         )
-    # Along the reduction, the elements of NCHW lie apart.
+    # In NCHW, neighbours along the reduction are not contiguous.
     x_bytes = load_bytes(problem.c_group, t.x) if problem.layout == "nhwc" else t.x.bytes
     w_bytes = load_bytes(problem.reduction, t.w)
     x_parts = config.tile_k // max(x_bytes, WORD)
@@ -212,7 +213,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> SimtPlan:
 
 
 def _threads(config: Simt, target: Target) -> int:
-    """Threads of a block; raises Infeasible where threads do not divide its tile."""
+    """Return the threads per block. Raises Infeasible where threads do not divide its tile."""
     for tile, thread in (("tile_m", "thread_m"), ("tile_n", "thread_n")):
         whole, part = getattr(config, tile), getattr(config, thread)
         if whole % part:
@@ -231,7 +232,7 @@ def _threads(config: Simt, target: Target) -> int:
 
 
 def _check_useful(problem: Conv2d, config: Simt) -> None:
-    """Refuses tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly
+    """Reject tiles for which another tile does the same work faster: mostly past the end of the problem, or too
     narrow."""
     reduction_bytes = problem.reduction * problem.quantization.types.x.bytes
     for name, size in (

@@ -1,5 +1,5 @@
-"""The `stem` family: first layers of one to four channels, on matrix instructions. A pixel is a word in shared memory;
-whole rows of taps by channels are the reduction, and the filters stay in registers."""
+"""The `stem` family: first layers of one to four channels, on matrix instructions. A pixel is one word in shared
+memory. The reduction runs over whole filter rows (taps by channels), and the filters stay in registers."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from qconv.generator.tiles import (
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# Words that a lane has in registers: of filters, and of filters and sums of its pixels together.
+# Words in a lane's registers: of filters, and of filters and sums.
 MOST_FILTER_WORDS = 128
 MOST_WORDS = 168
-# Words of the next tile that a thread carries in registers.
+# Words of the next tile that a thread prefetches into registers.
 MOST_CARRIED_WORDS = 32
 
 
 @dataclass(frozen=True)
 class Stem(TiledConfig):
     family: ClassVar[str] = "stem"
-    tile_h: int  # output rows of a block
-    tile_w: int  # output columns of a block
-    atoms: int  # eights of output channels that a warp has
-    slabs: int  # of so many channels, of a block
+    tile_h: int  # output rows per block
+    tile_w: int  # output columns per block
+    atoms: int  # groups of 8 output channels per warp
+    slabs: int  # slabs of 8 * `atoms` channels per block
     warps: int
-    batch: int  # sixteens of pixels that a warp has at a time
-    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
+    batch: int  # groups of 16 pixels that a warp computes together
+    blocks_per_sm: int  # resident blocks per multiprocessor
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -62,7 +62,7 @@ LIKELY: dict[str, tuple[int, ...]] = {
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
+    """Return why no config is feasible, or None."""
     if instruction_of(target) is None:
         return f"{target.name} has no mma.m16n8k32"
     if problem.layout != "nhwc":
@@ -72,7 +72,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     return why_not_bytes(problem)
 
 
-# The part of the clocks counted here that an H200 took, over 15 kernels: more overlaps than the model tells apart.
+# Measured clocks over counted clocks, for 15 kernels on an H200: more overlaps than the model describes.
 FITTED = 0.57
 
 
@@ -86,8 +86,8 @@ class StemPlan(TiledPlan):
     page: ClassVar[str] = "families/stem.j2"
 
     config: Stem
-    taps_of_word: int  # of a filter row
-    row_words: int  # of a filter row
+    taps_of_word: int  # taps of a filter row per word
+    row_words: int  # words per filter row
     quads: bool  # four pixels of a row are read at once, in whole words
 
     @cached_property
@@ -109,17 +109,17 @@ class StemPlan(TiledPlan):
     def _config_constants(self) -> tuple[Constant, ...]:
         return (
             *size_constants(self.config),
-            Constant("ATOMS", self.config.atoms, "eights of output channels that a warp has"),
-            Constant("SLABS", self.config.slabs, "of so many channels, of a block"),
+            Constant("ATOMS", self.config.atoms, "groups of 8 output channels per warp"),
+            Constant("SLABS", self.config.slabs, "slabs of these channels per block"),
             *warp_constants(self.config),
         )
 
     @property
     def _own_constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("TAPS_OF_WORD", self.taps_of_word, "of a filter row"),
-            Constant("ROW_WORDS", self.row_words, "of a filter row"),
-            Constant("STEPS", self.steps, "of eight words of a filter"),
+            Constant("TAPS_OF_WORD", self.taps_of_word, "taps of a filter row per word"),
+            Constant("ROW_WORDS", self.row_words, "words per filter row"),
+            Constant("STEPS", self.steps, "steps of eight words of a filter"),
             *self.tiles.slab_constants,
             *self.tiles.constants,
         )
@@ -128,15 +128,16 @@ class StemPlan(TiledPlan):
         config, problem, tiles, steps = self.config, self.problem, self.tiles, self.steps
         sums = 1 + problem.quantization.w_zero_point
         sixteens = config.tile_h * config.tile_w // 16 * config.slabs
-        # Clocks of a partition: a product takes about seven, what else there is counts as instructions.
+        # Clocks of a quarter of a multiprocessor: about seven per product, one per other instruction.
         products = sixteens * steps * 7 * config.atoms * sums
         of_output = 6 + of_activation(problem)
         instructions: float = sixteens * (steps * (4 + config.atoms * sums) + 4 * config.atoms * of_output + 40)
         instructions += self.smem_bytes / 2 / 16 / 32 * (24 if self.quads else 160) + config.warps * 30
-        if self.target.vendor == "cpu":  # one thread after the other
+        # one thread runs after the other
+        if self.target.vendor == "cpu":
             return tiles.count * (products + instructions) * 32 / 64
         held = tiles.resident
-        # So few instructions a clock as the warps allow: each waits for its own.
+        # The warps issue few instructions per clock, because each waits for its own results.
         at_a_time = min(2.5, held * config.warps * (1 + config.batch) / 16)
         step = held * max(products / 4, instructions / at_a_time)
         issued = FITTED * (tiles.turns * (step + 150) + 2500 + 12 * steps * config.atoms)
@@ -176,22 +177,22 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> StemPlan:
 
 
 def _words(rows: int, of_row: int) -> tuple[int, int]:
-    """Words of a filter row, and steps of eight words. Fours lie a constant apart for all lanes, which is faster,
-    unless it takes another step."""
+    """Return the words per filter row, and the steps of eight words. Rows are rounded up to four words unless that
+    costs a step: their offsets are then the same for all lanes, which is faster."""
     fours = ceil_div(of_row, 4) * 4
     steps = ceil_div(rows * of_row, 8)
     return (fours, steps) if ceil_div(rows * fours, 8) == steps else (of_row, steps)
 
 
 def _input_words(problem: Conv2d, config: Stem, filter_columns: int, quads: bool) -> tuple[int, int]:
-    """Rows of the input that a tile looks at, and words of each."""
+    """Return the input rows that a tile reads, and the words per row."""
     rows = (config.tile_h - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1
     columns = (config.tile_w - 1) * problem.stride[1] + filter_columns
     return rows, ceil_div(columns + 3, 4) * 4 if quads else columns
 
 
 def _registers_kept(problem: Conv2d, config: Stem, steps: int) -> int:
-    """What a lane keeps of the filters, and its sums; raises Infeasible where that is more than registers hold."""
+    """Return the registers per lane of filters and sums. Raises Infeasible where they do not fit."""
     filters = 2 * steps * config.atoms
     at_most(filters, MOST_FILTER_WORDS, "registers of a lane for filters")
     sums = config.batch * 4 * config.atoms * (1 + problem.quantization.w_zero_point)
@@ -200,7 +201,8 @@ def _registers_kept(problem: Conv2d, config: Stem, steps: int) -> int:
 
 
 def _words_carried(problem: Conv2d, words: int, quads: bool, threads: int) -> int:
-    """What a thread carries of the next tile, which has so many words; raises Infeasible where that is too much."""
+    """Return the words of the next tile that a thread prefetches into registers, out of `words`. Raises Infeasible
+    where they are too many."""
     vectors, of_vector = (words // 4, problem.c + (problem.c < 3)) if quads else (words, 1)
     carried = ceil_div(vectors, threads) * of_vector
     at_most(carried, MOST_CARRIED_WORDS, "registers of a thread for the next tile")

@@ -1,6 +1,6 @@
-"""The `unfused` family: the first of two or three convolutions by a kernel of its own, what it gives in device memory;
-and so a convolution with a pool behind it. Nothing is searched here: its two configs are the winners of the first and
-of the rest, which of three is a pair, and it competes with one kernel for all."""
+"""The `unfused` family: a chain as separate kernels with the intermediate tensor in device memory. The first
+convolution is one plan; the rest (a convolution, a pair or a pool) is the other. It has no search space: its two
+configs are the winners of the two parts, and it competes with the fused kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Unfused(Config):
 
 @dataclass(frozen=True)
 class UnfusedPlan(Plan):
-    """It has no page and no arguments of its own: its parts have."""
+    """A plan of two parts. It has no page and no arguments of its own."""
 
     problem: InTurn
     config: Unfused
@@ -44,7 +44,8 @@ class UnfusedPlan(Plan):
 
     @property
     def overlaps(self) -> bool:
-        """Each waits for itself, the second for what the first writes."""
+        """True where a part does. Each kernel waits by itself for the one before it, the second for the output of the
+        first."""
         return any(part.overlaps for part in self.parts)
 
     @cached_property
@@ -85,7 +86,7 @@ def plan(problem: InTurn, config: Unfused, target: Target, plan_one: PlanOne) ->
 
 
 def family(plan_one: PlanOne, cost_one: Callable[[Plan], float]) -> Family:
-    """`plan_one` and `cost_one` serve a config of any family, which the registry alone can."""
+    """Make the family. `plan_one` and `cost_one` serve configs of any family, which only the registry can do."""
     return Family(
         ops=("conv2d_conv2d", "conv2d_conv2d_conv2d", "conv2d_pool"),
         config=Unfused,

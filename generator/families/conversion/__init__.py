@@ -1,1 +1,1 @@
-"""The families of quantize, dequantize, requantize and choose."""
+"""The families of quantize, dequantize, requantize, choose and dynamic."""

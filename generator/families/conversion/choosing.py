@@ -1,4 +1,5 @@
-"""The `choosing` family: scales and zero points from the extremes of an array, and the array converted by them."""
+"""The `choosing` family: finds the extremes of an array, chooses scales and zero points from them, and for `dynamic`
+quantizes the array."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.targets.target import Target
 
-MOST_BYTES = 256  # of x that a thread has in flight
+MOST_BYTES = 256  # bytes of x that a thread has in flight
 MOST_BLOCKS = 2**31 - 1
 
 
@@ -23,10 +24,10 @@ MOST_BLOCKS = 2**31 - 1
 class Choosing(Config):
     family: ClassVar[str] = "choosing"
     threads: int
-    team: int  # threads that look at one slice
-    vector: int  # neighbouring elements of a thread
+    team: int  # threads that reduce one slice
+    vector: int  # neighbouring elements per load
     unroll: int  # vectors that a thread has in flight
-    slices: int  # of a channel; more than one takes two launches
+    slices: int  # slices per channel; more than one takes two launches
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -44,15 +45,15 @@ class ChoosingPlan(ConversionPlan):
 
     problem: Choose
     config: Choosing
-    count: int  # elements of a channel
-    per_slice: int  # elements of a slice; the last may have fewer
-    in_registers: bool  # a thread converts what it has looked at, without loading it again
+    count: int  # elements per channel
+    per_slice: int  # elements per slice; the last may have fewer
+    in_registers: bool  # a thread converts the elements that it has reduced, without loading them again
     blocks: int
     smem_bytes: int
 
     @property
     def ctype(self) -> str:
-        """What the extremes are found in."""
+        """Type in which the extremes are found."""
         return choice_real(self.problem).ctype
 
     @cached_property
@@ -72,7 +73,7 @@ class ChoosingPlan(ConversionPlan):
         if self.config.slices == 1:
             return argument_fields(self.problem)
         words = 2 * self.problem.channels * self.config.slices * _real_bytes(self.problem) // 4
-        says = "least and largest of each slice"
+        says = "minimum and maximum of each slice"
         return argument_fields(self.problem, (Field("partials", f"{self.ctype}*", "workspace", says, None, words),))
 
     @cached_property
@@ -85,29 +86,33 @@ class ChoosingPlan(ConversionPlan):
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config, converts = self.config, isinstance(self.problem, Dynamic)
         of_conversion = (
-            Constant("SHARED_SCALE", True, "by the elements of a vector"),
-            Constant("IN_REGISTERS", self.in_registers, "a thread converts what it has loaded to look at it"),
+            Constant("SHARED_SCALE", True, "the elements of a vector have one scale"),
+            Constant(
+                "IN_REGISTERS",
+                self.in_registers,
+                "a thread converts the elements that it kept in registers",
+            ),
         )
         return {
-            "The problem.": (*dimensions(self.problem), Constant("COUNT", self.count, "elements of a channel")),
+            "The problem.": (*dimensions(self.problem), Constant("COUNT", self.count, "elements per channel")),
             "The config.": (
                 Constant("THREADS", config.threads),
-                Constant("TEAM", config.team, "threads that look at one slice"),
-                Constant("VECTOR", config.vector, "neighbouring elements of a thread"),
+                Constant("TEAM", config.team, "threads that reduce one slice"),
+                Constant("VECTOR", config.vector, "neighbouring elements per load"),
                 Constant("UNROLL", config.unroll, "vectors that a thread has in flight"),
-                Constant("SLICES", config.slices, "of a channel"),
+                Constant("SLICES", config.slices, "slices per channel"),
             ),
-            "What follows.": (
-                Constant("TEAMS", config.threads // config.team, "of a block"),
+            "Derived values.": (
+                Constant("TEAMS", config.threads // config.team, "teams per block"),
                 *(of_conversion if converts else ()),
-                Constant("SLICE", self.per_slice, "elements of a slice; the last may have fewer"),
+                Constant("SLICE", self.per_slice, "elements per slice; the last may have fewer"),
                 Constant("SMEM_BYTES", self.smem_bytes),
             ),
         }
 
     def cost(self) -> float:
-        """An order of the configs: a GPU is about 132 multiprocessors that want 64 bytes in flight a thread and 1024
-        threads each; a second launch costs as much as some megabytes."""
+        """Rank the configs. The model: a GPU is 132 multiprocessors that each want 1024 threads with 64 bytes in
+        flight; a second launch costs as much as some megabytes."""
         config, x_bytes = self.config, ELEMENT_TYPES[self.problem.x_type].bytes
         per_team = self.count / config.slices / (config.team * config.vector)
         full = self.problem.channels * config.slices * config.team / (132 * 1024)
@@ -145,7 +150,7 @@ def _real_bytes(problem: Choose) -> int:
 
 
 def _check_vectors(problem: Choose, config: Choosing, count: int) -> None:
-    """Whether vectors divide the rows of a channel, and are as wide as these allow."""
+    """Check that vectors divide the rows of a channel, and that they are as wide as the rows allow."""
     if problem.channels != 1 and problem.inner % config.vector:
         raise Infeasible(f"vector={config.vector} does not divide inner={problem.inner}, so that rows begin between")
     if config.vector == 1 and (problem.channels == 1 or problem.inner % 4 == 0) and count >= 4:
@@ -155,7 +160,7 @@ def _check_vectors(problem: Choose, config: Choosing, count: int) -> None:
 
 
 def _per_slice(config: Choosing, count: int) -> int:
-    """Elements of a slice; raises Infeasible where a channel has too few for so many slices."""
+    """Return the elements per slice. Raises Infeasible where a channel has too few elements for the slices."""
     if config.slices > 1 and config.team < config.threads:
         raise Infeasible(f"slices={config.slices} with team={config.team}: a slice is looked at by a whole block")
     step = config.team * config.vector * config.unroll

@@ -1,5 +1,5 @@
-"""What the families of quantize, dequantize, requantize, choose and dynamic share: constants, arguments, the math in
-words."""
+"""Constants, arguments and math in words, shared by the families of quantize, dequantize, requantize, choose and
+dynamic."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> t
 
 
 def element_bytes(problem: Conversion) -> dict[str, int]:
-    """The size of an element, for each of the caller's arrays."""
+    """Return the bytes per element of each of the caller's arrays."""
     return {t.name: ELEMENT_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
 
 
 def dimensions(problem: Conversion) -> tuple[Constant, ...]:
-    """The array as the problem sees it. Counts are unsigned: a tile may begin past 2**31."""
+    """Return the constants of the array's dimensions. They are unsigned: a tile may begin past 2**31."""
     inner = problem.elements if problem.channels == 1 and not problem.block else problem.inner
     constants = [
         Constant("CHANNELS", problem.channels),
-        Constant("INNER", inner, "neighbours of one channel"),
+        Constant("INNER", inner, "neighbouring elements of one channel"),
     ]
     if problem.block:
-        constants.append(Constant("BLOCK", problem.block, "neighbouring channels of one scale"))
+        constants.append(Constant("BLOCK", problem.block, "neighbouring channels per scale"))
         constants.append(Constant("BLOCKS", problem.blocks, "scales along the channels"))
     return tuple(constants)
 
@@ -62,26 +62,26 @@ class ConversionContext(Context):
 
 @dataclass(frozen=True, kw_only=True)
 class ElementContext(ConversionContext):
-    """Elements are converted, by scales that are there."""
+    """Values that a page needs to convert elements with given scales."""
 
-    prepared: tuple[Prepared, ...]  # what is computed once for a scale
+    prepared: tuple[Prepared, ...]  # values computed once per scale
     steps: tuple[Step, ...]
-    declared: str  # the parameters of `prepare`
-    loaded: str  # its arguments, loaded
+    declared: str  # parameters of `prepare`
+    loaded: str  # arguments of `prepare`, as loads
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceContext(ConversionContext):
-    """Scales are chosen."""
+    """Values that a page needs to choose scales."""
 
     choice: tuple[ChoiceStep, ...]
     real: Real
-    as_real: str  # an element as a real, to be compared
+    as_real: str  # expression that converts an element to a real for comparison
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicContext(ElementContext, ChoiceContext):
-    """Both."""
+    """Values that a page needs to choose scales and convert with them."""
 
 
 @dataclass(frozen=True)

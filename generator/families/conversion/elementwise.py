@@ -1,5 +1,5 @@
-"""The `elementwise` family: quantize, dequantize and requantize at the speed of a copy. Where a few channels change
-places as well (NCHW becomes NHWC, or the other way round), a thread has all of them, of neighbouring pixels."""
+"""The `elementwise` family: quantize, dequantize and requantize at the speed of a copy. Where the layout changes too
+(NCHW to NHWC or back, with few channels), a thread has all channels of neighbouring pixels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, a
 from qconv.op import WIDEST, alignment
 from qconv.targets.target import Target
 
-MOST_BYTES = 256  # of x that a thread has in flight
+MOST_BYTES = 256  # bytes of x that a thread has in flight
 
 
 @dataclass(frozen=True)
 class Elementwise(Config):
     family: ClassVar[str] = "elementwise"
     threads: int
-    vector: int  # neighbouring elements of a thread; of each channel, where channels change places
-    unroll: int  # vectors that a thread has in flight, or so many of each channel
+    vector: int  # neighbouring elements per load (of each channel, where the layout changes)
+    unroll: int  # vectors that a thread has in flight (of each channel, where the layout changes)
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -62,18 +62,18 @@ class ElementwisePlan(WaitingPlan, ConversionPlan):
             "The problem.": (Constant("ELEMENTS", problem.elements), *dimensions(problem)),
             "The config.": (
                 Constant("THREADS", config.threads),
-                Constant("VECTOR", config.vector, "neighbouring elements of a thread"),
+                Constant("VECTOR", config.vector, "neighbouring elements per load"),
                 Constant("UNROLL", config.unroll, "vectors that a thread has in flight"),
             ),
-            "What follows.": (
-                Constant("ONE_SCALE", problem.granularity == "tensor", "for the array"),
-                Constant("SHARED_SCALE", _is_shared(problem, config.vector), "by the elements of a vector"),
+            "Derived values.": (
+                Constant("ONE_SCALE", problem.granularity == "tensor", "the array has one scale"),
+                Constant("SHARED_SCALE", _is_shared(problem, config.vector), "the elements of a vector have one scale"),
             ),
         }
 
     def cost(self) -> float:
-        """An order of the configs: bytes in flight hide latency; more than a few vectors a thread, or few blocks, do
-        not."""
+        """Rank the configs: bytes in flight hide latency, but more than a few vectors per thread, or few blocks, do not
+        help."""
         config = self.config
         x_bytes, y_bytes = ELEMENT_TYPES[self.problem.x_type].bytes, ELEMENT_TYPES[self.problem.out_type].bytes
         in_flight = config.vector * config.unroll * x_bytes
@@ -84,8 +84,8 @@ class ElementwisePlan(WaitingPlan, ConversionPlan):
 
 @dataclass(frozen=True)
 class TurnedPlan(WaitingPlan, ConversionPlan):
-    """The integers have their channels last, the reals do not. `word`: elements that are read or written at once where
-    the channels are last, all of a thread's if they fit."""
+    """The plan of a conversion that changes the layout: the integers have their channels last, the reals do not. `word`
+    is the number of elements per access where the channels are last: all of a thread's, if they fit."""
 
     page: ClassVar[str] = "families/conversion/channels_last.j2"
 
@@ -113,19 +113,19 @@ class TurnedPlan(WaitingPlan, ConversionPlan):
         config, problem = self.config, self.problem
         return {
             "The problem.": (
-                Constant("PIXELS", problem.outer * problem.inner, "of all images"),
+                Constant("PIXELS", problem.outer * problem.inner, "pixels of all images"),
                 Constant("CHANNELS", problem.channels),
-                Constant("INNER", problem.inner, "pixels of an image"),
+                Constant("INNER", problem.inner, "pixels per image"),
             ),
             "The config.": (
                 Constant("THREADS", config.threads),
-                Constant("VECTOR", config.vector, "neighbouring pixels of a thread"),
+                Constant("VECTOR", config.vector, "neighbouring pixels per load"),
             ),
-            "What follows.": (
-                Constant("ROWS", config.unroll, "of vectors of each channel, of a block"),
-                Constant("WORD", self.word, "neighbours that move at once where the channels are last"),
-                # What divides by a scale has its inverse for all pixels of a thread.
-                *([Constant("SHARED_SCALE", True, "by the elements of a vector")] if self._divides else []),
+            "Derived values.": (
+                Constant("ROWS", config.unroll, "rows of vectors of each channel, per block"),
+                Constant("WORD", self.word, "elements per access to the array with its channels last"),
+                # A division by a scale uses its inverse, computed once for all pixels of a thread.
+                *([Constant("SHARED_SCALE", True, "the elements of a vector have one scale")] if self._divides else []),
             ),
         }
 
@@ -134,8 +134,8 @@ class TurnedPlan(WaitingPlan, ConversionPlan):
         return isinstance(self.problem, Quantize) and self.problem.quotient != "reciprocal"
 
     def cost(self) -> float:
-        """An order of the configs, as of those without turning; a thread may have more in flight, for it prepares a
-        scale for each channel. Few blocks are worse than short loads."""
+        """Rank the configs as ElementwisePlan does. A thread may have more bytes in flight, because it prepares a scale
+        per channel, and few blocks are worse than narrow loads."""
         config, sizes = self.config, element_bytes(self.problem)
         planes, last = _planes_and_last(self.problem)
         in_flight = self.problem.channels * config.vector * config.unroll * sizes[planes]
@@ -175,7 +175,7 @@ def _turned(problem: Quantize | Dequantize, config: Elementwise, target: Target)
 
 
 def _planes_and_last(problem: Quantize | Dequantize) -> tuple[str, str]:
-    """The array that has a plane for each channel, and the one with the channels last."""
+    """Return the name of the array with one plane per channel, and of the one with the channels last."""
     return ("x", "y") if isinstance(problem, Quantize) else ("y", "x")
 
 

@@ -1,4 +1,4 @@
-"""The family `mma`: warps that multiply by matrix instructions, on NVIDIA and AMD."""
+"""The family `mma`: implicit GEMM by warps on matrix instructions, for NVIDIA and AMD."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from qconv.generator.family import Family
 
 
 def _cost(planned: plan.MmaPlan) -> float:
-    """By the model of the vendor."""
+    """Return the cost by the vendor's model."""
     return nvidia.cost(planned) if planned.target.buffer_word is None else amd.cost(planned)
 
 

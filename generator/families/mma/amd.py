@@ -1,7 +1,5 @@
-"""How many blocks share a multiprocessor, from what each of them takes.
-
-What the `mma` family costs on AMD, from what code objects hold (bench/amd_static.py): no AMD GPU has timed it.
-"""
+"""Cost model of the `mma` family on AMD, and the occupancy it is built on. Derived from code objects
+(bench/amd_static.py); no AMD GPU has timed it."""
 
 from __future__ import annotations
 
@@ -15,7 +13,8 @@ from qconv.targets.target import Target
 
 
 def blocks_per_sm(target: Target, threads: int, smem_bytes: int, registers: int) -> int:
-    """`registers`: of a thread. 0 where one block takes more than there is."""
+    """Return the resident blocks per compute unit, given the registers per thread. 0 where a single block does not
+    fit."""
     allocated = -(-registers // target.register_granule) * target.register_granule
     warps = target.simds * (target.registers_per_sm // target.simds // (allocated * target.warp_size))
     return min(
@@ -25,24 +24,23 @@ def blocks_per_sm(target: Target, threads: int, smem_bytes: int, registers: int)
     )
 
 
-# Instructions of a step that are neither products nor on their way to or from memory, of a tile that is finished, and
-# of each of its outputs; of each output that is added to others'.
+# Instructions: per step, other than products and memory accesses; per finished tile; per output; per output that is
+# added to other blocks' sums.
 STEP, TILE, OUTPUT, SHARED_OUTPUT = 65, 90, 7, 8
-# Clocks of a step in which a wave alone waits for shared memory, by `prefetch_fragments`; and until device
-# memory answers.
+# Clocks per step that a lone wave waits for shared memory, by `prefetch_fragments`; latency of device memory in clocks.
 EXPOSED, LATENCY = (380, 100), 1000
-# Bytes that come in one clock: of shared memory, of the second-level cache, of those that have begun to; and of device
-# memory, by the data sheets of CDNA and RDNA.
+# Bytes per clock: of shared memory; of the L2 cache; of a load after its latency; and of device memory, by warp size,
+# from the data sheets of CDNA (64) and RDNA (32).
 SHARED, CACHE, ARRIVING, MEMORY = 128, 64, 50, {64: 8, 32: 4}
-# What a clock counts beside those of other families, whose models were fitted to another GPU: with it about the same
-# problems go to matrix instructions as did by the model of that GPU.
+# Scale of these clocks against those of other families, whose models are fitted to another GPU. With it, matrix
+# instructions win for about the same problems as in that GPU's model.
 MEASURE = 0.4
-# Clocks of a launch in which a block waits for the sums of others.
+# Clocks per launch in which a block waits for the sums of others.
 COMBINING = 3000
 
 
 class Loop(NamedTuple):
-    """Instructions of a wave in one step."""
+    """Instructions of one wave per step."""
 
     matrix: int
     others: int
@@ -57,14 +55,15 @@ def loop_of(plan: MmaPlan) -> Loop:
     atom = shape.atom
     atoms_m, atoms_n = config.warp_m // atom.pixels, config.warp_n // atom.channels
     reads = (atoms_m + atoms_n) * (config.tile_k // atom.block_k)
-    # What a thread loads it stores to shared memory.
+    # A thread stores to shared memory all that it loads.
     carried = 2 * (shape.x_vectors + shape.w_vectors)
     return Loop(atoms_m * atoms_n * config.tile_k // atom.instruction.k, STEP + reads + carried)
 
 
 def registers_of(plan: MmaPlan) -> int:
-    """About how many a lane takes: its sums, what it carries to shared memory, and the fragments that compilers read
-    ahead, of a whole step where waves are short. Long waves finish a tile beside the sums of the next."""
+    """Estimate the registers per lane: its sums, the vectors on their way to shared memory, and the fragments that
+    compilers read ahead (those of a whole step with wave32). With wave64, a persistent block finishes a tile while it
+    holds the sums of the next."""
     config, target, shape = plan.config, plan.target, plan.shape
     atom = shape.atom
     fragment = 4 * (config.warp_m // atom.pixels + config.warp_n // atom.channels)
@@ -76,7 +75,7 @@ def registers_of(plan: MmaPlan) -> int:
 
 
 def resident(plan: MmaPlan) -> int:
-    """Blocks that a compute unit has room for; one has, where the compiler spills."""
+    """Return the resident blocks per compute unit, at least 1: a block that needs more registers than exist spills."""
     most = min(registers_of(plan), plan.target.registers_per_thread)
     return max(1, blocks_per_sm(plan.target, plan.shape.threads, plan.smem_bytes, most))
 
@@ -84,14 +83,14 @@ def resident(plan: MmaPlan) -> int:
 def cost(plan: MmaPlan) -> float:
     target = plan.target
     memory = plan.problem.io_bytes / target.processors / MEMORY[target.warp_size]
-    # A block that is alone on its compute unit writes its tile while nobody multiplies.
+    # A block that is alone on its compute unit does not overlap the writing of its tile with multiplication.
     clocks = at_once(issued(plan), memory, 3 if resident(plan) > 1 else 1)
     spills = registers_of(plan) > target.registers_per_thread - 16
     return MEASURE * clocks * (2 if spills else 1) + LAUNCH
 
 
 def issued(plan: MmaPlan) -> float:
-    """Clocks of a compute unit for the instructions, and for what they wait for."""
+    """Return the clocks of a compute unit for the instructions and for their stalls."""
     config, target = plan.config, plan.target
     steps, tiles, blocks, waves = plan.shape.steps, plan.shape.tiles, plan.blocks, plan.shape.warps
     held = min(resident(plan), ceil_div(blocks, target.processors))
@@ -104,13 +103,15 @@ def issued(plan: MmaPlan) -> float:
     of_block = steps * tiles / blocks
     if config.split_last_wave:
         rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
-    # The first step of a tile is waited for, but where other blocks multiply meanwhile or the tile before is finished.
+    # The latency of a tile's first step is exposed, except where other blocks multiply meanwhile or the block finishes
+    # its previous tile.
     of_tile = epilogue + (0 if config.persist else _arrives(plan) / held)
     return rounds * (of_block * step + max(1.0, tiles / blocks) * of_tile) + COMBINING * combines
 
 
 def _step(plan: MmaPlan, held: int) -> float:
-    """What the busiest unit needs for a step of each block, or until the bytes come."""
+    """Return the clocks per step of all `held` blocks: the time of the busiest unit, or of the loads where these take
+    longer."""
     config, target, shape = plan.config, plan.target, plan.shape
     waves, loop = shape.warps, loop_of(plan)
     multiply = waves * loop.matrix * shape.atom.instruction.clocks / target.simds
@@ -122,15 +123,15 @@ def _step(plan: MmaPlan, held: int) -> float:
 
 
 def _arrives(plan: MmaPlan) -> float:
-    """Clocks until the bytes of a step have come."""
+    """Return the clocks until the loads of a step complete."""
     return LATENCY + _tile_bytes(plan) / ARRIVING
 
 
 def _tile_bytes(plan: MmaPlan) -> int:
-    """What a block fetches for a step."""
+    """Return the bytes that a block loads per step."""
     return (plan.config.tile_m + plan.config.tile_n) * plan.config.tile_k
 
 
 def _clocks(plan: MmaPlan) -> int:
-    """A SIMD is busy so long with a vector instruction of one wave."""
+    """Return the clocks for which one vector instruction of a wave occupies its SIMD."""
     return 4 if plan.target.warp_size == 64 else 1

@@ -1,4 +1,5 @@
-"""What is searched of the `mma` family, and every rule of what may not be."""
+"""The search space of the `mma` family: its fields, their choices, and the rules that decide which combinations are
+feasible."""
 
 from __future__ import annotations
 
@@ -15,29 +16,28 @@ from qconv.generator.plan import Config, at_most, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# How the parts of a tile that several blocks share become one.
+# How blocks that split a tile's reduction add up their sums: in device memory (scratch) or in the shared memory of a
+# cluster.
 Combine = Literal["none", "scratch", "cluster"]
 
 
 @dataclass(frozen=True)
 class Mma(Config):
     family: ClassVar[str] = "mma"
-    instruction: int  # which of the target's matrix instructions
-    tile_m: int  # output pixels of a block
-    tile_n: int  # output channels of a block
-    tile_k: int  # bytes of the reduction in a step
-    warp_m: int  # output pixels of a warp
-    warp_n: int  # output channels of a warp
-    pipeline_stages: int  # steps in shared memory: one is multiplied, the others are on their way
-    prefetch_fragments: int  # 1: the next fragments are read from shared memory while these are multiplied
-    split: int  # blocks that share a tile, each a part of the reduction
-    split_last_wave: (
-        int  # 0: every tile is split; else those alone that do not fill a round of so many blocks a multiprocessor
-    )
-    persist: int  # 0: a block a tile; else blocks a multiprocessor, each one tile after the other
-    stream_k: int  # 1: the steps of all tiles are divided equally among them, not whole tiles
-    tile_swizzle_width: int  # tiles of pixels that are worked on together, so that their weights are read once
-    staged: int  # 1: the outputs go through shared memory, to be written in whole rows
+    instruction: int  # index among the target's matrix instructions
+    tile_m: int  # output pixels per block
+    tile_n: int  # output channels per block
+    tile_k: int  # bytes of the reduction per step
+    warp_m: int  # output pixels per warp
+    warp_n: int  # output channels per warp
+    pipeline_stages: int  # steps in shared memory: one is multiplied while the others are loaded
+    prefetch_fragments: int  # 1: read the next fragments from shared memory while these are multiplied
+    split: int  # blocks per tile, each of which computes a part of the reduction
+    split_last_wave: int  # 0: split every tile; n: only those in the last wave, with n blocks per multiprocessor
+    persist: int  # 0: one block per tile; n: n persistent blocks per multiprocessor
+    stream_k: int  # 1: divide the steps of all tiles equally among the blocks, instead of whole tiles
+    tile_swizzle_width: int  # tiles of pixels that run together, so that they read the same weights from L2
+    staged: int  # 1: write outputs through shared memory, in whole rows
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -57,7 +57,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "staged": (0, 1),
 }
 LEAST = {name: min(values) for name, values in CHOICES.items()}
-# Where the default is looked for.
+# Choices among which `default` looks first.
 LIKELY: dict[str, tuple[int, ...]] = {
     "instruction": (0, 1),
     "tile_m": (32, 64, 128, 256),
@@ -65,7 +65,7 @@ LIKELY: dict[str, tuple[int, ...]] = {
     "warp_m": (16, 32, 64),
     "warp_n": (8, 32, 40, 48, 64, 80, 96, 112),
     "pipeline_stages": (2, 3, 4),
-    "prefetch_fragments": (1,),  # the cost model never prefers to wait, where there is a choice
+    "prefetch_fragments": (1,),  # the cost model always prefers prefetching where it is possible
     "split": (1, 2, 4, 8),
     "split_last_wave": (0,),
     "persist": (0, 2),
@@ -73,7 +73,7 @@ LIKELY: dict[str, tuple[int, ...]] = {
     "tile_swizzle_width": (1,),
     "staged": (0,),
 }
-# What is chosen once the tile is: see `Shape`.
+# Fields chosen after the tile: see `Shape`.
 REST = (
     "pipeline_stages",
     "prefetch_fragments",
@@ -87,28 +87,29 @@ REST = (
 MOST_WARPS = 8
 # Bytes of a register, and of the narrowest copy.
 WORD = 4
-# Accumulators of a lane. More leave no registers for the operands.
+# Sums per lane. More leave no registers for the operands.
 MOST_SUMS = 128
-# The most blocks of a cluster on every part that has them.
+# Largest cluster that every GPU with clusters supports.
 MOST_IN_CLUSTER = 8
-# Parts of a tile of the last round.
+# Largest split of the tiles of the last wave.
 MOST_LAST_SPLIT = 4
-# Bits of the mask that says which filter rows and columns of a window fall inside the image.
+# Width of the mask of filter rows and columns that fall inside the image.
 MOST_ROWS_AND_COLUMNS = 32
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A tile and how the warps and the instruction divide it: what the rest of a config cannot mend."""
+    """A tile and its division among warps and instructions: the part of a config that decides by itself whether it is
+    feasible."""
 
     tile: tuple[int, int, int]
     warp_n: int
     atom: Atom
     warps: int
     threads: int
-    x_bytes: int  # one copy of x; fewer than a word's: element by element
+    x_bytes: int  # bytes per copy of x; below a word, one element
     w_bytes: int
-    x_vectors: int  # copies of x that a thread has in flight, of a step
+    x_vectors: int  # copies of x per thread and step
     w_vectors: int
     tiles_m: int
     tiles_n: int  # along the channels of a group
@@ -116,10 +117,11 @@ class Shape:
     steps: int
 
 
-# Each config of a tile asks for its shape again, and there may be hundreds.
+# Every config of a tile needs its shape, and a tile may have hundreds of configs.
 @lru_cache(maxsize=1024)
 def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int, int], warp: tuple[int, int]) -> Shape:
-    """Raises Infeasible, with the reason, where this tile cannot serve the problem."""
+    """Divide the tile among warps and instructions. Raises Infeasible, with the reason, where this tile cannot serve
+    the problem."""
     atom = _atom(problem, target, number)
     _check_warps(problem, target, atom, tile, warp)
     _check_tile(problem, atom, tile)
@@ -127,7 +129,7 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
 
 
 def _atom(problem: Conv2d, target: Target, number: int) -> Atom:
-    """Raises Infeasible where the target's instruction of this number does not serve the problem."""
+    """Return the target's instruction with this index. Raises Infeasible where it does not serve the problem."""
     q = problem.quantization
     if number >= len(target.instructions):
         has = f"{len(target.instructions)} matrix instructions" if target.instructions else "no matrix instruction"
@@ -151,7 +153,7 @@ def _atom(problem: Conv2d, target: Target, number: int) -> Atom:
 def _check_warps(
     problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, int], warp: tuple[int, int]
 ) -> None:
-    """Raises Infeasible where the instruction does not divide the warps' tiles, nor they the block's."""
+    """Check that the instruction divides the warps' tiles, and these divide the block's."""
     (tile_m, tile_n, tile_k), (warp_m, warp_n), name = tile, warp, atom.instruction.name
     for axis, whole, part, of_atom in (("m", tile_m, warp_m, atom.pixels), ("n", tile_n, warp_n, atom.channels)):
         if not _divides(whole, part, of_atom):
@@ -162,7 +164,7 @@ def _check_warps(
     if tile_k % atom.block_k:
         raise Infeasible(f"tile_k={tile_k} must be a multiple of {atom.block_k}, which {name} reads at a time")
     at_most((tile_m // warp_m) * (tile_n // warp_n), MOST_WARPS, "warps of a block")
-    # With weights' zero points, windows are added up as well, for an atom of channels.
+    # Zero points of the weights add sums of the windows, one atom of channels wide.
     summed_n = warp_n + atom.channels * problem.quantization.w_zero_point
     sum_words = problem.quantization.types.sum.bytes // WORD
     at_most(warp_m * summed_n * sum_words // target.warp_size, MOST_SUMS, "sums of a lane")
@@ -170,12 +172,12 @@ def _check_warps(
 
 
 def _divides(whole: int, part: int, of_atom: int) -> bool:
-    """Whether warps divide one side of a block's tile, and the instruction theirs."""
+    """True where warps divide a side of the block's tile, and the instruction divides theirs."""
     return whole % part == 0 and part % of_atom == 0
 
 
 def _check_tile(problem: Conv2d, atom: Atom, tile: tuple[int, int, int]) -> None:
-    """Refuses tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly
+    """Reject tiles for which another tile does the same work faster: mostly past the end of the problem, or too
     narrow."""
     tile_m, tile_n, tile_k = tile
     sizes = (("tile_m", tile_m, problem.pixels), ("tile_n", tile_n, problem.k_group))
@@ -197,7 +199,7 @@ def _check_tile(problem: Conv2d, atom: Atom, tile: tuple[int, int, int]) -> None
 
 
 def _divided(problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, int], warp: tuple[int, int]) -> Shape:
-    """The shape of a checked tile and warps. Raises Infeasible where there are too few threads for it."""
+    """Return the shape of a checked tile. Raises Infeasible where a block would have too few threads for it."""
     (tile_m, tile_n, tile_k), (warp_m, warp_n) = tile, warp
     warps = (tile_m // warp_m) * (tile_n // warp_n)
     if tile_m * tile_n >= 64 * 64 and (warps < 4 or warp_m * warp_n < 32 * 32):
@@ -237,8 +239,8 @@ def _computed(channels: int, side: int) -> int:
 
 @lru_cache(maxsize=256)
 def _useful_sides(channels: int) -> tuple[int, ...]:
-    """Sides of tiles along so many channels: powers of two, and others that compute fewest channels, where the next
-    power of two would compute more."""
+    """Return the useful tile sides for this number of channels: powers of two, and those others that compute the fewest
+    channels where the next power of two would compute more."""
     others = [side for side in CHOICES["tile_n"] if side & (side - 1)]
     fewest = min(_computed(channels, side) for side in others)
     return tuple(
@@ -249,7 +251,7 @@ def _useful_sides(channels: int) -> tuple[int, ...]:
 
 
 def checked(problem: Conv2d, config: Mma, target: Target) -> Shape:
-    """Raises Infeasible, with the reason, where this config cannot serve the problem."""
+    """Return the shape of a config. Raises Infeasible, with the reason, where the config cannot serve the problem."""
     check_choices(config, CHOICES)
     tile, warp = (config.tile_m, config.tile_n, config.tile_k), (config.warp_m, config.warp_n)
     shape = shape_of(problem, target, config.instruction, tile, warp)
@@ -263,13 +265,14 @@ def checked(problem: Conv2d, config: Mma, target: Target) -> Shape:
 
 
 def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Mma]:
-    """What may be feasible: tiles that are not are left out with all that could be done with them."""
+    """Generate the configs that may be feasible. An infeasible tile is skipped together with all configs that use
+    it."""
     atoms = list(_atoms(problem, target, choices["instruction"]))
     for tile in itertools.product(choices["tile_m"], choices["tile_n"], choices["tile_k"]):
         for number, atom in atoms:
             for warp, shape in _shapes(problem, target, atom, tile, choices):
                 left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
-                # Likely is only to fetch ahead, which not every kernel can.
+                # The likely choice is only to prefetch, which some kernels cannot do.
                 left[REST.index("prefetch_fragments")] = left[REST.index("prefetch_fragments")] or [0]
                 for rest in itertools.product(*left):
                     config = Mma(number, *tile, *warp, *rest)
@@ -278,7 +281,7 @@ def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]
 
 
 def _atoms(problem: Conv2d, target: Target, numbers: tuple[int, ...]) -> Iterator[tuple[int, Atom]]:
-    """The target's instructions that serve the problem."""
+    """Generate the target's instructions that serve the problem, with their indices."""
     for number in numbers:
         try:
             atom = _atom(problem, target, number)
@@ -290,8 +293,8 @@ def _atoms(problem: Conv2d, target: Target, numbers: tuple[int, ...]) -> Iterato
 def _shapes(
     problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, int], choices: dict[str, tuple[int, ...]]
 ) -> Iterator[tuple[tuple[int, int], Shape]]:
-    """The feasible ways to divide a tile among warps. Most tiles serve no problem, and most warps no tile: both are
-    seen early, for users wait for it."""
+    """Generate the feasible ways to divide a tile among warps. Most tiles serve no problem and most warps no tile, so
+    both are rejected as early as possible: users wait for this."""
     try:
         _check_tile(problem, atom, tile)
     except Infeasible:
@@ -308,7 +311,7 @@ def _shapes(
 
 
 def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: int) -> str | None:
-    """What stands against one choice, whatever the others are; None where nothing does."""
+    """Return why one field cannot have this value, whatever the other fields are, or None."""
     if name == "pipeline_stages":
         if not target.async_copies:
             return f"{target.name} copies through registers, which takes 2" if value != 2 else None
@@ -342,7 +345,7 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
 
 
 def _contradiction(target: Target, shape: Shape, config: Mma) -> str | None:
-    """Choices that do not go together."""
+    """Return why these choices cannot be combined, or None."""
     tiles, blocks = shape.tiles, config.persist * target.processors
     if config.persist and config.stream_k and (tiles % blocks == 0 or tiles > 8 * blocks):
         return f"stream_k=1: {tiles} tiles divide about equally among {blocks} blocks already"
@@ -365,7 +368,7 @@ def _contradiction(target: Target, shape: Shape, config: Mma) -> str | None:
 
 
 def whole_tiles(config: Mma, target: Target, tiles: int) -> int:
-    """How many tiles are not split: those that fill rounds, and whole clusters."""
+    """Return the number of tiles that are not split: those of the full waves, in whole clusters."""
     if not config.split_last_wave:
         return 0
     blocks = config.split_last_wave * target.processors
@@ -373,5 +376,5 @@ def whole_tiles(config: Mma, target: Target, tiles: int) -> int:
 
 
 def in_cluster(config: Mma, target: Target) -> bool:
-    """Whether the parts of a tile become one within a cluster, and not in device memory."""
+    """True where the parts of a tile are added up within a cluster instead of in device memory."""
     return 1 < config.split <= MOST_IN_CLUSTER and target.clusters

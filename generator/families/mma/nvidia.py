@@ -1,5 +1,5 @@
-"""What the `mma` family costs on NVIDIA: fitted to 74 kernels that an H200 timed and to 52 pairs of them, 14 % off
-(root mean square)."""
+"""Cost model of the `mma` family on NVIDIA: fitted to 74 kernels and 52 pairs of kernels timed on an H200, with a root
+mean square error of 14 %."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from qconv.generator.families.mma.config import WORD
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.generator.plan import ceil_div
 
-# Clocks of a multiprocessor: for a step of a block that is alone, and beside them where it waits for its fragments;
-# until a step's bytes come; for an output that goes to other blocks of a cluster; for a launch in which a block waits
+# Clocks of a multiprocessor: per step of a block that is alone; in addition where it does not prefetch its fragments;
+# latency of a step's loads; per output that is sent to another block of the cluster; per launch in which a block waits
 # for sums in device memory.
 STEP, WAITING, LATENCY, SHARED_OUTPUT, COMBINING = 310, 30, 1115, 0.41, 3000.0
-# Clocks for an output of a tile whose steps several blocks share (stream-k), which add up their sums in device memory.
-# Without it, 3x3 of 64 channels was predicted at 14 us in such tiles, and took 33 and 38.
+# Clocks per output of a tile that stream-k divides among blocks, which add up their sums in device memory. Without it,
+# such tiles of a 3x3 layer with 64 channels were predicted at 14 us and took 33 and 38.
 STREAMED_OUTPUT = 0.78
-# What one clock brings: products; bytes of shared memory, of the second-level cache, and of those that come once they
-# begin to; instructions of the epilogue.
+# Per clock: products; bytes of shared memory, of L2, and of a load after its latency; instructions of the epilogue.
 PRODUCTS, SHARED, CACHE, ARRIVING, INSTRUCTIONS = 2420, 128, 40, 50, 128
-# A step that copies 32 bytes or less of each longer row leaves the rest of a cache line to other steps. Ten such
-# kernels took 1.1 to 4 times the prediction without this factor, which is fitted to the five without a remainder.
+# A step that copies at most 32 bytes of each longer row leaves the rest of the cache line to other steps. Without this
+# factor, ten such kernels took 1.1 to 4 times the prediction; it is fitted to the five that have no remainder.
 SHORT_RUN, SHORT_RUN_FACTOR = 32, 1.5
-# Clocks for which a multiprocessor begins and ends a block, beside all others: 1x1 of 32 to 32 channels in tiles of 64
-# rows took twice what bytes and instructions say, in tiles of 32x8 five times. Fitted to 290 configs of 29 layers.
+# Clocks per block for its start and end, in addition to everything else. 1x1 layers of 32 to 32 channels took twice the
+# time of their bytes and instructions in tiles of 64 rows, and five times in tiles of 32x8. Fitted to 290 configs of 29
+# layers.
 BLOCK = 140
-# Clocks for a lane's store of some neighbouring outputs, and for its load of residuals, beside what stores and loads of
-# sixteen take: each goes to a sector of its own, unless the rows of several pixels share it. Without this, 1x1 layers
-# whose channels no sixteen divides took up to 14 times the prediction.
+# Clocks for a lane's store of a few neighbouring outputs and for its load of residuals, beyond those of 16-byte
+# accesses. Each access touches a sector of its own, unless the rows of several pixels share the sector. Without this,
+# 1x1 layers whose number of channels is no multiple of 16 took up to 14 times the prediction.
 STORE, LOAD, SHARED_SECTOR = 0.9, 0.5, 48
-# How much longer the instructions of a residual take than others, and clocks until a lane has some neighbours of it:
-# no load moves ahead of the store before. With 128 sums of a thread, 1x1 of 64 to 256 channels was predicted at 90 us
-# and took 169.
+# Factor for a residual's instructions, and latency in clocks of a lane's vector of residuals: no load moves above the
+# store before it. With 128 sums per thread, a 1x1 layer of 64 to 256 channels was predicted at 90 us and took 169.
 OF_RESIDUAL, RESIDUAL = 2.8, 80
-# A thread can address no more.
+# The most registers that a thread can address.
 MOST_REGISTERS = 255
 
 
 def registers_of(plan: MmaPlan) -> int:
-    """About how many a thread takes."""
+    """Estimate the registers per thread."""
     config, target = plan.config, plan.target
     sum_words = plan.problem.quantization.types.sum.bytes // WORD
     registers = 40 + config.warp_m * config.warp_n * sum_words * 3 // (2 * target.warp_size)
-    if not target.async_copies:  # what is fetched waits in registers
+    # loads wait in registers
+    if not target.async_copies:
         registers += (config.tile_m + config.tile_n) * config.tile_k // (WORD * plan.shape.threads)
     return registers
 
 
 def resident(plan: MmaPlan) -> int:
-    """Blocks that a multiprocessor has room for; one has, where the compiler spills."""
+    """Return the resident blocks per multiprocessor, at least 1: a block that needs more registers than exist
+    spills."""
     target, threads = plan.target, plan.shape.threads
     of_each = (
         target.registers_per_sm // (min(registers_of(plan), MOST_REGISTERS) * threads),
@@ -61,12 +62,13 @@ def resident(plan: MmaPlan) -> int:
 def cost(plan: MmaPlan) -> float:
     work = at_once(issued(plan), _narrow_accesses(plan), 2)
     clocks = launched(plan.problem, plan.target, work) + BLOCK * plan.blocks / plan.target.processors
-    # What a default spills is never worth it; a search may find otherwise.
+    # Spilling never pays for a default. A search may find an exception.
     return clocks * (2 if registers_of(plan) > MOST_REGISTERS else 1)
 
 
 def _narrow_accesses(plan: MmaPlan) -> float:
-    """What stores of fewer bytes than 16 take, of a multiprocessor, and loads of residuals, which are never staged."""
+    """Return the clocks of a multiprocessor for stores of fewer than 16 bytes and for loads of residuals, which are
+    never staged."""
     problem, y_bytes = plan.problem, ELEMENT_TYPES[plan.problem.quantization.out_type].bytes
     residual = problem.quantization.types.residual
     accessed = ([] if plan.config.staged else [(STORE, y_bytes)]) + (
@@ -80,7 +82,7 @@ def _narrow_accesses(plan: MmaPlan) -> float:
 
 
 def issued(plan: MmaPlan) -> float:
-    """Clocks of a multiprocessor for the instructions, and for what they wait for."""
+    """Return the clocks of a multiprocessor for the instructions and for their stalls."""
     config, problem, target = plan.config, plan.problem, plan.target
     steps, tiles, blocks = plan.shape.steps, plan.shape.tiles, plan.blocks
     held = min(resident(plan), ceil_div(blocks, target.processors))
@@ -100,20 +102,21 @@ def issued(plan: MmaPlan) -> float:
 
 
 def _epilogue(plan: MmaPlan) -> float:
-    """Clocks for the instructions of a tile's outputs."""
+    """Return the clocks of a tile's epilogue instructions."""
     problem, outputs = plan.problem, plan.config.tile_m * plan.config.tile_n
     added = OF_RESIDUAL * of_residual(problem)
     return outputs * (8 + of_activation(problem) + of_parameters(problem) + added) / INSTRUCTIONS
 
 
 def _waits(plan: MmaPlan) -> float:
-    """Clocks for which a warp waits for the residuals of its outputs."""
+    """Return the clocks that a warp waits for its residuals."""
     config = plan.config
     return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n
 
 
 def _step(plan: MmaPlan, held: int) -> float:
-    """What the busiest unit needs for a step of each block, or until the prefetched bytes come."""
+    """Return the clocks per step of all `held` blocks: the time of the busiest unit, or of the prefetches where these
+    take longer."""
     config, problem, shape = plan.config, plan.problem, plan.shape
     tile_bytes = (config.tile_m + config.tile_n) * config.tile_k
     multiply = config.tile_m * config.tile_n * config.tile_k / PRODUCTS

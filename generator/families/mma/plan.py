@@ -1,5 +1,5 @@
-"""The `mma` family: implicit GEMM on matrix instructions. One page; the instruction, the way to shared memory, the
-division of the work and the way of the outputs are roles that the plan chooses."""
+"""The `mma` family: implicit GEMM on matrix instructions. There is one page; the plan chooses the files of its roles:
+the instruction, the loader, the schedule, and how outputs are combined and stored."""
 
 from __future__ import annotations
 
@@ -26,21 +26,19 @@ from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_d
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# All blocks read it: 128 cache lines, on many parts of the second-level cache.
+# Size of the padding that all blocks read: 128 cache lines, spread over many slices of L2.
 PADDING_WORDS = 4096
-
-# How the sums of blocks that share a tile become one: in device memory, or in the shared memory of a cluster.
 
 
 @dataclass(frozen=True)
 class MmaRoles(InstructionFiles, Roles):
-    """The files of the page's roles, and what its lines depend on."""
+    """Files of the page's roles, and switches for optional code."""
 
     loader: Literal["async", "registers", "buffers"]
-    fills_padding: bool  # no byte of x is outside of its buffer but padding, and that is no zero
-    gathers_x: bool  # byte by byte
+    fills_padding: bool  # copies past the end of x's buffer are padding, but the padding is not zero
+    gathers_x: bool  # loads x byte by byte
     gathers_w: bool
-    reads_padding: bool  # from device memory, where an asynchronous copy would leave zeros
+    reads_padding: bool  # padding is read from device memory, because asynchronous copies can only fill with zeros
     combine: Combine
     split: int
     split_last_wave: bool
@@ -68,9 +66,9 @@ class MmaPlan(ConvolutionPlan):
     vector_n: int  # channels that a lane writes at once
     combine: Combine
     smem_bytes: int
-    whole: int  # tiles that are not shared
+    whole: int  # tiles that are not split
     blocks: int
-    sums: int  # in device memory, for the tiles that blocks share there
+    sums: int  # sums in device memory, for the tiles that blocks share
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -85,8 +83,8 @@ class MmaPlan(ConvolutionPlan):
             own.append(Field("padding", "int*", "workspace", "x_zero in every element", None, PADDING_WORDS))
         if self.combine == "scratch":
             shared = self.shape.tiles - self.whole
-            own.append(Field("sums", "Sum*", "scratch", "of tiles that several blocks share", None, self.sums))
-            own.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
+            own.append(Field("sums", "Sum*", "scratch", "sums of the tiles that several blocks share", None, self.sums))
+            own.append(Field("arrived", "int*", "scratch", "steps added so far to each of these tiles", None, shared))
         return argument_fields(self.problem, tuple(own))
 
     @cached_property
@@ -122,29 +120,31 @@ class MmaPlan(ConvolutionPlan):
         return {
             "The problem.": problem_constants(self.problem, filter_rows=True),
             "The config.": self._config_constants,
-            "What follows.": self._constants_that_follow,
+            "Derived values.": self._constants_that_follow,
         }
 
     @property
     def _config_constants(self) -> tuple[Constant, ...]:
         config = self.config
         return (
-            Constant("TILE_M", config.tile_m, "output pixels of a block"),
-            Constant("TILE_N", config.tile_n, "output channels of a block"),
-            Constant("TILE_K", config.tile_k, "bytes of the reduction in a step"),
-            Constant("WARP_M", config.warp_m, "output pixels of a warp"),
-            Constant("WARP_N", config.warp_n, "output channels of a warp"),
+            Constant("TILE_M", config.tile_m, "output pixels per tile"),
+            Constant("TILE_N", config.tile_n, "output channels per tile"),
+            Constant("TILE_K", config.tile_k, "bytes of the reduction per step"),
+            Constant("WARP_M", config.warp_m, "output pixels per warp"),
+            Constant("WARP_N", config.warp_n, "output channels per warp"),
             Constant(
                 "PIPELINE_STAGES",
                 config.pipeline_stages,
-                "steps in shared memory: one is multiplied, the others on their way",
+                "steps in shared memory: one is multiplied, the others are loaded",
             ),
             *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
-            *((Constant("WHOLE", self.whole, "tiles that are not shared"),) if config.split_last_wave else ()),
+            *((Constant("WHOLE", self.whole, "tiles that one block computes"),) if config.split_last_wave else ()),
             *(
                 (
                     Constant(
-                        "TILE_SWIZZLE_WIDTH", config.tile_swizzle_width, "tiles of pixels that are worked on together"
+                        "TILE_SWIZZLE_WIDTH",
+                        config.tile_swizzle_width,
+                        "tiles of pixels that run together, with the same weights",
                     ),
                 )
                 * (config.tile_swizzle_width > 1)
@@ -158,37 +158,41 @@ class MmaPlan(ConvolutionPlan):
         return (
             Constant("WARP_SIZE", self.target.warp_size),
             Constant("THREADS", shape.threads),
-            Constant("ATOM_M", atom.pixels, "output pixels of one instruction"),
-            Constant("ATOM_N", atom.channels, "output channels of one instruction"),
-            Constant("ATOM_K", atom.instruction.k_bytes, "bytes of the reduction in one instruction"),
-            Constant("K_BLOCK", atom.block_k, "bytes of the reduction in one fragment"),
-            Constant("STEPS", shape.steps, "along the reduction"),
+            Constant("ATOM_M", atom.pixels, "output pixels per instruction"),
+            Constant("ATOM_N", atom.channels, "output channels per instruction"),
+            Constant("ATOM_K", atom.instruction.k_bytes, "bytes of the reduction per instruction"),
+            Constant("K_BLOCK", atom.block_k, "bytes of the reduction per fragment"),
+            Constant("STEPS", shape.steps, "steps along the reduction"),
             Constant(
                 "HAS_REDUCTION_REMAINDER",
                 self._reduction_bytes % config.tile_k != 0,
-                "the last step reaches beyond the reduction",
+                "the last step reaches past the reduction",
             ),
-            Constant("TILES_M", shape.tiles_m, "along the pixels"),
-            Constant("TILES_N", shape.tiles_n, "along the channels of a group"),
+            Constant("TILES_M", shape.tiles_m, "tiles along the pixels"),
+            Constant("TILES_N", shape.tiles_n, "tiles along the channels of a group"),
             *((Constant("TILES", shape.tiles), Constant("BLOCKS", self.blocks)) if config.persist else ()),
-            Constant("X_BYTES", shape.x_bytes, "one copy of x (less than a word: one element)"),
-            Constant("W_BYTES", shape.w_bytes, "one copy of w (less than a word: one element)"),
-            Constant("VECTOR_N", self.vector_n, "channels that are written at once"),
+            Constant("X_BYTES", shape.x_bytes, "bytes per copy of x; below a word, one element"),
+            Constant("W_BYTES", shape.w_bytes, "bytes per copy of w; below a word, one element"),
+            Constant("VECTOR_N", self.vector_n, "channels per store"),
             *self._copies_in_flight,
             *self._buffer_sizes,
             Constant("SMEM_BYTES", self.smem_bytes),
             *fold_constants(problem),
-            *((Constant("PADDING_WORDS", PADDING_WORDS, "of four times x_zero"),) * self.reads_padding),
+            *((Constant("PADDING_WORDS", PADDING_WORDS, "words of four x_zero each"),) * self.reads_padding),
         )
 
     @property
     def _copies_in_flight(self) -> tuple[Constant, ...]:
-        """The CPU device keeps a thread's copies in a queue."""
+        """Return the length of a thread's queue of copies, which the CPU device needs."""
         if self.target.vendor != "cpu" or not self.target.async_copies:
             return ()
         vectors = self.shape.x_vectors + self.shape.w_vectors
         parameters = ceil_div(self.config.tile_n, self.shape.threads) * len(channel_arguments(self.problem))
-        return (Constant("COPIES_IN_FLIGHT", self.config.pipeline_stages * vectors + parameters, "of a thread"),)
+        return (
+            Constant(
+                "COPIES_IN_FLIGHT", self.config.pipeline_stages * vectors + parameters, "queued copies per thread"
+            ),
+        )
 
     @property
     def _buffer_sizes(self) -> tuple[Constant, ...]:
@@ -199,13 +203,12 @@ class MmaPlan(ConvolutionPlan):
 
     @property
     def reads_padding(self) -> bool:
-        """Whether padding is something else than the zeros that an asynchronous copy leaves where there is nothing to
-        copy."""
+        """True where padding is not the zeros with which an asynchronous copy fills."""
         return self.target.async_copies and self._pads_in_copies
 
     @property
     def _pads_in_copies(self) -> bool:
-        """Whether padding, where it is no zero, comes in copies of several bytes."""
+        """True where padding that is not zero is loaded in copies of several bytes."""
         return not self._gathers_x and pads_with_zero_point(self.problem)
 
     @property
@@ -246,8 +249,8 @@ class MmaPlan(ConvolutionPlan):
 
     @property
     def _taps_first(self) -> bool:
-        """Whether all taps of a run of channels come before the next run: a step finds most of its input where the
-        last one left it."""
+        """True where the reduction runs over all taps of some channels before the next channels, so that a step finds
+        most of its input in the cache lines of the last one."""
         problem, config = self.problem, self.config
         channel_bytes = problem.c_group * problem.quantization.types.x.bytes
         return (
@@ -255,14 +258,14 @@ class MmaPlan(ConvolutionPlan):
             and channel_bytes % config.tile_k == 0
             and problem.r * problem.s > 1
             and channel_bytes > config.tile_k
-            # The few steps of a part read runs of the weights instead, which come from device memory.
+            # ^The few steps of a split tile read contiguous weights instead, which come from device memory.
             and (config.split == 1 or config.split_last_wave > 0)
         )
 
     @property
     def _channel_parameters_are_late(self) -> bool:
-        """Whether channel parameters may be under way when the last step has been multiplied: they come with step
-        `pipeline_stages - 1`, and `prefetch_fragments` waits for one step more than there are."""
+        """True where channel parameters may still be in flight when the last step has been multiplied. They are loaded
+        with step `pipeline_stages - 1`, and `prefetch_fragments` waits for one step more than there are."""
         config = self.config
         if not (self.target.async_copies and channel_arguments(self.problem)):
             return False
@@ -300,7 +303,7 @@ def _combine(config: Mma, target: Target) -> Combine:
 
 
 def _sums(problem: Conv2d, config: Mma, shape: Shape, whole: int) -> int:
-    """What the blocks of shared tiles add up in device memory: products, and with weights' zero points windows."""
+    """Return the number of sums in device memory: products, and with zero points of the weights the sums of windows."""
     shared = shape.tiles - whole
     sums = shared * config.tile_m * config.tile_n
     if problem.quantization.w_zero_point:
@@ -309,7 +312,7 @@ def _sums(problem: Conv2d, config: Mma, shape: Shape, whole: int) -> int:
 
 
 def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
-    """Channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
+    """Return the channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
     lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
     widest = min(lane & -lane, 16 // problem.quantization.types.y.bytes)
     return math.gcd(widest, problem.k_group)
@@ -334,7 +337,7 @@ def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, comb
 
 
 def features(plan: MmaPlan) -> dict[str, float]:
-    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     problem, config, shape, main = plan.problem, plan.config, plan.shape, plan.main
     held = plan.target.smem_bytes_per_sm // (main.smem_bytes + 1024)
     return {

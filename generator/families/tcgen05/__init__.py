@@ -1,4 +1,4 @@
-"""The family `tcgen05`: persistent blocks that multiply in Blackwell's tensor memory."""
+"""The family `tcgen05`: implicit GEMM by persistent blocks on Blackwell's tensor memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The `tcgen05` family: implicit GEMM by persistent blocks for GPUs whose tensor cores add up in tensor memory. One
-thread asks the copy engine (TMA) for pixels, in im2col order, and for weights; one asks for the products; warpgroups
-write one accumulator while the other is multiplied. Pixels are the rows of the product and output channels its columns,
-so that a thread of the epilogue has neighbouring channels of a pixel."""
+"""The `tcgen05` family: implicit GEMM by persistent blocks, for GPUs with tensor memory. One thread issues the TMA
+copies of pixels (in im2col order) and weights, another one the products; warpgroups write one accumulator while the
+other is multiplied. Pixels are the rows of the product and output channels its columns, so that an epilogue thread has
+neighbouring channels of a pixel."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import TensorMemoryInstruction
 from qconv.targets.target import Target
 
-# Output channels whose sums a thread of the epilogue takes at once.
+# Output channels that an epilogue thread reads at once.
 STRIP = 32
 ACCUMULATORS = 2
-# The most that a thread writes at once.
+# Widest store of a thread.
 STORE_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Tcgen05(Config):
     family: ClassVar[str] = "tcgen05"
-    pixels: int  # of a tile
-    channels: int  # of a tile
+    pixels: int  # output pixels per tile
+    channels: int  # output channels per tile
     writers: int  # warpgroups of the epilogue
-    slab: int  # bytes of the reduction that are multiplied together
-    slots: int  # of the ring of slabs
+    slab: int  # bytes of the reduction per slab
+    slots: int  # slots of the ring of slabs
 
     @property
     def strips(self) -> int:
-        """What the warpgroups of the epilogue divide: the 128 pixels of a product, by 32 channels."""
+        """Strips that the epilogue's warpgroups divide: 128 pixels by 32 channels each."""
         return self.pixels // 128 * (self.channels // STRIP)
 
 
@@ -54,11 +54,11 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Tcgen05Roles(Roles):
-    operation: str  # the file that describes the products
-    spelled: str  # in PTX
-    borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
+    operation: str  # template file with the products
+    spelled: str  # mnemonic in PTX
+    borders: bool  # the offset from x_zero_point depends on which taps lie in the image
     channel_arguments: tuple[Argument, ...]
-    kind: str = "tcgen05"  # of the layer whose channel parameters are loaded
+    kind: str = "tcgen05"  # the kind of layer, for the file that loads channel parameters
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Tcgen05Plan(SlabPlan):
 
     config: Tcgen05
     instruction: TensorMemoryInstruction
-    columns: int  # of tensor memory that are allocated
+    columns: int  # allocated columns of tensor memory
 
     @property
     def threads(self) -> int:
-        """The warpgroups of the epilogue, a warp that fetches and one that multiplies."""
+        """Threads of the epilogue's warpgroups, of the warp that issues copies and of the warp that issues products."""
         return 128 * self.config.writers + 64
 
     @property
@@ -90,8 +90,8 @@ class Tcgen05Plan(SlabPlan):
             self.problem,
             (
                 *self.border_fields,
-                Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
-                Field("weight_map", "tile::TensorMap", "tensor_map", "of w", tensor_map=weight_map),
+                Field("pixel_map", "tile::TensorMap", "tensor_map", "map of x", tensor_map=pixel_map),
+                Field("weight_map", "tile::TensorMap", "tensor_map", "map of w", tensor_map=weight_map),
             ),
         )
 
@@ -123,12 +123,12 @@ class Tcgen05Plan(SlabPlan):
         return {
             "The problem.": problem_constants(self.problem, filter_rows=True),
             "The config.": (
-                Constant("TILE_M", config.pixels, "output pixels of a tile"),
-                Constant("TILE_N", config.channels, "output channels of a tile"),
+                Constant("TILE_M", config.pixels, "output pixels per tile"),
+                Constant("TILE_N", config.channels, "output channels per tile"),
                 Constant("WRITERS", config.writers, "warpgroups of the epilogue"),
-                Constant("SLOTS", config.slots, "slabs that are under way or multiplied"),
+                Constant("SLOTS", config.slots, "slots of the ring of slabs"),
             ),
-            "What follows.": self._constants_that_follow,
+            "Derived values.": self._constants_that_follow,
         }
 
     @property
@@ -137,7 +137,7 @@ class Tcgen05Plan(SlabPlan):
             Constant("WARP_SIZE", self.target.warp_size),
             Constant("THREADS", self.threads),
             *self.slab_constants,
-            Constant("COLUMNS", self.columns, "of tensor memory"),
+            Constant("COLUMNS", self.columns, "allocated columns of tensor memory"),
             *self.tile_constants,
             Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a thread writes at once"),
             *self.last_constants,
@@ -149,7 +149,7 @@ def maps(problem: Conv2d, config: Tcgen05) -> tuple[TensorMap, TensorMap]:
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
+    """Return why no config is feasible, or None."""
     instruction = target.tensor_memory
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no products of bytes in tensor memory; wgmma or mma serves it"
@@ -186,14 +186,14 @@ def plan(problem: Conv2d, config: Tcgen05, target: Target) -> Tcgen05Plan:
 
 
 def _smem_bytes(config: Tcgen05) -> int:
-    """Slots of both factors, four bytes for where tensor memory begins, and the mbarriers of both rings: a multiple of
-    what a swizzle repeats after."""
+    """Return the bytes of shared memory: the slots of both operands, the mbarriers of both rings, and four bytes for
+    the address of the allocation in tensor memory; rounded up to the period of the swizzle."""
     slot = (config.pixels + config.channels) * config.slab + 2 * MBARRIER_BYTES
     return ceil_div(config.slots * slot + ACCUMULATORS * 2 * MBARRIER_BYTES + 4, 1024) * 1024
 
 
 def _check_useful(problem: Conv2d, config: Tcgen05) -> None:
-    """Refuses configs that leave a warpgroup of the epilogue, or most of a tile, without anything to do."""
+    """Reject configs that leave a warpgroup of the epilogue, or most of a tile, idle."""
     if config.strips % config.writers:
         raise Infeasible(
             f"writers={config.writers}: warpgroups divide the tile's {config.strips} strips of 32 channels evenly; "

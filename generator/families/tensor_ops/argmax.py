@@ -1,4 +1,4 @@
-"""The `argmax` family: where the largest elements along an axis are, each axis shared by the threads of a team."""
+"""The `argmax` family: the index of the largest element along an axis, each axis reduced by a team of threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARP, LINE_BYTES = 32, 128
 class ArgMaxConfig(Config):
     family: ClassVar[str] = "argmax"
     threads: int
-    vector: int  # neighbouring elements of a thread
+    vector: int  # neighbouring elements per load
     team: int  # threads that share an axis
     unroll: int  # vectors that a thread has in flight
 
@@ -37,13 +37,13 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class ArgMaxPlan(WaitingPlan):
-    """A team finds one output, or `vector` of them where neighbours are of different axes."""
+    """The plan of teams that each find one output, or `vector` outputs where neighbours belong to different axes."""
 
     page: ClassVar[str] = "families/tensor_ops/argmax.j2"
 
     problem: ArgMax
     config: ArgMaxConfig
-    outputs: int  # of a team
+    outputs: int  # outputs per team
     blocks: int
     smem_bytes: int
 
@@ -55,7 +55,7 @@ class ArgMaxPlan(WaitingPlan):
     def fields(self) -> tuple[Field, ...]:
         return (
             Field("x", "const X*", "x", "the tensor"),
-            Field("y", "Output*", "y", "where the largest element of each axis is"),
+            Field("y", "Output*", "y", "index of the largest element of each axis"),
         )
 
     @cached_property
@@ -72,17 +72,17 @@ class ArgMaxPlan(WaitingPlan):
         return {
             "The problem.": (
                 Constant("OUTPUTS", problem.outer * problem.inner),
-                Constant("LENGTH", problem.length, "of the axis"),
-                Constant("INNER", problem.inner, "elements from one of an axis to its next"),
-                Constant("LAST", problem.last, "of equal elements the last counts"),
-                Constant("LEAST", RANGES[problem.x_type][0], "element of X"),
+                Constant("LENGTH", problem.length, "elements of the axis"),
+                Constant("INNER", problem.inner, "distance in elements between neighbours along the axis"),
+                Constant("LAST", problem.last, "of equal elements, the last one wins"),
+                Constant("LEAST", RANGES[problem.x_type][0], "smallest value of X"),
             ),
             "The config.": constants_of(config),
-            "What follows.": (
-                Constant("INDEX_BITS", INDEX_BITS, "of a key, below those of the element"),
-                Constant("TEAMS", config.threads // config.team, "of a block"),
+            "Derived values.": (
+                Constant("INDEX_BITS", INDEX_BITS, "low bits of a key, below those of the element"),
+                Constant("TEAMS", config.threads // config.team, "teams per block"),
                 Constant("OUTPUTS_OF_TEAM", self.outputs),
-                Constant("STEP", config.vector if problem.inner == 1 else 1, "along the axis, of a vector"),
+                Constant("STEP", config.vector if problem.inner == 1 else 1, "elements of a vector along the axis"),
                 Constant("SMEM_BYTES", self.smem_bytes),
             ),
         }
@@ -93,8 +93,8 @@ class ArgMaxPlan(WaitingPlan):
         return Context(says=[f"  y = the {which} index i at which x[i] is the largest element"], wants=frozenset())
 
     def cost(self) -> float:
-        """An order of the configs: about how many cache lines a warp's loads touch, one after the other, and what it
-        takes to compare the members of a team."""
+        """Rank the configs by an estimate of the cache lines that a warp's loads touch one after the other, and of the
+        comparisons among the members of a team."""
         problem, config = self.problem, self.config
         step, team = (config.vector, config.team) if problem.inner == 1 else (1, WARP)
         waves = max(1.0, self.blocks * config.threads / (132 * 1024))

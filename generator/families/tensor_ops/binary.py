@@ -1,4 +1,4 @@
-"""The `binary` family: sums and products of two quantized tensors at the speed of a copy."""
+"""The `binary` family: sums and products of two quantized tensors, at the speed of a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qconv.tensor_ops import Binary
 from qconv.tensor_ops.binary import says, steps
 
 FEW_ELEMENTS = 512
-# What it costs, in units of `order`, to find each element of b by itself: more than narrower vectors do.
+# Cost, in units of `order`, of addressing each element of b by itself. It exceeds that of narrower vectors.
 GATHERED = 64
 
 
@@ -23,7 +23,7 @@ GATHERED = 64
 class BinaryConfig(Config):
     family: ClassVar[str] = "binary"
     threads: int
-    vector: int  # neighbouring elements of a thread
+    vector: int  # neighbouring elements per load
     unroll: int  # vectors of each tensor that a thread has in flight
 
 
@@ -58,9 +58,9 @@ class BinaryPlan(WaitingPlan):
     def fields(self) -> tuple[Field, ...]:
         values = [argument for step in steps(self.problem) for argument in step.arguments]
         return (
-            Field("a", "const A*", "a", "one tensor"),
-            Field("b", "const B*", "b", "the other"),
-            Field("y", "Output*", "y", "the output; it may be a"),
+            Field("a", "const A*", "a", "first tensor"),
+            Field("b", "const B*", "b", "second tensor"),
+            Field("y", "Output*", "y", "output; may overwrite a"),
             *map(Field.of_value, values),
         )
 
@@ -70,7 +70,8 @@ class BinaryPlan(WaitingPlan):
 
     @property
     def may_alias(self) -> tuple[str, ...]:
-        """An element of b that meets several of a is read after the first of those was written."""
+        """The tensors that the output may overwrite: b only where no element of it is read again after the first
+        output."""
         return ("a", "b") if self.problem.repeat == 1 else self.in_place
 
     @cached_property
@@ -89,11 +90,11 @@ class BinaryPlan(WaitingPlan):
             "The problem.": (
                 Constant("ELEMENTS", problem.elements),
                 Constant("REPEAT", problem.repeat, "rows that meet the same elements of b"),
-                Constant("INNER", problem.inner, "elements of a row"),
+                Constant("INNER", problem.inner, "elements per row"),
             ),
             "The config.": constants_of(self.config),
-            "What follows.": (
-                Constant("ROWS", self.config.unroll, "of vectors, of a block"),
+            "Derived values.": (
+                Constant("ROWS", self.config.unroll, "rows of vectors per block"),
                 Constant("B_IN_VECTORS", self.b_in_vectors, "a vector of a meets a vector of b"),
                 Constant("B_IS_SHARED", self.b_is_shared, "a vector of a meets one element of b"),
             ),
@@ -115,16 +116,16 @@ class BinaryPlan(WaitingPlan):
 
 
 SAYS_OF_CONFIG = {
-    "vector": "neighbouring elements of a thread",
+    "vector": "neighbouring elements per load",
     "unroll": "vectors that a thread has in flight",
-    "rounds": "of so many vectors",
-    "copies": "of the table in shared memory",
+    "rounds": "iterations over UNROLL vectors",
+    "copies": "copies of the table in shared memory",
     "team": "threads that share an axis",
 }
 
 
 def constants_of(config: Config) -> tuple[Constant, ...]:
-    """The fields of a config, by their names in capitals."""
+    """Return the fields of a config as constants, with their names in capitals."""
     return tuple(
         Constant(entry.name.upper(), getattr(config, entry.name), SAYS_OF_CONFIG.get(entry.name, ""))
         for entry in fields(config)
@@ -132,8 +133,8 @@ def constants_of(config: Config) -> tuple[Constant, ...]:
 
 
 def order(threads: int, vector: int, in_flight: int, blocks: int) -> float:
-    """An order of the configs of kernels that read bytes and write bytes, as measured on an H200: wide loads, one in
-    flight for each of many threads, small blocks, and enough of them."""
+    """Rank a config of a kernel that reads and writes bytes. On an H200 the fastest have wide loads, one in flight for
+    each of many threads, and many small blocks."""
     short = max(1.0, 264 / blocks)
     return 4 * (16 - vector) + 8 * (in_flight - 1) + abs(threads - 128) / 16 + 20 * (short - 1)
 
@@ -148,7 +149,8 @@ def plan(problem: Binary, config: BinaryConfig, target: Target) -> BinaryPlan:
 
 
 def blocks_of(elements: int, threads: int, vector: int, unroll: int) -> int:
-    """How many tiles of threads * vector * unroll the elements are; Infeasible where a config wastes them."""
+    """Return the number of tiles of threads * vector * unroll elements. Raises Infeasible where a config wastes most of
+    them."""
     tile = threads * vector * unroll
     if vector > 1:
         at_most(tile, max(2 * elements, FEW_ELEMENTS), f"elements of a tile (the problem has {elements})")

@@ -1,4 +1,4 @@
-"""The `concat` family: rows of several tensors one behind the other, at the speed of a copy."""
+"""The `concat` family: concatenates the rows of several tensors, at the speed of a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from qconv.tensor_ops.concat import Slice
 class ConcatConfig(Config):
     family: ClassVar[str] = "concat"
     threads: int
-    vector: int  # neighbouring elements of a thread
+    vector: int  # neighbouring elements per load
     unroll: int  # vectors that a thread has in flight
 
 
@@ -64,11 +64,11 @@ class ConcatPlan(WaitingPlan):
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         names = [tensor.name for tensor in self.problem.inputs if tensor.name != "tables"]
-        tables = [Field("tables", "const X*", "tables", "the output for each byte, table by table")]
+        tables = [Field("tables", "const X*", "tables", "output for each byte, table by table")]
         return (
             *(Field(name, "const X*", name, "a tensor") for name in names),
             *(tables if self.problem.tables else ()),
-            Field("y", "X*", "y", "the output"),
+            Field("y", "X*", "y", "output"),
         )
 
     @cached_property
@@ -87,15 +87,15 @@ class ConcatPlan(WaitingPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         found = {"The problem.": self._problem_constants(), "The config.": constants_of(self.config)}
-        follows = Constant("ROWS", self.config.unroll, "of vectors, of a block")
-        return found | {"What follows.": (follows, Constant("SMEM_BYTES", self.smem_bytes))}
+        follows = Constant("ROWS", self.config.unroll, "rows of vectors per block")
+        return found | {"Derived values.": (follows, Constant("SMEM_BYTES", self.smem_bytes))}
 
     def _problem_constants(self) -> tuple[Constant, ...]:
         output = (
-            Constant("ELEMENTS", self.problem.rows * self.problem.width, "of the output"),
-            Constant("WIDTH", self.problem.width, "of a row"),
+            Constant("ELEMENTS", self.problem.rows * self.problem.width, "elements of the output"),
+            Constant("WIDTH", self.problem.width, "elements per row"),
         )
-        tables = Constant("TABLES", sum(self.problem.tables)), Constant("ENTRIES", ENTRIES, "of each")
+        tables = Constant("TABLES", sum(self.problem.tables)), Constant("ENTRIES", ENTRIES, "entries per table")
         return (*output, *tables) if self.problem.tables else output
 
     @property

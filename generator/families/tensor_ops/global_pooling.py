@@ -1,4 +1,5 @@
-"""The `global_pooling` family: the average of every image's channel, its pixels shared by the threads of a block."""
+"""The `global_pooling` family: the average of each channel of an image, with the pixels divided among a block's
+threads."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from qconv.tensor_ops.pooling import OF_IMAGE, arguments
 SAYS = "  y = clamp(round_half_to_even((sum(x) + offset) * scale), lowest, highest) + zero"
 
 
-# Fitted to 1,005 measured configs of 24 problems on an H200, each within 13 % (one standard deviation). A step is one
-# dependent load or, unrolled, several that do not wait for each other; pixels that are left over take a step each.
+# Fitted to 1,005 measured configs of 24 problems on an H200 (standard deviation of the error 13 %). A step is one
+# dependent load or, unrolled, several independent ones; remaining pixels take a step each.
 LAUNCH_US, STEP_US, ADD_US, SUM_US, BYTE_US = 1.46, 0.36, 3.2e-4, 9.2e-4, 9.7e-8
-WRITTEN = 5  # what writing a sum to shared memory counts, in additions
+WRITTEN = 5  # additions that writing a sum to shared memory costs
 SMS, RESIDENT_WARPS, SECTOR = 132, 48, 32
 
 
@@ -29,8 +30,8 @@ SMS, RESIDENT_WARPS, SECTOR = 132, 48, 32
 class GlobalPooling(Config):
     family: ClassVar[str] = "global_pooling"
     threads: int
-    vector: int  # neighbouring channels of a thread
-    lanes: int  # vectors of channels of a block
+    vector: int  # neighbouring channels per load
+    lanes: int  # vectors of channels per block
     unroll: int  # pixels that a thread has in flight
 
 
@@ -64,8 +65,8 @@ class GlobalPoolingPlan(WaitingPlan):
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         return (
-            Field("x", "const X*", "x", "the images, by pixel and channel"),
-            Field("y", "Output*", "y", "an average for each image and channel"),
+            Field("x", "const X*", "x", "images, NHWC"),
+            Field("y", "Output*", "y", "average of each image and channel"),
             *map(Field.of_value, arguments(self.problem)),
         )
 
@@ -82,7 +83,7 @@ class GlobalPoolingPlan(WaitingPlan):
         return {
             "The problem.": (Constant("PIXELS", self.problem.pixels), Constant("C", self.problem.c)),
             "The config.": constants_of(self.config),
-            "What follows.": (
+            "Derived values.": (
                 Constant("GROUPS", self.config.threads // self.config.lanes, "threads that share the pixels"),
                 Constant("BLOCKS_OF_IMAGE", self.blocks_of_image),
                 Constant("SMEM_BYTES", self.smem_bytes),
@@ -94,7 +95,7 @@ class GlobalPoolingPlan(WaitingPlan):
         return GlobalPoolingContext(says=[SAYS], wants=frozenset(), steps=OF_IMAGE)
 
     def cost(self) -> float:
-        """About how many microseconds it takes on an H200."""
+        """Estimate the time on an H200 in microseconds."""
         problem, config = self.problem, self.config
         groups, row_bytes = config.threads // config.lanes, config.vector * config.lanes
         warps = max(1.0, problem.n * self.blocks_of_image * config.threads / 32 / SMS)

@@ -1,4 +1,5 @@
-"""The `pooling` family: the largest or the average of a window, a thread for some channels of an output pixel."""
+"""The `pooling` family: the largest element or the average of a window. A thread computes some channels of an output
+pixel."""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ from qconv.targets.target import Target
 from qconv.tensor_ops import AveragePool, MaxPool
 from qconv.tensor_ops.pooling import OF_WINDOW, REAL, arguments
 
-# What the largest elements of a window need of the prelude.
+# Features that maximum pooling needs of the prelude.
 LARGEST_WANTS = frozenset({"bytes", "halves"})
 # Windows with more columns would be unrolled into very long kernels.
 MOST_COLUMNS = 64
-# By so many places in the order of configs, one counts as twice as long.
+# Points of `order` that double the cost.
 LATER = 128
 
 
@@ -39,7 +40,7 @@ LATER = 128
 class Pooling(Config):
     family: ClassVar[str] = "pooling"
     threads: int
-    vector: int  # neighbouring channels of a thread
+    vector: int  # neighbouring channels per load
 
 
 CHOICES: dict[str, tuple[int, ...]] = {"threads": (64, 128, 256, 512), "vector": (1, 2, 4, 8, 16)}
@@ -73,8 +74,8 @@ class PoolingPlan(WaitingPlan):
     def fields(self) -> tuple[Field, ...]:
         values = arguments(self.problem) if isinstance(self.problem, AveragePool) else ()
         return (
-            Field("x", "const X*", "x", "the images, NHWC"),
-            Field("y", "Output*", "y", "the output"),
+            Field("x", "const X*", "x", "images, NHWC"),
+            Field("y", "Output*", "y", "output"),
             *map(Field.of_value, values),
         )
 
@@ -102,12 +103,12 @@ class PoolingPlan(WaitingPlan):
                 *(Constant(f"DILATION_{axis}", step) for axis, step in zip("HW", p.steps, strict=True)),
                 Constant("PAD_TOP", p.pad[0]),
                 Constant("PAD_LEFT", p.pad[1]),
-                Constant("COUNT_PADDING", counts, "in an average"),
+                Constant("COUNT_PADDING", counts, "an average divides by all taps, padding included"),
             ),
             "The config.": constants_of(self.config),
-            "What follows.": (
+            "Derived values.": (
                 Constant("OUTPUTS", p.outputs_count),
-                Constant("VECTORS", p.c // self.config.vector, "of an output pixel"),
+                Constant("VECTORS", p.c // self.config.vector, "vectors per output pixel"),
             ),
         }
 
@@ -127,8 +128,8 @@ class PoolingPlan(WaitingPlan):
         )
 
     def cost(self) -> float:
-        """What its bytes take, and an order of the configs, as measured on an H100 and an H200: eight channels a thread
-        are fastest."""
+        """Return the time of the bytes, scaled by a ranking of the configs from an H100 and an H200: eight channels per
+        thread are fastest."""
         few = max(0.0, 264 / self.blocks - 1)
         order = 4 * abs(self.config.vector - 8) + abs(self.config.threads - 128) / 16 + min(few, 32.0)
         return copied(self.problem, self.target) * (1 + order / LATER)

@@ -1,4 +1,4 @@
-"""The `shuffle` family: channels of several groups dealt out in turn, at the speed of a copy."""
+"""The `shuffle` family: interleaves the channels of several groups, at the speed of a copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qconv.op import WIDEST, alignment
 from qconv.targets.target import Target
 from qconv.tensor_ops import ChannelShuffle
 
-# Bytes of a thread, which are in registers.
+# Bytes per thread, all of which are in registers.
 MOST_HELD = 64
 
 
@@ -22,8 +22,8 @@ MOST_HELD = 64
 class ShuffleConfig(Config):
     family: ClassVar[str] = "shuffle"
     threads: int
-    vector: int  # neighbouring elements of a group, of a thread
-    unroll: int  # such vectors of every group that a thread has in flight
+    vector: int  # neighbouring elements of a group per load
+    unroll: int  # vectors of every group that a thread has in flight
 
 
 CHOICES: dict[str, tuple[int, ...]] = {"threads": (64, 128, 256), "vector": (1, 2, 4, 8, 16), "unroll": (1, 2, 4)}
@@ -44,8 +44,8 @@ class ShufflePlan(WaitingPlan):
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         return (
-            Field("x", "const X*", "x", "the tensor, group after group"),
-            Field("y", "X*", "y", "the output: the first of each group, the second of each, ..."),
+            Field("x", "const X*", "x", "input, group after group"),
+            Field("y", "X*", "y", "output: the first channel of each group, the second of each, ..."),
         )
 
     @cached_property
@@ -54,7 +54,7 @@ class ShufflePlan(WaitingPlan):
 
     @cached_property
     def stored(self) -> int:
-        """Elements that are written at once."""
+        """Elements per store."""
         return alignment(self.problem.groups * self.config.vector, WIDEST)
 
     @cached_property
@@ -66,14 +66,14 @@ class ShufflePlan(WaitingPlan):
         problem, config = self.problem, self.config
         return {
             "The problem.": (
-                Constant("ELEMENTS_OF_GROUP", problem.rows * problem.width, "in all rows"),
+                Constant("ELEMENTS_OF_GROUP", problem.rows * problem.width, "elements per group, in all rows"),
                 Constant("GROUPS", problem.groups),
-                Constant("WIDTH", problem.width, "of a group"),
+                Constant("WIDTH", problem.width, "channels per group"),
             ),
             "The config.": constants_of(config),
-            "What follows.": (
-                Constant("ROWS", config.unroll, "of vectors of a group, of a block"),
-                Constant("STORED", self.stored, "neighbouring outputs that are written at once"),
+            "Derived values.": (
+                Constant("ROWS", config.unroll, "rows of vectors of a group, per block"),
+                Constant("STORED", self.stored, "neighbouring outputs per store"),
             ),
         }
 

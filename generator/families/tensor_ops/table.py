@@ -1,4 +1,4 @@
-"""The `table` family: any function of a quantized tensor, looked up at the speed of a copy."""
+"""The `table` family: any function of a quantized tensor as a table look-up, at the speed of a copy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qconv.targets.target import Target
 from qconv.tensor_ops import Table
 
 WORDS = ENTRIES // 4
-# What it costs, in units of `order`, that each thread writes a word of a table. Lanes that read the same bank cost less
-# than further copies do: with one copy, every table that was measured on an H200 was fastest.
+# Cost, in units of `order`, of writing one word of a table per thread. Bank conflicts cost less than more copies of the
+# table: on an H200, one copy was the fastest for every table measured.
 FILL = 8.0
 
 
@@ -24,10 +24,10 @@ FILL = 8.0
 class TableConfig(Config):
     family: ClassVar[str] = "table"
     threads: int
-    vector: int  # neighbouring elements of a thread
+    vector: int  # neighbouring elements per load
     unroll: int  # vectors that a thread has in flight
-    rounds: int  # of so many vectors
-    copies: int  # of the table in shared memory
+    rounds: int  # iterations over `unroll` vectors
+    copies: int  # copies of the table in shared memory
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -55,9 +55,9 @@ class TablePlan(WaitingPlan):
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         return (
-            Field("x", "const X*", "x", "the tensor"),
-            Field("table", "const Output*", "table", "the output for each byte"),
-            Field("y", "Output*", "y", "the output; it may be x"),
+            Field("x", "const X*", "x", "input"),
+            Field("table", "const Output*", "table", "output for each byte"),
+            Field("y", "Output*", "y", "output; may overwrite x"),
         )
 
     @property
@@ -77,11 +77,11 @@ class TablePlan(WaitingPlan):
         return {
             "The problem.": (
                 Constant("ELEMENTS", self.problem.elements),
-                Constant("WORDS", WORDS, "of the table"),
+                Constant("WORDS", WORDS, "words of the table"),
             ),
             "The config.": constants_of(self.config),
-            "What follows.": (
-                Constant("ROWS", self.config.unroll * self.config.rounds, "of vectors, of a block"),
+            "Derived values.": (
+                Constant("ROWS", self.config.unroll * self.config.rounds, "rows of vectors per block"),
                 Constant("SMEM_BYTES", self.smem_bytes),
             ),
         }

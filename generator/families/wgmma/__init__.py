@@ -1,4 +1,4 @@
-"""The family `wgmma`: persistent blocks that multiply by Hopper's warpgroup instructions."""
+"""The family `wgmma`: implicit GEMM by persistent blocks on Hopper's warpgroup instructions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the `wgmma` family costs: fitted to 249 kernels of 29 layers of the suite `dense` that an H200 timed, 10 % off
-(root mean square)."""
+"""Cost model of the `wgmma` family: fitted to 249 kernels of 29 layers of the suite `dense`, timed on an H200, with a
+root mean square error of 10 %."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from qconv.generator.plan import ceil_div
 from qconv.generator.slabs import SLAB
 from qconv.problem.convolution import Conv2d
 
-# Clocks of a launch: its start, until the first slabs come, and its end.
+# Clocks per launch: its start, the latency of the first slabs, and its end.
 START = 4400
-# Clocks that one output pixel of a consumer's 128 channels takes in the epilogue, for 8 instructions an output.
+# Clocks per output pixel of a consumer's 128 channels in an epilogue of 8 instructions per output.
 OF_PIXEL = 17.7
-# How much longer the instructions of a residual take than others.
+# Factor for a residual's instructions.
 OF_RESIDUAL = 1.7
-# Clocks of a pixel's 128 channels that lanes store one at a time, by a single consumer. Two are in each other's way:
-# each takes four times as long. Without it, 1x1 of 128 to 255 channels was predicted at 30 us and took 100.
+# Clocks per pixel of 128 channels that lanes store one at a time, with a single consumer. With two, each takes four
+# times as long. Without this, 1x1 layers of 128 to 255 channels were predicted at 30 us and took 100.
 STORED = 20
-# Bytes that one clock brings to a multiprocessor: out of shared memory, and from the second-level cache.
+# Bytes per clock and multiprocessor: of shared memory, and of L2.
 SHARED, CACHE = 128, 74
-# Clocks until a slab comes that is asked for.
+# Clocks from the request for a slab until it arrives.
 LATENCY = 900
-# Output pixels of a consumer whose residuals it waits for together, where it reads them in device memory.
+# Output pixels whose residuals a consumer loads together, where it reads them from device memory.
 WAITED_FOR = 4
-# A slab of fewer than 128 channels takes almost as long as a whole one: by this power of how many times fewer.
+# The fetch of a short last slab, of n < 128 channels, counts as (128 / n) ** SHORT whole ones.
 SHORT = 0.86
-# What two slabs of distance between two consumers hide of every epilogue but the last, and what each of them delays
-# the end by.
+# Fraction of every epilogue but the last that a lag of two slabs between the consumers hides, and delay of the end per
+# slab of lag.
 HIDDEN, DELAYED = 0.25, 0.5
 
 
@@ -47,23 +47,25 @@ def cost(plan: WgmmaPlan) -> float:
 
 
 def _slab(plan: WgmmaPlan, of_consumer: int) -> float:
-    # Two instructions of 64 channels for each of four runs of 32 bytes: half a clock a pixel, or what they read.
+    # Two instructions of 64 channels per 32 bytes, four times per slab: half a clock per pixel, or the time to read the
+    # operands.
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
-    # On average of the slabs of a tap, the last of which may be short.
+    # The average over the slabs of a tap, of which the last may be short.
     whole = ceil_div(plan.problem.c, SLAB) * SLAB
     multiplied *= (whole - SLAB + plan.last_slab) / whole
-    # A slot is not free before the products of the next slab are under way.
+    # A slot is free once the products of the next slab have been issued.
     return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
 
 
 def written(problem: Conv2d, pixels: float) -> float:
-    """Clocks until a warpgroup has written so many pixels of 128 channels, without what it waits for."""
+    """Return the clocks for a warpgroup to write `pixels` pixels of 128 channels, excluding stalls."""
     instructions = 8 + of_activation(problem) + of_parameters(problem) + OF_RESIDUAL * of_residual(problem)
     return pixels * OF_PIXEL * instructions / 8
 
 
 def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:
-    """Clocks until a slab comes of so many pixels and channels, where one slot of so many is multiplied."""
+    """Return the clocks to fetch one slab of `rows` pixels and channels, when `slots - 1` fetches overlap the
+    multiplication."""
     clocks = slab * rows / CACHE
     whole, rest = divmod(problem.c, slab)
     if rest:

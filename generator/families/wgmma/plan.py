@@ -1,6 +1,6 @@
-"""The `wgmma` family: implicit GEMM by persistent blocks, whose warpgroups have jobs of their own. Producers ask the
-copy engine (TMA) for pixels, in im2col order, and for weights; consumers multiply them by `wgmma`, with output channels
-as the rows of the product and pixels as its columns. docs/hopper tells how each of these was measured."""
+"""The `wgmma` family: implicit GEMM by persistent, warp-specialized blocks. A producer warpgroup issues the TMA copies
+of pixels (in im2col order) and weights; consumers multiply them by `wgmma`, with output channels as the rows of the
+product and pixels as its columns. docs/hopper has the measurements behind each of these choices."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from qconv.targets.instruction import WarpgroupInstruction
 from qconv.targets.target import Target
 
 GROUP_THREADS = 128
-# Pixels of a consumer beside whose sums there are registers for the residuals and borders of outputs of several bytes.
+# Pixels per consumer that leave registers for residuals and border offsets beside the sums, with outputs of several
+# bytes.
 MOST_WITH_BORDERS = 128
-# Registers of a thread, once its role is known: three warpgroups have at most 65536 together.
+# Registers per thread after setmaxnreg. Three warpgroups share 65536.
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 
 
@@ -32,10 +33,10 @@ PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 class Wgmma(Config):
     family: ClassVar[str] = "wgmma"
     consumers: int  # warpgroups that multiply
-    split_pixels: int  # whether two consumers divide the pixels of a tile, and not its channels
-    pixels: int  # of a consumer
-    weight_slots: int  # slots of a ring of weights; the rings of pixels have the rest of shared memory
-    lag: int  # slabs that the second consumer is behind the first
+    split_pixels: int  # 1: two consumers divide a tile's pixels; 0: its channels
+    pixels: int  # output pixels per consumer
+    weight_slots: int  # slots per ring of weights; the rings of pixels get the rest of shared memory
+    lag: int  # slabs by which the second consumer follows the first
 
     @property
     def pixel_rings(self) -> int:
@@ -62,19 +63,19 @@ CHOICES: dict[str, tuple[int, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class WgmmaRoles(Products):
     residual_in_smem: bool
-    tile_at_once: bool = False  # whether all products of a tile are under way together
-    zeros_behind: bool = False  # whether a pixel's last slab ends in runs of nothing but zeros
+    tile_at_once: bool = False  # all products of a tile are in flight together
+    zeros_behind: bool = False  # the last slab of a pixel ends in instructions that would only multiply zeros
 
 
-# Slots that pixels have beyond those of the weights: with more, nothing more is under way.
+# Slots of pixels beyond those of the weights. More would not allow more fetches in flight.
 MORE_PIXEL_SLOTS = 2
-# Tiles of so many slabs are multiplied before the next tile of residuals has come: two are under way then.
+# With at most this many slabs, a tile is multiplied before the next tile of residuals arrives, so two are in flight.
 FEW_SLABS = 4
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Slots of each ring; each consumer has a ring of residuals."""
+    """Slots per ring. Each consumer has its own ring of residuals."""
 
     pixels: int
     residuals: int
@@ -82,7 +83,7 @@ class Slots:
 
 
 def slots(problem: Conv2d, config: Wgmma, slabs: int, target: Target) -> Slots:
-    """Pixels have as many slots as there is room for beside weights and residuals."""
+    """Divide shared memory. Pixels get the slots that fit beside those of weights and residuals."""
     residuals = 1 if why_residual_is_not_staged(problem) is None else 0
     pixels = _pixel_slots(config, residuals, target)
     if residuals and slabs <= FEW_SLABS and _pixel_slots(config, 2, target) >= max(2, config.ahead + 1):
@@ -95,7 +96,7 @@ def slots(problem: Conv2d, config: Wgmma, slabs: int, target: Target) -> Slots:
 
 
 def _pixel_slots(config: Wgmma, residuals: int, target: Target) -> int:
-    # The last bytes: an mbarrier that is no slot's, and the end of a multiple of what a swizzle repeats after.
+    # The 1024 bytes: one more mbarrier, and rounding up to the period of the swizzle.
     left = target.smem_bytes - 1024 - _bytes_of_slots(config, 0, residuals)
     return min(left // (config.pixel_rings * _slot(config.pixels)), config.weight_slots + MORE_PIXEL_SLOTS)
 
@@ -116,11 +117,11 @@ class WgmmaPlan(SlabPlan):
     config: Wgmma
     instruction: WarpgroupInstruction
     pixel_slots: int
-    residual_slots: int  # 0 where the epilogue reads device memory, or there is no residual
+    residual_slots: int  # 0 where the epilogue reads the residual from device memory, or there is none
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Output channels and pixels."""
+        """Output channels and pixels per tile."""
         return CHANNELS * self.config.weight_rings, self.config.pixels * self.config.pixel_rings
 
     @property
@@ -129,7 +130,7 @@ class WgmmaPlan(SlabPlan):
 
     @property
     def slots(self) -> int:
-        """Slabs that may be under way."""
+        """Slabs in flight."""
         return min(self.pixel_slots, self.config.weight_slots)
 
     @property
@@ -146,7 +147,7 @@ class WgmmaPlan(SlabPlan):
 
     @property
     def weight_rows(self) -> int:
-        """Output channels, and rows of zeros that fill the last 128."""
+        """Output channels, rounded up to 128 with rows of zeros."""
         return CHANNELS * ceil_div(self.problem.k, CHANNELS)
 
     @property
@@ -160,20 +161,22 @@ class WgmmaPlan(SlabPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        says = "the weights, with the rows of each 128 channels in the order of the lanes"
+        says = "weights, with the rows of each 128 channels in the order of the lanes"
         weights = Field("weights", "int*", "workspace", says, None, self.weight_words)
         pixel_map, weight_map = maps(self.problem, self.config.pixels, self.weight_rows)
         of_residual: tuple[Field, ...] = ()
         if self.residual_slots:
             made = residual_map(self.problem, self.config.pixels)
-            of_residual = (Field("residual_map", "tile::TensorMap", "tensor_map", "of the residual", tensor_map=made),)
+            of_residual = (
+                Field("residual_map", "tile::TensorMap", "tensor_map", "map of the residual", tensor_map=made),
+            )
         return argument_fields(
             self.problem,
             (
                 weights,
                 *self.border_fields,
-                Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
-                Field("weight_map", "tile::TensorMap", "tensor_map", "of the weights", tensor_map=weight_map),
+                Field("pixel_map", "tile::TensorMap", "tensor_map", "map of x", tensor_map=pixel_map),
+                Field("weight_map", "tile::TensorMap", "tensor_map", "map of the weights", tensor_map=weight_map),
                 *of_residual,
             ),
         )
@@ -207,7 +210,7 @@ class WgmmaPlan(SlabPlan):
         return {
             "The problem.": problem_constants(self.problem, filter_rows=True),
             "The config.": self._config_constants,
-            "What follows.": self._constants_that_follow,
+            "Derived values.": self._constants_that_follow,
         }
 
     @property
@@ -215,38 +218,38 @@ class WgmmaPlan(SlabPlan):
         config = self.config
         return (
             Constant("CONSUMERS", config.consumers, "warpgroups that multiply"),
-            Constant("TILE_N", config.pixels, "output pixels of a consumer"),
-            Constant("WEIGHT_SLOTS", config.weight_slots, "slots of a ring of weights"),
-            Constant("LAG", config.lag, "slabs that the second consumer is behind the first"),
+            Constant("TILE_N", config.pixels, "output pixels per consumer"),
+            Constant("WEIGHT_SLOTS", config.weight_slots, "slots per ring of weights"),
+            Constant("LAG", config.lag, "slabs by which the second consumer follows the first"),
         )
 
     @property
     def last_slab(self) -> int:
-        """Bytes of a pixel's last slab that are multiplied: behind them lie zeros."""
+        """Bytes of a pixel's last slab that are multiplied. Only zeros follow them."""
         return ceil_div((self.problem.c - 1) % SLAB + 1, self.instruction.k) * self.instruction.k
 
     @property
     def _last_slab_constants(self) -> tuple[Constant, ...]:
-        says = "and of those of the last channels, up to the zeros behind them"
+        says = "bytes of a tap's last slab that are multiplied; only zeros follow"
         return (Constant("LAST_SLAB", self.last_slab, says),) * (self.last_slab < SLAB)
 
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
         return (
             *self.role_constants(PRODUCER_REGISTERS, CONSUMER_REGISTERS),
-            Constant("TILE_M", CHANNELS, "output channels of a consumer"),
+            Constant("TILE_M", CHANNELS, "output channels per consumer"),
             *self.slab_constants,
             *self._last_slab_constants,
             Constant("PIXEL_RINGS", self.config.pixel_rings),
             Constant("WEIGHT_RINGS", self.config.weight_rings),
-            Constant("PIXEL_SLOTS", self.pixel_slots, "slots of a ring of pixels"),
+            Constant("PIXEL_SLOTS", self.pixel_slots, "slots per ring of pixels"),
             *(
-                (Constant("RESIDUAL_SLOTS", self.residual_slots, "tiles of residuals of a consumer"),)
+                (Constant("RESIDUAL_SLOTS", self.residual_slots, "slots per consumer's ring of residuals"),)
                 if self.residual_slots
                 else ()
             ),
             *self.tile_constants,
-            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last 128"),
+            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, padded with zeros to a multiple of 128"),
             Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a lane writes at once"),
             *self.last_constants,
         )
@@ -257,14 +260,14 @@ def maps(problem: Conv2d, pixels: int, weight_rows: int) -> tuple[TensorMap, Ten
 
 
 def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
-    """The residuals of a consumer's tile; those past the last pixel or channel are zeros."""
+    """Return the map of the residuals of a consumer's tile. Those past the last pixel or channel are zeros."""
     residual = problem.quantization.types.residual
     assert residual is not None
     return tensor_map.matrix("residual", residual.name, problem.pixels, problem.k, pixels, CHANNELS, swizzle=SLAB)
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
+    """Return why no config is feasible, or None."""
     instruction = target.warpgroup
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
@@ -303,7 +306,7 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     maps(problem, config.pixels, made.weight_rows)
     if made.residual_slots:
         residual_map(problem, config.pixels)
-        # The epilogue computes where a lane's outputs begin, those of a tile past the last as well.
+        # The epilogue computes the address of a lane's outputs even for a tile past the last.
         at_most((problem.pixels + 2 * tile_pixels) * problem.k, 2**31 - 1, "outputs of whole tiles")
     if made.residual_slots and made.borders is not None and problem.quantization.types.y.bytes > 1:
         at_most(config.pixels, MOST_WITH_BORDERS, "pixels of a consumer with registers for borders and wide outputs")
@@ -312,7 +315,7 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
 
 
 def _check_useful(problem: Conv2d, config: Wgmma) -> None:
-    """Refuses configs one of whose consumers would have nothing to do."""
+    """Reject configs that leave a consumer idle."""
     if config.consumers == 2 and not config.split_pixels and problem.k <= CHANNELS:
         raise Infeasible(f"k={problem.k}: the second consumer would have no channel; split_pixels=1 serves it")
     pixels = config.pixels * (2 if config.split_pixels else 1)
@@ -324,7 +327,7 @@ def structure(config: Wgmma) -> tuple[int, ...]:
 
 
 def features(plan: WgmmaPlan) -> dict[str, float]:
-    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     channels, pixels = plan.tile
     rounds = plan.tiles / plan.target.processors
     return {
