@@ -1,6 +1,6 @@
-"""What was measured: stored, merged, laid over each other and exported.
+"""Measurements: stored in databases, merged, layered and exported.
 
-`Database` alone needs SQLAlchemy, and is imported when it is first asked for.
+Only `Database` needs SQLAlchemy, so it is imported on first use.
 """
 
 from __future__ import annotations

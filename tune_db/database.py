@@ -25,12 +25,12 @@ from qconv.tune_db.models import MeasurementRow, PlaceRow, ProblemRow, SequenceR
 from qconv.tune_db.nearness import COARSE, Neighbour, Shape, distance, read_extents, shape_of
 from qconv.tune_db.writing import StoredOnce, batched, put, put_newer, start_writing
 
-# What was not there when we looked can come before ours, from another process: then it is there now. A row can meet
-# that in each of the tables.
+# Another process may insert a row between our select and our insert, after which the retry finds it. That can happen
+# once in each of the tables.
 _ATTEMPTS = 8
-# How long a server may be away once it has been there, as while it is started again.
+# How long to retry a server that cannot be reached, for example while it restarts.
 AWAY_S = 30.0
-# Who asks for rows by rank mostly needs the first.
+# Rows that `ranked` reads first: most callers need only the first.
 _FEW = 4
 
 Answer = TypeVar("Answer")
@@ -43,13 +43,14 @@ class Merged(NamedTuple):
 
 
 class Database:
-    """Any number of threads may share one; every process opens its own (a fork does not inherit it).
+    """A database of measurements. Threads may share one; every process opens its own, because a fork does not inherit
+    it.
 
-    What is stored survives: each row is one short transaction, and SQLite files are in WAL mode.
+    Stored rows survive a crash: each row is one short transaction, and SQLite files are in WAL mode.
     """
 
     def __init__(self, engine: Engine, where: str) -> None:
-        """Takes what `open_engine` gives; use `Database.open`."""
+        """Take the result of `open_engine`. Use `Database.open` instead."""
         self._engine = engine
         self._lock = threading.Lock()
         self._closed = False
@@ -58,8 +59,8 @@ class Database:
 
     @classmethod
     def open(cls, url_or_path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> Self:
-        """A plain path is an SQLite file; `sqlite://` is one in memory; `postgresql+psycopg://...` for many hosts. One
-        that is read only is not written to, nor is anything beside it, even where it could be."""
+        """Open a database. A plain path is an SQLite file, `sqlite://` is one in memory, and `postgresql+psycopg://...`
+        serves many hosts. With `read_only` neither the database nor any file beside it is written."""
         return cls(*open_engine(url_or_path, create=create, read_only=read_only))
 
     def close(self) -> None:
@@ -79,12 +80,12 @@ class Database:
     # Writing.
 
     def add(self, measurement: Measurement) -> None:
-        """Stores it; a row with the same key is replaced."""
+        """Store a row. A row with the same key is replaced."""
         self._write(lambda connection: put(connection, self._stored, measurement))
 
     def merge(self, other: Source) -> Merged:
-        """Takes over the rows of another database or file; where both have a key, the newer row stays. Doing it again,
-        or after an interruption, is harmless."""
+        """Add the rows of another database or file. Of two rows with one key the newer stays. Repeating a merge, or
+        resuming an interrupted one, is harmless."""
         counts = Counter[str]()
         for rows in (other.measurements(), other.in_sequence()):
             for batch in batched(rows):
@@ -100,9 +101,10 @@ class Database:
         device: str | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Remove the rows that meet any of: failed; of a source other than these digests; slower than this many times
-        the best of their problem, device and target. The best and the rows within NOISE (1 %) of it stay, whatever the
-        factor: lookup chooses among these. `device` restricts all of them. Return how many rows went."""
+        """Remove the rows that meet any of these conditions: failed; of a source that is not among `digests_except`;
+        slower than `slower_than` times the best of their problem, device and target. The best row and all within NOISE
+        (1 %) of it stay whatever the factor, because lookup chooses among them. `device` restricts all conditions.
+        Return the number of removed rows."""
         conditions: list[ColumnElement[bool]] = []
         if failed:
             conditions.append(MeasurementRow.outcome != "correct")
@@ -126,8 +128,8 @@ class Database:
         return self._write(lambda connection: put_newer(connection, self._stored, batch))
 
     def _write(self, work: Callable[[Connection], Answer], attempts: int = _ATTEMPTS) -> Answer:
-        """In one transaction; once more where another process has stored the same meanwhile, or the server has ended
-        it: whatever is written twice is there once."""
+        """Run `work` in one transaction. Repeat it where another process stored the same row meanwhile, or where the
+        server ended the transaction: storing a row twice is harmless."""
         try:
             with self._transaction() as connection:
                 start_writing(connection)
@@ -139,30 +141,32 @@ class Database:
                 raise
         return self._write(work, attempts - 1)
 
-    # Reading. Every row is checked; a bad one is refused by its number.
+    # Reading. Every row is checked; a bad one is reported by its number.
 
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        """The rows of configs by themselves, failures too, in the order in which they were first stored."""
+        """Return the rows of configs timed by themselves, failures included, in the order in which they were first
+        stored."""
         conditions = statements.among(None if problem is None else problem.key, device, target)
         return self._read(statements.rows().where(*conditions).order_by(MeasurementRow.id))
 
     def in_sequence(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        """The rows that were measured among the launches of a network, in the order in which they were first stored."""
+        """Return the rows measured among the launches of a network, in the order in which they were first stored."""
         conditions = statements.among(None if problem is None else problem.key, device, target, SequenceRow)
         return self._read(statements.rows(SequenceRow).where(*conditions).order_by(SequenceRow.id))
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
-        """The fastest correct row, of those measured in full if any; ties within noise go to the simpler config."""
+        """Return the fastest correct row, from those timed in full if there are any. Ties within noise go to the
+        simpler config."""
         near: list[Measurement] = []
         limit = math.inf
         with self._transaction() as connection, connection.execute(*_leading(problem, device, target)) as rows:
             for row in rows.mappings():
                 m = self._leader(row, problem, device, target)
-                # Sorted: past the noise, nothing can be the best.
+                # The rows are sorted, so none past the noise can be the best.
                 if (m.median_us or 0.0) > limit:
                     break
                 near.append(m)
@@ -170,7 +174,7 @@ class Database:
         return best_of(near)
 
     def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
-        """The correct rows as `measurement.ranked` sorts them, read as they are asked for."""
+        """Generate the correct rows in the order of `measurement.ranked`, reading them on demand."""
         statement, names = _leading(problem, device, target)
         seen = set()
         for asked, given in ((statements.FEW_LEADING, names | {"few": _FEW}), (statement, names)):
@@ -183,12 +187,12 @@ class Database:
                 return
 
     def best_per_problem(self, device: str | None = None) -> list[Measurement]:
-        """The best row of every problem, device and target."""
+        """Return the best row of every problem, device and target."""
         return best_of_each(self._read(statements.best_candidates(device)))
 
     def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
-        """The problems with a correct row that are not farther away, the nearest first: the distance and the problem.
-        Only those that are asked for are parsed."""
+        """Generate the problems with a correct row at most `within` away, nearest first, with their distances. A
+        problem is parsed only when it is yielded."""
         own = shape_of(problem)
         found: list[tuple[Neighbour, int, Shape]] = []
         with self._transaction() as connection:
@@ -211,7 +215,7 @@ class Database:
             yield neighbour.distance, other
 
     def problems(self, device: str, target: str) -> list[Problem]:
-        """The problems that have a correct row, in the order of their keys."""
+        """Return the problems with a correct row, in the order of their keys."""
         known = select(MeasurementRow.problem_id).where(statements.CORRECT, *statements.among(None, device, target))
         asked = select(ProblemRow.id, ProblemRow.key).where(ProblemRow.id.in_(known))
         with self._transaction() as connection:
@@ -225,7 +229,7 @@ class Database:
         return sorted(found, key=str)
 
     def devices(self) -> list[str]:
-        """The names of those with a row, failures too."""
+        """Return the names of the devices with a row, failures included."""
         has_row = select(MeasurementRow.id).where(MeasurementRow.place_id == PlaceRow.id).exists()
         with self._transaction() as connection:
             return sorted(set(map(str, connection.execute(select(PlaceRow.device).where(has_row)).scalars())))

@@ -1,6 +1,7 @@
-"""Files of SQLite that were cut short: SQLite reads zeros for what is missing of the last page, and says nothing.
+"""Opening of a database: from a path or URL to an engine with checked tables, and from a driver's error to a
+DatabaseError with a remedy.
 
-Opening: from a path or URL to an engine whose tables are checked, and from a driver's errors to ours.
+A truncated SQLite file is detected here, because SQLite silently reads zeros for what is missing of the last page.
 """
 
 from __future__ import annotations
@@ -39,19 +40,20 @@ from qconv.tune_db.url import read, where_of
 from qconv.tune_db.writing import start_writing
 
 _MAGIC = b"SQLite format 3\0"
-# Page size, change counter, pages, and the change counter with which the number of pages was written.
+# Page size, change counter, number of pages, and the change counter at which that number was written.
 _HEADER = struct.Struct(">16s H 6x I I 60x I 4x")
 
 
 class Cut(NamedTuple):
-    there: int  # bytes
+    there: int  # size in bytes
     written: int
 
 
 def cut_of(file: Path) -> Cut | None:
-    """None for a file that is whole, or of which the header does not tell. Costs a read of the header."""
-    # A writer that ends meanwhile writes the header before the last pages. It has a log until both are there: a file
-    # that is short twice, and had no log in between, is cut.
+    """Return how much of a truncated file is left. None where the file is whole or its header does not tell. Reads the
+    header only."""
+    # A writer writes the header before the last pages, and keeps a log until both are written. A file that is short
+    # twice and has no log in between is therefore truncated.
     for _ in range(2):
         if (cut := _short(file)) is None or _has_log(file):
             return None
@@ -60,7 +62,7 @@ def cut_of(file: Path) -> Cut | None:
 
 def _short(file: Path) -> Cut | None:
     if not os.access(file, os.R_OK) or not file.is_file():
-        return None  # what SQLite makes of it is said elsewhere
+        return None  # SQLite reports what is wrong with it
     with file.open("rb") as opened:
         header = opened.read(_HEADER.size)
         there = os.fstat(opened.fileno()).st_size
@@ -80,34 +82,33 @@ def _has_log(file: Path) -> bool:
 
 log = logging.getLogger("qconv")
 
-# How long a writer waits for another one.
+# How long a writer waits for another one, in seconds.
 BUSY_S = 30
 
 TABLES = Base.metadata.tables
 
 
 def _probe() -> str:
-    """One statement tells that all tables are there with all their columns, and which version they are."""
+    """Build the statement that checks that all tables have all their columns and reads the schema version."""
     schema = SchemaRow.__tablename__
     joined: FromClause = TABLES[schema]
-    # No row of the others is looked at: joined on what is false, SQLite would read them all.
+    # No rows of these tables are read. With a join on a false condition, SQLite would read them all.
     others = [select(table).limit(literal_column("0")).subquery() for name, table in TABLES.items() if name != schema]
     for other in others:
         joined = joined.outerjoin(other, true())
     return str(select(SchemaRow.version, *(column for other in others for column in other.c)).select_from(joined))
 
 
-# Rendered once, at import: compiling costs four times what running it does, and every engine would compile it anew.
+# Rendered once at import. Compiling costs four times as much as running it, and every engine would compile it again.
 _PROBE = _probe()
 
-# SQLite's driver fails to decode what SQLite says where that repeats a damaged name.
+# UnicodeDecodeError: the SQLite driver cannot decode an error message that quotes a damaged name.
 DRIVER_ERRORS = (SQLAlchemyError, UnicodeDecodeError)
 
 _ANEW = "bring back a copy, or move it away and tune again"
-# What drivers say to who may only read.
-# What SQLite says where it cannot write, and nobody has taken the right away.
+# SQLite's message where it cannot write although permissions allow it.
 _NO_ROOM = "disk i/o error"
-# What drivers say, and what to do about it.
+# Parts of drivers' messages, and what to do about them.
 _REMEDIES = (
     ("not a database", "give the path of a tuning database, or of a new file"),
     ("malformed", f"it is damaged: {_ANEW}"),
@@ -120,7 +121,7 @@ _REMEDIES = (
     (_NO_ROOM, "make room on the disk, or check that it works"),
     ("no such table", f"a table is missing: {_ANEW}"),
     ("permission denied", "ask for the right to write there, or work on a copy"),
-    # A server that starts, ends or recovers refuses whoever comes.
+    # A server that starts, stops or recovers refuses all connections.
     ("the database system is", "wait until it takes connections, and run the same command again"),
     ("fatal:", "check the user, the password and the name of the database in the URL"),
     ("column", f"a column is missing: {_ANEW}"),
@@ -131,7 +132,7 @@ _REMEDIES = (
 
 class Opened(NamedTuple):
     engine: Engine
-    where: str  # for messages
+    where: str  # name of the database in messages
 
 
 def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only: bool = False) -> Opened:
@@ -162,7 +163,7 @@ def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only:
     except DRIVER_ERRORS as error:
         engine.dispose()
         if is_written and not create and _NO_ROOM in str(error).lower():
-            # On a full disk there is no room for what a reader in WAL mode writes beside the file.
+            # A reader in WAL mode writes beside the file, for which a full disk has no room.
             return open_engine(url_or_path, create=False, read_only=True)
         raise explained(where, error) from error
     except BaseException:
@@ -180,7 +181,8 @@ def _file(url: URL) -> Path | None:
 def _make_folder(folder: Path, where: str) -> None:
     try:
         if folder == folders.cache_root():
-            folders.make()  # which others must not write into, for it holds binaries
+            # not writable by others, because it holds binaries
+            folders.make()
         folders.make_last(folder)
     except FileNotFoundError as error:
         raise DatabaseError(f"{where}: {error}") from None
@@ -189,16 +191,16 @@ def _make_folder(folder: Path, where: str) -> None:
 
 
 def _is_writable(file: Path) -> bool:
-    """In WAL mode a reader writes as well, beside the file."""
+    """True where the file and its folder are writable: in WAL mode even a reader writes beside the file."""
     return all(os.access(path, os.W_OK, effective_ids=True) for path in (file, file.parent))
 
 
 def _engine(url: URL, read_only: Path | None = None) -> Engine:
     if url.get_backend_name() != "sqlite":
-        # A connection that the server has closed meanwhile, as when it was restarted, is replaced before it is used.
+        # pool_pre_ping replaces connections that the server closed meanwhile, for example by a restart.
         return create_engine(url, pool_pre_ping=True)
-    # One connection, which the threads of a Database take in turn: opening a file costs more than a query does, and a
-    # database in memory lives as long as its connection.
+    # The threads of a Database share one connection: opening a file costs more than a query, and a database in memory
+    # lives as long as its connection.
     how: dict[str, Any] = {"timeout": BUSY_S, "check_same_thread": False}
     if read_only is None:
         engine = create_engine(url, poolclass=StaticPool, connect_args=how)
@@ -210,8 +212,8 @@ def _engine(url: URL, read_only: Path | None = None) -> Engine:
 
 
 def _read_only_uri(file: Path) -> str:
-    """SQLite takes no lock on, and makes no file beside, what it is told is immutable. Rows that a writer has left in
-    the log beside it would be missed: with such a log it is read as a file that may change."""
+    """Return the URI of a file that is only read. SQLite takes no lock on an immutable file and creates none beside it,
+    but would miss the rows in a writer's log. With such a log, the file is opened as one that may change."""
     log = file.with_name(f"{file.name}-wal")
     logged = log.exists() and log.stat().st_size > 0
     return f"file:{quote(str(file.absolute()))}?mode=ro" + ("" if logged else "&immutable=1")
@@ -219,12 +221,13 @@ def _read_only_uri(file: Path) -> str:
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.text_factory = _text
-    # In WAL mode this loses nothing when a process is killed; only a power cut may undo the last rows.
+    # In WAL mode a killed process loses nothing. Only a power failure may undo the last rows.
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def _text(stored: bytes) -> str | bytes:
-    """Text that is not UTF-8 stays bytes: a row's check then refuses it by its number, where the driver cannot."""
+    """Decode a text. Text that is not UTF-8 stays bytes, so that the check of its row reports the row's number, which
+    the driver cannot."""
     try:
         return stored.decode()
     except UnicodeDecodeError:
@@ -232,7 +235,7 @@ def _text(stored: bytes) -> str | bytes:
 
 
 def _with_schema(engine: Engine, where: str, create: bool) -> Engine:
-    """The engine, whose tables are of this schema version."""
+    """Return the engine with a checked schema."""
     try:
         versions = _versions(engine)
     except SQLAlchemyError:
@@ -249,7 +252,7 @@ def _with_schema(engine: Engine, where: str, create: bool) -> Engine:
 
 
 def _check_triggers(engine: Engine, where: str) -> None:
-    """A file may bring statements of its own, that run when a row is added: none of ours does."""
+    """Reject a file with triggers, which run statements of their own when a row is added. qconv creates none."""
     if engine.dialect.name != "sqlite":
         return
     with engine.connect() as connection:
@@ -271,12 +274,12 @@ def _state(engine: Engine, where: str) -> Literal["empty", "damaged"]:
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
         if SchemaRow.__tablename__ in tables:
-            # Another version has other columns, and is then the better explanation.
+            # Another version has other columns, so the version explains the difference better.
             versions = list(connection.execute(select(SchemaRow.version)).scalars())
             _check_versions(versions, where)
     if tables & set(TABLES):
         return "damaged"
-    # A file belongs to one program; the database of a server may well hold the tables of others.
+    # A file belongs to one program, but a server's database may hold tables of others.
     if tables and engine.dialect.name == "sqlite":
         raise DatabaseError(
             f"{where}: it holds other tables ({', '.join(sorted(tables))[:160]}) and is no tuning database; give the "
@@ -295,7 +298,7 @@ def _check_versions(versions: list[Any], where: str) -> None:
 
 
 def _create(engine: Engine) -> None:
-    """All tables in one transaction: an interrupted creation leaves an empty database, not half of one."""
+    """Create all tables in one transaction, so that an interruption leaves an empty database instead of half of one."""
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "sqlite":
@@ -305,14 +308,15 @@ def _create(engine: Engine) -> None:
             if not connection.execute(select(SchemaRow.version)).scalars().all():
                 connection.execute(insert(SchemaRow).values(version=SCHEMA_VERSION))
     except SQLAlchemyError:
-        # A server refuses the second of two processes that create the same table: then it is there, and all is well.
+        # A server refuses the second of two processes that create the same table. That is fine if the table exists now.
         with engine.connect() as connection:
             if not inspect(connection).has_table(MeasurementRow.__tablename__):
                 raise
 
 
 def _enter_wal_mode(connection: Connection) -> None:
-    """The file keeps this mode. SQLite refuses at once, whatever the time-out, while another process does the same."""
+    """Switch the file to WAL mode, which it keeps. While another process does the same, SQLite fails at once whatever
+    the timeout."""
     end = time.monotonic() + BUSY_S
     while True:
         try:
@@ -332,11 +336,11 @@ def explained(where: str, error: Exception) -> DatabaseError:
 
 
 def _first_line(error: Exception) -> str:
-    """The driver's own words, without the statement and its values that SQLAlchemy adds."""
+    """Return the driver's own message, without the statement and the values that SQLAlchemy adds."""
     cause = getattr(error, "orig", None) or error
     return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]
 
 
-# SQLAlchemy sets up much of itself when it is first used: 1 ms, spent here, where importing it has just cost two
-# hundred times as much, and not in the first lookup.
+# SQLAlchemy initializes much of itself on first use, which takes 1 ms. Spend it here, where the import has just taken
+# two hundred times as long, and not in the first lookup.
 open_engine("sqlite://", create=True).engine.dispose()

@@ -1,4 +1,4 @@
-"""Sources of measurements laid over each other: the user's own over the shipped winners."""
+"""Layers of measurement sources: the user's own rows before the shipped winners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from qconv.tune_db.measurement import Measurement, kept_of, ranked
 
 
 class Source(Protocol):
-    """What a lookup asks of a store of measurements; `Database`, `TextLayer` and `Layered` answer it."""
+    """The queries that lookup makes of a store of measurements. `Database`, `TextLayer` and `Layered` implement
+    them."""
 
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
@@ -20,17 +21,17 @@ class Source(Protocol):
     def in_sequence(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        """Return the rows measured among the launches of networks; no other query returns these."""
+        """Return the rows measured among the launches of networks. No other query returns these."""
         ...
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None: ...
 
     def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
-        """The correct rows as `measurement.ranked` sorts them. Few may be read: most ask for the first alone."""
+        """Generate the correct rows in the order of `measurement.ranked`. Most callers read only the first."""
         ...
 
     def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
-        """The problems with a correct row that are not farther away, by distance and then by key."""
+        """Generate the problems with a correct row at most `within` away, ordered by distance and then by key."""
         ...
 
     def problems(self, device: str, target: str) -> list[Problem]: ...
@@ -42,9 +43,10 @@ class Closable(Protocol):
 
 
 class Layered:
-    """An ordered union: the first layer that knows an answer gives it, even where a later one knows a faster row.
+    """An ordered union of sources. The first layer that has an answer gives it, even where a later one has a faster
+    row.
 
-    What the user measured on this machine counts for more than what was measured on another one.
+    Measurements from this machine take precedence over those from another one.
     """
 
     def __init__(self, layers: Sequence[Source]) -> None:
@@ -57,7 +59,7 @@ class Layered:
         self.close()
 
     def close(self) -> None:
-        """Closes the layers that can be closed."""
+        """Close the layers that can be closed."""
         for layer in self.layers:
             if isinstance(layer, Closable):
                 layer.close()
@@ -65,7 +67,7 @@ class Layered:
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        """The rows of all layers, each key once: as the first layer has it."""
+        """Return the rows of all layers. Of rows with the same key, the first layer's is returned."""
         return _each_once(layer.measurements(problem=problem, device=device, target=target) for layer in self.layers)
 
     def in_sequence(
@@ -83,7 +85,7 @@ class Layered:
         return next((answer for answer in answers if answer is not None), None)
 
     def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
-        """Those of all layers, each key once: as the first layer has it."""
+        """Generate the ranked rows of all layers. Of rows with the same key, the first layer's is used."""
         rest = (layer.measurements(problem=problem, device=device, target=target) for layer in self.layers[1:])
         if self.layers and not any(rest):
             return self.layers[0].ranked(problem, device, target)

@@ -1,4 +1,4 @@
-"""One timed row: what was run, where, with which toolchain, and how it went."""
+"""A timed row: what was run, where, with which toolchain, and with which outcome. Also the order of rows by speed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from qconv.generator import Config, config_from_json
 from qconv.op import Problem, quoted
 from qconv.ops.registry import parse
 
-# The words of the FAIR T4 results format, so that an export is a loop.
+# The outcomes of the FAIR T4 results format, which makes its export a loop.
 OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctness")
-# Two medians closer than this are a tie: runs of one kernel differ as much.
+# Medians within this fraction of each other are a tie: repeated runs of one kernel differ as much.
 NOISE = 0.01
-# What a timing protocol says of a row whose few repeats only told that it is far from the best.
+# Phase of a row whose few repeats only showed that it is far slower than the best.
 SCREENED = "screened"
-# The phases of a row that was measured in sequence, among the launches of a network: its last race kept the config, or
-# chose another one.
+# Phases of a row measured in sequence, among the launches of a network: its last race kept the config, or chose another
+# one.
 KEPT, LOST = "kept in sequence", "lost in sequence"
-# Every database holds an integer of this size.
+# The largest integer that every database stores.
 INT_MAX = 2**31 - 1
 
 
@@ -33,14 +33,14 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Correct rows have times and their median; the others have a reason instead. Unknown is None."""
+    """A measurement. Correct rows have times and their median; all others have a reason. Unknown values are None."""
 
     problem: Problem
     config: Config
-    device: str  # its name: "NVIDIA H200"
+    device: str  # name, such as "NVIDIA H200"
     target: str
-    toolchain: str  # compiler and version: "nvrtc 13.0"
-    digest: str  # of the generated source
+    toolchain: str  # compiler and version, such as "nvrtc 13.0"
+    digest: str  # digest of the generated source
     outcome: str
     reason: str | None = None
     times_us: tuple[float, ...] = ()
@@ -49,7 +49,7 @@ class Measurement:
     spill_bytes: int | None = None
     smem_bytes: int | None = None
     compile_ms: float | None = None
-    protocol: dict[str, Any] | None = field(default=None, hash=False)  # the timing protocol, by its field names
+    protocol: dict[str, Any] | None = field(default=None, hash=False)  # timing protocol, by field name
     created_at: datetime = field(default_factory=_now)
 
     def __post_init__(self) -> None:
@@ -96,14 +96,15 @@ class Measurement:
             return
         if not isinstance(self.reason, str) or not self.reason.strip():
             raise ValueError(f"outcome={self.outcome!r} with reason={quoted(self.reason)}; say why it failed")
-        # A compiler's words may hold any byte, a text column may not: no failure is lost for how it is worded.
+        # A compiler's message may contain any byte, but a text column may not. Replace what it cannot store, so that no
+        # failure is lost.
         clean = self.reason.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
         object.__setattr__(self, "reason", clean)
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The identity of a row: storing another one with this key replaces it. A config has a row by itself, and
-        another one in sequence."""
+        """The identity of a row: storing another row with this key replaces it. A config timed by itself and the same
+        config in sequence have different keys."""
         return (
             str(self.problem),
             self.config.as_json(),
@@ -120,12 +121,12 @@ class Measurement:
 
     @property
     def screened(self) -> bool:
-        """Timed by a few repeats only, for it looked far slower than the best."""
+        """True where only a few repeats were timed, because the kernel was far slower than the best."""
         return self._phase == SCREENED
 
     @property
     def in_sequence(self) -> bool:
-        """Timed among the launches of a network: its times compare with no others."""
+        """True where the kernel was timed among the launches of a network. Such times compare only with each other."""
         return self._phase in (KEPT, LOST)
 
     @property
@@ -134,18 +135,19 @@ class Measurement:
 
 
 def complexity(config: Config) -> int:
-    """The product of the config's integers: smaller tiles, fewer pipeline stages and fewer splits are simpler."""
+    """Return the product of the config's integers: smaller tiles, fewer pipeline stages and fewer splits are
+    simpler."""
     return math.prod(max(1, value) for value in config.as_dict().values() if isinstance(value, int))
 
 
 def ranked(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """The correct ones, the fastest first. What was only screened comes after all that was measured in full: few
-    repeats can be lucky."""
+    """Return the correct rows, fastest first. Screened rows follow all rows timed in full, because few repeats can be
+    lucky."""
     return sorted((m for m in measurements if m.correct), key=lambda m: (m.screened, m.median_us))
 
 
 def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
-    """The first by rank; ties within noise go to the simpler config."""
+    """Return the first row by rank. Ties within noise go to the simpler config."""
     order = ranked(measurements)
     timed = [(m.median_us, m) for m in order if m.median_us is not None and m.screened == order[0].screened]
     if not timed:
@@ -154,7 +156,7 @@ def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
         return timed[0][1]
     limit = min(median for median, _ in timed) * (1 + NOISE)
     tied = [(complexity(m.config), median, m.key, m) for median, m in timed if median <= limit]
-    # The key is there so that the same rows give the same answer in whatever order they are stored.
+    # The key makes the answer independent of the order in which the rows are stored.
     return min(tied, key=lambda row: row[:3])[3]
 
 
@@ -165,19 +167,19 @@ def kept_of(in_sequence: Iterable[Measurement]) -> Measurement | None:
 
 
 def best_of_each(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """The best of every problem, device and target, in the order of their names."""
+    """Return the best row of every problem, device and target, in the order of their names."""
     return [best for group in rivals(measurements) if (best := best_of(group)) is not None]
 
 
 def rivals(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
-    """The rows of every problem, device and target, in the order of their names."""
+    """Return the rows of every problem, device and target, in the order of their names."""
     groups: dict[tuple[str, str, str], list[Measurement]] = {}
     for m in measurements:
         groups.setdefault((str(m.problem), m.device, m.target), []).append(m)
     return [group for _, group in sorted(groups.items())]
 
 
-# Reading back: each takes what a database column or a JSON file holds, and refuses it with ValueError.
+# Parsers of what a database column or a JSON file holds. Each raises ValueError for anything else.
 
 
 def read_problem(key: object) -> Problem:
@@ -214,14 +216,14 @@ def read_time(text: object) -> datetime:
             time = datetime.fromisoformat(text)
         except ValueError:
             time = None
-        # In one form only, for databases compare these as text.
+        # One form only, because databases compare times as text.
         if time is not None and time.tzinfo is not None and time_text(time) == text:
             return time
     raise ValueError(f"created_at={quoted(text)} must be a UTC time like {time_text(datetime(2026, 1, 2, tzinfo=UTC))}")
 
 
 def time_text(time: datetime) -> str:
-    """Always of the same width, so that the order of the texts is the order of the times."""
+    """Format a time with a constant width, so that texts sort as times do."""
     return time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
@@ -250,7 +252,7 @@ def _number(name: str, value: object, above_zero: bool = False) -> float:
 
 
 def _plain(protocol: object) -> dict[str, Any]:
-    """A copy as JSON gives it back: a stored row equals the row that was given, and nobody changes it later."""
+    """Return a copy as JSON gives it back, so that a stored row equals the given one and cannot be changed later."""
     try:
         copy = json.loads(json.dumps(protocol, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

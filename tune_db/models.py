@@ -1,11 +1,8 @@
-"""Values that are stored in fewer bytes than their text has: digests, times and dates. Each reads back exactly what was
-stored, and refuses with ValueError what was not stored so.
+"""The tables, and the conversion of a measurement to a row and back.
 
-The tables, and how a measurement becomes a row and a row a measurement.
-
-What many rows have in common is stored once, in a table of its own, and never removed: a number that was read once
-names the same text for ever. What is long is stored as `encoding` says. Every database gives back exactly what was
-stored, and nothing read is ever executed.
+Values that many rows share are stored once, in tables of their own, and never removed, so a number that was read stays
+valid. Digests and times are stored in fewer bytes than their text has. Every value is read back exactly as it was
+stored; a value that was not stored by qconv raises ValueError, and nothing read is ever executed.
 """
 
 from __future__ import annotations
@@ -26,12 +23,12 @@ from qconv.tune_db.measurement import Measurement, read_config, read_problem
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DIGITS = re.compile(r"[0-9a-f]{32}")
-# What a hexadecimal digest takes. No other word is stored in so many: it has a zero more.
+# Size of a hexadecimal digest. Any other word of this size is stored with an additional zero byte.
 _DIGEST_BYTES = 16
 
 
 def digest_to_bytes(digest: str) -> bytes:
-    """A generated source's digest is 32 digits; any other word is its text."""
+    """Encode a digest of 32 hexadecimal digits as 16 bytes, and any other word as its text."""
     if _DIGITS.fullmatch(digest):
         return bytes.fromhex(digest)
     word = digest.encode()
@@ -60,7 +57,7 @@ def times_from_bytes(stored: object) -> tuple[float, ...]:
 
 
 def time_to_number(time: datetime) -> int:
-    """Microseconds since 1970: the order of the numbers is the order of the times."""
+    """Encode a time as microseconds since 1970, which sort as times do."""
     return (time - _EPOCH) // _MICROSECOND
 
 
@@ -73,25 +70,25 @@ def time_from_number(stored: object) -> datetime:
     raise ValueError(f"created_at is {repr(stored)[:160]}, which is no number of microseconds since 1970")
 
 
-# Raise it with every change of the tables, or of what `nearness.shape_of` says of a problem: a database of another
-# version is refused.
+# Increase it with every change of the tables or of the result of `nearness.shape_of`: a database of another version is
+# refused.
 SCHEMA_VERSION = 3
 
 
 class Bytes(LargeBinary):
-    """As the driver gives them: what is no bytes is refused with its row, and not converted."""
+    """Bytes as the driver returns them. Any other type is rejected with its row instead of converted."""
 
     def result_processor(self, dialect: object, coltype: object) -> None:
         return None
 
 
 class Base(DeclarativeBase):
-    # Doubles, for a float column of some databases is single; text without a limit, for keys have none.
+    # Double, because a float column is single precision in some databases; Text, because keys have no maximum length.
     type_annotation_map = {float: Double(), str: Text(), bytes: Bytes()}  # noqa: RUF012 (declared so by SQLAlchemy)
 
 
 class SchemaRow(Base):
-    """Has one row: which version of these tables this database holds."""
+    """The schema version of the database, in a single row."""
 
     __tablename__ = "qconv_schema"
 
@@ -99,16 +96,16 @@ class SchemaRow(Base):
 
 
 class ProblemRow(Base):
-    """Beside its key, what `nearness` compares: extents and kinds of problems that are never parsed."""
+    """A problem: its key, and the values by which `nearness` compares it without parsing the key."""
 
     __tablename__ = "qconv_problem"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(unique=True)
-    shape_group: Mapped[str]  # the op and the shape class, as JSON
-    extents: Mapped[str]  # a list as JSON
-    kinds: Mapped[str]  # a list as JSON
-    # The logarithms of the first extents; an op with fewer has none of the last.
+    shape_group: Mapped[str]  # op and shape class, as JSON
+    extents: Mapped[str]  # a list, as JSON
+    kinds: Mapped[str]  # a list, as JSON
+    # Logarithms of the first extents. The last ones are null for an op with fewer extents.
     coarse_1: Mapped[float | None]
     coarse_2: Mapped[float | None]
     coarse_3: Mapped[float | None]
@@ -125,7 +122,7 @@ class ConfigRow(Base):
 
 
 class PlaceRow(Base):
-    """Where kernels ran: a device, and the target that they were compiled for."""
+    """A device, and the target that kernels were compiled for."""
 
     __tablename__ = "qconv_place"
 
@@ -150,12 +147,13 @@ class ProtocolRow(Base):
     json: Mapped[str] = mapped_column(unique=True)
 
 
-# The columns whose values together name one row.
+# The columns that together identify a row.
 KEY = ("problem_id", "config_id", "place_id", "toolchain_id", "digest")
 
 
 class MeasuredColumns:
-    """No foreign keys: a server would look up five for each row that is stored, and what they point at stays."""
+    """The columns of a measurement. There are no foreign keys: a server would check five per stored row, and the
+    referenced rows are never removed."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     problem_id: Mapped[int]
@@ -163,7 +161,7 @@ class MeasuredColumns:
     place_id: Mapped[int] = mapped_column(SmallInteger())
     toolchain_id: Mapped[int] = mapped_column(SmallInteger())
     protocol_id: Mapped[int | None] = mapped_column(SmallInteger())
-    screened: Mapped[int] = mapped_column(SmallInteger())  # 1 where the protocol says so: the best are sorted by it
+    screened: Mapped[int] = mapped_column(SmallInteger())  # 1 where the protocol says so; the index sorts by it
     registers: Mapped[int | None]
     spill_bytes: Mapped[int | None]
     smem_bytes: Mapped[int | None]
@@ -177,14 +175,14 @@ class MeasuredColumns:
 
 
 class MeasurementRow(MeasuredColumns, Base):
-    """A config by itself."""
+    """A measurement of a config by itself."""
 
     __tablename__ = "qconv_measurement"
 
     __table_args__ = (
         UniqueConstraint(*KEY),
-        # Correct rows in the order in which the best is looked for: a lookup reads its first ones, and a list of the
-        # best of all problems reads nothing else.
+        # Correct rows in the order of `ranked`: a lookup reads the first few, and the list of all problems' best rows
+        # needs no other data.
         Index(
             "qconv_measurement_best",
             "problem_id",
@@ -198,8 +196,8 @@ class MeasurementRow(MeasuredColumns, Base):
 
 
 class SequenceRow(MeasuredColumns, Base):
-    """A config in sequence, among the launches of a network. A table of its own, for no question that is asked of the
-    rows above means these."""
+    """A measurement of a config among the launches of a network. It has a table of its own, because queries of
+    MeasurementRow never mean these rows."""
 
     __tablename__ = "qconv_sequence"
 
@@ -211,7 +209,7 @@ def table_of(m: Measurement) -> type[MeasurementRow] | type[SequenceRow]:
 
 
 def to_row(m: Measurement) -> dict[str, Any]:
-    """The columns of its own."""
+    """Return the columns of the row that are not numbers of shared values."""
     return {
         "screened": int(m.screened),
         "registers": m.registers,
@@ -228,8 +226,8 @@ def to_row(m: Measurement) -> dict[str, Any]:
 
 
 def from_row(row: Mapping[str, Any], problem: Problem | None = None) -> Measurement:
-    """From its own columns, and the texts that its numbers name. Raises ValueError for anything but what was stored.
-    A row of `problem` needs no parsing of its key."""
+    """Build a measurement from a row joined with its shared values. Raises ValueError for anything that qconv did not
+    store. With `problem`, a row of that problem needs no parsing of its key."""
     if problem is None or row["problem"] != problem.key:
         problem = read_problem(row["problem"])
     m = Measurement(

@@ -1,4 +1,4 @@
-"""How near two problems are, from what a database keeps of each: no problem need be parsed to be found far away."""
+"""The distance between two problems, from columns of the database, so that distant problems need no parsing."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import NamedTuple
 
 from qconv.op import BETWEEN, Problem
 
-# The database compares so many extents itself; a chain has more.
+# The number of extents that the database itself compares. Chains have more.
 COARSE = 4
 
 
 class Shape(NamedTuple):
-    """What of a problem decides which others are near. Whoever changes what a problem's `shape_class`, `extents` or
-    `kinds` are changes what databases hold: raise SCHEMA_VERSION then."""
+    """The properties of a problem that decide which others are near. Databases store them: a change of a problem's
+    `shape_class`, `extents` or `kinds` needs a new SCHEMA_VERSION."""
 
-    group: str  # problems of another op or shape class are no neighbours
+    group: str  # op and shape class; problems of different groups are never neighbours
     extents: tuple[int, ...]
-    kinds: str  # a list as JSON
+    kinds: str  # a list, as JSON
 
     @property
     def coarse(self) -> tuple[float, ...]:
-        """In doublings. Two problems are at least as far apart as the sum of how far these are."""
+        """Logarithms to base 2 of the first extents. The sum of their differences is a lower bound of the distance."""
         return tuple(map(log2, self.extents[:COARSE]))
 
 
 class Neighbour(NamedTuple):
-    """Sorted: the nearest first; of equals, in the order of their keys."""
+    """A problem and its distance. Sorts by distance, then by key."""
 
     distance: float
     key: str
@@ -39,12 +39,12 @@ def shape_of(problem: Problem) -> Shape:
 
 
 def kin(key: str) -> tuple[str, int]:
-    """What the keys of one op have in common: no other key need be parsed."""
+    """Return what all keys of one op have in common, so that other keys need no parsing."""
     return key.partition(":")[0], key.count(BETWEEN)
 
 
 def read_extents(text: object) -> tuple[int, ...]:
-    """From a database: ValueError for what is no list of positive integers."""
+    """Parse the extents of a database row. Raises ValueError unless they are a list of positive integers."""
     values = json.loads(text) if isinstance(text, str) else None
     if not isinstance(values, list) or not all(type(value) is int and value > 0 for value in values):
         raise ValueError(f"extents={repr(text)[:160]} must be a list of positive integers")
@@ -52,7 +52,8 @@ def read_extents(text: object) -> tuple[int, ...]:
 
 
 def distance(a: Shape, b: Shape) -> float:
-    """In doublings of the extents, between two of one group; another data type is half of one."""
+    """Return the distance of two shapes of one group, in doublings of the extents. A different data type counts as half
+    a doubling."""
     doublings: float = sum(abs(log2(own / other)) for own, other in zip(a.extents, b.extents, strict=True))
     return doublings + 0.5 * _different(a.kinds, b.kinds)
 

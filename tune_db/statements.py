@@ -1,6 +1,6 @@
-"""The questions that are asked of the tables, each made once.
+"""The SQL statements of the queries, each built once.
 
-What a lookup in a fresh process waits for is rendered at import: an engine would compile it anew.
+The statements of a lookup are rendered at import, because every engine would compile them again in a fresh process.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from qconv.tune_db.nearness import COARSE
 
 M = MeasurementRow
 Rows = type[MeasurementRow] | type[SequenceRow]
-# Spelled as the index has it, so that a database sees that the index serves.
+# Spelled as in the index, so that the database recognizes that the index applies.
 CORRECT: ColumnElement[bool] = literal_column("outcome = 'correct'")
-# What is compared as doubles may differ by their last digits from what is compared as integers.
+# Comparing doubles and comparing integers may differ in the last digits.
 SLACK = 1e-9
 
 
 def rows(of: Rows = M) -> Select[Any]:
-    """All that a measurement is made of. What a number does not find is null, and refused with its row."""
+    """Select all columns of a measurement. A number that refers to no row gives null, which the row's check rejects."""
     texts = (
         ProblemRow.key.label("problem"),
         ConfigRow.json.label("config"),
@@ -60,7 +60,7 @@ Conditions = list[ColumnElement[bool]]
 
 
 def among(problem: str | None = None, device: str | None = None, target: str | None = None, of: Rows = M) -> Conditions:
-    """Conditions on a measurement. Unknown names are the names of no row."""
+    """Build the conditions on a measurement's problem, device and target. Unknown names match no row."""
     conditions: Conditions = []
     if problem is not None:
         conditions.append(of.problem_id == select(ProblemRow.id).where(ProblemRow.key == problem).scalar_subquery())
@@ -72,7 +72,8 @@ def among(problem: str | None = None, device: str | None = None, target: str | N
 
 
 def _leading() -> Select[Any]:
-    """The rows of a problem at a place as the index has them: those timed in full first, the fastest first."""
+    """Select the correct rows of a problem, device and target in the order of the index: those timed in full first,
+    fastest first."""
     problem = select(ProblemRow.id).where(ProblemRow.key == bindparam("problem"))
     place = select(PlaceRow.id).where(PlaceRow.device == bindparam("device"), PlaceRow.target == bindparam("target"))
     return (
@@ -83,7 +84,8 @@ def _leading() -> Select[Any]:
 
 
 def _near(extents: int) -> Select[Any]:
-    """Problems of a group with a correct row at a place, not farther far than `within` in their first extents."""
+    """Select the problems of a group with a correct row for a device and target, at most `within` away in their first
+    extents."""
     columns = ProblemRow.__table__.columns
     coarse = [columns[f"coarse_{at + 1}"] for at in range(extents)]
     far = [func.abs(column - bindparam(column.name)) for column in coarse]
@@ -107,8 +109,8 @@ NEAR = tuple(_rendered(_near(extents)) for extents in range(1, COARSE + 1))
 
 
 def best_candidates(device: str | None) -> Select[Any]:
-    """The correct rows among which the best of each problem and place is: the fastest and what differs from it by noise
-    alone, of those timed in full, if any were."""
+    """Select the correct rows among which each problem's best is: the fastest and all within noise of it, from the rows
+    timed in full if there are any."""
     first = _fastest(device)
     fuller = aliased(M)
     timed_in_full = exists().where(
@@ -125,7 +127,7 @@ def best_candidates(device: str | None) -> Select[Any]:
                 M.problem_id == first.c.problem_id,
                 M.place_id == first.c.place_id,
                 M.screened == first.c.screened,
-                # A time below zero is found as well, and refused.
+                # abs(): also select rows with a negative time, so that the check rejects them.
                 M.median_us <= first.c.median_us + func.abs(first.c.median_us) * (NOISE + SLACK),
             ),
         )

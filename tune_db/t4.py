@@ -1,7 +1,7 @@
 """Export to the FAIR T4 format of the autotuning community (results and metadata, version 1.0.0).
 
-The format fixes names and leaves units open; these are those of Kernel Tuner, its most common writer: times in ms.
-It has no place for a row's own problem and device, so they stand among its named measurements.
+The format fixes names but not units; these are the units of Kernel Tuner, its most common writer: times in ms. It has
+no field for a row's own problem and device, so they are among its named measurements.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OBJECTIVE = "time"
 
 
 def results(measurements: Iterable[Measurement]) -> dict[str, Any]:
-    """The content of a results file; write it with `json.dump`."""
+    """Return the content of a results file. Write it with `json.dump`."""
     return {"schema_version": SCHEMA_VERSION, "results": [_result(m) for m in measurements]}
 
 
@@ -27,8 +27,8 @@ def metadata(
     device_query: Mapping[str, Any] | None = None,
     requirements: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The content of the metadata file beside it. Devices and toolchains are those of the rows; what only the measuring
-    machine knows is given, or left out."""
+    """Return the content of the metadata file. Devices and toolchains come from the rows; the arguments are what only
+    the measuring machine knows."""
     rows = list(measurements)
     devices = sorted({(m.device, m.target) for m in rows})
     hardware: dict[str, Any] = {

@@ -1,6 +1,7 @@
-"""Measurements as text that a person reviews: the form of the shipped winners.
+"""Measurements as text for review: the format of the shipped winners.
 
-A JSON list with one measurement a line, always in the same order and form, so that a changed winner is a changed line.
+The file is a JSON list with one measurement per line, in a fixed order and form, so that a changed winner is a changed
+line.
 """
 
 from __future__ import annotations
@@ -17,25 +18,26 @@ from qconv.tune_db.measurement import Measurement, best_of, ranked, read_config,
 from qconv.tune_db.nearness import Neighbour, distance, kin, shape_of
 
 _NAMES = tuple(f.name for f in fields(Measurement))
-# The time is that of the measurement: one that is read does not default to now.
+# The time is required: a measurement that is read must not default to now.
 _NEEDED = tuple(f.name for f in fields(Measurement) if f.default is MISSING)
 
 
 def dump(measurements: Iterable[Measurement]) -> str:
-    """Sorted by key; what is unknown is left out."""
+    """Format measurements, sorted by key. Unknown values are omitted."""
     lines = [json.dumps(as_dict(m)) for m in sorted(measurements, key=lambda m: m.key)]
     return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
 
 
 def as_dict(m: Measurement) -> dict[str, Any]:
-    """Plain values by field name; what is unknown is left out."""
+    """Return plain values by field name. Unknown values are omitted."""
     values = {name: getattr(m, name) for name in _NAMES}
     values |= {"problem": str(m.problem), "config": m.config.as_dict(), "created_at": time_text(m.created_at)}
     return {name: value for name, value in values.items() if value is not None and value != ()}
 
 
 def parse(text: str, origin: str) -> list[Measurement]:
-    """What `dump` wrote. `origin` is the file's name, for messages; anything wrong raises DatabaseError."""
+    """Parse the output of `dump`. `origin` is the file's name, for messages. Raises DatabaseError for anything
+    wrong."""
     rows: dict[tuple[str, ...], int] = {}
     measurements = []
     for number, record in enumerate(_records(text, origin), start=1):
@@ -78,7 +80,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_dict(values: object, origin: str) -> Measurement:
-    """What `as_dict` gave. Anything wrong raises DatabaseError, which begins with `origin`."""
+    """Build a measurement from the output of `as_dict`. Raises DatabaseError, whose message begins with `origin`, for
+    anything wrong."""
     try:
         return _measurement(values)
     except ValueError as error:
@@ -108,7 +111,7 @@ def _measurement(record: object) -> Measurement:
 
 
 def is_text(path: str) -> bool:
-    """Whether a file begins as what `dump` writes; a database begins otherwise, and a URL is no file."""
+    """True where a file begins like the output of `dump`. A database begins differently, and a URL is no file."""
     try:
         with open(path, "rb") as file:
             return file.read(1) in (b"[", b"{")
@@ -117,7 +120,7 @@ def is_text(path: str) -> bool:
 
 
 def read(path: str) -> TextLayer:
-    """A file of what `dump` wrote, every row of it checked; anything wrong raises DatabaseError."""
+    """Read a file written by `dump` and check every row. Raises DatabaseError for anything wrong."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -129,7 +132,8 @@ def read(path: str) -> TextLayer:
 
 
 class TextLayer:
-    """What `dump` wrote, for `Layered`. A row is read when it is asked for: a lookup wants few of many."""
+    """The rows of a file written by `dump`, as a source of measurements. A row is parsed on first use, because a lookup
+    needs few."""
 
     def __init__(self, text: str, origin: str) -> None:
         self._origin = origin
@@ -159,7 +163,7 @@ class TextLayer:
         return iter(ranked(self.measurements(problem=problem, device=device, target=target)))
 
     def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
-        """Reads no more than the problem of a row."""
+        """Generate the near problems. Parses only the problems of the rows."""
         own, own_kin = shape_of(problem), kin(problem.key)
         found: dict[Neighbour, Problem] = {}
         for key, numbers in self._of_problem.items():
@@ -172,7 +176,7 @@ class TextLayer:
 
     @property
     def devices(self) -> frozenset[tuple[str, str]]:
-        """The devices that its rows are of, each with its target. Reads no row."""
+        """The devices of the rows, each with its target. Parses no row."""
         records = (record for record in self._records.values() if isinstance(record, dict))
         return frozenset((str(record.get("device")), str(record.get("target"))) for record in records)
 
@@ -187,7 +191,7 @@ class TextLayer:
     def _is_correct(self, number: int, device: str, target: str) -> bool:
         record = self._records[number]
         if not isinstance(record, dict):
-            return self._row(number).correct  # refuses it
+            return self._row(number).correct  # raises its error
         return (record.get("device"), record.get("target"), record.get("outcome")) == (device, target, "correct")
 
     def _problem(self, key: str, number: int) -> Problem:

@@ -1,4 +1,4 @@
-"""The URL of a database: read, and shown without a password that it may hold."""
+"""Parsing of database URLs, and their display without passwords."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qconv.errors import DatabaseError
 
-# The URL of a server. Within a user, a password or a query an @ is escaped: else nobody can tell which @ ends
-# the password.
+# The URL of a server. An @ inside a user, a password or a query must be escaped; otherwise the end of the password
+# would be ambiguous.
 _OF_SERVER = re.compile(r"(?P<scheme>[\w+.-]+)://(?:(?P<user>[^@:/?#]*)(?::[^@/?#]*)?@)?(?P<rest>[^@?]*)(?:\?[^@]*)?")
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::\d*)?")
 
@@ -30,20 +30,20 @@ def read(url_or_path: str | os.PathLike[str]) -> URL:
     try:
         return make_url(given)
     except (SQLAlchemyError, ValueError):
-        # Without its cause, which repeats the URL.
+        # The cause repeats the URL, so it is left out.
         raise DatabaseError("the database URL cannot be read; give dialect+driver://user:password@host/name") from None
 
 
 def where_of(url: URL) -> str:
-    """For messages: the file, or the URL as it is shown."""
+    """Return the name of the database for messages: the file, or the URL without its password."""
     if url.get_backend_name() == "sqlite":
         return url.database or "the database in memory"
     return shown(url.render_as_string(hide_password=False))
 
 
 def shown(url: str) -> str:
-    """The URL of a server without its password, and without its query, which holds passwords under several names.
-    Nothing behind the scheme is shown of one that can be read in two ways."""
+    """Return the URL of a server without its password and without its query, which may hold passwords under several
+    names. Of an ambiguous URL only the scheme is shown."""
     if (parts := _parts(url)) is None:
         return f"{url.partition('://')[0]}://..."
     user = "" if parts["user"] is None else f"{parts['user']}:***@"

@@ -1,7 +1,5 @@
-"""What many rows have in common, by the numbers under which the database stores it once.
-
-Measurements stored within a transaction that has begun: one, or many at a time.
-"""
+"""Insertion and replacement of measurements within a transaction, one or many at a time. Values that many rows share
+are stored once and referred to by number."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ from qconv.tune_db.models import (
 from qconv.tune_db.nearness import COARSE, shape_of
 
 Names = tuple[str, ...]
-# How many are asked for by one statement: databases limit its parameters.
+# Names per statement: databases limit its parameters.
 NUMBERS_PER_QUERY = 400
 
 
 class Part(NamedTuple):
-    """A table: the names of what it stores, and of a measurement the names that it has there."""
+    """A table of shared values: its columns, and a measurement's values for them."""
 
     table: type[Base]
     columns: Names
@@ -52,14 +50,15 @@ PARTS: dict[str, Part] = {
 
 
 class StoredOnce:
-    """Remembers the numbers that it has found, which never change. Not those that it has just stored: a transaction may
-    still be undone."""
+    """The numbers of shared values. Numbers that were read are cached, because they never change. Numbers just inserted
+    are not: the transaction may be rolled back."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[Names, int]] = {column: {} for column in PARTS}
 
     def numbers(self, connection: Connection, measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
-        """What stands in each measurement's columns; stores what is missing."""
+        """Return the numbers that refer to each measurement's shared values, by column. Inserts values that are
+        missing."""
         rows: list[dict[str, Any]] = [{} for _ in measurements]
         for column, part in PARTS.items():
             named = [part.names(m) for m in measurements]
@@ -85,7 +84,7 @@ def _find(connection: Connection, part: Part, wanted: list[Names]) -> dict[Names
     found: dict[Names, int] = {}
     rest = iter(wanted)
     while chunk := list(islice(rest, NUMBERS_PER_QUERY)):
-        # By the first name; where there are two, few have the same.
+        # Select by the first column only: in a table with two, few rows share it.
         asked = select(columns["id"], *own).where(own[0].in_({names[0] for names in chunk}))
         rows = {tuple(row[1:]): row[0] for row in connection.execute(asked)}
         found |= {names: rows[names] for names in chunk if names in rows}
@@ -98,23 +97,23 @@ def _values(part: Part, names: Names, m: Measurement) -> dict[str, Any]:
 
 
 def problem_columns(m: Measurement) -> dict[str, Any]:
-    """What the database compares of its problem."""
+    """Return the columns by which the database compares problems."""
     shape = shape_of(m.problem)
     coarse = dict.fromkeys((f"coarse_{at + 1}" for at in range(COARSE)), None)
     coarse |= {f"coarse_{at + 1}": value for at, value in enumerate(shape.coarse)}
     return {"shape_group": shape.group, "extents": json.dumps(shape.extents), "kinds": shape.kinds, **coarse}
 
 
-# Rows of one transaction: few enough that another writer is not kept waiting.
+# Rows per transaction, few enough not to keep other writers waiting.
 BATCH = 2_000
-# How many problems one statement asks for.
+# Problems per statement.
 PROBLEMS_PER_QUERY = 200
 
 Row = dict[str, Any]
 
 
 class _Statements:
-    """The statements for one table, each made once."""
+    """The statements for one table, each built once."""
 
     def __init__(self, table: type[MeasurementRow] | type[SequenceRow]) -> None:
         self.columns = columns = table.__table__.columns
@@ -122,7 +121,7 @@ class _Statements:
         named = (columns[name] == bindparam(name) for name in KEY)
         self.find = select(columns["id"], columns["created_at"]).where(*named)
         self.replace = update(table).where(columns["id"] == bindparam("row"))
-        # A newer row that another process has stored meanwhile stays.
+        # Keep a newer row that another process has stored meanwhile.
         self.replace_older = self.replace.where(columns["created_at"] < bindparam("row_created_at"))
 
 
@@ -130,14 +129,14 @@ _OF = {table: _Statements(table) for table in (MeasurementRow, SequenceRow)}
 
 
 def start_writing(connection: Connection) -> None:
-    """In SQLite, a transaction that reads and then writes can be refused at once, however long it would be willing to
-    wait: it takes the lock first. Python's driver begins none before it reads, nor before DDL."""
+    """Take SQLite's write lock at the start. A transaction that reads before it writes can be refused at once, whatever
+    its timeout, and Python's driver begins none before a read or before DDL."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def put(connection: Connection, stored: StoredOnce, measurement: Measurement) -> None:
-    """A row with the same key is replaced."""
+    """Store a row. A row with the same key is replaced."""
     row = stored.numbers(connection, [measurement])[0] | to_row(measurement)
     statements = _OF[table_of(measurement)]
     found = connection.execute(statements.find, {name: row[name] for name in KEY}).first()
@@ -168,7 +167,7 @@ def put_newer(connection: Connection, stored: StoredOnce, measurements: Sequence
 
 
 def insert_all(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> None:
-    """Into a table that has none of them; all are of one."""
+    """Insert measurements into a table that has none of them. All are of one table."""
     connection.execute(_OF[table_of(measurements[0])].insert, rows_of(connection, stored, measurements))
 
 
@@ -178,7 +177,7 @@ def rows_of(connection: Connection, stored: StoredOnce, measurements: Sequence[M
 
 
 def batched(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
-    """As many as are stored at a time; where a key comes again, in another batch."""
+    """Split measurements into batches of at most BATCH. Measurements with the same key go to different batches."""
     batch: dict[tuple[str, ...], Measurement] = {}
     for m in measurements:
         key = m.key
@@ -191,8 +190,9 @@ def batched(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
 
 
 def _known(connection: Connection, statements: _Statements, rows: list[Row]) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """Number and time of the rows of the same problems, by key. Databases find a list of problems by an index; for a
-    list of whole keys SQLite reads the table, and PostgreSQL plans for longer than it takes to read these."""
+    """Return number and time of the rows of the same problems, by key. Databases find a list of problems by an index.
+    For a list of whole keys SQLite reads the whole table, and PostgreSQL spends more time on planning than on reading
+    these rows."""
     columns = statements.columns
     key, problems = [columns[name] for name in KEY], sorted({row["problem_id"] for row in rows})
     known: dict[tuple[Any, ...], tuple[int, int]] = {}
