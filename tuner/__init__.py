@@ -1,1 +1,1 @@
-"""Search, measure, verify: from a problem to rows in the database."""
+"""The tuner: searches configs for a problem, verifies and times them, and stores each result in the database."""

@@ -1,8 +1,8 @@
-"""The last step of tuning a network: its kernels of before are raced against the new winners, all of the network at a
-time, for launches that overlap are not as fast as each by itself.
+"""The last step of tuning a network: a race of the network with its previous kernels against the network with the new
+winners. Launches that overlap are slower than each kernel by itself, so the whole network is timed.
 
-What the race keeps is stored as measured in sequence, and a network's lookup prefers that. The kernels of before are
-stored so when tuning begins: whatever ends it, no winner that was never raced in the network takes their place.
+The kernels that win are stored as measured in sequence, and a network's lookup prefers those. The previous kernels are
+stored so when tuning begins: if it is interrupted, no winner replaces them without having been raced in the network.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import KEPT, LOST, Measurement
 from qconv.tuner.measure.protocol import TimingProtocol
 
-# Beyond this, what is new has lost. While kernels are tried, what leads is replaced by what is faster by more than
-# runs of the same network differ.
+# The new kernels lose if they take more than MOST_LOST times as long. While kernels are tried, a challenger has to be
+# faster by LEAST_GAIN, which exceeds the noise of running the same network twice.
 MOST_LOST, LEAST_GAIN = 1.01, 1.002
-# Rounds of a race, in which each runs so long without waiting.
+# Rounds per race, and the time that each contender runs per round.
 ROUNDS, ROUND_MS = 15, 5.0
-# For how long kernels are tried.
+# Time limit for trying combinations of kernels.
 TRYING_S = 15.0
 
 IN_SEQUENCE = TimingProtocol("one more launch in its place, all of a network overlapping in one graph", 0, 1, KEPT)
 
 
 class Contender(Protocol):
-    """A network with certain kernels. `network.Contender` is one."""
+    """A network with a certain choice of kernels. `network.Contender` implements it."""
 
     @property
     def kernels(self) -> Mapping[Problem, Instance]: ...
     def answer(self, problem: Problem) -> Instance:
-        """Its kernel for a problem, whether or not the network has that."""
+        """Return the kernel for a problem, even if the network does not contain the problem."""
         ...
 
     def with_kernels(self, others: Mapping[Problem, Instance]) -> Contender: ...
@@ -49,19 +49,21 @@ class Contender(Protocol):
 
 
 class Raceable(Protocol):
-    """A network whose kernels can be chosen anew. `onnx.Session` is one."""
+    """A network whose kernels can be replaced. `onnx.Session` implements it."""
 
     @property
     def device(self) -> Device: ...
     def contender(self, rows: Database, in_sequence: bool) -> Contender:
-        """With what a lookup chooses by these rows; `in_sequence`: see `instances.lookup.choose`."""
+        """Return the network with the kernels that lookup chooses from these rows. For `in_sequence` see
+        `instances.lookup.choose`."""
         ...
 
 
 @dataclass(frozen=True)
 class Race:
-    """Milliseconds of one run, interleaved medians: with the kernels of before, with all new winners, and with what was
-    installed of these: `installed` of `offered` problems have another kernel than before."""
+    """Times of one run of the network in milliseconds, as interleaved medians: with the previous kernels, with all new
+    winners, and with those that were installed. Of `offered` problems with a new winner, `installed` got another
+    kernel."""
 
     before_ms: float
     winners_ms: float
@@ -79,7 +81,7 @@ class Race:
 
 
 class NetworkRace:
-    """Made when tuning begins, and ended when it is done."""
+    """The race of a network, created when tuning begins and ended when it is done."""
 
     def __init__(self, network: Raceable, rows: Database) -> None:
         self._network, self._rows = network, rows
@@ -87,7 +89,7 @@ class NetworkRace:
         self._store(KEPT, self._before, list(self._before.kernels))
 
     def end(self) -> Race:
-        """Races, stores what won, and says the times."""
+        """Race the networks, store the winner's kernels and return the times."""
         before, after = self._before, self._network.contender(self._rows, in_sequence=False)
         before_ms, winners_ms = race_ms(before, after)
         if are_same(before, after):
@@ -113,7 +115,7 @@ class NetworkRace:
 
 
 def changed(before: Contender, after: Contender) -> list[Problem]:
-    """The problems of the second for which the first launches another kernel, or none."""
+    """Return the problems of `after` for which `before` launches another kernel, or none."""
     known = before.kernels
     return [
         problem
@@ -127,7 +129,7 @@ def are_same(one: Contender, other: Contender) -> bool:
 
 
 def best_of(before: Contender, after: Contender, before_ms: float, winners_ms: float) -> Contender:
-    """The faster of both, with what of the other makes it faster still: all, halves, single kernels."""
+    """Return the faster of both networks, improved by kernels of the other: all of them, halves, or single ones."""
     leader, other = (after, before) if winners_ms < before_ms else (before, after)
     differing = [
         problem
@@ -151,7 +153,7 @@ def _improved(leader: Contender, other: Contender, problems: Sequence[Problem], 
 
 
 def race_ms(*contenders: Contender) -> list[float]:
-    """The median of each, one after the other in every round."""
+    """Return the median time of each contender. In every round they run one after the other."""
     runs = [max(1, ceil(ROUND_MS / one.run_ms(1))) for one in contenders]
     rounds = [[one.run_ms(count) for one, count in zip(contenders, runs, strict=True)] for _ in range(ROUNDS)]
     return [statistics.median(times) for times in zip(*rounds, strict=True)]

@@ -1,4 +1,4 @@
-"""The problems of a network, each with how often the network computes it and where: what is tuned as a whole."""
+"""A workload: the problems of a network, each with its count and its places, which are tuned as a whole."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from qconv.op import Problem
 if TYPE_CHECKING:
     from qconv.tuner.sequence import Raceable
 
-# Why a problem is tuned: the network computes it; it may replace some that the network computes one after the other;
-# or it is a part of a chain, which is raced against its parts.
+# Why a problem is tuned. layer: the network computes it. fusion: it can replace consecutive problems of the network.
+# part: it is a part of a chain and is raced against the fused kernel.
 Role = Literal["layer", "fusion", "part"]
 _WEIGHTIEST_FIRST: tuple[Role, ...] = ("layer", "fusion", "part")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`places` are the names of the layers that ask for the problem, as the file has them."""
+    """A problem of a workload. `places` are the names of its layers in the file."""
 
     problem: Problem
     count: int
@@ -33,7 +33,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """One layer of a file: what it computes there."""
+    """A layer of a file, with its problem."""
 
     name: str
     problem: Problem
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Refused:
-    """A layer that is no problem of ours, and why."""
+    """A layer that no problem describes, with the reason."""
 
     place: str
     reason: str
@@ -50,7 +50,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Workload:
-    """Different problems, the parts of a chain before it."""
+    """The distinct problems of a network, with the parts of a chain before the chain."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -58,7 +58,8 @@ class Workload:
 
     @classmethod
     def of(cls, name: str, places: Iterable[Place], refused: Iterable[Refused] = ()) -> Workload:
-        """Equal problems are one entry. Parts that no layer computes by itself are entries as well."""
+        """Collect the problems of a network. Equal problems form one entry. Parts of chains are entries even if no
+        layer computes them alone."""
         found: dict[Problem, Entry] = {}
         for place in places:
             for part in parts_of(place.problem):
@@ -74,7 +75,7 @@ class Workload:
 
     @property
     def layers(self) -> tuple[Entry, ...]:
-        """What the network takes, one after the other."""
+        """The problems that the network computes, in order."""
         return tuple(entry for entry in self.entries if entry.role == "layer")
 
 
@@ -90,12 +91,13 @@ class NetworkProblems(tuple[Problem, ...]):
 
 
 def parts_of(problem: Problem) -> list[Problem]:
-    """And theirs, each before what is made of it."""
+    """Return the parts of a problem and their parts, each before the problem that contains it."""
     return [one for part in problem.parts for one in (*parts_of(part), part)]
 
 
 def _add(found: dict[Problem, Entry], problem: Problem, place: str, role: Role) -> None:
-    """A layer counts what the network computes: that it is a part of something as well does not add to it."""
+    """Add a problem. The count of a layer is that of its occurrences in the network, without those as part of a
+    chain."""
     known = found.get(problem)
     if known is None:
         found[problem] = Entry(problem, 1, (place,), role)

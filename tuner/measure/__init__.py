@@ -1,1 +1,1 @@
-"""From a candidate to a verified, timed measurement."""
+"""Measurement of candidates: compile, verify and time."""

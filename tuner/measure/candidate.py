@@ -1,4 +1,4 @@
-"""A plan that is being measured: nobody has chosen it yet."""
+"""A plan that is to be measured, with its rendered sources."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from qconv.tune_db.measurement import Measurement
 
 @dataclass(frozen=True)
 class Candidate:
-    """It is rendered once, by the tuner: the same text is compiled ahead, sent to the worker, and named by its digest
-    in the row, whether that is a time or a failure. `sources` has one for each of `plan.kernels`."""
+    """A plan with its sources, one per entry of `plan.kernels`. The tuner renders it once: the same text is compiled in
+    advance, sent to the worker, and identified by its digest in the row, whether that holds a time or a failure."""
 
     plan: Plan
     sources: tuple[Source, ...]
@@ -38,7 +38,7 @@ class Candidate:
         return self.plan.config
 
     def as_dict(self) -> dict[str, Any]:
-        """What the worker is sent beside the problem."""
+        """Return what the worker receives in addition to the problem."""
         sources = [asdict(source) for source in self.sources]
         return {"config": self.config.as_json(), "sources": sources, "digest": self.digest}
 
@@ -48,7 +48,7 @@ class Candidate:
         return cls(plan, tuple(Source(**source) for source in values["sources"]), values["digest"])
 
     def failed(self, device: Device, toolchain: str, outcome: str, reason: str) -> Measurement:
-        """A row that says why it has no time; with its digest, so that it is not tried again."""
+        """Return a row with the reason of a failure. Its digest prevents another attempt."""
         return Measurement(
             problem=self.problem,
             config=self.config,

@@ -1,4 +1,4 @@
-"""The tuner's side of the worker: start, ask, time out, kill, start again."""
+"""The tuner's end of the worker process: starts it, sends requests, and kills and restarts it after a timeout."""
 
 from __future__ import annotations
 
@@ -24,29 +24,30 @@ from qconv.tuner.measure.protocol import TimingProtocol
 
 log = logging.getLogger("qconv")
 
-# Importing the GPU's libraries and making a context on a busy machine.
+# Time to import the GPU's libraries and create a context on a busy machine.
 START_S = 120.0
 WORKER = (sys.executable, "-m", "qconv.tuner.measure.worker")
-# How often one request is made of workers that are killed from outside.
+# Attempts per request, with a new worker each, where workers are killed from outside.
 ATTEMPTS = 3
-# The signals of a program's own faults. Any other was sent: SIGKILL by the kernel where memory is short, say.
+# Signals that a program causes itself. Any other signal came from outside, for example SIGKILL from the kernel when
+# memory is short.
 FAULTS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 
 
 class Died(Exception):
-    """The worker ended or was killed before it answered. Says how."""
+    """The worker ended before it answered. The message says how."""
 
 
 class Killed(Died):
-    """By a signal from outside, which says nothing of the config that was being measured."""
+    """The worker was killed by a signal from outside, which says nothing about the config that was being measured."""
 
 
 class TimedOut(Exception):
-    """No answer in time; the worker was killed."""
+    """The worker did not answer in time and was killed."""
 
 
 class _Allowance:
-    """Seconds for a whole conversation, which run from now on."""
+    """A time limit for a whole conversation, which starts now."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -58,7 +59,7 @@ class _Allowance:
 
 
 class Child:
-    """One worker on one device. A context manager: leaving it ends the worker."""
+    """A worker process on one device. Leaving the context ends the worker."""
 
     def __init__(
         self, device: Device, protocol: TimingProtocol, timeout_s: float, command: Sequence[str] = WORKER
@@ -78,8 +79,8 @@ class Child:
         self.stop()
 
     def measure(self, candidate: Candidate, best_us: float | None = None) -> Measurement:
-        """A row: a config that kills the worker has one as well. Raises Killed where others have killed every worker
-        that was asked."""
+        """Measure a candidate. A config that crashes the worker gets a row too. Raises Killed where every worker asked
+        was killed from outside."""
         toolchain = self._ready()
         try:
             return self._asked_again([candidate], best_us=best_us, race=False)[0]
@@ -92,7 +93,7 @@ class Child:
             return candidate.failed(self._device, toolchain, "runtime", str(how))
 
     def race(self, candidates: Sequence[Candidate]) -> list[Measurement]:
-        """Each, of one problem, timed again, in turn with the others; no rows where that kills the worker."""
+        """Time candidates of one problem again, taking turns. Returns no rows where that ends the worker."""
         try:
             return self._asked_again(candidates, best_us=None, race=True)
         except (TimedOut, Died) as how:
@@ -100,7 +101,8 @@ class Child:
             return []
 
     def start(self) -> None:
-        """The worker imports its libraries while the caller does something else; what it says is read when needed."""
+        """Start the worker, which imports its libraries while the caller goes on. Its first message is read when
+        needed."""
         if self._process is None:
             self._spawn()
 
@@ -109,7 +111,7 @@ class Child:
         if process is None:
             return
         if process.poll() is None:
-            # With the compiler that it may have started: `_spawn` gave them a session of their own.
+            # Kill the process group, which `_spawn` created, so that a compiler started by the worker ends too.
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for pipe in (process.stdin, process.stdout):
@@ -118,7 +120,7 @@ class Child:
         self._errors.close()
 
     def _asked_again(self, candidates: Sequence[Candidate], **how: Any) -> list[Measurement]:
-        """Ask, and ask another worker where one is killed from outside."""
+        """Send a request, and send it to a new worker where one is killed from outside."""
         for _ in range(ATTEMPTS - 1):
             self._ready()
             try:
@@ -154,11 +156,11 @@ class Child:
             start_new_session=True,
         )
         assert self._process.stdin is not None
-        # Sources are longer than what a pipe holds: a worker that does not read must not stop the tuner.
+        # Sources exceed the capacity of a pipe. A worker that does not read must not block the tuner.
         os.set_blocking(self._process.stdin.fileno(), False)
 
     def _ready(self) -> str:
-        """Waits for the worker's first words; returns the toolchain that it tells."""
+        """Wait for the worker's first message and return the toolchain in it."""
         self.start()
         if self._toolchain is not None:
             return self._toolchain
@@ -198,7 +200,7 @@ class Child:
         return answer
 
     def _wait(self, pipe: IO[bytes], event: int, allowance: _Allowance) -> None:
-        """Until the worker is ready to read, or to be read; it is killed where it takes too long."""
+        """Wait until the worker can be written to or read from. Kill it where that takes too long."""
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, event)
             if not allowance.left_s or not selector.select(allowance.left_s):
@@ -206,7 +208,7 @@ class Child:
                 raise TimedOut(f"no answer within {allowance.seconds:g} s")
 
     def _death(self) -> Died:
-        """How the worker died, with the last line that it printed."""
+        """Return how the worker died, with the last line that it printed."""
         assert self._process is not None
         code = self._process.wait()
         self._errors.seek(0)

@@ -1,4 +1,4 @@
-"""candidate -> measurement, in this process: load, verify, time."""
+"""Measurement of a candidate in this process: load, verify, time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qconv.tuner.measure.verification import InputSets
 
 @dataclass(frozen=True)
 class Ready:
-    """A candidate that computes right, and its launches."""
+    """A verified candidate, and the function that times its launches once."""
 
     candidate: Candidate
     runnable: Runnable
@@ -49,13 +49,14 @@ class Ready:
 def evaluate(
     candidate: Candidate, input_sets: InputSets, protocol: TimingProtocol, best_us: float | None = None
 ) -> Measurement:
-    """Every way to fail is a row with its reason, except for the death of this process: see `Child`. `best_us` is what
-    to be compared with: what is far slower is not timed in full."""
+    """Measure a candidate. Every failure is a row with its reason, except for the death of this process (see `Child`).
+    A candidate that is far slower than `best_us` is not timed in full."""
     ready = _prepare(candidate, input_sets)
     if isinstance(ready, Measurement):
         return ready
     again = ready.replay
-    times = [again()]  # what it waits for the first time does not count, unless it is hopeless anyway
+    # The first repeat includes one-time costs. It counts only where the candidate is hopeless anyway.
+    times = [again()]
     if best_us is not None:
         if times[0] > HOPELESS * best_us:
             return ready.row(times, protocol.screening(1))
@@ -66,8 +67,8 @@ def evaluate(
 
 
 def race(candidates: Sequence[Candidate], input_sets: InputSets, protocol: TimingProtocol) -> list[Measurement]:
-    """One repeat of each in turn: what slows the device down for a while slows all of them. The rows have one time of
-    creation, by which rows of one race are known."""
+    """Time one repeat of each candidate in turn, so that a temporary slow-down of the device affects all of them. The
+    rows share one time of creation, which identifies the race."""
     prepared = [_prepare(candidate, input_sets) for candidate in candidates]
     entrants = [ready for ready in prepared if isinstance(ready, Ready)]
     for ready in entrants:

@@ -1,10 +1,10 @@
-"""How a kernel is timed: a value that is stored with every row.
+"""The timing protocol, a value stored with every row.
 
-A tuner does not spend as much on every candidate. Each is *screened* by a few repeats; only where that comes near the
-best so far is it timed in full, *alone*; at the end the fastest few and the untuned default are *raced*, one repeat of
-each in turn, until the fastest of all rows is one of the last race. So neither the winner nor its speed-up is an
-accident of when it was measured, and a row that was screened lost by more than repeats differ. Should the rows that it
-lost to be gone, it still comes after every row timed in full.
+The tuner spends little time on slow candidates. Each candidate is *screened* by a few repeats. If these are near the
+best time so far, the candidate is timed in full, *alone*. At the end the fastest few and the untuned default are
+*raced*, one repeat of each in turn, until the fastest of all rows took part in the last race. So neither the winner nor
+its speed-up depends on when it was measured. A screened row lost by more than repeats differ, and it ranks after every
+row timed in full even if the rows it lost to are deleted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from qconv.tune_db.measurement import SCREENED
 from qconv.tuner.measure.verification import InputSets
 
 SCREENING_REPEATS = 3
-# How many times slower than the best: up to here a candidate is timed in full, from there on one replay is enough.
+# Multiples of the best time. Up to NEAR a candidate is timed in full; beyond HOPELESS a single repeat is enough.
 NEAR, HOPELESS = 1.25, 5.0
 ALONE, RACED = "alone", "raced"
 
 
 @dataclass(frozen=True)
 class TimingProtocol:
-    """`rotated_bytes`: the launches of one repeat go round input sets of at least this size in total, so that no set is
-    still in the cache when its turn comes again. A repeat gives one figure, the mean over its launches; the median
-    over the repeats is what rows are compared by. `phase` is screened, alone or raced, as above."""
+    """How a kernel is timed. The launches of a repeat cycle through input sets of at least `rotated_bytes` in total, so
+    that no set is still cached when it is used again. A repeat gives the mean over its launches; rows are compared by
+    the median over the repeats. `phase` is screened, alone or raced, as described above."""
 
     name: str
     rotated_bytes: int
@@ -46,7 +46,7 @@ class TimingProtocol:
         return replace(self, phase=RACED)
 
 
-# 200 MB is more than three times the last-level cache of any GPU listed.
+# 200 MB exceed three times the last-level cache of every supported GPU.
 COLD_GRAPH = TimingProtocol("cold cache, one graph of back-to-back launches, events", 200_000_000, 9)
 WALL_CLOCK = TimingProtocol("one input set, wall clock", 0, 9)
 
@@ -56,7 +56,7 @@ def protocol_for(device: Device) -> TimingProtocol:
 
 
 def time_us(runnable: Runnable, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
-    """One figure a repeat, in microseconds a launch."""
+    """Return the time of a launch in microseconds, one figure per repeat."""
     again = InputSets(runnable.problem, runnable.device, sample, protocol.rotated_bytes).replay(runnable)
     again()
     return tuple(again() for _ in range(protocol.repeats))

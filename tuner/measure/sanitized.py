@@ -1,4 +1,5 @@
-"""A kernel of the CPU device under a sanitizer: every access in bounds, every barrier there and met by all."""
+"""Runs of a kernel on the CPU device under a sanitizer, which finds accesses out of bounds, missing barriers and
+barriers that some threads do not reach."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from qconv.ops import registry
 from qconv.ops.registry import Sample
 from qconv.tuner.measure.verification import differences, opposite
 
-# What is prepared is written by short kernels whose blocks are all alike: the first of them show what two do to each
-# other.
+# Threads per prepare launch that start on fresh stacks. Prepare kernels are short and their blocks are alike, so the
+# first few blocks show any interference.
 FEW_FIBERS = 256
 
 
@@ -30,8 +31,8 @@ def run(
     seed: int = 0,
     before: Sequence[Array] | None = None,
 ) -> tuple[SanitizerReport, list[Array]]:
-    """The first report that is not clean, or the last one with the outputs. `source` replaces the generated text;
-    `before` is what the outputs hold, instead of one byte everywhere."""
+    """Run all launches. Return the first report that is not clean, or the last report with the outputs. `source`
+    replaces the generated text; `before` is the initial content of the outputs, which is otherwise a constant byte."""
     text = generator.render(plan).text if source is None else source
     buffers, arguments = _arguments(plan, drawn, before)
     names, roles = zip(*_arrays(plan), strict=True)
@@ -67,7 +68,7 @@ def run(
 
 
 def mismatch(plan: Plan, drawn: Sample, sanitizer: Sanitizer) -> str | None:
-    """None where the run is clean and right, else the report or the difference."""
+    """Return the report or the difference from the oracle, or None where the run is clean and right."""
     expected = registry.compute(plan.problem, drawn)
     report, outs = run(plan, drawn, sanitizer, before=[opposite(want) for want in expected])
     if not report.clean:
@@ -77,7 +78,7 @@ def mismatch(plan: Plan, drawn: Sample, sanitizer: Sanitizer) -> str | None:
 
 
 def _arrays(plan: Plan) -> list[tuple[str, str]]:
-    """The name and the role of what lies in a buffer each: what pointers point at, and what only tensor maps name."""
+    """Return name and role of each buffer: targets of pointers, and arrays that only tensor maps name."""
     found = [(field.path, field.role) for field in plan.fields if field.is_pointer]
     known = {name for both in found for name in both}
     mapped = dict.fromkeys(field.tensor_map.array for field in plan.fields if field.tensor_map is not None)
@@ -85,7 +86,7 @@ def _arrays(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _arguments(plan: Plan, drawn: Sample, before: Sequence[Array] | None) -> tuple[list[bytes], Arguments]:
-    """Every array in a buffer of its own, exactly as long as the kernel may touch."""
+    """Allocate every array in its own buffer, exactly as long as the kernel may access."""
     problem, values = plan.problem, plan.problem.checked(drawn.parameters)
     poison = b"\xa5"
     given = {t.name: array.tobytes() for t, array in zip(problem.inputs, drawn.arrays, strict=True)}
@@ -98,7 +99,8 @@ def _arguments(plan: Plan, drawn: Sample, before: Sequence[Array] | None) -> tup
     for offset, field in zip(plan.offsets, plan.fields, strict=True):
         if field.tensor_map is not None:
             index = next(i for i, both in enumerate(_arrays(plan)) if field.tensor_map.array in both)
-            pointers.append(Pointer(offset, index))  # a map begins with the address
+            # A map begins with the array's address.
+            pointers.append(Pointer(offset, index))
             scalars.append((offset + 8, tensor_maps.described(field.tensor_map, 0)[8:]))
             continue
         if not field.is_pointer:

@@ -1,9 +1,5 @@
-"""Bit for bit: what an output holds before a launch that is to be verified, and in what it differs afterwards.
-
-One problem's data on one device, the same for every candidate: drawn once, uploaded once, its oracle run once.
-
-Whether a kernel computes what the oracle does: fresh random data, a poisoned output, tolerance 0.
-"""
+"""Verification of a kernel against the oracle, bit for bit, with random data and poisoned outputs. `InputSets` holds
+one problem's data on one device: drawn, uploaded and computed by the oracle once, for all candidates."""
 
 from __future__ import annotations
 
@@ -23,19 +19,19 @@ from qconv.ops.registry import Sample
 
 
 def opposite(expected: Array) -> Array:
-    """Every bit is the other one: whatever a kernel leaves unwritten is wrong, be it a single byte of an element. Of a
-    constant poison, one in 256 bytes is right by accident."""
+    """Invert every bit. An output that holds the opposite of the right values shows every byte that a kernel does not
+    write; of a constant poison, one byte in 256 would be right by accident."""
     return (~bits(expected)).view(expected.dtype).reshape(expected.shape)
 
 
 def differences(tensors: Sequence[Tensor], outs: Sequence[Array], expected: Sequence[Array]) -> str | None:
-    """None where every bit of every output is right, else how many elements of which are wrong, and the first."""
+    """Return the number of wrong elements of each output and the first of them, or None where every bit is right."""
     said = [_difference(*each) for each in zip(tensors, outs, expected, strict=True)]
     return "; ".join(one for one in said if one is not None) or None
 
 
 def bits(array: Array) -> Array:
-    """As unsigned integers: -0.0 is not 0.0, and NaN is itself."""
+    """View elements as unsigned integers, so that -0.0 differs from 0.0 and NaN equals itself."""
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").ravel()
 
 
@@ -47,7 +43,8 @@ def _difference(tensor: Tensor, got: Array, expected: Array) -> str | None:
     first = wrong[0]
     where = tuple(int(i) for i in np.unravel_index(first, tensor.shape))
     shown = [str(got[where]), str(expected[where])]
-    if shown[0] == shown[1]:  # two NaN
+    # two different NaNs
+    if shown[0] == shown[1]:
         shown = [
             f"{text} ({int(value[first]):#x})" for text, value in zip(shown, (got_bits, expected_bits), strict=True)
         ]
@@ -57,14 +54,14 @@ def _difference(tensor: Tensor, got: Array, expected: Array) -> str | None:
     )
 
 
-# Bytes that poison what a chain keeps between its kernels, which no oracle knows: one for each launch.
+# Poison for the tensors between the kernels of a chain, whose values the oracle does not return. One byte per launch.
 POISONS = (0xA5, 0x5A)
 MOST_SETS = 2048
 
 
 class InputSets:
-    """`rotated_bytes`: launches that are timed go round input sets of at least this size in total. `expected` is what
-    the oracle says, where that is known already."""
+    """A problem's data on a device. Timed launches cycle through input sets of at least `rotated_bytes` in total.
+    `expected` are the oracle's results, if they are known already."""
 
     def __init__(
         self,
@@ -81,8 +78,9 @@ class InputSets:
         self._known = expected
 
     def mismatch(self, runnable: Runnable) -> str | None:
-        """Calls into outputs that hold the opposite of what is right: None where every bit of every call is right, else
-        what is wrong, in one line. With scratch there are two: the second begins with what the first one left there."""
+        """Run a kernel on outputs that hold the opposite of the right values. Return None where every bit of every call
+        is right, otherwise a line that says what is wrong. A kernel with scratch runs twice, because the second call
+        begins with what the first one left there."""
         arrays, outs = self._first
         bound = runnable.bind(*arrays, out=_one_or_all(outs), **self._sample.parameters)
         launches = 2 if any(kernel.scratch for kernel in runnable.plan.kernels) else 1
@@ -101,8 +99,8 @@ class InputSets:
         return None
 
     def replay(self, runnable: Runnable, overlap: bool = False) -> Callable[[], float]:
-        """A launch a set, ready to be timed: only what is packed of the weights is the executable's own. `overlap`: see
-        `Executable.bind`."""
+        """Prepare one launch per set and return the function that times them. Only the packed weights belong to the
+        executable. For `overlap` see `Executable.bind`."""
         return self.device.replay(self._bound(runnable, overlap))
 
     def _bound(self, runnable: Runnable, overlap: bool) -> list[Bound]:
@@ -126,7 +124,8 @@ class InputSets:
 
     @cached_property
     def _sets(self) -> list[tuple[list[Any], list[Any]]]:
-        """The first, and copies of it, rolled on the device, so that no two are alike and all are full-range."""
+        """The input sets: the first, and copies of it rotated on the device, so that no two are alike and all use the
+        full range."""
         count = min(MOST_SETS, max(1, -(-self._rotated_bytes // self.problem.io_bytes)))
         rolled = self.device.rolled
         others = [([rolled(array, i) for array in self._first[0]], self._outputs()) for i in range(1, count)]
@@ -153,5 +152,5 @@ def _one_or_all(outs: list[Any]) -> Any:
 
 
 def mismatch(runnable: Runnable, sample: Sample) -> str | None:
-    """None where every bit is right, else what is wrong, in one line."""
+    """Return None where every bit is right, otherwise a line that says what is wrong."""
     return InputSets(runnable.problem, runnable.device, sample).mismatch(runnable)

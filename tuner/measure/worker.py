@@ -1,7 +1,8 @@
-"""The child process of one device: a request a line on stdin, measurements a line on stdout.
+"""The worker process of one device. It reads one request per line from stdin and answers with measurements, one line
+each, on stdout.
 
-An illegal address is sticky and kills the context, and a kernel may hang: this process is expendable. It ends when its
-stdin does, so that it does not outlive a tuner that was killed; in the middle of a kernel as well.
+This process is expendable: an illegal address ruins the context for good, and a kernel may hang. It ends with its
+stdin, even in the middle of a kernel, so that it does not outlive a tuner that was killed.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from qconv.tuner.measure.evaluate import evaluate, race
 from qconv.tuner.measure.protocol import TimingProtocol
 from qconv.tuner.measure.verification import InputSets
 
-# How often a worker whose requests have ended looks whether its tuner is there.
+# Interval in seconds at which a worker whose requests have ended checks that its tuner is alive.
 LOOK_S = 0.1
 
 
 def main() -> None:
-    # Whatever a library prints must not come between the answers.
+    # Redirect stdout, so that no library prints between the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
@@ -50,7 +51,7 @@ def main() -> None:
         protocol = TimingProtocol(**request["protocol"])
         problem = parse(request["problem"])
         if input_sets is None or input_sets.problem != problem:
-            input_sets = None  # its arrays make room
+            input_sets = None  # frees its arrays
             drawn = registry.draw(problem, request["seed"])
             input_sets = InputSets(problem, device, drawn, protocol.rotated_bytes)
         candidates = [Candidate.from_dict(values, problem, device.target) for values in request["candidates"]]
@@ -64,12 +65,13 @@ def main() -> None:
 
 
 def _requests(tuner: int) -> Iterator[bytes]:
-    """The lines of stdin. Where they end because the tuner did, so does this process, whatever it does by then."""
+    """Generate the lines of stdin. Where they end because the tuner died, end this process, whatever it is doing."""
     lines: SimpleQueue[bytes | None] = SimpleQueue()
 
     def read() -> None:
         begun = b""
-        while received := os.read(0, 65536):  # not by sys.stdin, which no thread may read when the interpreter ends
+        # Not through sys.stdin, which no thread may be reading when the interpreter exits.
+        while received := os.read(0, 65536):
             *whole, begun = (begun + received).split(b"\n")
             for line in whole:
                 lines.put(line)

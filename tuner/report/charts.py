@@ -1,6 +1,6 @@
-"""Small charts as SVG, coloured by the page's CSS variables: points or lines on axes, and bars.
+"""Small charts (points or lines on axes, and bars) as SVG whose colours are the page's CSS variables, or as PNG.
 
-A chart of `charts` as a PNG, drawn by matplotlib from its SVG: most converters know no CSS variables.
+PNG is drawn by matplotlib from the SVG, because most converters do not support CSS variables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 84, 18, 16, 54
-# What a chart looks like by itself, outside the page: the page's light colours.
+# Style of a chart outside the page: the page's light colours.
 STYLE = (
     "svg{background:#fff;--ink:#1c2430;--muted:#667085;--line:#e4e7ec;--mark:#2563eb;--second:#d97706;"
     "font-family:system-ui,sans-serif}"
@@ -25,7 +25,7 @@ STYLE = (
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`; logarithmic ones have a tick a decade."""
+    """An axis from `low` to `high`. A logarithmic one has one tick per decade."""
 
     label: str
     low: float
@@ -33,7 +33,7 @@ class Axis:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """From 0 to 1."""
+        """Map a value to a position between 0 and 1."""
         if self.log:
             return (math.log10(value) - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
         return (value - self.low) / (self.high - self.low)
@@ -52,11 +52,11 @@ class Axis:
 
 @dataclass
 class Plane:
-    """Two axes and what is drawn on them, from the back to the front."""
+    """Two axes and the marks on them, from back to front."""
 
     x: Axis
     y: Axis
-    says: str  # what the picture shows, for who cannot see it
+    says: str  # description of the picture, for readers who cannot see it
     marks: list[str] = field(default_factory=list)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
@@ -107,7 +107,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], says: str) -> str:
-    """Names on the left, values behind the bars."""
+    """Draw a bar per row, with its name on the left and its value behind the bar."""
     most, step, left = max((row.value for row in rows), default=1.0) or 1.0, 30, 250
     parts = [_head(says, step * max(len(rows), 1) + 8)]
     for i, row in enumerate(rows):
@@ -120,7 +120,7 @@ def bars(rows: Sequence[Bar], says: str) -> str:
 
 
 def alone(svg: str) -> str:
-    """A file of its own, in the light colours."""
+    """Return the SVG as a file of its own, in the light colours."""
     head, rest = svg.split(">", 1)
     return f"{head}><style>{STYLE}</style>{rest}\n"
 
@@ -143,14 +143,14 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
 
 
-DPI = 288  # three pixels for one of the SVG
-POINTS = 0.75  # of a pixel of the SVG
+DPI = 288  # three pixels per pixel of the SVG
+POINTS = 0.75  # points per pixel of the SVG
 ANCHORS: Mapping[str, Any] = {"start": "left", "middle": "center", "end": "right"}
 COLOURS = dict(re.findall(r"--(\w+):(#\w+)", STYLE))
 
 
 def write(svg: str, path: Path) -> None:
-    """In the light colours, as the SVG alone has them."""
+    """Write a chart as PNG, in the light colours."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -173,7 +173,7 @@ def write(svg: str, path: Path) -> None:
 
 
 def artist_of(tag: str, of: Mapping[str, str], text: str) -> Any:
-    """What matplotlib draws for one element; coordinates are the SVG's."""
+    """Return the matplotlib artist of an SVG element, in the SVG's coordinates."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Circle, Rectangle
     from matplotlib.text import Text
@@ -188,7 +188,7 @@ def artist_of(tag: str, of: Mapping[str, str], text: str) -> Any:
             verticalalignment="baseline",
             rotation=-float(turned.group(1)) if turned else 0.0,
             rotation_mode="anchor",
-            parse_math=False,  # a reason may have dollars
+            parse_math=False,  # a reason may contain dollar signs
         )
     if tag == "circle":
         centre, inside = (float(of["cx"]), float(of["cy"])), (colour(of["fill"]), float(of["fill-opacity"]))
@@ -208,6 +208,7 @@ def artist_of(tag: str, of: Mapping[str, str], text: str) -> Any:
 
 
 def colour(said: str) -> str:
-    """`var(--mark)` is the page's light colour; `var(--card, #fff)`, which only the page has, what stands behind it."""
+    """Resolve a CSS colour: `var(--mark)` to the page's light colour, and `var(--card, #fff)`, which only the page
+    defines, to its fallback."""
     name, _, otherwise = said.removeprefix("var(--").removesuffix(")").partition(", ")
     return COLOURS.get(name) or otherwise

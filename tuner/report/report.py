@@ -1,8 +1,5 @@
-"""What no kernel can beat: a device's peak rates against a problem's operations and bytes.
-
-What a database says of one device, as one page: how near the roofline, how searches went, which fields matter, what
-failed.
-"""
+"""The report of a database on one device, as one page: distance to the roofline, convergence of the searches,
+importance of the fields, and failures."""
 
 from __future__ import annotations
 
@@ -25,7 +22,8 @@ from qconv.tuner.report.charts import Axis, Bar, Plane, bars
 
 @dataclass(frozen=True)
 class Roofline:
-    """`tops`: dense int8 on the tensor cores, by the data sheet. `tb_per_s`: what a device copy was seen to move."""
+    """Peak rates of a device. `tops` is dense int8 on the tensor cores, from the data sheet; `tb_per_s` is the measured
+    bandwidth of a device copy."""
 
     tops: float
     tb_per_s: float
@@ -38,7 +36,8 @@ ROOFLINES = {"NVIDIA H200": Roofline(tops=1979.0, tb_per_s=4.27)}
 
 
 def floor_us(problem: Problem, device: str) -> float | None:
-    """None for a device whose rates nobody has written down: a guess would look like a measurement."""
+    """Return the time that no kernel can beat. None for a device whose rates are unknown: a guess would look like a
+    measurement."""
     known = ROOFLINES.get(device)
     return None if known is None else known.floor_us(problem)
 
@@ -49,8 +48,8 @@ FIGURES = ("roofline", "convergence", "importance", "failures")
 
 @dataclass(frozen=True)
 class Layer:
-    """One problem: its rows in the order in which they were first stored, and a peer's time where one is known. A race
-    stores its rows anew, so that their times of creation say nothing of when a search came to them."""
+    """A problem with its rows in the order in which they were first stored, and a peer's time if known. A race stores
+    its rows again, so times of creation do not give the order of the search."""
 
     problem: Problem
     rows: tuple[Measurement, ...]
@@ -61,7 +60,7 @@ class Layer:
 
     @property
     def label(self) -> str:
-        """The key in words that lines may break between, without the types that nearly every one has."""
+        """The key as words that a line may break between, without the types that almost all problems have."""
         return (
             str(self.problem)
             .replace(":x_type=int8:w_type=int8:out_type=int8", "")
@@ -78,7 +77,7 @@ class Layer:
         return None if self.floor_us is None else self.floor_us / self.best_us
 
     def convergence(self) -> list[float]:
-        """The winner's time over the best so far, after each row."""
+        """Return the winner's time over the best time so far, after each row."""
         best, found = math.inf, []
         for row in self.rows:
             best = min(best, row.median_us or math.inf)
@@ -120,7 +119,7 @@ class Report:
 
 
 def read(database: Database, device: str | None, peers: Mapping[str, tuple[str, float]]) -> Report:
-    """The rows of one device: the one named, or else the one that has most."""
+    """Read the rows of one device: `device`, or else the one with the most rows."""
     places = Counter({place: len(database.measurements(device=place)) for place in database.devices()})
     if device is None and places:
         device = places.most_common(1)[0][0]
@@ -143,7 +142,7 @@ def read(database: Database, device: str | None, peers: Mapping[str, tuple[str, 
 
 
 def peers_of(path: Path) -> dict[str, tuple[str, float]]:
-    """The best peer of each problem, from what a script of bench/ wrote."""
+    """Read each problem's best peer from a results file of bench/."""
     try:
         rows = json.loads(path.read_text())["rows"]
         return {row["problem"]: (row["best_peer"], row["best_peer_us"]) for row in rows if row.get("best_peer_us")}
@@ -154,7 +153,7 @@ def peers_of(path: Path) -> dict[str, tuple[str, float]]:
 
 
 def roofline(report: Report) -> str:
-    # What only moves bytes has no operations, and no place on logarithms.
+    # Problems without operations have no place on a logarithmic axis.
     points = [(one.problem.operations / one.problem.io_bytes, one.tops, one) for one in report.layers if one.tops]
     known = ROOFLINES.get(report.device)
     highest = max([tops for _, tops, _ in points] + ([known.tops] if known else []), default=1.0)
@@ -188,8 +187,8 @@ def convergence(report: Report) -> str:
 
 
 def importance(rows: Sequence[Measurement]) -> str:
-    """How much of the variance of the times' logarithms a field explains alone, within each problem and family; means
-    over these, weighted by their rows."""
+    """Chart the fraction of the variance of log times that each field explains alone. It is computed within each
+    problem and family, and averaged over these weighted by their rows."""
     groups: dict[tuple[Problem, str], list[Measurement]] = {}
     for row in rows:
         if row.median_us is not None:
@@ -209,7 +208,8 @@ def importance(rows: Sequence[Measurement]) -> str:
 
 
 def _explained(values: Sequence[object], logs: Sequence[float]) -> float | None:
-    """None where the field or the times do not vary. Chance's part is taken off, as in an adjusted R squared."""
+    """Return the explained fraction, corrected for chance as in an adjusted R squared. None where the field or the
+    times do not vary."""
     groups: dict[object, list[float]] = {}
     for value, log in zip(values, logs, strict=True):
         groups.setdefault(value, []).append(log)

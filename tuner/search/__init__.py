@@ -1,1 +1,1 @@
-"""From a problem to its winner: strategies, and the loop that measures what they propose."""
+"""The search of a problem's winner: strategies propose configs, and the tuning loop measures them."""

@@ -1,4 +1,4 @@
-"""Compiling ahead: while one candidate is measured, the next ones are compiled into the cache, each on a core."""
+"""Compilation in advance: while one candidate is measured, the next ones are compiled into the cache, one per core."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from qconv.errors import CompileError, CompileTimeout
 from qconv.generator import Plan
 from qconv.tuner.measure.candidate import Candidate
 
-# A compiler that is a program is ended at the limit; only what goes on behind it is left to its thread. Whoever is
-# interrupted waits as long for compilers to end by themselves.
+# Extra time after the limit. A compiler that is a program is killed at the limit; a compiler that is a library is
+# abandoned with its thread after this time. An interrupted tuner waits as long for compilers to finish.
 GRACE_S = 1.0
 
 
@@ -30,10 +30,12 @@ class _Job:
 
 
 class Ahead:
-    """A context manager: leaving it drops what was not begun. Threads are enough: compilers release Python's lock.
+    """A queue of compilations on threads, which suffice because compilers release Python's lock. Leaving the context
+    drops the ones that have not started.
 
-    A compiler that does not end within `limit_s` is one more way to fail. Nothing can end one that is a library: its
-    thread is left behind and another takes its place. They are daemons, so that none keeps this process."""
+    A compiler that exceeds `limit_s` is a failure of its config. A compiler that is a library cannot be stopped: its
+    thread is abandoned, and another takes its place. The threads are daemons, so that none keeps this process alive.
+    """
 
     def __init__(self, toolchain: str, limit_s: float | None = None) -> None:
         self._toolchain = toolchain
@@ -41,9 +43,9 @@ class Ahead:
         self._lock = threading.Lock()
         self._begin: SimpleQueue[_Job | None] = SimpleQueue()
         self._waiting: list[_Job] = []
-        # One core is the worker's, which launches and compares.
+        # One core is left to the worker, which launches and compares.
         self._workers = max(1, len(os.sched_getaffinity(0)) - 1)
-        # As many as compile at a time and one that is ready: a search that is further ahead knows less.
+        # One candidate is ready while the others compile. A search that asks further in advance knows less.
         self._most = self._workers + 1
         for _ in range(self._workers):
             self._start()
@@ -55,10 +57,12 @@ class Ahead:
         with suppress(Empty):
             while (dropped := self._begin.get_nowait()) is not None:
                 self._waiting.remove(dropped)
-        if kind is not None:  # nobody waits for a compiler that hangs: it ends with this process
+        # A compiler that hangs ends with this process.
+        if kind is not None:
             wait([job.result for job in self._waiting], GRACE_S)
             self._waiting.clear()
-        while self._waiting:  # what is being compiled is half in the cache
+        # Do not leave half-written entries in the cache.
+        while self._waiting:
             self._ended()
         for _worker in range(self._workers):
             self._begin.put(None)
@@ -76,7 +80,7 @@ class Ahead:
         self._begin.put(job)
 
     def next(self) -> tuple[Candidate, CompileError | None]:
-        """The first that is ready, in the order of their submission, and why it has no binary if it has none."""
+        """Return the earliest submitted candidate that is ready, and the error if its compilation failed."""
         job = self._ended()
         try:
             job.result.result()
@@ -121,7 +125,7 @@ class Ahead:
             try:
                 _build(job.candidate, self._toolchain, self._limit_s)
                 settle = partial(job.result.set_result, None)
-            except BaseException as error:  # for whoever asks for the result
+            except BaseException as error:  # raised again by `next`
                 settle = partial(job.result.set_exception, error)
             with self._lock:
                 if job.given_up:
@@ -130,7 +134,7 @@ class Ahead:
 
 
 def compile_in_background(plan: Plan, toolchain: str, limit_s: float) -> threading.Thread:
-    """For whoever needs the plan's binaries later. Why there are none, it is told then."""
+    """Compile a plan's binaries for later use. An error is ignored: the later use reports it."""
 
     def compile_plan() -> None:
         with suppress(CompileError):
@@ -142,6 +146,6 @@ def compile_in_background(plan: Plan, toolchain: str, limit_s: float) -> threadi
 
 
 def _build(candidate: Candidate, toolchain: str, limit_s: float | None) -> None:
-    """Into the cache."""
+    """Compile a candidate into the cache."""
     for source, kernel in zip(candidate.sources, candidate.plan.kernels, strict=True):
         build(source, kernel, toolchain, limit_s)

@@ -1,10 +1,10 @@
-"""An Optuna sampler over an enumerated space: it proposes feasible configs only, and none twice.
+"""An Optuna sampler over an enumerated space, which proposes each feasible config at most once.
 
-TPE over categoricals is no better than random in spaces of kernels. Here a Gaussian process learns what the cost model
-gets wrong, and the config is proposed that is expected to shorten the best time most (expected improvement). Two
-configs are alike by their fields, and by their launch: the blocks, the threads and the shared memory tell more of a
-time than tiles do, and mean the same in every family. Where no cost is known, each family's typical config comes first:
-the corners of a space are what the process knows least of, and they are slow.
+TPE over categoricals is no better than random in spaces of kernels. Instead, a Gaussian process learns the error of the
+cost model, and the sampler proposes the config with the largest expected improvement of the best time. The similarity
+of two configs depends on their fields and on their launches: blocks, threads and shared memory predict a time better
+than tiles do, and mean the same in every family. Where no cost is known, a typical config of each family comes first.
+The process would choose the corners of a space, of which it knows least, and which are slow.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ from qconv.generator import Config
 
 Floats = NDArray[np.float64]
 
-# A larger space is not looked at as a whole: the cheapest, the neighbours of the fastest, and some at random.
+# Candidates per proposal in a larger space: the cheapest, the neighbours of the fastest, and some at random.
 MOST_LOOKED_AT = 2048
 CHEAPEST, PARENTS, RANDOM = 1024, 6, 512
-# How fast configs grow unlike each other, a step among a field's choices at a time; the likeliest of these is used.
+# Length scales of the fields' kernel, in steps among a field's choices. The one with the highest likelihood is used.
 REACHES = (2.0, 4.0, 8.0, 16.0)
-LAUNCH_REACH = 3.0  # the same for a launch: powers of two of its blocks, threads and bytes
+LAUNCH_REACH = 3.0  # length scale for launches: log2 of blocks, threads and bytes
 STRUCTURE = 1.0  # steps between configs of different structures
-# Variances, beside 1 for what the fields explain: of the measurement, of the cost model's slope, of a family, of the
-# launch.
+# Variances, relative to 1 for the fields: of the measurement, of the cost model's slope, of a family and of the launch.
 NOISE, SLOPE, FAMILY, LAUNCH = 3e-3, 0.25, 4.0, 2.0
-# How far a time is from the cost model's, as a logarithm; from the others, where no cost is known; and how many
-# measurements that belief weighs.
+# Prior standard deviation of log times, around the cost model and around each other where no cost is known. BELIEF is
+# the weight of the prior, in measurements.
 SPREAD, SPREAD_WITHOUT_COSTS, BELIEF = 0.25, 0.5, 4.0
-# So many configs of a family are drawn where no cost is known, and the one is tried that is most like the others: as
-# few as these are of the middle of the family, and not the same ones in every run.
+# Without known costs, DRAWN configs of a family are drawn and the one most similar to the others is tried. A small
+# sample keeps it near the middle of the family, and different in every run.
 DRAWN, DRAWN_REACH = 16, 8.0
-# So many times must be known before an expected gain is believed.
+# Measurements before an expected gain is trusted.
 WARM_UP = 8
 
 
 class SpaceSampler(BaseSampler):
-    """`expected` are the logarithms of the times by the cost model, but for a constant; `choices` are those of each
-    family's fields; of two configs that differ in their `structures` one time says less of the other's; `launches` are
-    logarithms of what is launched. After a proposal, `gain` is by which fraction it is expected to shorten the best
-    time; None, where too little is known."""
+    """`expected` are the logarithms of the cost model's times, up to a constant. `choices` are those of each family's
+    fields. A time says less about configs of another of the `structures`. `launches` are logarithms of the launch
+    parameters. After a proposal, `gain` is the fraction by which it is expected to shorten the best time, or None where
+    too little is known."""
 
     def __init__(
         self,
@@ -78,10 +77,10 @@ class SpaceSampler(BaseSampler):
         )
         self._first = [self._numbers[config] for config in dict.fromkeys(first) if config in self._numbers]
         self._rng = np.random.default_rng(seed)
-        self._known_beside: dict[int, tuple[Floats, Floats]] = {}  # by number: see `_beside`
+        self._known_beside: dict[int, tuple[Floats, Floats]] = {}  # by index of a config: see `_beside`
         self._waiting = np.ones(len(self._configs), dtype=bool)
-        self._proposed: dict[int, int] = {}  # by the number of the trial
-        self._times: dict[int, float | None] = {}  # the logs of what is known; None for a failure
+        self._proposed: dict[int, int] = {}  # index of the config, by number of the trial
+        self._times: dict[int, float | None] = {}  # known log times; None for a failure
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         self._learn(study)
@@ -102,7 +101,7 @@ class SpaceSampler(BaseSampler):
         raise ValueError(f"{param_name} is no field of the config that was proposed: suggest what its family has")
 
     def _learn(self, study: Study) -> None:
-        """Trials that were told since the last time, and those that were put in from elsewhere."""
+        """Read the trials finished since the last call, including those added from earlier runs."""
         finished = (TrialState.COMPLETE, TrialState.FAIL)
         for trial in study.get_trials(deepcopy=False, states=finished):
             number = self._proposed.get(trial.number)
@@ -135,7 +134,7 @@ class SpaceSampler(BaseSampler):
         return int(pool[np.argmax(gains)])
 
     def _untried(self, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The families of which nothing was proposed."""
+        """Return the families of which no config has been proposed."""
         return np.setdiff1d(self._families[allowed], self._families[list(self._proposed.values())])
 
     def _typical(self, own: NDArray[np.int64]) -> int:
@@ -143,21 +142,22 @@ class SpaceSampler(BaseSampler):
         return int(drawn[np.argmax(self._alike(drawn, drawn, DRAWN_REACH).sum(axis=1))])
 
     def _pool(self, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is looked at: everything, unless the space is large."""
+        """Return the configs to compare for a proposal: all of a small space, a selection of a large one."""
         if allowed.size <= MOST_LOOKED_AT:
             return allowed
         cheapest = allowed[np.argsort(self._expected[allowed], kind="stable")[:CHEAPEST]]
         parts = [cheapest, self._rng.choice(allowed, RANDOM, replace=False)]
         timed = [number for number, time in self._times.items() if time is not None]
         for parent in sorted(timed, key=lambda number: self._times[number] or 0.0)[:PARENTS]:
-            # One field moved, or two: many moves pay only together, as a tile with what a thread does of it.
+            # Neighbours differ in one field or two: many changes pay only together, for example a tile and its part per
+            # thread.
             moved = (self._places[allowed] != self._places[parent]).sum(axis=1)
             parts.append(allowed[(moved <= 2) & (self._families[allowed] == self._families[parent])])
         return np.unique(np.concatenate(parts))
 
     def _gains(self, pool: NDArray[np.int64]) -> Floats:
-        """By how much the log of the best time is expected to fall with each. A proposal that is still out counts as
-        known, at what is expected of it, so that a batch is not one config with its neighbours."""
+        """Return the expected decrease of the best log time for each config. Proposals that are still being measured
+        count as known, at their expected times, so that a batch is not a single config with its neighbours."""
         known, residuals = self._residuals()
         centre = float(np.median(residuals)) if known.size else 0.0
         fits = [self._fit(known, residuals - centre, reach) for reach in REACHES]
@@ -176,8 +176,8 @@ class SpaceSampler(BaseSampler):
         return expected_improvement(best - means, deviations)
 
     def _residuals(self) -> tuple[NDArray[np.int64], Floats]:
-        """What is known, and how far its log is from the expected one. A failure is as bad as the worst, so that its
-        neighbours come later."""
+        """Return the known configs, and the difference of their log times from the expected ones. A failure counts as
+        the worst time, so that its neighbours come later."""
         known = np.array(list(self._times), dtype=np.int64)
         worst = max((time for time in self._times.values() if time is not None), default=None)
         if worst is None:
@@ -186,19 +186,21 @@ class SpaceSampler(BaseSampler):
         return known, measured - self._expected[known]
 
     def _fit(self, known: NDArray[np.int64], residuals: Floats, reach: float) -> tuple[float, Floats]:
-        """The log of the marginal likelihood, the scale being the likeliest, and the weights of what is known."""
+        """Return the log marginal likelihood at the likeliest scale, and the weights of the known configs."""
         alike = self._alike(known, known, reach) + NOISE * np.eye(len(known))
         weights: Floats = np.linalg.solve(alike, residuals).astype(np.float64)
         _, volume = np.linalg.slogdet(alike)
         return -2.0 * (len(known) + BELIEF) * math.log(self._spread(residuals, weights)) - float(volume), weights
 
     def _spread(self, residuals: Floats, weights: Floats) -> float:
-        """The likeliest scale of the process, a standard deviation; a few times do not overturn what is believed."""
+        """Return the likeliest standard deviation of the process. The prior limits the influence of the first few
+        times."""
         squares = float(residuals @ weights) + BELIEF * self._believed**2
         return math.sqrt(max(squares, 1e-12) / (len(residuals) + BELIEF))
 
     def _alike(self, some: NDArray[np.int64], others: NDArray[np.int64], reach: float) -> Floats:
-        """The covariance: near configs of one family are alike, and like launches of any."""
+        """Return the covariance: configs of one family are similar if their fields are near, configs of any families if
+        their launches are."""
         same = self._families[some][:, None] == self._families[others][None, :]
         steps, by_launch = np.empty(same.shape), np.empty(same.shape)
         for column, other in enumerate(others):
@@ -209,8 +211,8 @@ class SpaceSampler(BaseSampler):
         return alike + tilt
 
     def _beside(self, number: int) -> tuple[Floats, Floats]:
-        """The steps between one config and each, and how alike their launches are: computed once, for every proposal
-        looks at both again."""
+        """Return the distances between one config and all others, and the similarities of their launches. Cached,
+        because every proposal needs them again."""
         if number not in self._known_beside:
             steps = STRUCTURE * (self._structures != self._structures[number])
             steps = steps + _distances(self._places, self._places[number])
@@ -219,7 +221,7 @@ class SpaceSampler(BaseSampler):
         return self._known_beside[number]
 
     def _own(self, numbers: NDArray[np.int64]) -> Floats:
-        """The variances of each."""
+        """Return the variances of the configs."""
         own: Floats = 1.0 + FAMILY + LAUNCH + SLOPE * self._tilt(numbers) ** 2
         return own
 
@@ -232,7 +234,7 @@ _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def expected_improvement(leads: Floats, deviations: Floats) -> Floats:
-    """The mean of what lies above 0 of normal distributions about `leads`."""
+    """Return the mean of the positive part of normal distributions with the means `leads`."""
     z = leads / deviations
     below = 0.5 * (1.0 + _ERF(z / math.sqrt(2.0)))
     gains: Floats = leads * below + deviations * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
@@ -240,7 +242,7 @@ def expected_improvement(leads: Floats, deviations: Floats) -> Floats:
 
 
 def _distances(some: Floats, other: Floats) -> Floats:
-    """Sums of the distances along each axis."""
+    """Return the sums of the distances along each axis."""
     distances = np.zeros(len(some))
     for column in range(some.shape[1]):
         distances += np.abs(some[:, column] - other[column])
@@ -248,7 +250,7 @@ def _distances(some: Floats, other: Floats) -> Floats:
 
 
 def parameters_of(config: Config) -> dict[str, Any]:
-    """The fields as Optuna names them: each family has its own."""
+    """Return the fields under Optuna's names: each family has its own."""
     values = config.as_dict()
     family = values.pop("family")
     return {"family": family} | {f"{family}.{name}": value for name, value in values.items()}
@@ -261,7 +263,7 @@ def distributions_of(config: Config, choices: Mapping[str, Mapping[str, Sequence
 
 
 def _places(configs: Sequence[Config], choices: Mapping[str, Mapping[str, Sequence[int]]]) -> Floats:
-    """Where each config's values stand among their choices; fields that a family lacks stand at 0."""
+    """Return the indices of each config's values among their choices. Fields that a family lacks are 0."""
     width = max(len(fields) for fields in choices.values())
     places = np.zeros((len(configs), width))
     for row, config in zip(places, configs, strict=True):

@@ -1,7 +1,7 @@
-"""Which config next: what every search strategy promises, and which ones there are.
+"""The interface of search strategies, and their lookup by name.
 
-A strategy is a module of `qconv.tuner.search.strategies`, chosen by its name; what it exports as `STRATEGY` makes one
-for a space. tests/tuner/search/test_strategy.py holds each of them to the contract.
+A strategy is a module of `qconv.tuner.search.strategies`. Its `STRATEGY` makes an instance for a space.
+tests/tuner/search/test_strategy.py checks that each of them keeps the contract.
 """
 
 from __future__ import annotations
@@ -23,41 +23,43 @@ DEFAULT = "bayesian"
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched. `first` is asked before everything else, in this order; configs that are not feasible may be
-    among them. A seed makes two searches that are told the same times ask the same configs."""
+    """The space of a search. `first` is proposed before everything else, in this order; it may contain infeasible
+    configs. With the same seed, two searches that learn the same times propose the same configs."""
 
     problem: Problem
-    plans: Sequence[Plan]  # the feasible ones, cheapest first
+    plans: Sequence[Plan]  # feasible plans, cheapest first
     first: Sequence[Config] = ()
     seed: int = 0
 
     def cost(self, plan: Plan) -> float:
-        """The clocks that the plan's family predicts."""
+        """Return the clocks that the plan's family predicts."""
         from qconv import generator
 
         return generator.cost(plan)
 
 
 class Strategy(Protocol):
-    """The tuning loop tells what earlier runs measured; then it asks, a few ahead of what it tells."""
+    """A search strategy. The tuning loop first tells it the measurements of earlier runs. Then it asks for proposals, a
+    few in advance of the times that it tells."""
 
     def ask(self) -> Plan | None:
-        """A plan of the space that was neither asked nor told before; None when there is none left."""
+        """Return a plan of the space that was neither proposed nor told before, or None when none is left."""
         ...
 
     @property
     def gain(self) -> float | None:
-        """By which fraction the plan asked last is expected to shorten the best time; None where that is not known."""
+        """The fraction by which the last proposal is expected to shorten the best time, or None where that is
+        unknown."""
         ...
 
     def tell(self, config: Config, time_us: float | None) -> None:
-        """The time of a config, once; None for a failure. One that was told before it was asked is not asked any more;
-        one that is not of the space tells nothing."""
+        """Learn the time of a config, once; None for a failure. A config told before it was proposed will not be
+        proposed. A config outside the space is ignored."""
         ...
 
 
 def names() -> tuple[str, ...]:
-    """Read from the folder, without importing what they import."""
+    """Return the names of the strategies, from the folder, without importing them."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(strategies.__path__)))
 
 

@@ -1,4 +1,5 @@
-"""The tuning loop: known rows, the default and the neighbours first, then the search; every trial is a row at once."""
+"""The tuning loop: recalls valid rows, measures the default and the neighbours' configs, then searches, and races the
+fastest. Every trial is stored at once."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ from qconv.tuner.workload import parts_of
 
 log = logging.getLogger("qconv")
 
-FINALISTS = 4  # how many are raced at a time for the first time
-MOST_TURNS = 5  # of one config in races that others lead
+FINALISTS = 4  # untried configs that each race adds
+MOST_TURNS = 5  # races per config at most, unless it took part in the last one
 HINTS = 12
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a watcher is told after every trial, and once more after the races."""
+    """The state after a trial, and once more after the races."""
 
     done: int
     total: int
@@ -46,8 +47,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class Search:
-    """How a problem is searched. `until` is the time.monotonic() after which no trial begins; with a `target`, none
-    begins that is expected to shorten the best time by fewer per cent."""
+    """How a problem is searched. No trial begins after `until`, by time.monotonic(). With a `target`, no trial begins
+    whose expected reduction of the best time is below that percentage."""
 
     trials: int
     timeout_s: float = 60.0
@@ -57,7 +58,7 @@ class Search:
     target: float | None = None
 
     def is_worth(self, gain: float | None) -> bool:
-        """Whether a trial of such an expected gain begins; what nobody can tell is tried."""
+        """True where a trial with this expected gain should begin. An unknown gain is worth a trial."""
         return self.target is None or gain is None or 100.0 * gain >= self.target
 
     @property
@@ -67,19 +68,20 @@ class Search:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`default` and `looked_up`, which is what lookup would have given before, ran in the races that `best` won."""
+    """The result of tuning one problem. `default`, and `looked_up`, the config that lookup would have chosen before,
+    took part in the races that `best` won."""
 
     problem: Problem
     device: str
     target: str
     space: int
-    measured: int  # in this run
-    known: int  # rows that were in the database before
+    measured: int  # configs measured in this run
+    known: int  # valid rows from earlier runs
     failures: dict[str, int]
     default: Measurement | None
     best: Measurement | None
-    of_families: dict[str, Measurement]  # the best of each
-    strategy: str  # the search's, by its name
+    of_families: dict[str, Measurement]  # the best row of each family
+    strategy: str  # name of the search strategy
     looked_up: Measurement | None = None
 
 
@@ -101,18 +103,19 @@ def tune(
     child: Child | None = None,
     watch: Watch = lambda progress: None,
 ) -> Outcome:
-    """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts, but
-    what is chosen without tuning is measured in any case. Behind `seconds` no trial begins, nor when the next is
-    expected to shorten the best time by less than `target` per cent. A chain and each of its parts gets an equal share.
+    """Tune a problem until `trials` configs have been measured. Valid rows of earlier runs count; the configs chosen
+    without tuning are measured in any case. No trial begins after `seconds`, or when it is expected to shorten the best
+    time by less than `target` per cent. A chain and each of its parts get equal shares of the time.
 
-    The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
-    tuning. A row is written the moment it is known: interrupting loses nothing. `shipped` is what lies below the
-    database; without it, the winners that travel with the package. `child` is one that goes on to the next problem:
-    starting it takes seconds.
+    The default and the config that lookup uses now are measured first, so that tuning never gives a slower answer than
+    no tuning. Every row is stored as soon as it is known, so an interruption loses nothing. `shipped` is the layer
+    below the database, by default the shipped winners. `child` is a running worker to reuse, because starting one takes
+    seconds.
     """
     until = None if seconds is None else time.monotonic() + seconds
     search = Search(trials, timeout_s, seed, strategy, until, target)
-    named(strategy)  # a name that is not known is refused before a worker starts
+    # Reject an unknown name before a worker starts.
+    named(strategy)
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child:
         child.start()
@@ -124,7 +127,7 @@ def tune(
 
 
 def _share(until: float | None, problems: int) -> float | None:
-    """When the first of so many problems is to end, that as much time is left to each of the others."""
+    """Return the end of the first of `problems` equal shares of the time that is left."""
     if until is None:
         return None
     now = time.monotonic()
@@ -141,8 +144,8 @@ def tune_alone(
     watch: Watch = lambda progress: None,
     plans: Sequence[Plan] | None = None,
 ) -> Outcome:
-    """Without the parts of a chain, which are raced against it as they are known by now. `plans` is the space, from
-    whoever has enumerated it already."""
+    """Tune a problem without its parts. A chain is raced against its parts as they are known now. `plans` is the
+    enumerated space, if the caller has it."""
     begin = named(search.strategy)
     below = Layered([shipped_winners.layer(device.name)]) if shipped is None else shipped
     layers = Layered([database, below])
@@ -161,7 +164,8 @@ def tune_alone(
     strategy = begin(Space(problem, plans, first, search.seed))
     for config, row in run.rows.items():
         strategy.tell(config, row.median_us)
-    # What needs no tuning may have come since: it is measured however many rows there are.
+    # The default and the looked-up config may have changed since earlier runs. They are measured whatever the number of
+    # rows.
     with_untuned = len(run.rows) + len({default, looked_up} - run.rows.keys())
     total = max(min(search.trials, len(plans)) + len(others), with_untuned if search.trials else 0)
     run.search(strategy, total, search, watch)
@@ -179,7 +183,7 @@ def tune_alone(
         known=known,
         failures=dict(Counter(row.outcome for row in rows.values() if not row.correct)),
         default=rows.get(default),
-        # Not the database's best: that may have been measured on an older template.
+        # Not the database's best, which may have been measured with an older template.
         best=best_of(rows.values()),
         of_families=_of_families(rows),
         strategy=search.strategy,
@@ -188,7 +192,8 @@ def tune_alone(
 
 
 def are_of_one_race(rows: Iterable[Measurement]) -> bool:
-    """Whether their times can be compared to a per cent: the rows of one race are made at one time, see `race`."""
+    """True where the rows are of one race, so that their times can be compared to within a per cent. Rows of one race
+    share one time of creation, see `race`."""
     return len({row.created_at if is_raced(row) else row.key for row in rows}) <= 1
 
 
@@ -197,7 +202,7 @@ def is_raced(row: Measurement) -> bool:
 
 
 class Run:
-    """One problem while it is tuned: its candidates, each rendered once, and its rows, each stored at once."""
+    """A problem during its tuning: its candidates, each rendered once, and its rows, each stored at once."""
 
     def __init__(self, problem: Problem, device: Device, database: Database, child: Child) -> None:
         self._problem = problem
@@ -214,8 +219,8 @@ class Run:
         return self._candidates[plan.config]
 
     def recall(self, plans: Sequence[Plan]) -> None:
-        """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again. A config may
-        have rows of several sources, where other versions of this package measured it as well."""
+        """Load the rows of earlier runs that are still valid: same toolchain and same source. Timeouts are tried again.
+        A config may have rows of several sources, measured with different versions of this package."""
         where = {"device": self._device.name, "target": self._device.target.name}
         rows = self._database.measurements(problem=self._problem, **where)
         known: dict[Config, dict[str, Measurement]] = {}
@@ -234,8 +239,8 @@ class Run:
             return self._without_verdict(candidate, "runtime", death)
 
     def search(self, strategy: Strategy, total: int, search: Search, watch: Watch) -> None:
-        """Measures until there are `total` rows, or nothing in the space is worth a trial. The next candidates compile
-        meanwhile."""
+        """Measure until there are `total` rows, or nothing in the space is worth a trial. The next candidates are
+        compiled in the meantime."""
         exhausted = False
         with Ahead(self._toolchain, search.timeout_s) as ahead:
             while True:
@@ -258,24 +263,24 @@ class Run:
                 watch(Progress(len(self.rows), total, row, best_of(self.rows.values())))
 
     def is_settled(self, untuned: Sequence[Config]) -> bool:
-        """Whether the best row and those of what needs no tuning are of one race."""
+        """True where the best row and the rows of the untuned configs are of one race."""
         best = best_of(self.rows.values())
         beside = [self.rows[config] for config in untuned if config in self.rows and self.rows[config].correct]
         return best is None or are_of_one_race([best, *beside])
 
     def race(self, untuned: Sequence[Config]) -> None:
-        """Races until the fastest row is one of the last race, in which the untuned took part: see `protocol`."""
+        """Race until the fastest row took part in the last race, together with the untuned configs: see `protocol`."""
         turns = Counter[Config]()
         last: list[Config] = []
         while True:
             fastest = sorted((row for row in self.rows.values() if row.correct), key=lambda row: row.median_us or 0.0)
             order = [row.config for row in fastest]
-            # Ties go to the simpler config, which need not be the first.
+            # Ties go to the simpler config, which need not be the fastest.
             ahead = [*order[:1], *(row.config for row in [best_of(fastest)] if row is not None)]
             if len(order) < 2 or all(config in last or turns[config] == MOST_TURNS for config in ahead):
                 return
-            # The best of an earlier race runs again: times of two races say little of each other. So do the default and
-            # what lookup would have given, that a speed-up is of two times of one race.
+            # The winner of the last race runs again, because times of different races cannot be compared. So do the
+            # default and the looked-up config, so that a speed-up is a ratio of times of one race.
             leader = [config for config in order if config in last][:1]
             fresh = [config for config in order if not turns[config]][:FINALISTS]
             last = list(dict.fromkeys([*leader, *(config for config in order if config in untuned), *ahead, *fresh]))
@@ -287,7 +292,8 @@ class Run:
             turns.update(last)
 
     def _without_verdict(self, candidate: Candidate, outcome: str, death: Exception) -> Measurement:
-        """The config has had its trial in this run; the next one, which finds no row, tries it again."""
+        """Record a trial without a result. It counts in this run but is not stored, so the next run tries the config
+        again."""
         log.warning("%s: %s: not measured, the same command tries it again", candidate.config, death)
         self.rows[candidate.config] = candidate.failed(self._device, self._toolchain, outcome, str(death))
         return self.rows[candidate.config]
@@ -298,7 +304,7 @@ class Run:
         return row
 
     def _best_us(self) -> float | None:
-        """The best that was timed in full, which a candidate is compared with."""
+        """Return the best time measured in full, with which candidates are compared."""
         first = next(iter(ranked(self.rows.values())), None)
         return None if first is None or first.screened else first.median_us
 
@@ -312,13 +318,13 @@ def _of_families(rows: dict[Config, Measurement]) -> dict[str, Measurement]:
 
 
 def _unfused(problem: Problem, device: Device, layers: Layered) -> list[Plan]:
-    """What competes with one kernel for a chain: the winners of the first and of the rest."""
+    """Return what a chain's fused kernels compete with: the winners of its first convolution and of the rest."""
     if not problem.parts:
         return []
     return [generator.unfused_plan(problem, device.target, lambda one: choose(one, device, layers).plan.config)]
 
 
 def _hints(problem: Problem, device: Device, layers: Layered) -> list[Config]:
-    """What was fastest on older templates, which is likely to be so still."""
+    """Return the fastest configs of older templates, which are likely to be fast still."""
     rows = layers.measurements(problem=problem, device=device.name, target=device.target.name)
     return list(dict.fromkeys(row.config for row in ranked(rows)))[:HINTS]

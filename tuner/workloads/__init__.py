@@ -1,1 +1,1 @@
-"""Tuning many problems: lists of layers, shares of a budget, schedules, many devices."""
+"""Tuning of many problems: workload files, allocation of the budget, schedules, and fleets of devices."""

@@ -1,8 +1,8 @@
-"""Trials and seconds of a whole workload, spread over its problems: where the time is, a trial is worth more.
+"""Allocation of a workload's budget: the more time a network spends in a problem, the more trials the problem gets.
 
-A problem's stake is what the network spends in it: its best time so far, or else the predicted one, as often as the
-network computes it. Every problem gets a few trials first, so that its stake is measured; what is left is spread in
-proportion to the stakes. The rows of earlier runs count, so that a run that goes on does what the first had left.
+A problem's stake is its best time so far, or else its predicted time, multiplied by its count in the network. Every
+problem first gets a few trials, so that its stake is measured; the rest is spread in proportion to the stakes. Rows of
+earlier runs count, so a resumed run finishes what the first one left.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from numbers import Integral, Real
 
 from qconv.op import quoted
 
-# The default, what lookup would give, and the cost model's next: after these a problem's time is no longer a guess.
+# The default, the looked-up config, and the next ones of the cost model. After these, a problem's time is no longer a
+# guess.
 FIRST_TRIALS = 8
 DAY_S = 86400.0
 
 
 @dataclass(frozen=True)
 class Budget:
-    """`trials` is what a problem gets on average; `seconds` is for all of them together; `target` ends the trials of a
-    problem when the next is expected to shorten its best time by fewer per cent. Whichever comes first ends the tuning;
-    what is not given ends nothing."""
+    """The limits of tuning. `trials` is the average per problem; `seconds` is for all problems together; `target` ends
+    the trials of a problem when the next is expected to shorten its best time by fewer per cent. The first limit
+    reached ends the tuning."""
 
     trials: int | None = None
     seconds: float | None = None
@@ -48,27 +49,27 @@ class Budget:
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of one problem when its share is settled."""
+    """The state of a problem when its share is computed."""
 
     known: int  # trials that were made
-    space: int  # and all that could be
+    space: int  # trials that are possible
     stake_us: float
 
 
 def first_totals(standings: Sequence[Standing], trials: int | None) -> list[int]:
-    """How many trials each has to reach before any gets more."""
+    """Return the number of trials that each problem has to reach before any gets more."""
     most = FIRST_TRIALS if trials is None else min(FIRST_TRIALS, trials)
     return [min(one.space, max(one.known, most)) for one in standings]
 
 
 def totals(standings: Sequence[Standing], trials: int | None) -> list[int]:
-    """How many trials each has to reach. In sum, as many as there are problems times `trials`, where the spaces have
-    them. What was made is never taken back: a problem that has more than its share leaves less to the others."""
+    """Return the number of trials that each problem has to reach: on average `trials`, as far as the spaces allow.
+    Trials already made count, so a problem with more than its share leaves less to the others."""
     if trials is None:
         return [one.space for one in standings]
     reached = first_totals(standings, trials)
     left = trials * len(standings) - sum(reached)
-    # By highest averages: each trial goes where most time is spent for a trial that it has, until none is left.
+    # Highest averages method: each trial goes to the problem with the largest stake per trial.
     heap = [(-one.stake_us / (have + 1), i) for i, (one, have) in enumerate(zip(standings, reached, strict=True))]
     heapify(heap)
     while left > 0 and heap:
@@ -81,6 +82,6 @@ def totals(standings: Sequence[Standing], trials: int | None) -> list[int]:
 
 
 def seconds_for(stakes_us: Sequence[float], left_s: float) -> float:
-    """What the first of these gets of the seconds that are left for all of them."""
+    """Return the first problem's share of the seconds left for all of these."""
     whole = sum(stakes_us)
     return left_s * stakes_us[0] / whole if whole else left_s / len(stakes_us)

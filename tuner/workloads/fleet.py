@@ -1,8 +1,8 @@
-"""Many devices at once: the problems of a workload spread over the workers of Dask, each of which has one device.
+"""Tuning on many devices: Dask distributes the problems of a workload to workers that have one device each.
 
-A worker is told a problem and how far to tune it; its rows go straight to the database, each when it is known. So a
-worker that dies loses one trial: Dask gives its problem to another, which finds the finished rows there and goes on.
-This module alone imports `distributed`, and only when a fleet is asked for.
+A worker receives a problem and the number of trials, and writes each row to the database as soon as it is known. If a
+worker dies, one trial is lost: Dask gives the problem to another worker, which finds the finished rows and continues.
+Only this module imports `distributed`, and only when a fleet is requested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from qconv.tuner.workloads.schedule import Told, Visit
 
 log = logging.getLogger("qconv")
 
-# The variable that shows a worker one GPU alone.
+# Environment variable that limits a worker to one GPU.
 VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "hip": "HIP_VISIBLE_DEVICES"}
 CONNECT_S = 30
 HERE = "127.0.0.1"
@@ -43,8 +43,8 @@ INSTALL = "pip install 'qconv-tune[fleet]'"
 
 @dataclass(frozen=True)
 class Crew:
-    """Who works: `scheduler` is the address of one that runs, with workers of its own; else so many `workers` are
-    started here, each on one GPU, or each a CPU device."""
+    """The workers of a fleet. `scheduler` is the address of a running scheduler that has its own workers. Otherwise
+    `workers` are started here, each on one GPU or on a CPU device."""
 
     workers: int | None = None
     scheduler: str | None = None
@@ -57,7 +57,7 @@ class Crew:
 
 
 class Fleet:
-    """The engine of many workers. A context manager; `where` is the database, which every worker opens by itself."""
+    """The engine that tunes on many workers. `where` is the database, which every worker opens itself."""
 
     def __init__(self, crew: Crew, device: str | None, where: str, how: Search) -> None:
         self._crew, self._how = crew, how
@@ -77,7 +77,7 @@ class Fleet:
         self._opened.close()
 
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
-        """All are handed out at once, in their order; a worker that is free takes the next."""
+        """Submit all visits at once, in order. A free worker takes the next one."""
         dask, told = _dask(), {"spec": self._worker_spec, "where": self._where, "how": asdict(self._how)}
         given = [self._errand(visit) for visit in visits]
         left = [one for one in given if one.problem not in self._given_up]
@@ -106,11 +106,12 @@ class Fleet:
 
     @cached_property
     def _scheduler_ahead_s(self) -> float:
-        """What the scheduler's clock shows more than this host's: asked once, for neither is ever set."""
+        """Difference of the scheduler's monotonic clock from this host's. Neither is ever adjusted, so it is measured
+        once."""
         return float(self._client.run_on_scheduler(time.monotonic)) - time.monotonic()
 
     def _check(self) -> None:
-        """That all workers measure the same kind of device, one problem at a time, and can reach the database."""
+        """Check that all workers have the same kind of device, run one problem at a time and can reach the database."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"]
         if not workers:
             raise DeviceError("the scheduler has no workers: start some with `dask worker ADDRESS --nthreads 1`")
@@ -137,20 +138,20 @@ class Fleet:
 
     @property
     def _worker_spec(self) -> str | None:
-        """What a worker calls its device: where it sees one GPU alone, that is the first."""
+        """The worker's name of its device: the first, where the worker sees only one GPU."""
         kind = (self._spec or "").partition(":")[0]
         return f"{kind}:0" if self._crew.workers is not None and kind in VISIBLE else self._spec
 
 
 class _Place(str):
-    """A path or URL. Dask logs the arguments of a task that fails: no password is among them."""
+    """A path or URL whose repr hides the password, because Dask logs the arguments of a task that fails."""
 
     def __repr__(self) -> str:
         return repr(where_of(read(self)))
 
 
 def _shareable(where: str) -> str:
-    """As the workers, whose folders are others, are told it."""
+    """Return a form of the path or URL that is valid in the workers, whose working folders differ."""
     if "://" not in where:
         return str(Path(where).absolute())
     dialect, _, file = where.partition(":///")
@@ -164,7 +165,7 @@ def _shareable(where: str) -> str:
 
 
 def _dask() -> Any:
-    """The package, which has no types of its own. What it would log is said by our errors: it logs tracebacks."""
+    """Import Dask, silencing its logs: it logs tracebacks for what our own errors report."""
     try:
         import distributed
     except ImportError as missing:
@@ -184,7 +185,7 @@ def _connect(crew: Crew, spec: str | None, opened: ExitStack) -> Any:
         address = crew.scheduler
         security = _credentials(address)
     try:
-        # A client that is made for what is no address closes itself for a minute, and then shows a traceback.
+        # Check the address first. A client with an invalid address takes a minute to close and then prints a traceback.
         dask.comm.resolve_address(address)
         return dask.Client(address, timeout=CONNECT_S, set_as_default=False, security=security)
     except (OSError, TimeoutError, ValueError) as error:
@@ -192,7 +193,8 @@ def _connect(crew: Crew, spec: str | None, opened: ExitStack) -> Any:
 
 
 def _credentials(address: str) -> Any:
-    """From Dask's configuration. Read before there is a client, which would close itself for seconds without them."""
+    """Read the certificates from Dask's configuration. This comes before the client, which would need seconds to close
+    without them."""
     security = _dask().Security()
     remedy = "docs/tasks/tune.md says how to make certificates and to name them in Dask's configuration"
     try:
@@ -205,10 +207,12 @@ def _credentials(address: str) -> Any:
 
 
 def _local(workers: int, spec: str) -> Any:
-    """Workers that a nanny starts again when they die. Each sees one GPU; on the CPU, all see the same cores.
+    """Start workers under nannies, which restart them when they die. Each sees one GPU; on the CPU, all share the
+    cores.
 
-    Whoever reaches a listener of Dask runs code as this user, and every user of the machine reaches the loopback: each
-    listener asks for the certificate of this run, whose key other users cannot read."""
+    Whoever reaches a listener of Dask can run code as this user, and every user of the machine reaches the loopback
+    interface. Each listener therefore requires the certificate of this run, whose key other users cannot read.
+    """
     dask, kind = _dask(), spec.partition(":")[0]
     from dask import config
 
@@ -222,7 +226,7 @@ def _local(workers: int, spec: str) -> Any:
     alike = shared | {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL}
     every = {i: {"cls": dask.Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
     scheduler = {"cls": dask.Scheduler, "options": shared | {"dashboard": False, "dashboard_address": f"{HERE}:0"}}
-    # Without its dashboard, a scheduler still has a server of pages, as each worker has: here they have no page.
+    # Even without a dashboard, schedulers and workers serve HTTP. Remove all routes.
     pages: dict[str, list[str]] = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
     with config.set(pages), _interrupts_blocked():
         return dask.SpecCluster(workers=every, scheduler=scheduler, security=security, silence_logs=logging.CRITICAL)
@@ -230,8 +234,9 @@ def _local(workers: int, spec: str) -> Any:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Threads and processes that are started here leave Ctrl-C to the thread that calls: it ends them all."""
-    # It would be started with the first process, and unblock them.
+    """Block SIGINT in the threads and processes started here, so that Ctrl-C reaches only the calling thread, which
+    ends them all."""
+    # Otherwise the first process would start it, and it would unblock SIGINT.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -241,7 +246,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _sees(kind: str, number: int) -> dict[str, str]:
-    """One of the GPUs that this process may see itself."""
+    """Return the environment that shows a worker one of the GPUs visible to this process."""
     if kind not in VISIBLE:
         return {}
     seen = os.environ.get(VISIBLE[kind])
@@ -250,8 +255,8 @@ def _sees(kind: str, number: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Errand:
-    """A visit as it travels: a problem goes by its key, for the hash that it keeps is another in every process, and the
-    deadline by the scheduler's time.monotonic(), the one clock that all workers can read and nobody sets."""
+    """A visit in serializable form. The problem is its key, because a cached hash differs in every process. The
+    deadline is by the scheduler's time.monotonic(), which all workers can query and which is never adjusted."""
 
     problem: str
     trials: int
@@ -259,7 +264,7 @@ class _Errand:
     deadline: float | None
 
 
-# What follows runs in the workers.
+# The functions below run in the workers.
 
 
 def _about(spec: str | None) -> dict[str, str]:
@@ -270,13 +275,14 @@ def _about(spec: str | None) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _device(spec: str | None, timeout_s: float) -> tuple[Device, Child]:
-    """The child stays for the next problem: starting it takes seconds. It ends when its worker does."""
+    """Open the device and its child process. The child is kept for the next problem, because starting it takes seconds,
+    and ends with its worker."""
     device = open_device(spec)
     return device, Child(device, protocol_for(device), timeout_s)
 
 
 def _deadline_here(deadline: float) -> float:
-    """By this host's time.monotonic()."""
+    """Convert a deadline to this host's time.monotonic()."""
     return time.monotonic() + deadline - float(_dask().get_client().run_on_scheduler(time.monotonic))
 
 
@@ -294,7 +300,7 @@ def _run(errand: _Errand, spec: str | None, where: str, how: dict[str, Any]) -> 
 
 
 def _outcome(said: dict[str, Any]) -> Outcome:
-    """What a schedule goes on with; the rows themselves are in the database."""
+    """Build the outcome that the schedule needs. The rows themselves are in the database."""
     best = None if said["best"] is None else from_dict(said["best"], "the answer of a worker")
     named = {name: said[name] for name in ("device", "target", "space", "measured", "known", "failures", "strategy")}
     return Outcome(problem=parse(said["problem"]), default=None, best=best, of_families={}, **named)

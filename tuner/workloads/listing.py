@@ -1,8 +1,8 @@
-"""Workloads as text: a csv with a layer in each row, or a file with a canonical key in each line.
+"""Workload files: a csv with one layer per row, or text with one canonical key per line.
 
-Three kinds of columns are read: name, stride, pad (peers_h200.csv); model, layer, stride_h, stride_w, pad_h, pad_w,
-dil_h, dil_w (layers.csv); and those of two convolutions in a row, with a number behind each name (fused_pairs.csv).
-Columns named as a field of `Quantization` say what the numbers of that layer mean.
+Three sets of csv columns are accepted: name, stride, pad (peers_h200.csv); model, layer, stride_h, stride_w, pad_h,
+pad_w, dil_h, dil_w (layers.csv); and those of two consecutive convolutions, with a number after each name
+(fused_pairs.csv). Columns named like fields of `Quantization` give the quantization of the layer.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from qconv.tuner.workload import Place, Refused, Workload
 Row = Mapping[str, str]
 
 EXTENTS = ("N", "H", "W", "C", "K", "R", "S", "groups")
-# In one column, or down and across in two.
+# One column for both directions, or two: name_h and name_w.
 TWOFOLD = ("stride", "pad")
 OF_EACH = ("K", "R", "S", "stride", "pad", "dil", "groups")
 PAIR = ("N", "H", "W", "C", *(f"{name}{which}" for which in (1, 2) for name in OF_EACH))
-# How networks call what stands between two convolutions.
+# Names of activations in the files, and the names that qconv gives them.
 ACTIVATIONS = named("module")
 _SWITCHES = {"": False, "0": False, "1": True}
 _STATED = {field.name: field.type for field in fields(Quantization) if field.name != "mode"}
 
 
 def read(path: Path, batch: int | None = None) -> Workload:
-    """`batch` replaces N. Rows that are no problem of ours are kept with the reason."""
+    """Read a workload. `batch` replaces N. Rows that no problem describes are kept with the reason."""
     places: list[Place] = []
     refused: list[Refused] = []
     reader = _rows if path.suffix.lower() == ".csv" else _keys
@@ -52,7 +52,8 @@ Maker = Callable[[int | None], Place]
 
 
 def _keys(path: Path) -> Iterator[tuple[str, Maker]]:
-    """A line that names no problem is an error: somebody wrote it. Empty lines are none, nor is what # begins."""
+    """Generate the problems of a text file. An invalid line is an error; empty lines and comments from # to the end of
+    a line are skipped."""
     for number, line in enumerate(_text(path).splitlines(), 1):
         key = line.partition("#")[0].strip()
         if not key:
@@ -70,7 +71,7 @@ def _keys(path: Path) -> Iterator[tuple[str, Maker]]:
 
 
 def with_batch(problem: Problem, batch: int) -> Conv2d | Chain:
-    """The same convolutions of so many images."""
+    """Return the same convolutions for `batch` images."""
     if isinstance(problem, Conv2d):
         return replace(problem, n=batch)
     if isinstance(problem, Chain):
@@ -85,7 +86,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Maker]]:
     except csv.Error as error:
         raise ValueError(f"{path}:{reader.line_num}: no row of a csv ({error}); mend or remove it") from None
     columns = tuple(reader.fieldnames or ())
-    # A file of pairs is known by the columns that only such have.
+    # A file of pairs has columns that no other file has.
     is_pairs = not {"K1", "K2"}.isdisjoint(columns)
     if missing := missing_of(columns, PAIR if is_pairs else EXTENTS, () if is_pairs else TWOFOLD):
         needed = ", ".join(PAIR if is_pairs else (*EXTENTS, *map(_spelled, TWOFOLD)))
@@ -95,7 +96,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Maker]]:
 
 
 def missing_of(columns: Sequence[str], needed: Sequence[str], twofold: Sequence[str]) -> list[str]:
-    """Those that the first line lacks, as a message names them."""
+    """Return the columns that the header lacks, as a message names them."""
     lacks = [name for name in needed if name not in columns]
     return lacks + [_spelled(name) for name in twofold if name not in columns and not set(_both(name)) <= set(columns)]
 
@@ -109,7 +110,8 @@ def _spelled(name: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """Without the mark that spreadsheets write before the first letter, where it would be a part of a name."""
+    """Read a text file without the byte order mark that spreadsheets write, which would become part of the first
+    name."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -147,8 +149,9 @@ def convolution(row: Row, quantization: Quantization, batch: int | None) -> Conv
 
 
 def chain(rows: Sequence[Row], batch: int | None) -> Chain:
-    """As it is deployed: a scale and a bias for every channel, the network's activation between two, and around an
-    inverted residual what was added to it. Each row goes on with the second convolution of the one before."""
+    """Build a chain as networks deploy it: scales and biases per channel, the network's activation between two
+    convolutions, and a residual around an inverted residual block. Each row continues with the second convolution of
+    the row before."""
     n, c, h, w = batch or _integer(rows[0], "N"), *(_integer(rows[0], name) for name in ("C", "H", "W"))
     made = [_of_pair(rows[0], "1", (n, h, w, c), rows[0].get("act1") or "none")]
     for row, following in zip(rows, [*rows[1:], None], strict=True):
@@ -167,7 +170,8 @@ def _of_pair(row: Row, which: str, x: tuple[int, int, int, int], activation: str
 
 
 def stated(row: Row) -> Quantization:
-    """What the columns say; where they say nothing, one scale and no bias. `bias` may be 1, as networks have it."""
+    """Return the quantization given by the columns, by default one scale and no bias. `bias` may be 1, as in files of
+    networks."""
     given: dict[str, str | bool] = {}
     for name, kind in _STATED.items():
         text = (row.get(name) or "").strip()
@@ -187,7 +191,7 @@ def _activation(name: str) -> str:
 
 
 def _two(row: Row, name: str) -> tuple[int, int]:
-    """Down and across: in two columns, or the same in one."""
+    """Return the vertical and horizontal value, from two columns or from one."""
     return (_integer(row, name),) * 2 if name in row else (_integer(row, f"{name}_h"), _integer(row, f"{name}_w"))
 
 

@@ -1,5 +1,5 @@
-"""Winners that older templates made, and those beside which today's kernels are expected to be much faster: which they
-are, as a workload to tune, and what is to be kept when it is tuned."""
+"""Refresh of winners: finds those measured with older templates and those that today's kernels are expected to beat,
+makes a workload of them, and selects the rows to keep after it is tuned."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from qconv.tune_db.measurement import Measurement, best_of, rivals
 from qconv.tuner.workload import Place, Workload
 from qconv.tuner.workloads.result import is_todays, untuned
 
-# How many times as long a winner must take as what is chosen without tuning is expected to: the models are off by less.
+# Threshold for a winner's time over the expected time of the untuned choice. It exceeds the error of the models.
 OVERTAKEN = 1.3
 
 
 def stale(rows: Iterable[Measurement]) -> list[Measurement]:
-    """The winners, by problem and device, whose source is not today's, and whose config was not measured again since.
-    What it was faster with is no reason: that kernel is not made any more."""
+    """Return the winners, by problem and device, whose source is not today's and whose config has not been measured
+    again since. That the old source was faster does not matter, because its kernel is no longer generated."""
     found = []
     for group in rivals(rows):
         best = best_of(group)
@@ -31,8 +31,8 @@ def stale(rows: Iterable[Measurement]) -> list[Measurement]:
 
 
 def overtaken(rows: Iterable[Measurement]) -> list[Measurement]:
-    """The winners, by problem and device, that a kernel is expected to beat which has come since. Where it was measured
-    as well, that is known."""
+    """Return the winners, by problem and device, that today's untuned choice is expected to beat by OVERTAKEN, unless
+    that was measured."""
     found = []
     for group in rivals(rows):
         configs, best = {row.config for row in group}, best_of(group)
@@ -51,7 +51,8 @@ def workload_of(winners: Iterable[Measurement]) -> Workload:
 
 
 def kept(rows: Iterable[Measurement]) -> list[Measurement]:
-    """The winner of each problem and device among the rows of today's sources; where there is none, the old one."""
+    """Return the winner of each problem and device among the rows of today's sources, or the old winner where there is
+    none."""
     found = []
     for group in rivals(rows):
         left, first = list(group), best_of(group)

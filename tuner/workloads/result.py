@@ -1,4 +1,4 @@
-"""What the database knows of a workload by now: which rows still hold, and what they say of each problem."""
+"""The state of a workload in the database: the rows that are still valid, and the times of each problem."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qconv.tuner.workload import Entry, Workload
 
 @dataclass(frozen=True)
 class Station:
-    """Where is measured: what of a device its rows name. The device itself may be on another host."""
+    """The device of the measurements as its rows name it. The device itself may be on another host."""
 
     name: str
     target_name: str
@@ -39,8 +39,8 @@ class Station:
 
 @dataclass(frozen=True)
 class Result:
-    """`default_us` is of the race that `tuned_us` won; where they never met in one, `is_raced` is False, and their
-    ratio says little. Both are None where nothing was measured, or nothing gave a right result."""
+    """The result of one problem. `default_us` is of the race that `tuned_us` won. If they were never in one race,
+    `is_raced` is False and their ratio means little. Both are None where no kernel was measured correct."""
 
     entry: Entry
     trials: int
@@ -58,8 +58,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Summary:
-    """The times of the layers, one after the other, as often as the network computes each: of `timed` of `layers`
-    ones, which have both times of one race."""
+    """Total times of the layers, each multiplied by its count, over the `timed` of `layers` layers that have both times
+    from one race."""
 
     timed: int
     layers: int
@@ -83,9 +83,9 @@ def results(workload: Workload, station: Station, database: Database) -> list[Re
 
 
 def holding(problem: Problem, station: Station, database: Database) -> list[Measurement]:
-    """The rows of this device and compiler whose sources are today's. Where those of the best and of the oldest are, so
-    are all between: they are not rendered, unless a config was measured with several. Time-outs are none, for they are
-    tried again."""
+    """Return the rows of this device and compiler whose sources are today's, without timeouts, which are tried again.
+    If the best and the oldest row are valid, so are all between; they are rendered only if a config was measured with
+    several sources."""
     where = {"device": station.name, "target": station.target_name}
     every = database.measurements(problem=problem, **where)
     rows = [row for row in every if row.toolchain == station.toolchain and row.outcome != "timeout"]
@@ -99,12 +99,12 @@ def holding(problem: Problem, station: Station, database: Database) -> list[Meas
 
 @lru_cache(maxsize=1024)
 def untuned(problem: Problem, target: Target) -> Plan:
-    """The default, which takes the cost model most of a second for a chain."""
+    """Return the default, cached: for a chain the cost model takes most of a second."""
     return generator.default(problem, target)
 
 
 def is_todays(row: Measurement) -> bool:
-    """Whether today's templates make the source that was measured."""
+    """True where today's templates generate the source that was measured."""
     try:
         plan = generator.plan(row.problem, row.config, target_named(row.target))
     except Infeasible:

@@ -1,10 +1,6 @@
-"""The spaces of a workload's problems, each enumerated once: a problem is visited again after all the others.
-
-A whole workload, tuned: which problem is visited when, with how many trials, and what a watcher is told.
-
-Everything that is known is in the database, row by row: a run that is interrupted goes on where it stopped, and what it
-finished costs the next one nothing.
-"""
+"""The schedule of a workload: the order of its problems, the trials of each visit, and the reports to a watcher. Its
+state is in the database, row by row, so an interrupted run continues where it stopped. `Spaces` keeps enumerated
+spaces, because a problem is visited again after all the others."""
 
 from __future__ import annotations
 
@@ -30,20 +26,20 @@ from qconv.tuner.workloads import allocation
 from qconv.tuner.workloads.allocation import Budget, Standing
 from qconv.tuner.workloads.result import Station, holding, untuned
 
-# Plans that are kept, all spaces together: with what a search has asked of it, a plan takes 1.0 to 1.7 kB.
+# Plans kept, over all spaces. A plan takes 1.0 to 1.7 kB after a search has used it.
 MOST_KEPT = 200_000
 
 
 class Spaces:
-    """Those that come first are kept. Visits come in nearly the same order again, so that one which took the place of
-    an older would drive out what is needed next."""
+    """A cache of enumerated spaces that keeps those stored first. Visits repeat in almost the same order, so evicting
+    older spaces would drop the ones needed next."""
 
     def __init__(self, target: Target, most: int = MOST_KEPT) -> None:
         self._target, self._left = target, most
         self._kept: dict[Problem, Sequence[Plan]] = {}
 
     def plans(self, problem: Problem, again: bool) -> Sequence[Plan]:
-        """The feasible ones, cheapest first. They are kept while the problem may be visited `again`."""
+        """Return the feasible plans, cheapest first. They stay cached while the problem may be visited `again`."""
         plans = self._kept.pop(problem, None)
         if plans is None:
             plans, _ = generator.space(problem, self._target)
@@ -56,16 +52,17 @@ class Spaces:
 
 
 UNBOUNDED = 10**9
-# How far each is to be brought; and how long a visit may take, by all that are left and its place among them.
+# Totals: trials that each problem has to reach. Seconds: time limit of a visit, from the remaining entries and its
+# index among them.
 Totals = Callable[[Sequence[Standing], int | None], list[int]]
 Seconds = Callable[[Sequence[Entry], int], float | None]
 
 
 @dataclass(frozen=True)
 class Visit:
-    """One problem, to be brought up to so many trials, in at most so many seconds, and begun before `deadline`: a
-    time.monotonic() of this host. `following` is the problem of the next visit; `again`, whether this one may be
-    visited once more."""
+    """One problem to be tuned up to `trials` trials, in at most `seconds`, beginning before `deadline` by this host's
+    time.monotonic(). `following` is the problem of the next visit; `again` is True where this problem may be visited
+    once more."""
 
     problem: Problem
     trials: int
@@ -75,7 +72,7 @@ class Visit:
     again: bool = False
 
     def search(self, how: Search) -> Search:
-        """As it is begun now."""
+        """Return the search of a visit that begins now."""
         now = time.monotonic()
         ends = [] if self.deadline is None else [self.deadline]
         if self.seconds is not None:
@@ -85,7 +82,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Step:
-    """What a watcher is told: `done` of `trials`, the row that was just measured, and its problem's best so far."""
+    """A report to the watcher: `done` of `trials`, the row just measured, and its problem's best so far."""
 
     done: int
     trials: int | None  # None where only the time is limited
@@ -99,20 +96,20 @@ Told = Callable[[Problem, Progress], None]
 
 
 class Engine(Protocol):
-    """Who measures: one device here, or many workers. `width` is how many visits are paid at a time."""
+    """Executes visits: one device here, or many workers. `width` is the number of visits at a time."""
 
     station: Station
     width: int
 
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
-        """An outcome for each visit, in whatever order they end. Visits are taken when they can begin, so that what is
-        asked of the last depends on what the first took."""
+        """Generate the outcome of each visit, in the order in which they end. Visits are taken from the iterable only
+        when they can begin, so that later ones depend on the results of earlier ones."""
         ...
 
 
 class OneDevice:
-    """The engine of one process and one device: a visit after the other, all by one child. A context manager. `shipped`
-    is what lies below the database; without it, the winners that travel with the package."""
+    """The engine of one device in this process: one visit at a time, all with one child process. `shipped` is the layer
+    below the database, by default the shipped winners."""
 
     width = 1
 
@@ -138,7 +135,8 @@ class OneDevice:
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
         for visit in visits:
             if visit.following is not None:
-                # What its visit measures first: the GPU would wait for the compiler at every change of problems.
+                # Compile the config that the next visit measures first. Otherwise the GPU would wait for the compiler
+                # at every change of problem.
                 first = untuned(visit.following, self._device.target)
                 compile_in_background(first, self.station.toolchain, self._how.timeout_s)
             told = _Teller(visit.problem, tell)
@@ -164,7 +162,8 @@ def tune_workload(
     budget: Budget,
     watch: Callable[[Step], None] = lambda step: None,
 ) -> list[Outcome]:
-    """The outcomes of the visits that were paid, several of a problem among them; none of what was finished before."""
+    """Tune a workload and return the outcomes of all visits, of which a problem may have several. Problems that were
+    finished before have none."""
     run = _Run(workload, engine, database, budget, watch)
     first = list(run.phase(allocation.first_totals, lambda entries, at: None, again=True))
     return first + list(run.phase(allocation.totals, run.seconds, again=False))
@@ -192,7 +191,7 @@ class _Run:
             self._predicted[entry.problem] = generator.predicted_us(default)
             raced = [row for row in (self.best[entry.problem], *_of(default.config, rows)) if row is not None]
             if not are_of_one_race(raced):
-                # It was interrupted before its races: one more visit, which has nothing left but these.
+                # It was interrupted before its races. Visit it once more, for these alone.
                 self.known[entry.problem] = 0
         self.wanted = sum(allocation.totals(self._standings(), self.budget.trials))
 
@@ -201,8 +200,8 @@ class _Run:
         return None if self.budget.seconds is None else self.begun + self.budget.seconds
 
     def phase(self, totals: Totals, seconds: Seconds, again: bool) -> Iterator[Outcome]:
-        """What is made of others comes when they are known: the parts of a chain are raced against it. `again`: whether
-        another phase comes."""
+        """Visit the problems by depth, because a chain is raced against its parts. `again` is True where another phase
+        follows."""
         depths = sorted({_depth(entry.problem) for entry in self.workload.entries})
         for depth in depths:
             entries = [entry for entry in self.workload.entries if _depth(entry.problem) == depth]
@@ -213,8 +212,8 @@ class _Run:
                 yield outcome
 
     def seconds(self, entries: Sequence[Entry], at: int) -> float | None:
-        """One after the other, each gets its share of what is left to it and those behind it; where many are paid at a
-        time, its share of the whole."""
+        """Return the time limit of a visit. With one visit at a time, it is the entry's share of the remaining time
+        among itself and the later entries; with many, its share of the whole."""
         if self.deadline is None:
             return None
         left_s = max(0.0, self.deadline - time.monotonic()) * self.engine.width
@@ -224,7 +223,7 @@ class _Run:
     def _visits(
         self, entries: Sequence[Entry], deeper: Sequence[Entry], totals: Totals, seconds: Seconds, again: bool
     ) -> Iterator[Visit]:
-        """Those of `entries`. What is `deeper` comes behind them, and its share of the time is left to it."""
+        """Generate the visits of `entries`, reserving time for the `deeper` ones that follow."""
         reached = dict(zip(self.known, totals(self._standings(), self.budget.trials), strict=True))
         left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
         behind = [entry for entry in deeper if self.known[entry.problem] < reached[entry.problem]]
@@ -262,7 +261,7 @@ class _Run:
         self.watch(Step(done, wanted, problem, progress.row, progress.best, self._remaining_s()))
 
     def _remaining_s(self) -> float | None:
-        """By the pace of this run, and at most what the budget leaves."""
+        """Estimate the remaining time from the pace of this run, limited by the budget."""
         now = time.monotonic()
         ends = [] if self.deadline is None else [max(0.0, self.deadline - now)]
         if self.budget.trials is not None and self.measured:

@@ -1,1 +1,1 @@
-"""Search strategies, one a module, each under the name that `qconv-tune tune --strategy` takes."""
+"""Search strategies, one per module. `qconv-tune tune --strategy` takes the module's name."""

@@ -1,4 +1,5 @@
-"""What a model of the times known so far expects to gain most by: an Optuna study with this project's sampler."""
+"""The default strategy: an Optuna study with `SpaceSampler`, which proposes the config with the largest expected
+improvement."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ class Bayesian:
         return self._sampler.gain
 
     def _expected(self, space: Space) -> list[float]:
-        """The logarithms of the times that the cost models predict; where they only give an order, one that rises
-        slowly with the rank."""
+        """Return the logarithms of the predicted times. Cost models that only rank are replaced by a function that
+        rises slowly with the rank."""
         if all(self._families[config.family].predicts_time for config in self._plans):
             return [math.log(max(space.cost(plan), 1e-9)) for plan in space.plans]
         return [rank / len(space.plans) for rank in range(len(space.plans))]
@@ -66,7 +67,7 @@ class Bayesian:
 
 
 def launch_of(plan: Plan) -> tuple[float, ...]:
-    """What the process compares of a launch: see `sampler`."""
+    """Return the launch parameters that the Gaussian process compares: see `sampler`."""
     main = plan.main
     x, y, z = main.grid
     return math.log2(x * y * z), math.log2(main.threads), math.log2(main.smem_bytes + 1024)

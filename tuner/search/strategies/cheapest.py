@@ -1,5 +1,5 @@
-"""In the order of the cost model, whatever was measured: the same configs on every machine and in every run. It is for
-a handful of trials of a model that is trusted, and what a search that learns has to beat."""
+"""Configs in the order of the cost model, whatever was measured: the same in every run and on every machine. For a few
+trials with a trusted model, and as the baseline of strategies that learn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qconv.tuner.search.strategy import Space
 
 
 class Cheapest:
-    gain = None  # it expects nothing
+    gain = None  # makes no prediction
 
     def __init__(self, space: Space) -> None:
         plans = {plan.config: plan for plan in space.plans}
