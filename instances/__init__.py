@@ -1,1 +1,1 @@
-"""Winners in use: lookup, launch, export."""
+"""Use of winners: lookup, loading, calls with arrays, and export as a library."""

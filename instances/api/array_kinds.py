@@ -1,7 +1,8 @@
-"""Whose arrays callers bring: NumPy's, CuPy's, PyTorch's, anybody's. What a function gives is of the kind that it took.
+"""Array libraries of callers (NumPy, CuPy, PyTorch and others): a function returns an array of the same library as its
+first argument.
 
-A decorator says so to type checkers, and does it: kernels write arrays of their device (NumPy's or CuPy's), which
-another library then takes over in the same memory.
+Kernels write arrays of their device (NumPy's or CuPy's). The decorators here hand such an array over to the caller's
+library in the same memory, and give the function the matching type for type checkers.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class SupportsCudaArray(Protocol):
 
 HostArray: TypeAlias = NDArray[Any]
 AnyArray: TypeAlias = SupportsDLPack | SupportsCudaArray
-# A scale, a zero point or a bias: one number, or one for each channel, on the host or where the kernel runs.
+# A scale, a zero point or a bias: one number, or one per channel, on the host or on the kernel's device.
 Numbers: TypeAlias = float | np.generic | Sequence[float] | SupportsDLPack | SupportsCudaArray
-# One number for both directions (for all four sides), or each by itself.
+# One number for both directions (or for all four sides), or one for each.
 Extents: TypeAlias = int | Sequence[int]
 
 Array = TypeVar("Array", bound=SupportsDLPack | SupportsCudaArray)
@@ -37,13 +38,13 @@ P = ParamSpec("P")
 
 
 class NoArray(Protocol):
-    """Nothing is of this type. Where a checker does not know an argument's type, as CuPy's arrays have none, this third
-    possibility keeps it from saying that the result is NumPy's."""
+    """A type without instances. Where a checker does not know an argument's type, as for CuPy's arrays, this third
+    overload keeps it from concluding that the result is NumPy's."""
 
     def _is_no_array(self) -> None: ...
 
 
-# NumPy's arrays carry their element type, which a kernel changes: they have a line of their own.
+# NumPy's array type includes the element type, which a kernel changes, so NumPy has an overload of its own.
 class GivesOne(Protocol[P]):
     @overload
     def __call__(self, x: HostArray, /, *args: P.args, **named: P.kwargs) -> HostArray: ...
@@ -72,13 +73,13 @@ class GivesThree(Protocol[P]):
 
 
 class TakesSeveral(Protocol[P]):
-    """One behind the other: also the element type is that of what was given."""
+    """The type of a function of several arrays. Its result also has the element type of the arrays."""
 
     def __call__(self, x: Sequence[Array], /, *args: P.args, **named: P.kwargs) -> Array: ...
 
 
 def gives_one(function: Callable[Concatenate[Any, P], Any]) -> GivesOne[P]:
-    """The result is of the kind of the first argument."""
+    """Convert the result to the library of the first argument."""
     kept: GivesOne[P] = _kept(function, lambda x: x)
     return kept
 
@@ -94,7 +95,7 @@ def gives_three(function: Callable[Concatenate[Any, P], Any]) -> GivesThree[P]:
 
 
 def takes_several(function: Callable[Concatenate[Any, P], Any]) -> TakesSeveral[P]:
-    """The result is of the kind of the first of them."""
+    """Convert the result to the library of the first array in the list."""
     kept: TakesSeveral[P] = _kept(function, lambda tensors: tensors[0])
     return kept
 
@@ -104,7 +105,7 @@ def _kept(function: Callable[..., Any], first: Callable[[Any], Any]) -> Any:
     def called(*args: Any, **named: Any) -> Any:
         made = function(*args, **named)
         if named.get("out") is not None:
-            return made  # the caller's own
+            return made  # the caller's own array
         like = first(args[0] if args else next(iter(named.values())))
         if isinstance(made, tuple):
             return tuple(as_kind_of(like, array) for array in made)
@@ -114,22 +115,23 @@ def _kept(function: Callable[..., Any], first: Callable[[Any], Any]) -> Any:
 
 
 def as_kind_of(like: Any, array: Any) -> Any:
-    """The array as one of the library that `like` is of, in the same memory. It stays as it is where that library says
-    nowhere how it takes one over."""
+    """Hand `array` over to the library of `like`, in the same memory. Return it unchanged where that library has no
+    `from_dlpack`."""
     if isinstance(array, type(like)) or isinstance(like, np.ndarray):
         return array
     library = _library_of(type(like))
     if library is None:
         return array
-    if str(array.dtype) == "bfloat16":  # which NumPy's DLPack does not know
+    # NumPy's DLPack does not support bfloat16.
+    if str(array.dtype) == "bfloat16":
         return library.from_dlpack(array.view("int16")).view(library.bfloat16)
     return library.from_dlpack(array)
 
 
 def _library_of(kind: type) -> Any:
-    """The module that has the `from_dlpack` of such arrays."""
+    """Return the module with the `from_dlpack` for arrays of this type."""
     names = kind.__module__.split(".")
-    # jax.Array is of the module jaxlib: it is jax.numpy that takes arrays over.
+    # The type of jax.Array is defined in jaxlib, but `from_dlpack` is in jax.numpy.
     for name in (*{"jaxlib": ["jax.numpy"]}.get(names[0], []), names[0]):
         library = sys.modules.get(name)
         if library is not None and hasattr(library, "from_dlpack"):

@@ -1,7 +1,5 @@
-"""Two or three convolutions in one line: the faster of one kernel and several is looked up.
-
-A convolution with a max pool behind it in one line: the faster of one kernel and two is looked up.
-"""
+"""Chains of two or three convolutions, or of a convolution and a max pool, as single functions. The lookup chooses the
+faster of one fused kernel and several kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from qconv.problem.chain import MIDS, OF_EACH, WORDS, Chain, chain_of
 from qconv.problem.convolution import Conv2d
 from qconv.problem.pooled import PooledConv2d
 
-# Arguments of a convolution that say which kernel it is, and are no value of a call.
+# Arguments of a convolution that select the kernel and are not values of a call.
 _SHAPE = ("stride", "dilation", "pad", "groups", "activation", "out_type", "mode")
 
 
@@ -46,12 +44,13 @@ def conv2d_conv2d(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """`conv2d` of `conv2d`, with `w3` of another: NHWC `x`, KRSC weights. The intermediate tensor of the
-    first and the second is int8 (or the `out_type` of `first`) at `mid_scale` and `mid_zero_point`, that of the second
-    and the third is at `mid2_scale` and `mid2_zero_point`; where one kernel is fastest, neither reaches memory.
+    """`conv2d` applied two or three times (three with `w3`), with NHWC `x` and KRSC weights. The first intermediate
+    tensor is int8 (or the `out_type` of `first`) at `mid_scale` and `mid_zero_point`, the second one is at `mid2_scale`
+    and `mid2_zero_point`. Where a fused kernel is fastest, they never reach device memory.
 
-    `first`, `second` and `third` hold what else `conv2d` takes of each: stride, dilation, pad, groups, w_scale,
-    w_zero_point, bias, activation with slope, low and high, mode; and `out_type`. The residual is added by the last.
+    `first`, `second` and `third` are dicts of the other arguments of each `conv2d`: stride, dilation, pad, groups,
+    w_scale, w_zero_point, bias, activation with slope, low and high, mode, and `out_type`. The last convolution adds
+    the residual.
     """
     of_three = {"third": third, "mid2_scale": mid2_scale, "mid2_zero_point": mid2_zero_point}
     if w3 is None and (name := next((name for name, value in of_three.items() if value is not None), None)):
@@ -73,8 +72,8 @@ def conv2d_conv2d(
 def chain_call(
     x: Any, weights: Sequence[Any], of: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any], residual: Any
 ) -> tuple[Chain, dict[str, Any]]:
-    """What a call asks for, by shapes and types of its arrays, and all its parameters by their names in the chain.
-    `of` says what each convolution has of its own, `values` the rest."""
+    """Return the problem of a call, from the shapes and types of its arrays, and all parameters under their names in
+    the chain. `of` holds the arguments of each convolution, `values` all others."""
     problems: list[Conv2d] = []
     taken, zero_point = x, values["x_zero_point"]
     for (name, own), w, gives in zip(of.items(), weights, (*MIDS[: len(of) - 1], "y"), strict=True):
@@ -96,7 +95,7 @@ def chain_call(
 
 
 def _checked(given: Mapping[str, Mapping[str, Any] | None], count: int) -> dict[str, Mapping[str, Any]]:
-    """What was given of each convolution, of so many."""
+    """Check the arguments of the first `count` convolutions."""
     of = {name: {} if own is None else own for name, own in list(given.items())[:count]}
     for name, own in of.items():
         if not isinstance(own, Mapping):
@@ -114,14 +113,14 @@ def _of_problem(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Shaped:
-    """A tensor of which only the shape and the type are given, as of an intermediate one."""
+    """Shape and type of a tensor that does not exist yet, such as an intermediate one."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
         self.shape = shape
         self.dtype = dtype
 
 
-# Arguments of a convolution that say which kernel it is, those that are values of a call, and those that are both.
+# Arguments of a convolution that select the kernel and are values of a call as well, and those that are values only.
 _BOTH = ("w_layout", "w_scale", "x_zero_point", "w_zero_point", "y_zero_point", "bias", "table")
 _VALUES = ("x_scale", "y_scale", "slope", "low", "high")
 
@@ -141,11 +140,12 @@ def conv2d_pool(
     device: str | None = None,
     **parameters: Any,
 ) -> Any:
-    """`max_pool` of `conv2d`: NHWC `x`, KRSC weights. Where one kernel is fastest, what is between them never reaches
-    memory.
+    """`max_pool` of `conv2d`, with NHWC `x` and KRSC weights. Where a fused kernel is fastest, the intermediate tensor
+    never reaches device memory.
 
-    `window`, `window_stride`, `window_pad` and `ceil_mode` are the pool's. Everything else is conv2d's, without
-    `layout` and a residual."""
+    `window`, `window_stride`, `window_pad` and `ceil_mode` are the pool's arguments. All others are those of conv2d,
+    except `layout` and the residual.
+    """
     if unknown := [name for name in parameters if name not in (*_SHAPE, *_BOTH, *_VALUES)]:
         raise ValueError(f"{unknown[0]} is not known; conv2d_pool takes {', '.join((*_SHAPE, *_BOTH, *_VALUES))}")
     asked = {name: parameters[name] for name in (*_SHAPE, *_BOTH) if name in parameters}

@@ -1,8 +1,8 @@
-"""quantize, dequantize and requantize as callers have them: a scale that is not finite and positive is refused, as
-`conv2d` refuses it.
+"""quantize, dequantize and requantize for users. They reject scales that are not finite and positive, as `conv2d` does.
 
-Those of `conversion_api` take any number. A network's own scales go there: ONNX Runtime and PyTorch compute with a
-negative one, and a kernel gives their bits. What lies on a GPU is not looked at, for that would wait for it.
+The functions of `conversion_api` accept any number, for the scales of networks: ONNX Runtime and PyTorch compute with a
+negative scale, and a kernel gives the same bits. Scales on a GPU are not checked, because reading them would
+synchronize.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Converts = TypeVar("Converts", bound=Callable[..., Any])
 
 
 def _checked(function: Converts, *scales: str) -> Converts:
-    """`scales`: the names of the arguments behind the first."""
+    """Check the named scale arguments, which follow the first argument in this order."""
 
     @wraps(function)
     def called(*args: Any, **named: Any) -> Any:
         for at, name in enumerate(scales, 1):
             array = as_array(name, args[at] if at < len(args) else named.get(name))
-            # Whatever else is given in its place has an error of its own.
+            # Anything else has an error of its own.
             if isinstance(array, np.ndarray) and str(array.dtype) in conversion_api.NUMBERS and array.size:
                 check_positive(name, array)
         return function(*args, **named)

@@ -1,9 +1,10 @@
-"""quantize, dequantize, requantize, choose_qparams and quantize_dynamic in one line: an array of any shape is seen as
-(outer, channels, inner), and the kernel is looked up.
+"""quantize, dequantize, requantize, choose_qparams and quantize_dynamic on arrays of any shape, which are viewed as
+(outer, channels, inner). The kernel is looked up.
 
-`axis` says what has a scale of its own: None the whole array; an axis, or neighbouring ones, each index along it;
-"token" each row of the last axis. With `block`, each so many neighbours along the axis share one, as in ONNX.
-`mode` names the system whose arithmetic it shall have; flags of the problem (`quotient="reciprocal"`) do so singly.
+`axis` selects what has its own scale: None for the whole array; an axis or several neighbouring axes for each index
+along them; "token" for each row of the last axis. With `block`, that number of neighbours along the axis shares a
+scale, as in ONNX. `mode` names the system whose arithmetic is used; single flags of the problem can be given instead,
+such as `quotient="reciprocal"`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from qconv.instances.load.arguments import as_array, in_mode, in_shape, place_of
 from qconv.instances.load.serving import lookup
 from qconv.op import quoted
 
-# The types that scales and zero points may come in.
+# Accepted types of scales and zero points.
 NUMBERS = ("int64", "uint32", "uint64", *ELEMENT_TYPES)
 
 
@@ -47,7 +48,9 @@ def quantize(
 ) -> Any:
     """round(x / scale) + zero_point, clamped: real numbers to integers, in the shape of `x`.
 
-    Scales and zero points are numbers, lists or arrays, on the host or where `x` is; a single one serves all of it."""
+    Scales and zero points are numbers, lists or arrays, on the host or on the device of `x`. A single one applies to
+    all of `x`.
+    """
     spec = {"out_type": out_type, "low": low, "high": high, "zero_point": zero_point is not None, **flags}
     given = [("scale", scale, None), ("zero_point", zero_point, out_type)]
     return _convert(Quantize, mode, spec, given, x, axis, block, out, stream, device)
@@ -95,7 +98,7 @@ def requantize(
     device: str | None = None,
     **flags: Any,
 ) -> Any:
-    """round((x - x_zero_point) * (x_scale / y_scale)) + y_zero_point, clamped: integers of one scale to another's."""
+    """round((x - x_zero_point) * (x_scale / y_scale)) + y_zero_point, clamped: integers of one scale to another one."""
     zeros = {"x_zero_point": x_zero_point is not None, "y_zero_point": y_zero_point is not None}
     spec = {"out_type": out_type, "low": low, "high": high, **zeros, **flags}
     given = [
@@ -124,8 +127,8 @@ def choose_qparams(
     device: str | None = None,
     **flags: Any,
 ) -> tuple[Any, Any]:
-    """The scale and the zero point (int32) for the range of `x`, as arrays of the axes that have one each: what
-    `quantize` takes. `out_type` is int8 unless the mode has none."""
+    """Return the scale and the zero point (int32) for the range of `x`, in the shapes that `quantize` takes. `out_type`
+    is int8 unless the mode has another default."""
     spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
     scale, zero_point = _choose(Choose, mode, spec, x, axis, stream, device)
     return scale, zero_point
@@ -148,14 +151,14 @@ def quantize_dynamic(
     device: str | None = None,
     **flags: Any,
 ) -> tuple[Any, Any, Any]:
-    """choose_qparams and quantize in one: (y, scale, zero_point)."""
+    """Return (y, scale, zero_point): choose_qparams and quantize in one kernel."""
     spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
     y, scale, zero_point = _choose(Dynamic, mode, spec, x, axis, stream, device)
     return y, scale, zero_point
 
 
 def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: Any, view: View) -> Conversion:
-    # What is given comes back in its shape: an array whose channels change places is a problem for `lookup`.
+    # The result has the shape of x. For arrays that change their layout, look up the problem itself.
     left = (*view.sizes, "channels_last", "x_type")
     known = [entry.name for entry in fields(kind) if entry.init and entry.name not in left]
     for name in spec:
@@ -185,7 +188,8 @@ def _convert(
     stream: Any,
     device: str | None,
 ) -> Any:
-    """`given`: scales and zero points by name, in the order of the kernel, with the type that a zero point is of."""
+    """Run a conversion. `given` lists scales and zero points by name, in the order of the kernel's arguments, with the
+    integer type of each zero point."""
     view = view_of(shape_of("x", x), axis, block)
     place = place_of(x, device)
     needed = [entry for entry in given if entry[1] is not None or entry[0].endswith("scale")]
@@ -229,14 +233,15 @@ def _choose(
 
 
 def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:
-    """A scale, or a zero point of that type: from the host as NumPy, else as the device's array, where it lies."""
+    """Return a scale, or a zero point of the type `zero_of`: as NumPy if it is on the host, otherwise as the device's
+    array."""
     value = as_array(name, value)
     if not isinstance(value, np.ndarray):
         value, _ = device.adopt(name, value)
     integer = str(value.dtype).startswith(("int", "uint"))
     if str(value.dtype) not in NUMBERS or (zero_of is not None and not integer):
         raise ValueError(f"{name} has type {value.dtype}; it must hold {'numbers' if zero_of is None else 'integers'}")
-    # What lies on a GPU is not looked at: that would wait for it.
+    # Values on a GPU are not checked, because reading them would synchronize.
     if zero_of in RANGES and isinstance(value, np.ndarray) and value.size:
         low, high = RANGES[zero_of]
         if not low <= value.min() <= value.max() <= high:
@@ -249,6 +254,6 @@ def _broadcast(array: Any, count: int) -> Any:
 
 
 def _seen(device: Device, name: str, array: Any, view: View) -> Any:
-    """The array as (outer, channels, inner), in the same memory."""
+    """View the array as (outer, channels, inner), in the same memory."""
     sizes = view.sizes
     return in_shape(device, name, array, view.shape, (sizes["outer"], sizes["channels"], sizes["inner"]))

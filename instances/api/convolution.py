@@ -1,4 +1,4 @@
-"""The convolutions in one line: shapes and types are read off the arrays, the kernel is looked up."""
+"""conv2d and conv1d on arrays: shapes and types are taken from the arrays, and the kernel is looked up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qconv.instances.load.serving import lookup
 from qconv.op import Problem, check_choice
 from qconv.problem.convolution import LAYOUTS, W_LAYOUTS, Conv2d
 
-# What each layout of conv1d is with a height of 1, and at which axis that height stands.
+# The 2-D layout of each layout of conv1d, and the axis at which a height of 1 is inserted.
 _LAYOUTS_1D = {"nwc": ("nhwc", 1), "ncw": ("nchw", 2)}
 _W_LAYOUTS_1D = {"ksc": ("krsc", 1), "kcs": ("kcrs", 2)}
 
@@ -56,13 +56,13 @@ def conv2d(
 ) -> Any:
     """Quantized convolution of NHWC `x` with KRSC `w`; the result is NHWK. With `layout="nchw"`: NCHW, KCRS and NKHW.
 
-    The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`; the kernel runs
+    The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`. The kernel runs
     where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
-    are copied at every call; `pack` them once instead. Scales given per output channel, and zero points other than 0,
-    choose the kernel. leaky_relu needs `slope`, clamp `low` and `high`, in real units. A `residual` of the output's
-    shape is added before the activation; it may be `out` itself. A `table` has an output for each byte that is
-    requantized, entry `i` for the byte `i`: of int8, -1 has entry 255. `mode` names the system whose arithmetic it
-    shall have, by default ONNX Runtime's, or is a `qconv.Mode`.
+    are copied at every call; `pack` them once instead. Scales per output channel, and zero points other than 0, select
+    another kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's
+    shape is added before the activation; `out` may be the same array. A `table` maps each requantized byte to an
+    output: entry `i` for byte `i`, so that int8 -1 has entry 255. `mode` names the system whose arithmetic is used, by
+    default ONNX Runtime's, or is a `qconv.Mode`.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
@@ -82,7 +82,7 @@ def conv2d(
 
 
 def run(problem: Problem, arrays: Sequence[Any], device: str | None, **values: Any) -> Any:
-    """What is looked up for the problem, called where the first array lies. An array that is None was not given."""
+    """Look up the problem's kernel and call it on the device of the first array. Arrays that are None are skipped."""
     given = [array for array in arrays if array is not None]
     return lookup(problem, place_of(given[0], device).spec)(*given, **values)
 
@@ -109,7 +109,7 @@ def conv2d_problem(
     out_type: str = "int8",
     mode: str | Mode | None = None,
 ) -> Conv2d:
-    """What a call of conv2d asks for, by the shapes and types of its arrays and the kinds of its parameters."""
+    """Return the problem of a conv2d call, from the shapes and types of its arrays and the kinds of its parameters."""
     check_choice("w_layout", w_layout, W_LAYOUTS)
     sizes: dict[str, Any] = dict(zip(layout, shape_of("x", x, layout), strict=True))
     filters: dict[str, Any] = dict(zip(w_layout, shape_of("w", w, w_layout), strict=True))
@@ -152,9 +152,10 @@ def conv1d(
     device: str | None = None,
     **parameters: Any,
 ) -> Any:
-    """conv2d of images that are one pixel high: NWC `x` with KSC `w` gives NWK; `layout="ncw"`: NCW, KCS and NKW.
+    """conv2d of images with a height of 1: NWC `x` with KSC `w` gives NWK; with `layout="ncw"`: NCW, KCS and NKW.
 
-    `pad` is one number for both ends, or (left, right). Everything else is conv2d's."""
+    `pad` is one number for both ends, or (left, right). All other arguments are those of conv2d.
+    """
     check_choice("layout", layout, tuple(_LAYOUTS_1D))
     if w_layout is None:
         w_layout = "ksc" if layout == "nwc" else "kcs"
@@ -180,7 +181,7 @@ def conv1d(
 
 
 def _lifted(name: str, array: Any, axis: int, device: Device) -> Any:
-    """With an extent of 1 at the axis: the same memory, whatever its strides."""
+    """Insert an axis of extent 1, in the same memory, whatever the strides."""
     adopted, _ = device.adopt(name, array)
     return adopted[(slice(None),) * axis + (None,)]
 

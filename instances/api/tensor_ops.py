@@ -1,6 +1,7 @@
-"""The integer ops between convolutions in one line: shapes and types are read off the arrays, the kernel is looked up.
+"""The integer ops between convolutions on arrays: shapes and types are taken from the arrays, and the kernel is looked
+up.
 
-Every scale and zero point is one number on the host, for the whole tensor. The arithmetic is ONNX Runtime's.
+Scales and zero points are single numbers on the host, for whole tensors. The arithmetic is ONNX Runtime's.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def add(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """The sum of two quantized tensors, quantized anew, as QLinearAdd computes it. The smaller is broadcast to the
-    other's shape, along axes that are neighbours: one number a channel of NHWC, say. `activation` is none or relu.
-    `out` may be the larger tensor itself, or either of two of one shape."""
+    """The sum of two quantized tensors, requantized, as QLinearAdd computes it. The smaller tensor is broadcast along
+    neighbouring axes of the other one, for example one number per channel of NHWC. `activation` is none or relu. `out`
+    may be the larger tensor, or either of two with the same shape."""
     numbers = {"a_scale": a_scale, "b_scale": b_scale, "y_scale": y_scale}
     zeros = {"a_zero_point": a_zero_point, "b_zero_point": b_zero_point, "y_zero_point": y_zero_point}
     return _binary(Add, a, b, numbers | zeros, activation, out_type, out, stream, device)
@@ -77,8 +78,8 @@ def mul(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """The product of two quantized tensors, quantized anew, as QLinearMul computes it; otherwise as `add`. A factor a
-    channel and image, of shape (n, 1, 1, c), is the end of a squeeze-and-excite."""
+    """The product of two quantized tensors, requantized, as QLinearMul computes it. The arguments are those of `add`. A
+    factor per channel and image, of shape (n, 1, 1, c), is the last step of a squeeze-and-excite block."""
     numbers = {"a_scale": a_scale, "b_scale": b_scale, "y_scale": y_scale}
     zeros = {"a_zero_point": a_zero_point, "b_zero_point": b_zero_point, "y_zero_point": y_zero_point}
     return _binary(Mul, a, b, numbers | zeros, activation, out_type, out, stream, device)
@@ -100,9 +101,9 @@ def unary(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """A function of every element of a quantized tensor, quantized anew, by a table of 256: identity (another scale),
-    relu, leaky_relu with `alpha`, sigmoid, hardswish, silu, tanh, gelu, or any function of a float32 array. `out` may
-    be `x` itself."""
+    """A function of every element of a quantized tensor, requantized, computed with a table of 256 entries: identity
+    (another scale), relu, leaky_relu with `alpha`, sigmoid, hardswish, silu, tanh, gelu, or any function of a float32
+    array. `out` may be `x`."""
     if not isinstance(function, str) and alpha is not None:
         raise ValueError(f"alpha={quoted(alpha)} was given beside a function of yours: let that have it")
     real = named(function, alpha) if isinstance(function, str) else function
@@ -115,7 +116,8 @@ def unary(
 def apply_table(
     x: Any, /, table: AnyArray, *, out: AnyArray | None = None, stream: Any = None, device: str | None = None
 ) -> Any:
-    """The entry of the table (256 of int8 or uint8) for the byte of every element. `out` may be `x` itself."""
+    """Replace every element by the table's entry for its byte. The table has 256 entries of int8 or uint8. `out` may be
+    `x`."""
     shape = shape_of("x", x)
     problem = Table(prod(shape), x_type=type_of(x), out_type=type_of(table))
     return _of_one(problem, x, shape, out, stream, device, table)
@@ -135,8 +137,8 @@ def concat(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """Tensors one behind the other along an axis, as QLinearConcat: what has another scale or zero point than the
-    output is quantized anew. Without `x_scales` and `x_zero_points` the bytes are copied."""
+    """Concatenate tensors along an axis, as QLinearConcat does: tensors with another scale or zero point than the
+    output are requantized. Without `x_scales` and `x_zero_points` the bytes are copied."""
     shapes, dtype = _shapes_of(tensors), type_of(tensors[0])
     at = checked_axis(axis, "tensors[0]", shapes[0])
     rows, inner = prod(shapes[0][:at]), prod(shapes[0][at + 1 :])
@@ -166,8 +168,8 @@ def _shapes_of(tensors: Any) -> list[tuple[int, ...]]:
 
 
 def _tables(dtype: str, count: int, x_scales: Any, x_zero_points: Any, **of_y: Any) -> list[Any]:
-    """For each tensor that of its scale and its zero point; None where bytes are copied."""
-    rescaled(dtype, **of_y)  # what is wrong with these is said of these, and not of an x that has the same
+    """Return the requantization table of each tensor, or None where bytes are copied."""
+    rescaled(dtype, **of_y)  # check y's values first, so that their errors do not name an x with the same values
     if x_scales is None and x_zero_points is None:
         return [None] * count
     scales = _one_each("x_scales", x_scales, count, of_y["y_scale"])
@@ -200,10 +202,10 @@ def max_pool(
     device: str | None = None,
     **geometry: Any,
 ) -> Any:
-    """The largest element of each window of NHWC `x`, by channel. `kernel` is the window's height and width.
+    """The largest element of each window of NHWC `x`, per channel. `kernel` is the window's height and width.
 
-    `stride`, `pad` and `dilation` are as of `conv2d`; with `ceil_mode`, windows at the end that are not whole count as
-    well."""
+    `stride`, `pad` and `dilation` are as for `conv2d`. With `ceil_mode`, incomplete windows at the end count too.
+    """
     problem = MaxPool.of(shape_of("x", x, "nhwc"), kernel, x_type=type_of(x), **geometry)
     return lookup(problem, place_of(x, device).spec)(x, out=out, stream=stream)
 
@@ -224,17 +226,18 @@ def average_pool(
     device: str | None = None,
     **geometry: Any,
 ) -> Any:
-    """The average of each window of NHWC `x`, quantized anew, as QLinearAveragePool computes it; where the window is
-    the whole image, that is `global_average_pool`.
+    """The average of each window of NHWC `x`, requantized, as QLinearAveragePool computes it. A window of the whole
+    image is computed by `global_average_pool`.
 
-    `stride`, `pad` and `ceil_mode` are as of `max_pool`. Padding is a real zero, which counts with `count_include_pad`
-    only."""
+    `stride`, `pad` and `ceil_mode` are as for `max_pool`. Padding is a real zero, which counts only with
+    `count_include_pad`.
+    """
     numbers: dict[str, Any] = {"x_scale": x_scale, "y_scale": y_scale}
     numbers |= {"x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
     types = {"x_type": type_of(x), "out_type": out_type or type_of(x)}
     try:
         problem = AveragePool.of(shape_of("x", x, "nhwc"), kernel, **types, **geometry)
-    except WholeImage:  # with nothing else to refuse in what was given
+    except WholeImage:  # raised only when all other arguments are valid
         return global_average_pool(x, out_type=out_type, out=out, stream=stream, device=device, **numbers)
     return lookup(problem, place_of(x, device).spec)(x, out=out, stream=stream, **numbers)
 
@@ -253,8 +256,8 @@ def global_average_pool(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """The average of every image of NHWC `x` by channel, quantized anew, as QLinearGlobalAveragePool computes it: an
-    array of (n, 1, 1, c)."""
+    """The average of every image of NHWC `x` per channel, requantized, as QLinearGlobalAveragePool computes it. Returns
+    an array of (n, 1, 1, c)."""
     n, h, w, c = shape_of("x", x, "nhwc")
     problem = GlobalAveragePool(n, h * w, c, x_type=type_of(x), out_type=out_type or type_of(x))
     numbers: dict[str, Any] = {"x_scale": x_scale, "y_scale": y_scale}
@@ -274,8 +277,8 @@ def argmax(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """Where along an axis the largest element of a tensor of 8 bits is, as int64: of equal ones the first, with `last`
-    the last. What a positive scale makes of the bytes has its largest elements at the same places."""
+    """The index (int64) of the largest element along an axis of an 8-bit tensor: of the first among equals, or with
+    `last` of the last. A positive scale does not change it."""
     shape = shape_of("x", x)
     at = checked_axis(axis, "x", shape)
     problem = ArgMax.of(shape, at, last=last, x_type=type_of(x))
@@ -287,8 +290,8 @@ def argmax(
 def channel_shuffle(
     x: Any, /, groups: int, *, out: AnyArray | None = None, stream: Any = None, device: str | None = None
 ) -> Any:
-    """The channels, which are the last axis of `x`, dealt out in turn: the first of each group, the second of each, and
-    so on, as a ShuffleNet mixes them."""
+    """Interleave the channel groups of `x`, along its last axis: the first channel of each group, then the second of
+    each, and so on, as in ShuffleNet."""
     shape = shape_of("x", x)
     at = checked_axis(-1, "x", shape)
     problem = ChannelShuffle.of(prod(shape[:at]), shape[at], groups, type_of(x))
@@ -305,7 +308,7 @@ def _of_one(
     *tables: Any,
     **numbers: Any,
 ) -> Any:
-    """What is computed of one tensor, in the caller's shapes; tables may lie on the host."""
+    """Run an op on one tensor, in the caller's shapes. Tables may be on the host."""
     place, x_like, (y_like,) = place_of(x, device), problem.inputs[0], problem.outputs
     for table in tables:
         check_unmasked("table", table)

@@ -1,1 +1,1 @@
-"""From a problem to a plan: measured, nearest or default, and why."""
+"""The choice of a plan for a problem: measured, from a near problem, or by the cost model, with the reason."""

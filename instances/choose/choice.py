@@ -1,4 +1,4 @@
-"""The answer of a lookup: the plan that is to serve a problem, and why this one."""
+"""The result of a choice: the plan for a problem, and the reason for it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Literal
 
 from qconv.generator import Expected, Plan, Source
 
-# Where the plan's config comes from: measured for this very problem, for a neighbour, or the cost model alone.
+# exact: tuned for this problem. nearest: from a neighbour's winner. default: the cost model's own choice.
 Origin = Literal["exact", "nearest", "default"]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """`reason` says the origin in words, for the user. `toolchain` is the one that built the binary which was measured;
-    None where nothing was measured for this problem, so that any will do. `sources` are those of `plan.kernels`, where
-    choosing has rendered them to see whether they are what was measured. `measured_us` is what these very sources took
-    for this problem; None where nobody measured that. `expected`: how long a call will take, and how sure that is,
-    where several were ranked by it. `is_kept`: the last race of a network kept it, and `measured_us` is what it took
-    there."""
+    """A chosen plan. `reason` explains the origin to the user. `toolchain` built the binary that was measured, or is
+    None where any will do. `sources` are those of `plan.kernels`, if they were rendered to compare digests.
+    `measured_us` is the time of exactly these sources for this problem, or None. `expected` is the predicted time with
+    its spread, where plans were ranked by it. `is_kept` is True where the last race of a network kept the plan;
+    `measured_us` is then its time in that network."""
 
     plan: Plan
     origin: Origin
@@ -31,5 +30,5 @@ class Choice:
 
     @property
     def why(self) -> str:
-        """The family and the reason, as a network tells of each layer."""
+        """The family and the reason, as a network reports them per layer."""
         return f"{self.plan.config.family}, {self.reason}"

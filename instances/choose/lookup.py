@@ -1,5 +1,6 @@
-"""problem + device -> choice: what was tuned for exactly this problem, or else what is expected to be fastest of what
-the cost model proposes and of the winners of neighbours. Policy alone: nothing is compiled, loaded, remembered here."""
+"""The policy of lookup: for a problem and a device, choose what was tuned for exactly this problem. Otherwise choose
+the plan expected to be fastest among the cost model's candidates and the winners of neighbours. Nothing is compiled,
+loaded or cached here."""
 
 from __future__ import annotations
 
@@ -25,21 +26,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qconv")
 
-# Beyond this distance a neighbour's config tells less than the cost model. One unit is a factor of two in one extent.
+# Distance beyond which a neighbour's config tells less than the cost model. One unit is a factor of two in one extent.
 FARTHEST = 4.0
-# The model of one kernel for several is right to a tenth, so that only a close neighbour's config tells more.
+# The same for chains. Their model is accurate to a tenth, so only a close neighbour's config tells more.
 FARTHEST_CHAIN = 1.0
-# How many neighbours' winners are ranked.
+# Neighbours whose winners are ranked.
 NEIGHBOURS = 8
 
 TUNE = "run qconv-tune tune for a measured winner"
-# What was measured on today's templates goes before what was faster on older ones, up to here: a change of a template
+# Factor up to which a row of today's templates is preferred to a faster row of older ones: a change of a template
 # seldom changes more.
 ABOUT_AS_FAST = 1.25
 
 
 class Place(Protocol):
-    """All that choosing asks of a device: it need not be there."""
+    """The properties of a device that a choice depends on. The device need not be present."""
 
     @property
     def name(self) -> str: ...
@@ -48,8 +49,8 @@ class Place(Protocol):
 
 
 def choose(problem: Problem, device: Place, layers: Layered, in_sequence: bool = False) -> Choice:
-    """`in_sequence`: for a network, whose launches overlap. What the race of a network kept goes before what was
-    fastest by itself then."""
+    """Choose a plan. With `in_sequence`, for a network whose launches overlap, a config that the race of a network kept
+    is preferred to the fastest by itself."""
     kept = _kept(problem, device, layers) if in_sequence else None
     return kept or _exact(problem, device, layers) or _untuned(problem, device, layers)
 
@@ -74,8 +75,8 @@ class Tuned:
 
 
 def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
-    """Neighbours' winners, what is near them and the cost model's best, ranked by what they are expected to take. The
-    model is not asked of an op whose costs are no times."""
+    """Rank the neighbours' winners, configs near them and the cost model's best by expected time. Where the costs of
+    the op are not times, the nearest winner is chosen without ranking."""
     transfers = list(islice(_transfers(problem, device, layers), NEIGHBOURS))
     if transfers and not generator.predicts_time(problem):
         return Choice(transfers[0].plan, "nearest", f"nearest: {transfers[0]}")
@@ -91,7 +92,8 @@ def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
 
 
 def _own(problem: Problem, device: Place, layers: Layered) -> list[Plan]:
-    """The cost model's, and for a chain what was tuned for its parts, or else their defaults."""
+    """Return the cost model's cheapest plans, and for a chain the unfused plan of its parts' tuned configs or
+    defaults."""
     own = generator.cheapest(problem, device.target, generator.RANKED)
     if not problem.parts:
         return own
@@ -109,8 +111,8 @@ def _is_newest(row: Measurement, target: Target) -> bool:
 
 
 def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Transfer]:
-    """The nearest neighbour first: of each the winner. A larger problem's may be too large a tile for this one; then
-    the fastest that fits, if it is about as fast."""
+    """Generate the winners of neighbours, nearest first. Where a larger problem's winner is infeasible here, take its
+    fastest feasible row that is about as fast."""
     target = device.target
     farthest = FARTHEST_CHAIN if problem.parts else FARTHEST
     for distance, neighbour in layers.near(problem, device.name, target.name, farthest):
@@ -125,7 +127,7 @@ def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Tra
 
 
 def _exact(problem: Problem, device: Place, layers: Layered) -> Choice | None:
-    """The best row; where the templates have changed since, a row of today's before it, if it is about as fast."""
+    """Choose the best row. If its templates have changed since, prefer a row of today's that is about as fast."""
     target = device.target
     best = layers.best(problem, device.name, target.name)
     if best is None:
@@ -147,7 +149,8 @@ def _exact(problem: Problem, device: Place, layers: Layered) -> Choice | None:
 
 
 def _kept(problem: Problem, device: Place, layers: Layered) -> Choice | None:
-    """Today's source alone: what another one took among other launches says little."""
+    """Choose the config that a network's race kept, if its source is today's. The time of another source among other
+    launches says little."""
     row = layers.kept(problem, device.name, device.target.name)
     tuned = None if row is None else _tuned(problem, row, device.target)
     if tuned is None or not tuned.is_as_measured:
@@ -163,7 +166,7 @@ def _tuned(problem: Problem, row: Measurement, target: Target) -> Tuned | None:
 
 
 def _planned(problem: Problem, row: Measurement, target: Target) -> Plan | None:
-    """The row's config for this problem, which need not be the row's own; None where it is not feasible."""
+    """Plan the row's config for this problem, which may differ from the row's own. None where it is infeasible."""
     try:
         return generator.plan(problem, row.config, target)
     except Infeasible:

@@ -1,5 +1,5 @@
-"""What serves a problem that nobody tuned: winners of its neighbours, configs that differ from one of these by a field,
-and the cost model's own best, all ranked by what they are expected to take."""
+"""Ranking of plans for an untuned problem by expected time: the winners of its neighbours, configs that differ from one
+of these in one field, and the cost model's own best."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from qconv.errors import Infeasible
 from qconv.generator import Config, Expected, Plan
 from qconv.tune_db.measurement import Measurement
 
-# A neighbour's winner goes before others up to so many times the time that is expected of them, for it was measured and
-# the others were not; where that was on older templates, the second. Left out network by network, 377 winners that an
-# H200 ran on neighbours as well show no more trust than that to be worth while, once a model is corrected; before, of
-# those predicted within 1.1 of the model's best 16 % were the winner there as well, of the others one of 86.
+# A neighbour's winner is preferred unless another plan is expected to be faster by more than this factor, because the
+# winner was measured and the others were not. TRUST_OLDER applies to winners of older templates. Cross-validation by
+# network over 377 winners that an H200 also ran on neighbours shows that more trust does not pay once a model is
+# corrected. Before that, among neighbours' winners predicted within 1.1 of the model's best, 16 % were the winner there
+# too, and of the others one of 86.
 TRUST, TRUST_OLDER = 1.02, 1.0
-# The same where its extents are those of the problem or make as many pixels (another activation, say): the very tiles
-# were measured, but perhaps before there was a faster kernel.
+# The same for neighbours with the problem's extents or number of pixels (for example with another activation): the same
+# tiles were measured, but perhaps before a faster kernel existed.
 TRUST_CLOSEST, UNCORRECTED_CLOSEST = 1.25, 1.5
 UNCORRECTED, UNCORRECTED_OLDER = 1.1, 1.05
-# Plans whose neighbours in config space are looked at: those that are expected to be fastest.
+# Number of plans, fastest expected first, whose neighbours in config space are ranked as well.
 WITH_MOVES = 2
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A neighbour's row, its config planned for another problem."""
+    """A neighbour's row, with its config planned for another problem."""
 
     plan: Plan
     row: Measurement
@@ -42,7 +43,8 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Ranked:
-    """`near`: the winner that it is, or that it differs from by a field; None of the cost model's own."""
+    """A plan with its expected time. `near` is the winner that it is or differs from in one field, or None for the cost
+    model's own plans."""
 
     plan: Plan
     expected: Expected
@@ -59,7 +61,7 @@ class Ranked:
             what = "the cost model's own best"
         else:
             what = f"{'' if self.is_transfer else 'one field from '}{self.near}"
-        # The models are of GPUs: of the CPU device they know which plan is better, and not how long it takes.
+        # The models describe GPUs. For the CPU device they predict which plan is better, but not its time.
         return what if self.plan.target.vendor == "cpu" else f"{what}, expected {self.expected}"
 
 
@@ -67,8 +69,9 @@ IsNewest = Callable[[Measurement], bool]
 
 
 def ranked(own: Sequence[Plan], transfers: Sequence[Transfer], is_newest: IsNewest) -> list[Ranked]:
-    """The best first; of equals, the nearest neighbour's before others. `is_newest` tells whether today's templates
-    give what was measured: rendering them takes longest, so that it is asked of those only that may be chosen."""
+    """Rank the plans, best first; among equals, the nearest neighbour's first. `is_newest` tells whether today's
+    templates generate what was measured. It is called only for plans that may be chosen, because rendering is the
+    slowest step."""
     plans = [*(transfer.plan for transfer in transfers), *own]
     near = [*transfers, *([None] * len(own))]
     first = [Ranked(*one) for one in zip(plans, generator.expected(plans), near, strict=True)]
@@ -80,7 +83,7 @@ def ranked(own: Sequence[Plan], transfers: Sequence[Transfer], is_newest: IsNewe
 
 
 def _each_once(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """The first of each config."""
+    """Keep the first entry of each config."""
     return list({one.plan.config: one for one in reversed(ranked)}.values())[::-1]
 
 
@@ -107,7 +110,7 @@ def _by_their_templates(order: list[Ranked], is_newest: IsNewest) -> list[Ranked
 
 
 def moved(plan: Plan) -> Iterator[Plan]:
-    """The feasible configs whose value of one field is the next of its choices."""
+    """Generate the feasible configs in which one field has the previous or next of its choices."""
     config = plan.config
     for name, values in generator.families(plan.problem)[config.family].choices.items():
         at = values.index(getattr(config, name))

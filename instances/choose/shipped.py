@@ -1,8 +1,5 @@
-"""What other GPUs of a device's generation took, where nothing of the device itself travels in the package: their
-winners are neighbours' winners here, and never exactly what was tuned.
-
-The winners that travel in the package: one reviewable text file a device.
-"""
+"""The shipped winners: one text file for review per device. A device without a file of its own uses those of its
+generation as neighbours, with times scaled to its speed."""
 
 from __future__ import annotations
 
@@ -22,7 +19,8 @@ from qconv.tune_db.text import TextLayer
 
 
 class Elsewhere:
-    """A `Source` over the files of other devices. What is asked of a device is answered by those of its generation."""
+    """A `Source` over the files of other devices of a device's generation. Their winners count as neighbours', never as
+    tuned for the problem itself."""
 
     def __init__(self, layers: Callable[[], Sequence[TextLayer]]) -> None:
         self._layers = layers
@@ -53,8 +51,9 @@ class Elsewhere:
         return []
 
     def _asked(self, target: str | None) -> list[tuple[TextLayer, tuple[str, str]]]:
-        """The layers with the devices, by name and target, whose rows are worth something for this target."""
-        if target not in TARGETS or TARGETS[target].vendor == "cpu":  # whose files need not be read
+        """Return the layers, with device name and target, whose rows are useful for this target."""
+        # avoid reading the files for a CPU target
+        if target not in TARGETS or TARGETS[target].vendor == "cpu":
             return []
         own = TARGETS[target].generation
         devices = [(layer, there) for layer in self._layers() for there in sorted(layer.devices)]
@@ -65,7 +64,7 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Speed:
-    """By the data sheet: the clock under boost, and bytes of device memory."""
+    """Boost clock and bandwidth of device memory, from the data sheet."""
 
     clock_mhz: float
     tb_per_s: float
@@ -79,13 +78,13 @@ SPEEDS = {
     "NVIDIA H100 PCIe": Speed(1755, 2.04),
     "NVIDIA GH200 480GB": Speed(1980, 4.0),
 }
-# How far, as a factor's logarithm, a time may be off at least where only such numbers tell.
+# Least spread (of the logarithm) of a time scaled by such numbers, and of one for a GPU without numbers.
 SCALED, UNSCALED = 0.25, 0.5
 
 
 def scaled(expected: Expected, plan: Plan, device: str) -> Expected:
-    """What is expected of the GPU that the models are fitted to, for another one: by the bandwidth what its bytes take,
-    by the clock the rest."""
+    """Scale an expected time from the GPU that the models are fitted to. The part bound by memory scales with the
+    bandwidth, the rest with the clock."""
     if device == FITTED_TO:
         return expected
     here, there = SPEEDS.get(device), SPEEDS[FITTED_TO]
@@ -98,20 +97,20 @@ def scaled(expected: Expected, plan: Plan, device: str) -> Expected:
 
 
 def file_name(device: str) -> str:
-    """'NVIDIA H200' -> 'nvidia-h200.json'."""
+    """Return the file name of a device: 'NVIDIA H200' -> 'nvidia-h200.json'."""
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") + ".json"
 
 
 @lru_cache(maxsize=16)
 def layer(device: str) -> TextLayer | Elsewhere:
-    """The device's own; without one, what others of its generation took."""
+    """Return the shipped rows of the device, or without any those of other devices of its generation."""
     path = _folder() / file_name(device)
     return TextLayer(path.read_text(), str(path)) if path.is_file() else Elsewhere(layers)
 
 
 @lru_cache(maxsize=1)
 def layers() -> tuple[TextLayer, ...]:
-    """Those of all devices."""
+    """Return the shipped rows of all devices."""
     files = sorted((path for path in _folder().iterdir() if path.name.endswith(".json")), key=lambda path: path.name)
     return tuple(TextLayer(path.read_text(), str(path)) for path in files)
 

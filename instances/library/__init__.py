@@ -1,5 +1,5 @@
-"""The deployment unit: kernels as a library with a C interface, which needs neither Python nor anything else of ours.
+"""Export of winners as a library with a C interface, which needs neither Python nor any other part of qconv.
 
-`write` makes the folder. What is the same in every library lies here as it is written there: `qconv_kernels.h` is the
-interface, `qconv_launcher.cpp` stands behind it, `device_*.h` is the role of the one device that a library is made for.
+`write` writes the folder. The files that are the same in every library are in this folder: `qconv_kernels.h` is the
+interface, `qconv_launcher.cpp` its implementation, and `device_*.h` the part for the vendor of the library.
 """

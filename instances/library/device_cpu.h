@@ -25,7 +25,7 @@ class Device {
 
     std::string name() const { return "cpu"; }
 
-    // Whether code for a target runs here: 0 where it does not; of two, the larger is the better.
+    // Preference for code of a target: 0 where it does not run here; larger is better.
     int rank(const char* target) const { return strncmp(target, "cpu", 3) == 0 ? 1 : 0; }
 
     std::vector<Function> load(const Kernel& kernel) {
@@ -36,7 +36,7 @@ class Device {
 
     void* allocate(size_t bytes) {
         const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-        void* memory = whole < bytes ? nullptr : aligned_alloc(kAlignment, whole);  // such sizes wrap
+        void* memory = whole < bytes ? nullptr : aligned_alloc(kAlignment, whole);  // the largest sizes wrap
         if (memory == nullptr)
             throw Failure{QCONV_NO_MEMORY, "no memory for " + std::to_string(bytes) + " bytes: free some"};
         return memory;
@@ -47,7 +47,7 @@ class Device {
     void zero(void* memory, size_t bytes) { memset(memory, 0, bytes); }
     void synchronize() {}
 
-    // The description that the runtime reads, with the address in front.
+    // Writes the description that the runtime reads, which begins with the address.
     void encode(const TensorMap& map, uint64_t address, unsigned char* into) {
         memcpy(into, map.described, sizeof map.described);
         memcpy(into, &address, sizeof address);

@@ -1,5 +1,5 @@
-// An NVIDIA GPU by CUDA's driver, which is loaded when a device is opened: a program that links this library starts on a
-// machine without one as well, and is told what is missing.
+// An NVIDIA GPU through the CUDA driver, which is loaded when a device is opened: a program linked with this library
+// also starts on a machine without the driver, and reports what is missing.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@
 
 namespace qconv {
 
-// cuda.h renames functions to their versions: the second macro sees the name as it is exported.
+// cuda.h maps functions to versioned names by macros. The second macro expands to the exported name.
 #define QCONV_TEXT(name) #name
 #define QCONV_EXPORTED(name) QCONV_TEXT(name)
 #define QCONV_DRIVER(FUNCTION)                                                                                \
@@ -31,7 +31,7 @@ struct Driver {
 #define QCONV_MEMBER(name) decltype(&::name) name##_ = nullptr;
     QCONV_DRIVER(QCONV_MEMBER)
 #undef QCONV_MEMBER
-    // Since CUDA 12: kernels that take tensor maps need them.
+    // Available since CUDA 12, and needed only by kernels that take tensor maps.
     decltype(&::cuTensorMapEncodeTiled) encode_tiled = nullptr;
     decltype(&::cuTensorMapEncodeIm2col) encode_im2col = nullptr;
 
@@ -64,7 +64,7 @@ struct Driver {
     }
 };
 
-// Loaded once; a failure is tried again by the next call.
+// Loaded once. After a failure, the next call tries again.
 inline const Driver& driver() {
     static const Driver only;
     return only;
@@ -108,7 +108,7 @@ class Device {
 
     std::string name() const { return name_; }
 
-    // Code for sm_86 runs on 8.6 and every later 8.x; code for sm_90a on 9.0 alone. The latest that runs is the best.
+    // Code for sm_86 runs on 8.6 and later 8.x; code for sm_90a only on 9.0. The latest that runs is the best.
     int rank(const char* target) const {
         if (strncmp(target, "sm_", 3) != 0) return 0;
         const long number = strtol(target + 3, nullptr, 10);
@@ -128,7 +128,7 @@ class Device {
         for (const Launch& launch : kernel.launches) {
             CUfunction handle;
             check(driver().cuModuleGetFunction_(&handle, module, launch.symbol), QCONV_LAUNCH_FAILED, launch.symbol);
-            // More than this in a block is asked for.
+            // More shared memory per block has to be requested.
             if (launch.smem_bytes > 48 * 1024)
                 check(driver().cuFuncSetAttribute_(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                    static_cast<int>(launch.smem_bytes)),
@@ -147,8 +147,8 @@ class Device {
     void release(void* memory) noexcept {
         give_back([memory] { driver().cuMemFree_(reinterpret_cast<CUdeviceptr>(memory)); });
     }
-    // A copy of pageable memory returns when that was read. What is launched on a stream that does not wait for the legacy
-    // one, which copies, would not find it yet.
+    // A copy from pageable memory returns when that memory has been read, not when the copy is complete. A launch on a
+    // stream that does not synchronize with the legacy stream, which copies, could run before it.
     void upload(void* to, const void* from, size_t bytes) {
         const Current current(*this);
         check(driver().cuMemcpyHtoD_(reinterpret_cast<CUdeviceptr>(to), from, bytes), QCONV_LAUNCH_FAILED, "cuMemcpyHtoD");
@@ -197,7 +197,8 @@ class Device {
     }
 
   private:
-    // In the device's context. One that is gone, as at the end of a process or after it was reset, has taken all with it.
+    // Runs `work` in the device's context. If the context is gone (at the end of the process, or after a reset), so is
+    // everything that it owned.
     template <typename Work>
     void give_back(Work work) const noexcept {
         try {
@@ -207,7 +208,7 @@ class Device {
         }
     }
 
-    // The device's context, where another one is current.
+    // Makes the device's context current, if another one is.
     class Current {
       public:
         explicit Current(const Device& device) {

@@ -1,8 +1,8 @@
-// An AMD GPU by the HIP runtime, which is loaded when a device is opened: a program that links this library starts on a
-// machine without it as well, and is told what is missing.
+// An AMD GPU through the HIP runtime, which is loaded when a device is opened: a program linked with this library also
+// starts on a machine without the runtime, and reports what is missing.
 #pragma once
 
-// HIP overloads some functions for C++: without these, `decltype` finds the one that the runtime exports.
+// HIP overloads some functions for C++. Without the overloads, `decltype` finds the exported function.
 #ifndef __HIP_DISABLE_CPP_FUNCTIONS__
 #define __HIP_DISABLE_CPP_FUNCTIONS__
 #endif
@@ -18,7 +18,7 @@
 
 namespace qconv {
 
-// The header renames functions to their versions: the second macro sees the name as it is exported.
+// The header maps functions to versioned names by macros. The second macro expands to the exported name.
 #define QCONV_TEXT(name) #name
 #define QCONV_EXPORTED(name) QCONV_TEXT(name)
 #define QCONV_RUNTIME(FUNCTION)                                                                        \
@@ -59,7 +59,7 @@ struct Runtime {
     }
 };
 
-// Loaded once; a failure is tried again by the next call.
+// Loaded once. After a failure, the next call tries again.
 inline const Runtime& runtime() {
     static const Runtime only;
     return only;
@@ -80,7 +80,7 @@ class Device {
         hipDeviceProp_t properties;
         check(runtime().hipGetDeviceProperties_(&properties, index), QCONV_NO_DEVICE, "hipGetDeviceProperties");
         name_ = properties.name;
-        // "gfx90a:sramecc+:xnack-": code that names no features runs with all of them.
+        // For example "gfx90a:sramecc+:xnack-". Code that names no features runs with any of them.
         architecture_ = properties.gcnArchName;
         architecture_ = architecture_.substr(0, architecture_.find(':'));
     }
@@ -92,7 +92,7 @@ class Device {
 
     std::string name() const { return name_; }
 
-    // Whether code for a target runs here: 0 where it does not.
+    // Preference for code of a target: 0 where it does not run here.
     int rank(const char* target) const { return architecture_ == target ? 1 : 0; }
 
     std::vector<Function> load(const Kernel& kernel) {
@@ -135,7 +135,7 @@ class Device {
         throw Failure{QCONV_INTERNAL, "AMD GPUs copy nothing by tensor maps, and the table has one"};
     }
 
-    // Kernels hold their shared memory statically.
+    // Dynamic shared memory is 0, because kernels declare theirs statically.
     void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, qconv_stream stream) {
         const Current current(index_);
         void* parameters[] = {arguments};
@@ -146,7 +146,7 @@ class Device {
     }
 
   private:
-    // The device of this thread, while it lasts.
+    // Makes the device current in this thread, for the lifetime of the object.
     class Current {
       public:
         explicit Current(int index) {

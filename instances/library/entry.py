@@ -1,5 +1,4 @@
-"""A winner as the table of the library has it: the tensors of its problem, numbered, and where each kernel's arguments
-come from."""
+"""An entry of the library's table: a winner with its numbered tensors and the sources of its kernels' arguments."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from qconv.tensor_ops.host_values import Scaled
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor with its role, as `qconv_table.h` calls it, the alignment that every kernel which takes it needs, and
-    whether the caller may name it as the output."""
+    """A tensor with its role in `qconv_table.h`, the alignment that all its kernels need, and whether the caller may
+    pass it as the output."""
 
     tensor: Tensor
     role: str
@@ -44,18 +43,19 @@ class Entry:
 
     @cached_property
     def layers(self) -> tuple[tuple[str, Conv2d | Scaled], ...]:
-        """What has parameters: the convolutions, by the names that a chain has for them; or an op between them."""
+        """The parts of the problem that have parameters, by name: the convolutions of a chain, or a single convolution
+        or op."""
         if isinstance(self.problem, Chain):
             return tuple(self.problem.layers.items())
         return (("", self.problem),) if isinstance(self.problem, Conv2d | Scaled) else ()
 
     def parameter_names(self, layer: str) -> dict[str, str]:
-        """What a layer calls its parameters -> what the problem calls them; empty where they are the same."""
+        """Map a layer's names of its parameters to the problem's. Empty where they are the same."""
         return self.problem.names(layer) if isinstance(self.problem, Chain) else {}
 
     @cached_property
     def names_in(self) -> tuple[dict[str, str], ...]:
-        """For each kernel: what its own problem calls a tensor -> what the whole problem calls it."""
+        """For each kernel, a map from its own problem's tensor names to those of the whole problem."""
         weights = iter(self.problem.packed)
         found = []
         for i, kernel in enumerate(self.kernels):
@@ -71,7 +71,7 @@ class Entry:
 
     @cached_property
     def first_layers(self) -> tuple[int, ...]:
-        """For each kernel: the number of its first convolution among those of the problem."""
+        """For each kernel, the index of its first convolution among those of the problem."""
         firsts, at = [], 0
         for kernel in self.kernels:
             firsts.append(at)
@@ -87,7 +87,7 @@ class Entry:
         for i, kernel in enumerate(self.kernels[:-1]):
             (made,) = kernel.plan.problem.outputs
             placed.append(Placed(Tensor(_between(i), made.shape, made.dtype), "between"))
-        # The last kernel alone reads these: the first of several takes no more than x of the caller's.
+        # Only the last kernel reads these. The first of several reads only x of the caller's arrays.
         may_be_output = {self.names_in[-1][own] for own in self.kernels[-1].plan.may_alias}
         return tuple(
             replace(one, alignment=self._alignment(one.tensor.name), may_be_output=one.tensor.name in may_be_output)
@@ -106,10 +106,10 @@ class Entry:
         )
 
     def number_of(self, name: str) -> int:
-        """The number of a tensor, by the problem's name for it."""
+        """Return the index of a tensor, by the problem's name for it."""
         return [one.tensor.name for one in self.tensors].index(name)
 
 
 def _between(number: int) -> str:
-    """What a kernel of several writes for the next."""
+    """Name the tensor that one kernel writes for the next."""
     return f"between {number}"

@@ -1,5 +1,5 @@
-"""Winners as sources to ship: one self-contained file a kernel, a manifest, a C header with the argument structs; for
-the CPU device its runtime as well."""
+"""Export of winners as sources: one self-contained file per kernel, a manifest, a C header with the argument structs,
+and for the CPU device its runtime."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 FORMAT = "qconv-export-1"
 HEADER = "qconv_kernels.h"
 RUNTIME = "libqconv_cpu.so"
-# More of it in a block is an attribute of the function, which every program sets for itself.
+# A kernel with more shared memory per block needs a function attribute, which every program sets itself.
 SMEM_WITHOUT_ASKING = 48 * 1024
 
-# A host compiler fuses a product and a sum where it may, and the results would be others.
+# A host compiler may contract a product and a sum to an fma, which would change the results.
 NO_CONTRACTION = """#if defined(__clang__)
 #pragma clang fp contract(off)
 #elif defined(__GNUC__)
 #pragma GCC optimize("fp-contract=off")
 #endif"""
-# In the header, where a kernel takes one: a CUtensorMap for programs that do not include cuda.h.
+# CUtensorMap, declared in the header for programs that do not include cuda.h.
 TENSOR_MAP = f"""#ifdef __cplusplus
 typedef struct alignas({TENSOR_MAP_ALIGNMENT}) {{ uint8_t bytes[{TENSOR_MAP_BYTES}]; }} qconv_tensor_map;
 #else
@@ -53,8 +53,8 @@ class Exported:
 
     @property
     def suffix(self) -> str:
-        """A digest of the text: problems whose sources differ in their comments alone have a file, and a struct in the
-        header, each."""
+        """A digest of the whole text. Problems whose sources differ only in comments have separate files and
+        structs."""
         return text_digest(self.source.text)[:8]
 
     def symbol(self, kernel: str) -> str:
@@ -66,7 +66,7 @@ class Exported:
 
     @property
     def text(self) -> str:
-        lines = ["// Exported under names of its own, so that several kernels link into one program."]
+        lines = ["// Exported under unique names, so that several kernels can be linked into one program."]
         for launch in self.plan.launches:
             lines.append(f"#define {launch.kernel} {self.symbol(launch.kernel)}")
             if self.plan.target.vendor == "cpu":
@@ -78,7 +78,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class Served:
-    """A winner with the kernels that are launched for it, in turn."""
+    """A winner with the kernels that are launched for it, in order."""
 
     winner: Winner
     plan: Plan
@@ -86,7 +86,7 @@ class Served:
 
 
 def served(row: Winner | Measurement) -> Served:
-    """Raises ValueError where the winner's config is none any more."""
+    """Plan a winner and render its kernels. Raises ValueError where its config is no longer valid."""
     winner = row if isinstance(row, Winner) else Winner.of(row)
     try:
         plan = generator.plan(winner.problem, winner.config, target(winner.target))
@@ -94,7 +94,7 @@ def served(row: Winner | Measurement) -> Served:
         raise ValueError(
             f"the winner of {winner.problem} is not feasible any more ({refused}): tune it again"
         ) from None
-    # Each kernel of an unfused chain is a file, unless it is there as the winner of its own problem.
+    # Each kernel of an unfused chain is a file, unless it is exported already as the winner of its own problem.
     is_of_today = generator.render(plan).digest == winner.digest
     kernels = []
     for part in plan.kernels:
@@ -106,7 +106,8 @@ def served(row: Winner | Measurement) -> Served:
 
 
 def ordered(rows: Iterable[Winner | Measurement]) -> list[Served]:
-    """By device and key; those of several kernels last. Raises ValueError where there are none."""
+    """Sort the winners by device and key, with those of several kernels last. Raises ValueError where there are
+    none."""
     found = [served(row) for row in rows]
     if not found:
         raise ValueError("the database has no winner to export: run qconv-tune tune first")
@@ -114,7 +115,7 @@ def ordered(rows: Iterable[Winner | Measurement]) -> list[Served]:
 
 
 def export(rows: Iterable[Winner | Measurement], folder: Path) -> list[Exported]:
-    """Write the winners. Raises ValueError where there is nothing to write; files of another export stay untouched."""
+    """Write the winners. Raises ValueError where there are none. Files of another export stay untouched."""
     kernels: dict[tuple[str, str], Exported] = {}
     for one in ordered(rows):
         for kernel in one.kernels:
@@ -135,12 +136,13 @@ def export(rows: Iterable[Winner | Measurement], folder: Path) -> list[Exported]
 
 
 def _runtime_of(kernels: list[Exported]) -> dict[str, str]:
-    """What kernels of the CPU device are linked with, if there are any; `qconv_cpu_launch` launches them."""
+    """Return the files that kernels of the CPU device are linked with, if there are any. `qconv_cpu_launch` launches
+    them."""
     return cpu_runtime.runtime_sources() if any(kernel.plan.target.vendor == "cpu" for kernel in kernels) else {}
 
 
 def files_of(kernels: list[Exported]) -> list[str]:
-    """The names of all files that such an export has."""
+    """Return the names of all files of an export with these kernels."""
     return [*(kernel.file for kernel in kernels), HEADER, "manifest.json", *_runtime_of(kernels)]
 
 
@@ -182,44 +184,44 @@ def _argument(plan: Plan, field: Field) -> dict[str, Any]:
     return entry | ({"role": field.role, "bytes": 4 * field.elements} if field.role in _OWN else {})
 
 
-# What the caller allocates beside his arrays, and what he has to know of it.
+# Arrays that the caller allocates in addition to the tensors, with their requirements.
 _OWN = {
-    "workspace": "written by the launch before",
-    "scratch": "zero before the first launch; each leaves it so. One for each launch that may run at the same time",
+    "workspace": "written by an earlier launch",
+    "scratch": "zero before the first launch and after each one; concurrent launches must not share it",
 }
 
 
-# Whatever kernels read of them at once, they read from such addresses: workspaces, and values by channel.
+# Alignment of workspaces and of values per channel, for the widest access of any kernel.
 _OWN_ALIGNMENT = 16
 
 
 def _alignment(plan: Plan, field: Field) -> int:
-    """What the address of an argument that is a pointer has to be a multiple of."""
+    """Return the required alignment of a pointer argument's address."""
     return _OWN_ALIGNMENT if field.role in (*_OWN, "value") else plan.alignment.get(field.role, 1)
 
 
 def _says(plan: Plan, field: Field) -> str:
     if field.tensor_map is not None:
-        return f"{field.says}; of {field.tensor_map.array}, encoded as the manifest says: {_encoding(field.tensor_map)}"
+        return f"{field.says}; of {field.tensor_map.array}, encoded by {_encoding(field.tensor_map)} as in the manifest"
     own = f"; {4 * field.elements} bytes, {_OWN[field.role]}" if field.role in _OWN else ""
     alignment = _alignment(plan, field) if field.is_pointer else 1
     return f"{field.says}{own}" + f"; aligned to {alignment} bytes" * (alignment > 1)
 
 
 def _how_to_launch(plan: Plan, symbol: str, smem_bytes: int) -> list[str]:
-    """What a launch needs beside the numbers."""
+    """Return comments about requirements of a launch that its numbers do not show."""
     if plan.target.vendor == "amd" and smem_bytes:
-        return [f"// {symbol} holds its shared memory statically: launch it with 0 bytes of dynamic shared memory."]
+        return [f"// {symbol} declares its shared memory statically: launch it with 0 bytes of dynamic shared memory."]
     if plan.target.vendor == "nvidia" and smem_bytes > SMEM_WITHOUT_ASKING:
         return [
-            f"// {symbol} takes more than 48 KB of shared memory: once, before its first launch,",
+            f"// {symbol} uses more than 48 KB of shared memory: before its first launch, call",
             f"// cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {smem_bytes}).",
         ]
     return []
 
 
 def _described(tensor_map: TensorMap) -> dict[str, Any]:
-    """What a program encodes it by: the map's fields, and the numbers that cuda.h has for the driver's choices."""
+    """Return all that a program needs to encode the map: its fields, and the values of cuda.h's enumerators."""
     return asdict(tensor_map) | {
         "encode": _encoding(tensor_map),
         "CUtensorMapDataType": tensor_maps.ELEMENT_TYPES[tensor_map.dtype],
@@ -239,7 +241,7 @@ def _c_name(field: Field) -> str:
 
 
 def _c_type(plan: Plan, field: Field) -> str:
-    """The field's type in C: the aliases of the source spelled out."""
+    """Return the field's type in C, with the aliases of the source expanded."""
     if field.tensor_map is not None:
         return "qconv_tensor_map"
     ctype, aliases = field.ctype, (plan.layers[field.layer] if field.layer else plan).aliases
@@ -251,9 +253,9 @@ def _c_type(plan: Plan, field: Field) -> str:
 
 def _header(kernels: list[Exported]) -> str:
     lines = [
-        "// The kernels of this export: their one argument, and how they are launched. Each has a file of its name.",
-        "// What is launched once a set of weights writes what the last one reads. All take the same argument.",
-        "// Compile each as the manifest says: other flags fuse products and sums, which rounds otherwise.",
+        "// The kernels of this export: argument structs and launch parameters. Each kernel has a file of its name.",
+        "// Launches that run once per set of weights write what the last one reads. All take the same struct.",
+        "// Compile each with the flags in the manifest: other flags fuse products and sums, which changes results.",
         "#pragma once",
         "#include <stdint.h>",
     ]

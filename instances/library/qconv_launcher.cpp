@@ -1,7 +1,7 @@
-// What stands behind qconv_kernels.h: dispatch by problem and device, the arguments of kernels, their launches.
+// The implementation of qconv_kernels.h: finds kernels by problem and device, fills their arguments and launches them.
 //
-// qconv_device.h has the one device that this library was made for, under the same names for every vendor; the table
-// says what there is to launch, and qconv_parameters.h what the parameters of a call are.
+// qconv_device.h is the device of this library, with the same names for every vendor. The table lists the kernels, and
+// qconv_parameters.h reads the parameters of a call.
 #include "qconv_kernels.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ qconv_status guarded(Work work) noexcept {
     }
 }
 
-// Parameters are computed with as Python does, whatever the caller asked of its thread about rounding and denormal
-// numbers.
+// Computes parameters in the default floating-point environment, as Python does, whatever rounding and denormal modes
+// the caller has set.
 template <typename Work>
 qconv_status guarded_with_default_floats(Work work) noexcept {
     fenv_t before;
@@ -56,7 +56,7 @@ void require(Pointer pointer, const char* name) {
     if (pointer == nullptr) refuse(std::string(name) + " is null: give one");
 }
 
-// The arrays of a role, in the order in which the problem has them.
+// Places the arrays of a role, which are given in the order of the problem.
 void place(const qconv_kernel& entry, Role role, const void* const* given, Addresses& into) {
     for (size_t i = 0, next = 0; i < entry.tensors.count; ++i) {
         const Tensor& tensor = entry.tensors[i];
@@ -70,7 +70,8 @@ void place(const qconv_kernel& entry, Role role, const void* const* given, Addre
     }
 }
 
-// An output that shares bytes with anything else: a thread would write what another has yet to read.
+// Refuses an output that shares bytes with another array, because a thread would overwrite what another has yet to
+// read.
 void check_aliasing(const qconv_kernel& entry, const Addresses& addresses) {
     std::string itself;
     for (const Tensor& tensor : entry.tensors)
@@ -107,7 +108,7 @@ std::vector<Parameters> checked(const qconv_kernel& entry, const Given& given) {
     return layers;
 }
 
-// Uploads what a kernel reads of the parameters, and allocates what it writes once a set of weights.
+// Uploads the parameters that a kernel reads, and allocates what its prepare launches write.
 PackedKernel packed_kernel(qconv_device& device, const Kernel& kernel, const std::vector<Parameters>& layers) {
     PackedKernel packed = {&kernel, &device.functions_of(kernel), {}, {}, {}};
     packed.own.resize(kernel.fields.count);
@@ -125,7 +126,7 @@ PackedKernel packed_kernel(qconv_device& device, const Kernel& kernel, const std
     return packed;
 }
 
-// An argument without an address yet is zeros: no launch that gets it so reads it.
+// An address that is not known yet is zero: no launch with these arguments reads it.
 Arguments arguments_of(Device& device, const PackedKernel& packed, const Addresses& addresses,
                        const std::vector<void*>& scratch) {
     Arguments arguments(packed.kernel->argument_bytes);
@@ -186,7 +187,7 @@ const qconv_kernel* chosen(const qconv_device& device, const char* key) {
     for (const qconv_kernel& entry : table) {
         if (strcmp(entry.key, key) != 0) continue;
         is_known = true;
-        // Tuned on this device, then tuned on another one, then not tuned.
+        // Tuned on this device, then tuned on another one, then untuned.
         const int preference = device.name == entry.device ? 2 : entry.time_us > 0 ? 1 : 0;
         const int runs = device.device.rank(entry.target), rank = runs > 0 ? 4 * runs + preference : 0;
         if (rank > best_rank) best = &entry, best_rank = rank;
@@ -248,7 +249,7 @@ const char* qconv_parameter_of(const qconv_kernel* kernel, size_t index, int* re
     std::vector<const char*> seen;
     for (const Layer& layer : kernel->layers) {
         for (const char* name : names_of(layer)) {
-            // The scale between two convolutions is a parameter of both.
+            // Both neighbours of an intermediate tensor have its scale as a parameter.
             const auto is_same = [&](const char* other) { return strcmp(other, name) == 0; };
             if (std::any_of(seen.begin(), seen.end(), is_same)) continue;
             seen.push_back(name);
@@ -347,7 +348,8 @@ qconv_status qconv_turn_weights(const qconv_kernel* kernel, size_t index, const 
         require(turned, "turned");
         const Tensor& w = weights_of(*kernel, index);
         const uint64_t k = w.shape[0], one = w.shape[1], two = w.shape[2], three = w.shape[3], bytes = w.element_bytes;
-        // The kernel's last dimension, or its second where channels come first, is the other one of the given array.
+        // The last dimension of the kernel's layout (the second, where channels come first) is the other one in
+        // `given`.
         const bool channels_last = strstr(kernel->key, "layout=nchw") == nullptr;
         const uint64_t rows = channels_last ? one * two : one, columns = channels_last ? three : two * three;
         for (uint64_t at = 0; at < k * rows * columns; ++at) {

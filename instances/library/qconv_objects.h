@@ -1,5 +1,5 @@
-// What the handles of qconv_kernels.h are: a device with its loaded kernels, packed weights, bound arrays. Private to the
-// launcher.
+// The objects behind the handles of qconv_kernels.h: a device with its loaded kernels, packed weights, bound arrays.
+// Private to the launcher.
 #pragma once
 
 #include <cstring>
@@ -30,7 +30,7 @@ struct qconv_device {
 
 namespace qconv {
 
-// Memory of a device, given back at the end.
+// Memory of a device, freed by the destructor.
 class Memory {
   public:
     Memory(Device& device, size_t bytes) : device_(&device), address_(device.allocate(bytes)) {}
@@ -46,7 +46,7 @@ class Memory {
     void* address_;
 };
 
-// A kernel's one argument, at an address that suits a tensor map.
+// A kernel's argument struct, aligned for tensor maps.
 class Arguments {
   public:
     explicit Arguments(size_t bytes) : chunks_((bytes + sizeof(Chunk) - 1) / sizeof(Chunk)) {}
@@ -62,15 +62,15 @@ class Arguments {
     std::vector<Chunk> chunks_;
 };
 
-// The addresses of a problem's tensors, by their number; null: not known yet.
+// The addresses of a problem's tensors, by index; null where not known yet.
 using Addresses = std::vector<void*>;
 
-// A kernel with what stays the same from call to call.
+// A kernel with all that stays the same between calls.
 struct PackedKernel {
     const Kernel* kernel;
     const std::vector<Function>* functions;
     std::vector<Memory> memory;
-    std::vector<void*> own;  // of each field: workspaces, and values by channel
+    std::vector<void*> own;  // per field: workspaces and values per channel
     std::vector<std::vector<uint32_t>> values;
 };
 
@@ -94,6 +94,6 @@ struct BoundKernel {
 
 struct qconv_bound {
     qconv_packed* packed;
-    std::vector<qconv::Memory> memory;  // scratch, and what one kernel writes for the next
+    std::vector<qconv::Memory> memory;  // scratch, and intermediate tensors between kernels
     std::vector<qconv::BoundKernel> kernels;
 };

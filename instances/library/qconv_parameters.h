@@ -1,4 +1,4 @@
-// The parameters of a call: read by their names, checked, and kept as the arithmetic takes them.
+// The parameters of a call: found by name, checked, and converted for the arithmetic.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace qconv {
 
-// What a function of the interface fails with.
+// The error of an interface function.
 struct Failure {
     qconv_status status;
     std::string text;
@@ -22,11 +22,11 @@ struct Failure {
 
 [[noreturn]] inline void refuse(const std::string& text) { throw Failure{QCONV_BAD_ARGUMENT, text}; }
 
-// A table has an output for each byte.
+// Entries of a table, one per byte.
 constexpr unsigned TABLE_ENTRIES = 256;
 
-// The values of one convolution, or of an op between them: a convolution's scales as they were given, everything else in
-// the type that the kernels compute in.
+// The values of a convolution, or of an op between convolutions: a convolution's scales as they were given, all others
+// in the type in which the kernels compute.
 struct Parameters {
     double x_scale = 1, y_scale = 1, residual_scale = 1, inner_scale = 1;
     int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0, inner_zero_point = 0;
@@ -34,14 +34,14 @@ struct Parameters {
     std::vector<int> w_zero_points = {0}, integers, table;
     std::vector<float> reals;
     std::vector<float> numbers;
-    std::vector<double> scalars;  // each is exact: a float, or an int
+    std::vector<double> scalars;  // each is exactly a float or an int
     const Layer* layer = nullptr;
 
     double w_scale(size_t k) const { return w_scales[w_scales.size() == 1 ? 0 : k]; }
     int w_zero_point(size_t k) const { return w_zero_points[w_zero_points.size() == 1 ? 0 : k]; }
     int integer_bias(size_t k) const { return integers[k]; }
     float bias(size_t k) const { return reals[k]; }
-    // Four neighbouring entries of the table, which begins with entry `first`: word `k`.
+    // Returns word `k` of the table, rotated to begin with entry `first`: four consecutive entries.
     int table_word(size_t k, int first) const {
         uint32_t word = 0;
         for (unsigned i = 0; i < 4; ++i) {
@@ -66,7 +66,7 @@ struct Parameters {
     }
 };
 
-// Rounds half to even, whatever the caller's rounding mode, and stays in the range of an int32.
+// Rounds half to even, whatever the caller's rounding mode, and saturates to the range of int32.
 inline int rounded(double value) {
     if (value >= 2147483647.0) return 2147483647;
     if (value <= -2147483648.0) return -2147483647 - 1;
@@ -75,7 +75,7 @@ inline int rounded(double value) {
     return static_cast<int>(whole);
 }
 
-// Where the inverse serves for a division; 0 where it does not.
+// Returns the inverse where multiplying by it can replace a division, otherwise 0.
 inline float inverse_where_it_serves(double scale) {
     const bool serves = scale >= 0x1p-40 && scale <= 0x1p40;
     return serves ? 1.0f / static_cast<float>(scale) : 0.0f;
@@ -95,7 +95,7 @@ inline float float_of(uint32_t word) {
     return value;
 }
 
-// The names that a layer's parameters have.
+// Returns the names of a layer's parameters.
 inline std::vector<const char*> names_of(const Layer& layer) {
     std::vector<const char*> names;
     for (const char* name : {layer.x_scale, layer.w_scale, layer.y_scale, layer.x_zero_point, layer.w_zero_point,
@@ -113,14 +113,14 @@ inline bool has_name(const Layer& layer, const char* name) {
     return false;
 }
 
-// Whether there is nothing that serves where the caller gives none: scales are 1 by default, zero points 0.
+// True where the parameter has no default. Scales default to 1, zero points to 0.
 inline bool is_required(const Layer& layer, const char* name) {
     for (const char* number : layer.number_names)
         if (strcmp(number, name) == 0) return true;
     return name == layer.bias || name == layer.residual_scale || name == layer.inner_scale || name == layer.table;
 }
 
-// The parameters that a caller gave.
+// The parameters that the caller gave.
 class Given {
   public:
     Given(const qconv_parameter* first, size_t count) : first_(first), count_(count) {}
@@ -233,8 +233,8 @@ inline void read_table(const Layer& layer, const Given& given, Parameters& into)
     into.table = zero_points_of(given, layer.table, layer.entries, TABLE_ENTRIES);
 }
 
-// What the activation takes. A denormal is zero, because a GPU may take it for one; the sum makes a negative zero
-// positive.
+// Reads the activation's numbers. A denormal becomes zero, because a GPU may flush it; the addition turns a negative
+// zero into a positive one.
 inline void read_numbers(const Layer& layer, const Given& given, Parameters& into) {
     for (const char* name : layer.number_names) {
         const qconv_parameter& number = required(given, name);

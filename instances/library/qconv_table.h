@@ -1,5 +1,5 @@
-// What the generated table says of each kernel: its arguments, its launches, the problem that it serves. Private to the
-// launcher and its table.
+// The types of the generated table: each kernel's arguments, its launches and the problem that it serves. Private to
+// the launcher and its table.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace qconv {
 
 struct Parameters;
 
-// A range of an array whose length is known to the table alone.
+// An array of the table, with its length.
 template <typename T>
 struct Span {
     const T* first;
@@ -29,47 +29,47 @@ struct Tensor {
     unsigned element_bytes, rank;
     uint64_t shape[8];
     unsigned alignment;
-    bool may_be_output;  // as a whole: a thread reads what it needs of it before it writes there
+    bool may_be_output;  // as a whole: each thread reads its elements before it writes them
 };
 
-// The bits of an argument's value for an output channel.
+// Computes the bits of an argument's value for output channel k.
 using Value = uint32_t (*)(const Parameters& p, size_t k);
 
 enum class Kind {
-    tensor,     // the address of a tensor of the problem: `index`
-    workspace,  // the address of `count` words, written by what is launched once a set of weights
-    scratch,    // the address of `count` words, zeros before the first launch, and left as zeros
-    values,     // the address of `count` values, one for each output channel of layer `index`
-    value,      // a value of layer `index` itself
-    map,        // a tensor map: number `index` of the kernel
+    tensor,     // address of tensor `index` of the problem
+    workspace,  // address of `count` words that the prepare launches write
+    scratch,    // address of `count` words that are zero before the first launch and after each one
+    values,     // address of `count` values of layer `index`, one per output channel
+    value,      // a value of layer `index`
+    map,        // tensor map `index` of the kernel
 };
 
 struct Field {
     Kind kind;
-    unsigned offset;  // in the kernel's one argument
+    unsigned offset;  // in the argument struct
     unsigned index;
     uint64_t count;
     Value value;
 };
 
-// What the copy engine is told of a tensor of the problem, or of a workspace, which is the number of its field.
+// A tensor map of a tensor of the problem, or of a workspace, where `index` is the index of its field.
 struct TensorMap {
     bool of_workspace;
     unsigned index;
     bool is_im2col;
-    unsigned type, rank, swizzle, l2_promotion;  // as cuda.h numbers them
+    unsigned type, rank, swizzle, l2_promotion;  // values of cuda.h's enumerators
     uint64_t dims[5], strides[4];
     uint32_t box[5], element_strides[5];
     int32_t lower[3], upper[3];
     uint32_t channels, pixels;
-    unsigned char described[128];  // what the CPU device reads, but for the address, which comes first
+    unsigned char described[128];  // as the CPU device reads it; the address, at the start, is filled in later
 };
 
 struct Launch {
     const char* symbol;
-    void (*entry)(const void*);  // on the CPU, where kernels are functions of this library
+    void (*entry)(const void*);  // on the CPU: the kernel's function in this library
     unsigned grid[3], threads, smem_bytes, cluster;
-    bool once;  // when weights are packed, and not when the kernel is called
+    bool once;  // launched when weights are packed, instead of at every call
 };
 
 struct Kernel {
@@ -85,14 +85,14 @@ struct ZeroPoint {
     int low, high;
 };
 
-// One number for a whole tensor: a scale, or a zero point from `low` to `high`.
+// A number for a whole tensor: a scale, or a zero point from `low` to `high`.
 struct Scalar {
     const char* name;
     bool is_scale;
     int low, high;
 };
 
-// What a value that follows from the parameters has to be, as float; `says` is what it is the value of.
+// The allowed range of a value computed from the parameters, as float. `says` names the value in messages.
 struct Limit {
     const char* says;
     Value value;
@@ -101,18 +101,18 @@ struct Limit {
 
 enum class Bias { none, int32, float32 };
 
-// What the parameters of one convolution are, under the names that the problem has for them; null: it has none. An op
-// between convolutions has scalars in their place.
+// The parameters of a convolution by the problem's names, null where it has none. An op between convolutions has
+// scalars instead.
 struct Layer {
     const char *x_scale, *w_scale, *y_scale, *residual_scale, *inner_scale;
     const char *x_zero_point, *w_zero_point, *y_zero_point, *residual_zero_point, *inner_zero_point, *bias, *table;
     ZeroPoint x_zero, w_zero, y_zero, residual_zero, inner_zero;
-    ZeroPoint entries;  // the range of those of the table
+    ZeroPoint entries;  // range of the table's entries
     Bias bias_kind;
-    size_t channels;  // values of the bias
+    size_t channels;  // number of bias values
     bool per_channel;
-    bool inverts_x, inverts_y, inverts_product;  // scales that are divided by, and must have an inverse
-    Span<const char*> numbers, number_names;     // of the activation: as the arithmetic calls them, and the caller
+    bool inverts_x, inverts_y, inverts_product;  // scales that must have an inverse
+    Span<const char*> numbers, number_names;     // of the activation: its names in the arithmetic, and for the caller
     Span<Scalar> scalars;
     Span<Limit> limits;
 };

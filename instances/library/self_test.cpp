@@ -1,9 +1,9 @@
-// Runs every kernel of the library that this machine has a device for, and compares its outputs with the stored ones,
-// bit for bit.
+// Runs every kernel of the library that this machine has a device for, and compares its outputs with stored ones, bit
+// for bit.
 //
 //     qconv_self_test [--device N]
 //
-// The status is 0 where all of them are right, 1 where one is wrong, 3 where there is no device or none of them runs.
+// Exit status: 0 where all are right, 1 where one is wrong, 3 where there is no device or none of them runs on it.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,7 @@ std::array<uint32_t, 256> crc_table() {
     return table;
 }
 
-// The CRC of zlib.
+// Computes the CRC-32 of zlib.
 uint32_t crc_of(const std::vector<char>& bytes) {
     static const std::array<uint32_t, 256> table = crc_table();
     uint32_t crc = 0xFFFFFFFFu;
@@ -43,7 +43,7 @@ std::vector<char> filled(const SelfTestBlock& block, size_t bytes) {
     return array;
 }
 
-// Memory of the device, given back at the end.
+// Memory of the device, freed by the destructor.
 struct Array {
     qconv_device* device;
     void* memory = nullptr;
@@ -57,7 +57,7 @@ struct Array {
     }
 };
 
-// The number of the first stored element that differs, or -1; those between are compared by the CRC.
+// Returns the index of the first stored element that differs, or -1. The CRC compares the elements between.
 long first_wrong(const SelfTestOutput& expected, const std::vector<char>& got, size_t element_bytes) {
     for (size_t i = 0; i < expected.count; ++i)
         if (memcmp(&got[i * expected.step * element_bytes], expected.sample + i * element_bytes, element_bytes) != 0)
@@ -107,7 +107,7 @@ Outcome test(const qconv_kernel* kernel, qconv_device* device, const SelfTestCas
     std::vector<void*> outputs;
     for (size_t i = 0; i < tensors.size(); ++i) {
         const bool is_output = tensors[i].role == QCONV_OUTPUT;
-        // A kernel that leaves an output as it was is found out.
+        // Outputs are filled, so that a kernel that does not write one is detected.
         arrays.emplace_back(device, is_output ? std::vector<char>(tensors[i].bytes, 0x55)
                                               : filled(expected.arrays[i], tensors[i].bytes));
         if (arrays.back().memory == nullptr) return say(kernel, "WRONG", qconv_last_error());
@@ -120,7 +120,7 @@ Outcome test(const qconv_kernel* kernel, qconv_device* device, const SelfTestCas
     if (packed == QCONV_NO_KERNEL) return say(kernel, "skipped", qconv_last_error());
     if (packed != QCONV_OK || qconv_bind(made.packed, inputs.data(), outputs.data(), &made.bound) != QCONV_OK)
         return say(kernel, "WRONG", qconv_last_error());
-    // Twice: the second launch finds the scratch memory as the first one left it.
+    // Launch twice: the second launch finds the scratch memory as the first one left it.
     for (int launch = 0; launch < 2; ++launch)
         if (qconv_launch(made.bound, nullptr) != QCONV_OK || qconv_synchronize(device) != QCONV_OK)
             return say(kernel, "WRONG", qconv_last_error());

@@ -1,5 +1,5 @@
-// What the self-test knows of each problem: inputs, parameters, and what an oracle computed from them. Generated vectors
-// stand in self_test_vectors.cpp.
+// The vectors of the self-test per problem: inputs, parameters, and the outputs computed by an oracle. The generated
+// data is in self_test_vectors.cpp.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,15 @@
 
 #include "qconv_kernels.h"
 
-struct SelfTestBlock {  // an array is this block again and again
+// An array consists of repetitions of this block.
+struct SelfTestBlock {
     const char* bytes;
     size_t count;
 };
 
 struct SelfTestOutput {
     uint32_t crc;        // of all bytes
-    const char* sample;  // of every `step`-th element, from the first on
+    const char* sample;  // every `step`-th element, from the first one
     size_t count, step;
 };
 

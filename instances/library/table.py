@@ -1,4 +1,4 @@
-"""The generated table of the library: what `qconv_table.h` declares, of each kernel that is exported."""
+"""The generated table of a library: the data declared in `qconv_table.h`, for each exported kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAD = """// The kernels of this library, as qconv_table.h declares them. Genera
 #include "qconv_table.h"
 """
 MOST_DIMENSIONS = 8
-# The parameters of a layer that are known by their names in `qconv::Layer`.
+# The parameters that are named fields of `qconv::Layer`.
 NAMED = (
     *("x_scale", "w_scale", "y_scale", "residual_scale", "inner_scale"),
     *("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point", "bias", "table"),
@@ -55,7 +55,7 @@ def table_text(entries: Sequence[Entry]) -> str:
 
 
 class Values:
-    """The functions that compute arguments from parameters, each text once."""
+    """The C++ functions that compute arguments from parameters, one per distinct expression."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -77,7 +77,7 @@ def binary_name(kernel: Exported) -> str:
 
 
 def _declared(kernel: Exported) -> str:
-    """On the CPU kernels are functions; elsewhere they are in a binary."""
+    """Declare a kernel: a function on the CPU, elsewhere a binary."""
     if kernel.plan.target.vendor == "cpu":
         symbols = (kernel.symbol(launch.kernel) for launch in kernel.plan.launches)
         return "\n".join(f'extern "C" void {symbol}_entry(const void* arguments);' for symbol in symbols)
@@ -119,7 +119,7 @@ def _tensor(placed: Placed) -> str:
 
 
 def _layer_numbers(number: int, layer: int, entry: Entry, name: str, problem: Conv2d) -> Iterator[str]:
-    """The numbers of the activation, by both of their names."""
+    """Declare the names of the activation's numbers, in the arithmetic and in the problem."""
     own = BY_NAME[problem.quantization.activation].parameters
     names = entry.parameter_names(name)
     for label, of in (("numbers", own), ("number_names", tuple(names.get(one, one) for one in own))):
@@ -161,7 +161,7 @@ def _layer(number: int, layer: int, entry: Entry, name: str, problem: Conv2d | S
 
 
 def parameters_of(entry: Entry, layer: str) -> list[str]:
-    """What a call may give of a layer, by the problem's names."""
+    """Return the parameters that a call may give for a layer, by the problem's names."""
     problem = dict(entry.layers)[layer]
     if not isinstance(problem, Conv2d):
         return [scalar.name for scalar in host_values.scalars(problem)]
@@ -275,7 +275,7 @@ def _kernel(number: int, i: int, kernel: Exported) -> str:
 
 
 def _array(kind: str, name: str, rows: Iterable[str]) -> str:
-    """C++ has no empty arrays: a span without elements names none."""
+    """Define an array. C++ has no empty arrays, so a span without elements refers to none."""
     lines = [f"    {row},\n" for row in rows]
     return f"const {kind} {name}[] = {{\n{''.join(lines)}}};" if lines else f"// {name}: none"
 
@@ -289,5 +289,5 @@ def _list(values: Iterable[int]) -> str:
 
 
 def _text(value: object) -> str:
-    """As a C string: what JSON escapes, C does in the same way."""
+    """Quote a C string. JSON's escapes are also valid in C."""
     return json.dumps(str(value), ensure_ascii=False)

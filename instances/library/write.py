@@ -1,7 +1,5 @@
-"""The example of a library: its first problem, with values for whatever that takes.
-
-The folder of a library: sources, binaries, the launcher, its table, a self-test and an example, with their build.
-"""
+"""The folder of a library: sources, binaries, the launcher and its table, a self-test and an example, with a CMake
+build."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Page(Template):
-    """A file with @NAME@ where something is filled in: `$` means something else in CMake."""
+    """A template with @NAME@ placeholders, because `$` has another meaning in CMake."""
 
     delimiter = "@"
     pattern = r"@(?:(?P<escaped>@)|(?P<named>[A-Z]+)@|(?P<braced>[A-Z]+)@@|(?P<invalid>(?!)))"  # type: ignore[assignment]
@@ -79,13 +77,13 @@ class Library:
 def write(
     rows: Iterable[Winner | Measurement], folder: Path, watch: Callable[[int, int], None] = lambda done, total: None
 ) -> Library:
-    """Compiles the kernels, and writes everything. A library is for one vendor. `watch` is told how many of them are
-    compiled, and of how many."""
+    """Compile the kernels and write all files. A library is for one vendor. `watch` receives the number of compiled
+    kernels and the total."""
     entries = tuple(Entry(one) for one in _sorted(ordered(rows)))
     vendor = _vendor_of(entries)
     kernels = {kernel.file: kernel for entry in entries for kernel in entry.kernels}
     binaries: dict[str, Binary] = {}
-    # A compiler is a program of its own, or gives other threads their turn.
+    # Threads suffice: a compiler is a separate process or releases Python's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for file, binary in zip(kernels, pool.map(_compiled, kernels.values()), strict=True):
             binaries[file] = binary
@@ -131,7 +129,7 @@ def _text(name: str) -> str:
 
 
 def _compiled(kernel: Exported) -> Binary:
-    """The text that is exported, whose kernels have names of their own."""
+    """Compile the exported text, in which kernels have unique names."""
     source = Source(kernel.text, kernel.source.digest, kernel.source.suffix)
     target = kernel.plan.target
     if target.vendor == "cpu":
@@ -143,7 +141,7 @@ def _compiled(kernel: Exported) -> Binary:
 
 
 def _object(kernel: Exported) -> Binary:
-    """On the CPU kernels are linked, not loaded."""
+    """Compile an object file: CPU kernels are linked, not loaded."""
     begin = time.perf_counter()
     flags = (*cpu_runtime.KERNEL_FLAGS, "-c")
     path = cpu_runtime.build({kernel.file: kernel.text}, flags, ".o", cpu.runtime_cache())
@@ -171,13 +169,13 @@ if(QCONV_PREBUILT)
   set_source_files_properties(${QCONV_KERNELS} PROPERTIES EXTERNAL_OBJECT ON)
 else()
   set(QCONV_KERNELS@KERNELS@)
-  # Each is whole by itself: across files there is nothing to optimise. It is generated: nobody is to mend its warnings.
+  # Each file is self-contained, so LTO gains nothing. Warnings are off because the files are generated.
   set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-fno-lto;-w")
 endif()
 target_sources(${QCONV_LIBRARY} PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
 find_package(Threads REQUIRED)
 target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads)""",
-    "nvidia": """# The driver is loaded when a device is opened: only its header is needed here.
+    "nvidia": """# The driver is loaded when a device is opened, so the build needs only its header.
 find_path(QCONV_CUDA_INCLUDE cuda.h HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
 if(NOT QCONV_CUDA_INCLUDE)
   message(FATAL_ERROR "cuda.h was not found: install the CUDA toolkit, or give -DQCONV_CUDA_INCLUDE=FOLDER")
@@ -185,7 +183,7 @@ endif()
 target_include_directories(${QCONV_LIBRARY} PRIVATE ${QCONV_CUDA_INCLUDE})
 find_package(Threads REQUIRED)
 target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads ${CMAKE_DL_LIBS})""",
-    "amd": """# The HIP runtime is loaded when a device is opened: only its header is needed here.
+    "amd": """# The HIP runtime is loaded when a device is opened, so the build needs only its header.
 find_path(QCONV_HIP_INCLUDE hip/hip_runtime_api.h HINTS ENV ROCM_PATH PATHS /opt/rocm PATH_SUFFIXES include)
 if(NOT QCONV_HIP_INCLUDE)
   message(FATAL_ERROR "hip/hip_runtime_api.h was not found: install ROCm's HIP, or give -DQCONV_HIP_INCLUDE=FOLDER")
@@ -200,7 +198,7 @@ target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 def _cmake(vendor: str, files: Iterable[str]) -> str:
     own = ("src/qconv_launcher.cpp", "src/qconv_table.cpp")
     sources = [name for name in files if name.startswith("src/") and name.endswith(".cpp") and name not in own]
-    # Named one by one: an older export may have left others in the folder.
+    # List the files by name: an older export may have left others in the folder.
     kernels = [name for name in files if name.startswith("kernels/")]
     objects = [_binary_place(Path(name).name, ".o") for name in kernels]
     lines = _VENDORS[vendor].replace("@FLAGS@", ";".join(cpu_runtime.KERNEL_FLAGS))
@@ -241,7 +239,7 @@ def _problem(entry: Entry) -> dict[str, Any]:
 
 
 def _kernel(kernel: Exported, binary: Binary | None) -> dict[str, Any]:
-    """How its source is compiled, by the programs that everybody has; and what it was compiled to here."""
+    """Describe a kernel: the command that compiles its source with common compilers, and the binary compiled here."""
     entry: dict[str, Any] = {
         "file": f"kernels/{kernel.file}",
         "digest": kernel.source.digest,

@@ -1,1 +1,1 @@
-"""From a plan to a kernel that is ready to launch."""
+"""Loading of plans: compiled, loaded on a device and ready to launch."""

@@ -1,4 +1,4 @@
-"""What the one-liners read off the arrays that they are given."""
+"""Shapes, types and devices of the arrays that callers pass, with the checks of these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qconv.host_array import as_numpy, check_unmasked
 
 
 class InMode(Protocol):
-    """A value whose arithmetic may be named."""
+    """A type whose arithmetic can be selected by the name of a system."""
 
     def __init__(self, **spec: Any) -> None: ...
     @classmethod
@@ -24,14 +24,14 @@ Kind = TypeVar("Kind", bound=InMode)
 
 
 def in_mode(kind: type[Kind], mode: str | Mode | None, spec: Mapping[str, Any]) -> Kind:
-    """In the arithmetic of a system by its name, or in that of a convolution's flags."""
+    """Make an instance in the arithmetic of a named system, or with the flags of a Mode."""
     if isinstance(mode, Mode):
         return kind(mode=mode, **spec)
     return kind(**spec) if mode is None else kind.of(mode, **spec)
 
 
 def shape_of(name: str, array: Any, axes: str | None = None) -> tuple[int, ...]:
-    """`axes`: a letter for each dimension that the array must have."""
+    """Return the shape. `axes` has one letter per dimension that the array must have."""
     shape = getattr(array, "shape", None)
     if shape is None or (axes is not None and len(shape) != len(axes)):
         what = "an array" if axes is None else f"an array of {_COUNTS[len(axes)]} dimensions, {axes.upper()}"
@@ -47,8 +47,7 @@ def type_of(array: Any) -> str:
 
 
 def as_array(name: str, value: Any) -> Any:
-    """What lies on the host as NumPy has it, numbers and lists as well, in its own order of bytes; anything else as it
-    is."""
+    """Convert numbers, lists and host arrays to NumPy in native byte order. Anything else is returned unchanged."""
     value = as_numpy(value)
     check_unmasked(name, value)
     if not isinstance(value, (int, float, list, tuple, np.ndarray, np.generic)):
@@ -67,8 +66,9 @@ Adopted = tuple[Any, int]
 
 
 def check_aliasing(out: str, written: Adopted, read: Mapping[str, Adopted], may_alias: Collection[str] = ()) -> None:
-    """Refuses an output that shares bytes with what is read: a thread would write what another has yet to read. It may
-    be one of `may_alias` as a whole. Every call that names an output asks this, which takes it half a microsecond."""
+    """Reject an output that shares bytes with an input, because a thread would overwrite what another has yet to read.
+    It may coincide with one of `may_alias`. Every call that names an output makes this check, which takes half a
+    microsecond."""
     array, begin = written
     end = begin + array.nbytes
     for name, (given, first) in read.items():
@@ -83,7 +83,7 @@ def check_aliasing(out: str, written: Adopted, read: Mapping[str, Adopted], may_
 
 
 def in_shape(device: Device, name: str, array: Any, wanted: tuple[int, ...], seen: tuple[int, ...]) -> Any:
-    """The array of the shape that is wanted, as one of the shape that a problem sees, in the same memory."""
+    """Check the caller's shape and view the array in the problem's shape, in the same memory."""
     array, _ = device.adopt(name, array)
     if tuple(array.shape) != wanted:
         raise ValueError(f"{name} has shape {tuple(array.shape)}; it must be {wanted}")
@@ -101,12 +101,12 @@ def is_nonzero(value: Any) -> bool:
 
 
 def place_of(array: Any, device: str | None) -> Device:
-    """The device that is named, else where the array lies."""
+    """Return the named device, or else the one that the array is on."""
     return open_device(device or device_of(array))
 
 
 def device_of(array: Any) -> str:
-    """Where the array lies: the kernel runs there."""
+    """Return the device that the array is on, where the kernel will run."""
     if hasattr(array, "__cuda_array_interface__"):
         from qconv.device import gpu
 

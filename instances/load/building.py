@@ -1,4 +1,4 @@
-"""Filling a cache for a device that is not here: what a lookup there would choose, compiled ahead."""
+"""Compilation for a device that is not present: fills a cache with the kernels that a lookup there would choose."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from qconv.targets.target import Target
 if TYPE_CHECKING:
     from qconv.tune_db.layered import Layered
 
-# For all who use the machine, or the image.
+# Readable by all users of the machine or image.
 FOLDER_MODE, FILE_MODE = 0o755, 0o644
 
 
 @dataclass(frozen=True)
 class Place:
-    """A device by what a lookup asks of it."""
+    """A device, by the properties that a lookup needs."""
 
     name: str
     target: Target
@@ -37,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Built:
-    """A problem's kernels, and how many of them were compiled now; the others were there."""
+    """A problem's kernels. `compiled` counts those compiled now; the others were in the cache."""
 
     problem: Problem
     choice: Choice
@@ -46,7 +46,8 @@ class Built:
 
 
 def build(words: Sequence[str], place: Place, database: str | None = None) -> Iterator[Built]:
-    """The problems of these keys, or those that are known of the device and whose key has one of the words in it."""
+    """Compile the kernels of problems: those whose keys are given, and known problems of the device whose key contains
+    one of the words."""
     with open_layers(database, place) as layers:
         for problem in _problems(words, place, layers):
             yield compiled(problem, choose(problem, place, layers), place.target)
@@ -74,7 +75,8 @@ def _problems(words: Sequence[str], place: Place, layers: Layered) -> list[Probl
 
 
 def places(target: Target, device: str | None) -> list[Place]:
-    """The device that is named, or those whose shipped winners are for the target; or one that nothing is known of."""
+    """Return the named device, or all devices with shipped winners for the target, or a nameless one if there are
+    none."""
     if device is not None:
         return [Place(device, target)]
     rows = (row for layer in shipped.layers() for row in layer.measurements(target=target.name))
@@ -82,19 +84,20 @@ def places(target: Target, device: str | None) -> list[Place]:
 
 
 def runtime_for(target: Target) -> list[Path]:
-    """What a kernel of the CPU device is linked with when it is loaded."""
+    """Return the runtime that a kernel of the CPU device is linked with when it is loaded."""
     if target.vendor != "cpu":
         return []
     return [cpu.found_runtime()]
 
 
 def array_kernels_for(target: Target) -> list[Binary]:
-    """What a GPU's arrays are moved and compared by, whatever the problems are."""
+    """Return the kernels that move and compare a GPU's arrays, which every problem needs."""
     return [] if target.vendor == "cpu" else [build_array_kernels(target, ahead=True)]
 
 
 def copy_to(layer: Path, binaries: Iterable[Binary], runtimes: Iterable[Path]) -> int:
-    """Into a folder that QCONV_PATH can name, readable for all; how many files. What is there already is replaced."""
+    """Copy the files to a folder for QCONV_PATH, readable for all users, and return their number. Existing files are
+    replaced."""
     if layer.resolve() == folders.cache_root().resolve():
         raise ValueError(f"{layer} is the cache itself, which is for its user alone: give another folder")
     files = [file for binary in binaries for file in sorted(binary.path.parent.iterdir())]

@@ -1,5 +1,5 @@
-"""A folder that has all that some problems need on one target: the choices, and their binaries. Nothing else is asked
-where it is used: no database, no cache, no compiler, and nothing is written."""
+"""A deployed folder: all that a set of problems needs on one target, as choices and binaries. Using it needs no
+database, cache or compiler, and writes nothing."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from qconv.ops.registry import parse
 
 
 class Planned:
-    """Stands for the instance of a kernel that can run elsewhere only, as far as a network asks."""
+    """A placeholder for the instance of a kernel that can only run elsewhere, with the methods that a network calls."""
 
     def __init__(self, choice: Choice) -> None:
         self.why = choice.why
 
     def pack(self, *_: Any, **__: Any) -> None:
-        """What is packed is packed where it runs."""
+        """Do nothing: weights are packed on the device that runs the kernel."""
 
 
 class Collected:
-    """Answers lookups for a place that is not here, and keeps what it chose."""
+    """Answers lookups for a device that is not present, and records its choices."""
 
     def __init__(self, place: building.Place, database: str | None = None) -> None:
         self._place = place
@@ -48,7 +48,7 @@ class Collected:
         return Planned(self.choices[problem])
 
     def write(self, folder: Path, watch: Callable[[building.Built], None] = lambda built: None) -> tuple[Chosen, ...]:
-        """Compiles all of it into the folder; the choices, for a manifest."""
+        """Compile all choices into the folder and return them for a manifest."""
         built = []
         for problem, choice in self.choices.items():
             built.append(building.compiled(problem, choice, self._place.target))
@@ -68,7 +68,7 @@ class Collected:
 
 
 class Deployed:
-    """Answers lookups by the choices of a manifest that was read."""
+    """Answers lookups from the choices of a manifest."""
 
     def __init__(self, folder: Path, choices: Sequence[Chosen], device: Device) -> None:
         self._folder = folder

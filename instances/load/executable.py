@@ -1,4 +1,5 @@
-"""A plan compiled and loaded on a device: it takes arrays, and knows nothing of why its plan was chosen."""
+"""A plan that is compiled and loaded on a device: packs weights, binds arrays and launches. It does not depend on how
+the plan was chosen."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from qconv.instances.load.arguments import Adopted, check_aliasing, check_contig
 from qconv.op import Problem, Tensor
 
 Launcher = Callable[[Any], None]
-# A part of the argument struct: its bytes, the name of an array whose address it is, or the map of such an array.
+# A member of the argument struct: its bytes, the name of an array whose address it is, or the tensor map of such an
+# array.
 Member = bytes | str | TensorMap
-# Encoded maps that are kept for one set of weights.
+# Encoded tensor maps that are cached per set of weights.
 MOST_ENCODED = 64
 
 
@@ -28,13 +30,14 @@ class Refolds(Protocol):
 
 
 class Bound:
-    """A kernel with its arrays: calling it launches, and writes `y`.
+    """A kernel bound to its arrays: a call launches it and writes `y`.
 
-    The parameters and what was folded from the weights are as they were when it was made; `refold()` after writing new
-    weights into the same array.
+    Parameters and folded weights are as they were when it was made. Call `refold()` after writing new weights into the
+    same array.
 
-    Its launches follow each other on one stream, since they share what the kernel keeps its partial sums in: for two at
-    the same time, bind twice. Keep it for as long as a launch of it, or a graph with it, may run.
+    Its launches have to follow each other on one stream, because they share the scratch memory of partial sums. For
+    concurrent launches, bind twice. Keep the object alive as long as a launch of it, or a graph that contains one, may
+    run.
     """
 
     __slots__ = ("_packed", "_steps", "arrays", "launch", "y")
@@ -47,8 +50,8 @@ class Bound:
         arrays: dict[str, Adopted],
         steps: tuple[Bound, ...] = (),
     ) -> None:
-        """`arrays`: the caller's by the names that the problem has for them, and what one kernel alone writes to.
-        `steps`: the kernels in turn that it is made of, where it is made of several."""
+        """Make a bound kernel. `arrays` are the caller's, by the problem's names, and the scratch memory. `steps` are
+        the kernels it consists of, if there are several."""
         self.y = y
         self.launch = launch
         self._packed = packed
@@ -57,7 +60,7 @@ class Bound:
 
     @property
     def between(self) -> tuple[Any, ...]:
-        """Arrays that one of its kernels writes for the next."""
+        """Intermediate tensors between its kernels."""
         made = [array for step in self._steps for array in (*step.between, step.y)]
         return tuple(made[:-1])
 
@@ -70,8 +73,8 @@ class Bound:
 
 
 class Packed:
-    """A kernel with what stays the same from call to call: the weights, in the layout that the kernel reads, the
-    parameters, and what is folded from both. Pack once, run many."""
+    """A kernel with all that stays the same between calls: the weights in the layout that the kernel reads, the
+    parameters, and the values folded from both. Pack once, run many times."""
 
     def __init__(
         self,
@@ -82,45 +85,46 @@ class Packed:
         stream: Any,
         like: Packed | None = None,
     ) -> None:
-        """`like` was packed with the same parameters: what was uploaded of them is shared."""
+        """Pack weights. `like` was packed with the same parameters, whose uploaded values are shared."""
         self.executable = executable
         self.places = weights
         self.values = values
-        self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
+        self.folded: dict[str, Any] = {}  # arrays that the prepare kernels write, by name in the source
         self._kept: list[Any] = [] if like is None else like._kept
         self._encoded: dict[tuple[TensorMap, int], bytes] = {}
         self._members = self._content({name: address for name, (_, address) in weights.items()}, like)
         arguments = self._arguments({})
         self._folds = [executable.kernel.bind(launch, arguments) for launch in executable.plan.prepare]
         self._scratch = [(field.path, (field.elements,)) for field in executable.plan.scratch]
-        # Without weights a kernel reads nothing before it waits.
+        # Without weights, a kernel reads nothing before it waits.
         reads_early = executable.plan.overlaps and bool(weights)
         self._fence = executable.device.empty((1,), "int32") if reads_early else None
-        self.computed = turned or bool(self._folds)  # some of what the kernel reads
+        self.computed = turned or bool(self._folds)  # the kernel reads weights or values that were computed here
         self.fold(stream)
 
     @property
     def gains_by_overlap(self) -> bool:
-        """Whether `overlap=True` should shorten a sequence of kernels that this one is in."""
+        """True where `overlap=True` should shorten a sequence of kernels that contains this one."""
         return self.executable.plan.overlaps
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
-        """One call on the caller's stream (by default the current one); returns the output. `overlap`: see `bind`."""
+        """Run once on the caller's stream (by default the current one) and return the output. For `overlap` see
+        `bind`."""
         with self.executable.device.on(stream):
             return self.launch_once(inputs, out, stream, overlap)
 
     def in_sequence(self, *inputs: Any) -> Any:
-        """One call as one of many on the current stream: it overlaps with the one before where that gains. Returns the
-        output."""
+        """Run once as part of a sequence on the current stream, overlapping with the previous kernel where that helps.
+        Return the output."""
         return self(*inputs, overlap=self.gains_by_overlap)
 
     def launch_once(self, inputs: Sequence[Any], out: Any, stream: Any, overlap: bool = False) -> Any:
-        """The call itself, for who is on the stream already."""
-        # What it allocates goes back to the pool of that stream, whose next user comes after the launch.
+        """Run once. The caller has already entered the stream."""
+        # Temporary memory returns to the pool of this stream, whose next user comes after the launch.
         return self.prepare(inputs, out, overlap)(stream)
 
     def beside(self, *weights: Any) -> Packed:
-        """Other weights with the same parameters."""
+        """Pack other weights with the same parameters."""
         names = self.executable.problem.packed
         check_count(weights, names, "beside")
         tensors = {tensor.name: tensor for tensor in self.executable.problem.inputs}
@@ -128,14 +132,14 @@ class Packed:
         return Packed(self.executable, packed, self.values, False, None, like=self)
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
-        """What launches with nothing left to do. `overlap`: see `Executable.bind`."""
+        """Bind arrays, so that nothing but the launch is left to do. For `overlap` see `Executable.bind`."""
         bound = self.prepare(inputs, out, overlap)
-        # What was uploaded, folded and cleared must be there for launches on any stream.
+        # Uploaded, folded and cleared memory has to be complete for launches on any stream.
         self.executable.device.synchronize()
         return bound
 
     def refold(self, stream: Any = None) -> None:
-        """After writing new weights into the same array."""
+        """Fold and repack again, after new weights were written into the same array."""
         self.fold(stream)
         self.settle(stream)
 
@@ -144,8 +148,8 @@ class Packed:
             fold(stream)
 
     def settle(self, stream: Any) -> None:
-        """A launch that overlaps reads weights, and what was folded from them, before the kernel in front of it has
-        ended. It waits for what is no kernel: behind this, the weights are as they were written."""
+        """Make the weights visible to launches that overlap. Such a launch reads weights and folded values before the
+        previous kernel has ended, but it does wait for anything that is not a kernel, such as this fill."""
         if self._fence is not None:
             with self.executable.device.on(stream):
                 self.executable.device.fill(self._fence, 0)
@@ -155,7 +159,8 @@ class Packed:
         return {name: array for name, (array, _) in self.places.items()}
 
     def unpack(self, **layouts: str) -> dict[str, Any]:
-        """The weights, in the layout asked for, and the parameters as they were checked: what pack was given."""
+        """Return the arguments of `pack`: the weights in the requested layout, and the parameters after their
+        checks."""
         relaid = self.executable.problem.relayout(layouts)
         check_layouts(layouts, self.executable.problem)
         unpacked = {}
@@ -166,7 +171,7 @@ class Packed:
         return unpacked | (vars(self.values) if self.values is not None else {})
 
     def prepare(self, inputs: Sequence[Any], out: Any, overlap: bool = False) -> Bound:
-        """For who synchronizes himself before he launches on another stream."""
+        """Bind arrays without synchronizing. A caller that launches on another stream has to synchronize first."""
         executable = self.executable
         problem, plan, device = executable.problem, executable.plan, executable.device
         check_overlap(overlap, plan)
@@ -196,7 +201,7 @@ class Packed:
         return Bound(tuple(outs) if several else outs[0], in_order(launches), self, arrays)
 
     def _content(self, addresses: dict[str, int], like: Packed | None) -> list[Member]:
-        """The members of the argument struct; a name stands for the address of what each call has of its own."""
+        """Return the members of the argument struct. A name stands for an address that each call provides."""
         device, problem = self.executable.device, self.executable.problem
         members: list[Member] = []
         for i, field in enumerate(self.executable.plan.fields):
@@ -221,14 +226,14 @@ class Packed:
         return members
 
     def _map_of(self, tensor_map: TensorMap, addresses: dict[str, int]) -> Member:
-        """Encoded, where it is of weights or of what is folded from them."""
+        """Return the encoded map where the array is of weights or folded values, otherwise the map itself."""
         name = tensor_map.array
         if name in self.folded:
             return self._encode(tensor_map, self.executable.device.adopt(name, self.folded[name])[1])
         return self._encode(tensor_map, addresses[name]) if name in addresses else tensor_map
 
     def _encode(self, tensor_map: TensorMap, address: int) -> bytes:
-        """Callers mostly come back with the same few arrays."""
+        """Encode a map. Cached, because callers mostly pass the same few arrays again."""
         key = tensor_map, address
         if key not in self._encoded:
             if len(self._encoded) >= MOST_ENCODED:
@@ -237,7 +242,7 @@ class Packed:
         return self._encoded[key]
 
     def _bytes_of(self, member: Member, addresses: dict[str, int]) -> bytes:
-        """What has no address yet is zeros: no launch that is bound without it reads it."""
+        """Return a member's bytes. An address that is not known yet is zero: no launch bound without it reads it."""
         if isinstance(member, bytes):
             return member
         if isinstance(member, str):
@@ -254,7 +259,8 @@ class Packed:
 
 
 def arrays_by_name(problem: Problem, inputs: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of a call, which may be given in order or by name; those are taken out of what is named."""
+    """Return the arrays of a call by name. They may be given in order or by name; the latter are removed from
+    `named`."""
     tensors = problem.inputs
     given = dict(zip((tensor.name for tensor in tensors), inputs, strict=False))
     if twice := [name for name in given if name in named]:
@@ -281,7 +287,7 @@ def check_overlap(overlap: bool, plan: Plan) -> None:
 
 
 def check_layouts(left: dict[str, str], problem: Problem) -> None:
-    """Refuses what is left of the layouts that were asked for, when the problem has taken its own."""
+    """Reject layout arguments that the problem did not consume."""
     if left:
         has = "takes w_layout alone" if "w" in problem.packed or problem.parts else "has no weights in another layout"
         raise ValueError(f"unpack was given {next(iter(left))}; {problem.op} {has}: leave it out")
@@ -300,7 +306,7 @@ def in_order(launches: list[Launcher]) -> Launcher:
 
 @dataclass(frozen=True, eq=False)
 class Executable:
-    """One kernel with its launches. `Pair` is two in turn."""
+    """A kernel with its launches. `Pair` is a sequence of two."""
 
     plan: Plan
     binary: Binary
@@ -312,15 +318,15 @@ class Executable:
         return self.plan.problem
 
     def pack(self, *weights: Any, stream: Any = None, **named: Any) -> Packed:
-        """Check the weights and the parameters, and fold what follows from both. What is given in another layout
-        (`w_layout`) is copied; what is not is read where it lies."""
+        """Check the weights and the parameters, and fold what depends on both. Weights in another layout (`w_layout`)
+        are copied, all others are used in place."""
         with self.device.on(stream):
             packed = self._pack(weights, named, stream)
             packed.settle(stream)
         return packed
 
     def _pack(self, weights: Sequence[Any], named: dict[str, Any], stream: Any) -> Packed:
-        """For who is on the stream already, and sees to it that nothing overlaps with what this launches."""
+        """Pack weights. The caller has entered the stream and ensures that nothing overlaps with these launches."""
         problem = self.problem
         relaid = problem.relayout(named)
         wanted = [tensor for tensor in problem.inputs if tensor.name in problem.packed]
@@ -331,14 +337,14 @@ class Executable:
         return Packed(self, packed, values, bool(relaid), stream)
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False, **parameters: Any) -> Bound:
-        """See `Instance.bind`, which says what `overlap` asks of the caller."""
+        """Bind arrays. `Instance.bind` describes what `overlap` requires of the caller."""
         packed, rest = self._split(inputs, parameters, None)
         return packed.bind(*rest, out=out, overlap=overlap)
 
     def __call__(
         self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False, **parameters: Any
     ) -> Any:
-        """See `Instance.__call__`."""
+        """Call the kernel, see `Instance.__call__`."""
         with self.device.on(stream):
             packed, rest = self._split(inputs, parameters, stream)
             if overlap and packed.computed:
@@ -346,7 +352,7 @@ class Executable:
             return packed.launch_once(rest, out, stream, overlap)
 
     def _split(self, inputs: Sequence[Any], named: dict[str, Any], stream: Any) -> tuple[Packed, list[Any]]:
-        """Arrays may be given in order or by name; the weights among them are packed."""
+        """Pack the weights among the arrays, which may be given in order or by name, and return the rest."""
         given = arrays_by_name(self.problem, inputs, named)
         weights = [given.pop(name) for name in self.problem.packed]
         return self._pack(weights, named, stream), list(given.values())
@@ -354,8 +360,8 @@ class Executable:
     def array(
         self, tensor: Tensor, array: Any, role: str | None = None, axes: tuple[int, ...] | None = None
     ) -> tuple[Any, int]:
-        """The caller's array as ours, with its address; ValueError where the kernel cannot take it. `axes` is where
-        the kernel's axes lie in it."""
+        """Convert a caller's array to the device's kind and return it with its address. Raises ValueError where the
+        kernel cannot take it. `axes` are the positions of the kernel's axes in the array."""
         name = tensor.name
         array, address = self.device.adopt(name, array)
         if str(array.dtype) != tensor.dtype:

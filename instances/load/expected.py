@@ -1,4 +1,4 @@
-"""How long what a lookup would choose takes: measured, where it was tuned for exactly this problem, and predicted."""
+"""The time of what a lookup would choose: measured, where the problem was tuned, and predicted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LookupTime:
-    """Two predictions compare with each other, and so do two measurements by one protocol; one of each does not.
-    `is_kept`: measured in sequence, and kept in the last race of a network."""
+    """The times of a lookup's choice. A prediction compares only with another prediction, and a measurement with
+    another of the same protocol. `is_kept` is True where it was measured in sequence and kept in the last race of a
+    network."""
 
     plan: Plan
     measured_us: float | None
@@ -32,7 +33,7 @@ class LookupTime:
 
     @property
     def known_us(self) -> float | None:
-        """Where it was not measured, what its bytes take, if they alone decide."""
+        """The measured time, or for an op bound by memory alone the predicted one."""
         by_bytes = None if generator.predicts_time(self.plan.problem) else self.predicted_us
         return by_bytes if self.measured_us is None else self.measured_us
 
@@ -42,8 +43,8 @@ class LookupTime:
 
 
 class Expectations:
-    """For the problems of one device. What was found is remembered: who decides by it decides the same again.
-    `in_sequence`: see `choose`."""
+    """The expected times of problems on one device. Results are cached, so that decisions based on them are repeatable.
+    For `in_sequence` see `choose`."""
 
     def __init__(self, device: Place, database: str | Source | None = None, in_sequence: bool = False) -> None:
         self.device = device
@@ -52,7 +53,7 @@ class Expectations:
         self._found: dict[Problem, LookupTime | None] = {}
 
     def of(self, problems: Iterable[Problem]) -> list[LookupTime | None]:
-        """None for what no kernel serves."""
+        """Return the times of problems, None for those that no kernel serves."""
         asked = list(problems)
         new = [problem for problem in dict.fromkeys(asked) if problem not in self._found]
         if new:
@@ -69,20 +70,21 @@ class Expectations:
         return [self._found[problem] for problem in asked]
 
     def one_kernel_us(self, problem: Problem) -> float | None:
-        """What the best kernel for all layers of the problem is predicted to take, whether or not a lookup chooses it;
+        """Return the predicted time of the best fused kernel for the problem, even if a lookup would not choose it.
         None where there is none."""
         plans = generator.cheapest(problem, self.device.target, generator.RANKED)
         return min((one.us for one in generator.expected(plans)), default=None)
 
 
 def spared_us(chain: Chain, target: Target) -> float:
-    """What one kernel spares of the predicted time of several: launches, and what is between them in memory."""
+    """Return the time that a fused kernel saves: launches, and memory traffic of the intermediate tensors."""
     clocks = (len(chain.LAYERS) - 1) * LAUNCH + 2 * chain.mid_bytes / target.processors / MEMORY
     return clocks / CLOCK_MHZ
 
 
 def _predicted_us(plan: Plan) -> float:
-    """By the corrected cost model; where that merely orders configs, what a copy of so many bytes takes."""
+    """Return the time predicted by the corrected cost model, or the time of a copy where the model only ranks
+    configs."""
     if generator.predicts_time(plan.problem):
         (predicted,) = generator.expected([plan])
         return predicted.us

@@ -1,4 +1,4 @@
-"""A winner in use: what was chosen for a problem, loaded and ready to launch."""
+"""An instance: the choice for a problem, loaded and ready to launch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qconv.op import Problem
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """What `lookup` gives. What is merely measured or tested is a `Runnable`, for nobody chose it."""
+    """The result of `lookup`. A kernel that is only measured or tested is a `Runnable`, because nobody chose it."""
 
     choice: Choice
     executable: Runnable
@@ -47,27 +47,27 @@ class Instance:
 
     @property
     def binary(self) -> Binary:
-        """The compiled kernel; the last one's where there are several."""
+        """The compiled kernel, or the last one of several."""
         return self.executable.binary
 
     def pack(self, *weights: Any, stream: Any = None, **named: Any) -> Packed | PackedPair:
-        """Check the weights and the parameters, and fold what follows from both. What is given in another layout
-        (`w_layout`) is copied; what is not is read where it lies."""
+        """Check the weights and the parameters, and fold what depends on both. Weights in another layout (`w_layout`)
+        are copied, all others are used in place."""
         return self.executable.pack(*weights, stream=stream, **named)
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False, **parameters: Any) -> Bound:
-        """Check everything once and pack the arguments; the result launches with nothing left to do.
+        """Check all arguments and pack them, so that nothing but the launch is left to do.
 
-        `overlap` (where `plan.overlaps`): each launch may begin before the kernel in front of it on the stream has
-        ended, to hide the time between two kernels; in a CUDA graph as well. Until that kernel has ended it reads
-        weights and parameters, so that kernel must not write them: `refold()` comes between. Activations, the residual
-        and the outputs are safe: they are read and written after the wait.
+        With `overlap` (where `plan.overlaps`), a launch may begin before the previous kernel on the stream has ended,
+        which hides the time between two kernels, also in a CUDA graph. Before that kernel has ended it reads only
+        weights and parameters, so that kernel must not write them: call `refold()` in between. Activations, residual
+        and outputs are safe, because they are accessed after the wait.
         """
         return self.executable.bind(*inputs, out=out, overlap=overlap, **parameters)
 
     def __call__(
         self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False, **parameters: Any
     ) -> Any:
-        """One call on the caller's stream (by default the current one); returns the output. `overlap`: as for `bind`,
-        but where the call itself folds or turns weights, it waits for that: pack them once."""
+        """Run once on the caller's stream (by default the current one) and return the output. `overlap` is as for
+        `bind`, but a call that folds or repacks weights itself waits for that: pack them once instead."""
         return self.executable(*inputs, out=out, stream=stream, overlap=overlap, **parameters)

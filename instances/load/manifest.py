@@ -1,7 +1,7 @@
-"""The manifest of a built folder: one JSON document, checked as a whole before anything in it is used.
+"""The manifest of a built folder: a JSON document that is checked completely before anything in it is used.
 
-Its schema is a dataclass: a field of another type, a name that is missing and a name too many are refused, and so is a
-document that was changed since it was written.
+The schema is a dataclass. A field of another type, a missing or an unknown name, and a document that was modified after
+it was written are rejected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qconv.targets.target import TARGETS
 
 MANIFEST = "manifest.json"
 AGAIN = "build it again with qconv-tune build"
-# The types of fields, as messages name them.
+# Names of the field types in messages.
 WORDS = {str: "a string", int: "an integer"}
 
 Read = TypeVar("Read", bound="Manifest")
@@ -31,7 +31,7 @@ Read = TypeVar("Read", bound="Manifest")
 
 @dataclass(frozen=True)
 class Chosen:
-    """The kernel of a problem."""
+    """The kernel that was chosen for a problem."""
 
     problem: str
     config: dict[str, object]
@@ -45,12 +45,12 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that a built folder says of itself. A kind of folder adds fields, and names its schema."""
+    """The contents of a built folder. Each kind of folder adds fields and names its schema."""
 
     SCHEMA: ClassVar[str]
     target: str
     choices: tuple[Chosen, ...]
-    files: dict[str, str]  # each file of the folder, with its digest
+    files: dict[str, str]  # digest of each file of the folder
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -63,7 +63,7 @@ class Manifest:
         path.chmod(folders.FILE_MODE)
 
     def check_files(self, folder: Path) -> None:
-        """Refuses with CacheError a folder that holds anything but these files, each as it was built."""
+        """Check that the folder has exactly these files, unmodified. Raises CacheError otherwise."""
         there = files_in(folder)
         for name in sorted({*there, *self.files}):
             if name not in there:
@@ -75,18 +75,18 @@ class Manifest:
 
 
 def files_in(folder: Path) -> dict[str, str]:
-    """Every file but the manifest, with its digest."""
+    """Return the digest of every file except the manifest."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
     return {path.relative_to(folder).as_posix(): folders.digest_of(path) for path in paths}
 
 
 def digest_of(document: dict[str, Any]) -> str:
-    """The digest of what a document says, however it is laid out."""
+    """Return a digest of the document's content, independent of its layout."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(folder: Path, kind: type[Read], device: Device) -> Read:
-    """Refused where it is for another target, or where a file is not as it was built."""
+    """Read and check a manifest. Raises an error where it is for another target, or where a file was modified."""
     document = _document(folder, kind.SCHEMA)
     try:
         sealed = document.pop("sha256", None)
@@ -109,7 +109,8 @@ def read_manifest(folder: Path, kind: type[Read], device: Device) -> Read:
 def _document(folder: Path, schema: str) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        is_file = stat.S_ISREG(path.stat().st_mode)  # any other folder is none of ours, whoever may write there
+        # This check comes first: a folder without a manifest is not ours, whoever may write to it.
+        is_file = stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         is_file = False
     if not is_file:
@@ -129,7 +130,7 @@ def _damaged(folder: Path, why: object) -> ValueError:
 
 
 def _read(kind: Any, value: object, name: str) -> Any:
-    """The value as one of this kind: a dataclass, `dict[str, ...]`, a tuple, `str`, `int` or `object`."""
+    """Convert a value to this type: a dataclass, `dict[str, ...]`, a tuple, `str`, `int` or `object`."""
     parts = get_args(kind)
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, value, name)

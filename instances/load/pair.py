@@ -1,8 +1,7 @@
-"""Two executables in turn, with what the first gives and the second takes: called as one. Of three convolutions the
-second is of two, and may be such a pair itself; of a convolution and a pool it is the pool's, which has no weights.
-
-plan -> executable: its sources rendered, their binaries found or compiled, and loaded on a device.
-"""
+"""A pair of executables that is called as one: the first writes the intermediate tensor that the second reads. For
+three convolutions the second executable covers two and may be a pair itself; for a convolution with a pool it is the
+pool, which has no weights. `load` makes an executable of a plan: renders its sources, finds or compiles their binaries,
+and loads them on a device."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from qconv.problem.pooled import InTurn
 
 
 class PackedPair:
-    """The weights of both, packed: see `Packed`."""
+    """The packed weights of both, see `Packed`."""
 
     def __init__(self, pair: Pair, first: Packed, second: Packed | PackedPair) -> None:
         self.executable = pair
@@ -65,8 +64,8 @@ class PackedPair:
         first = self.first.prepare([x], None, overlap and self.first.gains_by_overlap)
         second = self.second.prepare([first.y, *residual], out, overlap and self.second.gains_by_overlap)
         if out is not None:
-            # The second asks this of what it reads. What the first reads is the same whether both are one kernel or
-            # not, and its weights are read again.
+            # The second executable checks what it reads itself. The first one's inputs have to be checked here too, so
+            # that an output is accepted or not regardless of fusion; its weights are read again by later calls.
             weights = dict(zip(problem.packed, self.first.places.values(), strict=False))
             check_aliasing("out", second.arrays["y"], {"x": first.arrays["x"], **weights})
         launch = in_order([first.launch, second.launch])
@@ -84,7 +83,7 @@ class PackedPair:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Layers that are faster unfused than in one kernel."""
+    """A chain as two executables that run one after the other."""
 
     plan: Plan
     first: Executable
@@ -98,7 +97,7 @@ class Pair:
 
     @property
     def binary(self) -> Binary:
-        """The second's."""
+        """The binary of the second executable."""
         return self.second.binary
 
     def pack(self, *weights: Any, stream: Any = None, **named: Any) -> PackedPair:
@@ -128,13 +127,13 @@ class Pair:
         return self.pack(*weights, stream=stream, **named), list(given.values())
 
 
-# What is launched for a problem: one kernel, or several in turn.
+# The launches of a problem: one kernel, or several in order.
 Runnable = Executable | Pair
 
 
 def load(plan: Plan, device: Device, toolchain: str | None = None, sources: Sequence[Source] | None = None) -> Runnable:
-    """With a toolchain named, a binary by it is preferred. `sources` are those of `plan.kernels`, where the caller has
-    rendered them already."""
+    """Load a plan. A binary of the named toolchain is preferred. `sources` are those of `plan.kernels`, if the caller
+    has rendered them already."""
     sources = [generator.render(kernel) for kernel in plan.kernels] if sources is None else sources
     return _loaded(plan, device, toolchain, iter(sources))
 

@@ -1,4 +1,5 @@
-"""problem -> instance: a choice out of the databases, loaded; and remembered, so that later calls are one hit."""
+"""`lookup`: returns the instance for a problem. It chooses a plan from the databases, loads it, and caches it for later
+calls."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ log = logging.getLogger("qconv")
 _warm: dict[tuple[Problem, str | None, str | None, bool], Instance] = {}
 
 
-# Who answers meanwhile, and nobody else.
+# A function that answers all lookups in its context instead of the databases.
 _instead: ContextVar[Callable[[Problem], Instance] | None] = ContextVar("instead", default=None)
 
 
 @contextmanager
 def answered_by(answer: Callable[[Problem], Instance]) -> Iterator[None]:
-    """Lookups ask neither a database nor a cache, where it is entered."""
+    """Answer lookups by this function within the context, without a database or cache."""
     token = _instead.set(answer)
     try:
         yield
@@ -41,13 +42,13 @@ def answered_by(answer: Callable[[Problem], Instance]) -> Iterator[None]:
         _instead.reset(token)
 
 
-# Where every problem that is looked up is written down meanwhile.
+# A list that records all problems looked up in its context.
 _noted: ContextVar[list[Problem] | None] = ContextVar("noted", default=None)
 
 
 @contextmanager
 def noted() -> Iterator[list[Problem]]:
-    """The problems that are looked up where it is entered, one for each time."""
+    """Record the problems looked up within the context, once per lookup."""
     problems: list[Problem] = []
     token = _noted.set(problems)
     try:
@@ -56,13 +57,13 @@ def noted() -> Iterator[list[Problem]]:
         _noted.reset(token)
 
 
-# Whether what is looked up is launched among the launches of a network.
+# True where the looked-up kernels run among the launches of a network.
 _in_sequence: ContextVar[bool] = ContextVar("in_sequence", default=False)
 
 
 @contextmanager
 def in_sequence() -> Iterator[None]:
-    """Lookups prefer what was measured in sequence, where it is entered."""
+    """Prefer configs measured in sequence for lookups within the context."""
     token = _in_sequence.set(True)
     try:
         yield
@@ -75,8 +76,8 @@ def is_in_sequence() -> bool:
 
 
 def lookup(problem: Problem | str, device: str | None = None, database: str | None = None) -> Instance:
-    """The instance to use for a problem or its key, which says where it comes from. The first call opens the database
-    and loads the binary; later ones are one dictionary hit, until `forget()`."""
+    """Return the instance for a problem or its key. It tells where it comes from. The first call opens the database and
+    loads the binary; later calls are one dictionary access, until `forget()`."""
     if not isinstance(problem, Problem):
         problem = problem_of(problem)
     if (problems := _noted.get()) is not None:
@@ -91,7 +92,7 @@ def lookup(problem: Problem | str, device: str | None = None, database: str | No
 
 
 def forget() -> None:
-    """Make the next lookups see what was tuned in the meantime."""
+    """Clear the cache, so that later lookups see what was tuned in the meantime."""
     _warm.clear()
 
 
@@ -100,7 +101,7 @@ def default_database() -> str:
 
 
 def found(problem: Problem, device: Device, database: str | Source | None, in_sequence: bool) -> Instance:
-    """As `lookup`, and remembered by nobody."""
+    """Look up an instance as `lookup` does, without caching it."""
     with open_layers(database, device, serves=True) as layers:
         choice = choose(problem, device, layers, in_sequence)
     log.info("%s on %s: %s", problem, device.name, choice.reason)
@@ -109,9 +110,9 @@ def found(problem: Problem, device: Device, database: str | Source | None, in_se
 
 @contextmanager
 def open_layers(database: str | Source | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
-    """The user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. One that
-    was named must exist; one that is open already stays open. Where it `serves` a program that runs, one that was cut
-    short is left out, and said to be."""
+    """Open the user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. A
+    database that is named must exist; one that is already open stays open. With `serves`, for a running program, a
+    truncated database is skipped with a warning."""
     from qconv.instances.choose import shipped
     from qconv.tune_db.database import Database
     from qconv.tune_db.layered import Layered
@@ -143,7 +144,7 @@ def _warn_once(message: str) -> None:
 
 
 def has_database() -> bool:
-    """Whether the user has one: it need not be there, nor a place for it."""
+    """True where the user has a database. Neither it nor its folder needs to exist."""
     try:
         chosen = default_database()
     except CacheError:

@@ -1,4 +1,4 @@
-"""What is to be exported: the winners of the user's database, those that are shipped, and the cost model's defaults."""
+"""Selection of winners to export: from the user's database, the shipped winners and the cost model's defaults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORIGINS: tuple[Origin, ...] = ("user", "shipped", "default")
 
 @dataclass(frozen=True)
 class Winner:
-    """A config for a problem and a target. A default has no device, and nothing that was measured."""
+    """A config for a problem and a target. A default has no device and no measurement."""
 
     problem: Problem
     config: Config
@@ -47,8 +47,9 @@ class Winner:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which winners: those of these origins, of which the first that knows a problem gives it; for these targets, or
-    all; of problems that a word is the key of, or is a part of whose key, or all; of devices by a part of the name."""
+    """A filter for winners. `origins` are searched in order, and the first that knows a problem provides it. `targets`,
+    if given, limit the targets. `words` are keys or parts of keys of problems. `device` is a part of a device's
+    name."""
 
     origins: tuple[Origin, ...] = ("user",)
     targets: tuple[str, ...] = ()
@@ -82,7 +83,7 @@ class Wanted:
 
 
 def find(wanted: Wanted, database: str | None = None) -> list[Winner]:
-    """Raises ValueError where a key or a part that is named has no winner, or where there is none at all."""
+    """Find the wanted winners. Raises ValueError where a given key or part has none, or where there is none at all."""
     found: dict[tuple[Problem, str, str], Winner] = {}
     for origin in wanted.origins:
         if origin == "default":
@@ -117,7 +118,7 @@ def _rows(origin: Origin, database: str | None) -> list[Measurement]:
 
 
 def _defaults(wanted: Wanted, found: Sequence[Winner], database: str | None) -> Iterable[Winner]:
-    """For the problems that are named by their keys, or else for those that anything is known of."""
+    """Generate defaults for the problems named by key, or else for all problems that are known."""
     problems: list[Problem] = list(wanted.keys)
     if not wanted.keys or wanted.parts:
         known = [row.problem for origin in ("user", "shipped") for row in _rows(origin, database)]
@@ -142,7 +143,7 @@ def _among(wanted: Wanted) -> str:
 
 
 def _nothing(wanted: Wanted, database: str | None) -> str:
-    """The remedy depends on whether there is anything that a wider filter would find."""
+    """Explain an empty result. The remedy depends on whether a wider filter would find anything."""
     devices = sorted(
         {row.device for origin in wanted.origins if origin != "default" for row in _rows(origin, database)}
     )

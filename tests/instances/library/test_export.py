@@ -207,9 +207,9 @@ def test_the_header_says_alignment_and_what_shared_memory_needs(tmp_path: Path) 
     assert re.search(r"int32_t\* offset;  // .*; aligned to 16 bytes\n", header)
     assert re.search(r"int32_t\* weights;  // .* bytes, .*; aligned to 16 bytes\n", header)
     symbols = {kernel.plan.target.vendor: kernel.symbol(kernel.plan.main.kernel) for kernel in kernels}
-    assert f"// {symbols['nvidia']} takes more than 48 KB of shared memory: once, before" in header
+    assert f"// {symbols['nvidia']} uses more than 48 KB of shared memory: before its" in header
     assert f"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {large.main.smem_bytes})." in header
-    assert f"// {symbols['amd']} holds its shared memory statically: launch it with 0 bytes" in header
+    assert f"// {symbols['amd']} declares its shared memory statically: launch it with 0 bytes" in header
 
 
 def test_an_older_template_is_said(tmp_path: Path) -> None:
