@@ -177,9 +177,9 @@ class Database:
         """Generate the correct rows in the order of `measurement.ranked`, reading them on demand."""
         statement, names = _leading(problem, device, target)
         seen = set()
-        for asked, given in ((statements.FEW_LEADING, names | {"few": _FEW}), (statement, names)):
+        for query, values in ((statements.FEW_LEADING, names | {"few": _FEW}), (statement, names)):
             with self._transaction() as connection:
-                rows = [row for row in connection.execute(asked, given).mappings() if row["id"] not in seen]
+                rows = [row for row in connection.execute(query, values).mappings() if row["id"] not in seen]
             seen |= {row["id"] for row in rows}
             for row in rows:
                 yield self._leader(row, problem, device, target)
@@ -217,9 +217,9 @@ class Database:
     def problems(self, device: str, target: str) -> list[Problem]:
         """Return the problems with a correct row, in the order of their keys."""
         known = select(MeasurementRow.problem_id).where(statements.CORRECT, *statements.among(None, device, target))
-        asked = select(ProblemRow.id, ProblemRow.key).where(ProblemRow.id.in_(known))
+        query = select(ProblemRow.id, ProblemRow.key).where(ProblemRow.id.in_(known))
         with self._transaction() as connection:
-            rows = connection.execute(asked).all()
+            rows = connection.execute(query).all()
         found = []
         for number, key in rows:
             try:

@@ -201,12 +201,12 @@ def _engine(url: URL, read_only: Path | None = None) -> Engine:
         return create_engine(url, pool_pre_ping=True)
     # The threads of a Database share one connection: opening a file costs more than a query, and a database in memory
     # lives as long as its connection.
-    how: dict[str, Any] = {"timeout": BUSY_S, "check_same_thread": False}
+    options: dict[str, Any] = {"timeout": BUSY_S, "check_same_thread": False}
     if read_only is None:
-        engine = create_engine(url, poolclass=StaticPool, connect_args=how)
+        engine = create_engine(url, poolclass=StaticPool, connect_args=options)
     else:
         name = _read_only_uri(read_only)
-        engine = create_engine(url, poolclass=StaticPool, creator=lambda: sqlite3.connect(name, uri=True, **how))
+        engine = create_engine(url, poolclass=StaticPool, creator=lambda: sqlite3.connect(name, uri=True, **options))
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
 

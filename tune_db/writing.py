@@ -85,8 +85,8 @@ def _find(connection: Connection, part: Part, wanted: list[Names]) -> dict[Names
     rest = iter(wanted)
     while chunk := list(islice(rest, NUMBERS_PER_QUERY)):
         # Select by the first column only: in a table with two, few rows share it.
-        asked = select(columns["id"], *own).where(own[0].in_({names[0] for names in chunk}))
-        rows = {tuple(row[1:]): row[0] for row in connection.execute(asked)}
+        query = select(columns["id"], *own).where(own[0].in_({names[0] for names in chunk}))
+        rows = {tuple(row[1:]): row[0] for row in connection.execute(query)}
         found |= {names: rows[names] for names in chunk if names in rows}
     return found
 
@@ -198,8 +198,8 @@ def _known(connection: Connection, statements: _Statements, rows: list[Row]) -> 
     known: dict[tuple[Any, ...], tuple[int, int]] = {}
     for begin in range(0, len(problems), PROBLEMS_PER_QUERY):
         of_problems = columns["problem_id"].in_(problems[begin : begin + PROBLEMS_PER_QUERY])
-        asked = select(*key, columns["id"], columns["created_at"]).where(of_problems)
-        known |= {tuple(found[: len(KEY)]): (found[-2], found[-1]) for found in connection.execute(asked)}
+        query = select(*key, columns["id"], columns["created_at"]).where(of_problems)
+        known |= {tuple(found[: len(KEY)]): (found[-2], found[-1]) for found in connection.execute(query)}
     return known
 
 

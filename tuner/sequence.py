@@ -1,5 +1,5 @@
 """The last step of tuning a network: a race of the network with its previous kernels against the network with the new
-winners. Launches that overlap are slower than each kernel by itself, so the whole network is timed.
+winners. The whole network is timed, because kernels whose launches overlap are not as fast as each by itself.
 
 The kernels that win are stored as measured in sequence, and a network's lookup prefers those. The previous kernels are
 stored so when tuning begins: if it is interrupted, no winner replaces them without having been raced in the network.
@@ -72,12 +72,12 @@ class Race:
     offered: int
 
     def __str__(self) -> str:
-        said = f"{self.before_ms:.4f} ms before, {self.after_ms:.4f} ms after"
+        text = f"{self.before_ms:.4f} ms before, {self.after_ms:.4f} ms after"
         if not self.offered:
-            return f"{said}: no new winner"
+            return f"{text}: no new winner"
         if self.installed < self.offered:
-            said += f"; {self.winners_ms:.4f} ms with all {self.offered} new winners"
-        return f"{said}: {self.installed} of {self.offered} new winners installed"
+            text += f"; {self.winners_ms:.4f} ms with all {self.offered} new winners"
+        return f"{text}: {self.installed} of {self.offered} new winners installed"
 
 
 class NetworkRace:

@@ -43,20 +43,20 @@ class Forest:
 
     @cached_property
     def _numbers(self) -> tuple[NDArray[np.int64], Floats, Floats]:
-        asked = np.array([tree.features for tree in self.trees], np.int64)
-        limits = np.where(asked < 0, np.inf, np.array([tree.limits for tree in self.trees], np.float64))
-        return np.maximum(asked, 0), limits, np.array([tree.leaves for tree in self.trees], np.float64)
+        tested = np.array([tree.features for tree in self.trees], np.int64)
+        limits = np.where(tested < 0, np.inf, np.array([tree.limits for tree in self.trees], np.float64))
+        return np.maximum(tested, 0), limits, np.array([tree.leaves for tree in self.trees], np.float64)
 
     def values(self, rows: Sequence[Sequence[float]] | Floats) -> Floats:
         """Return the sum of the trees, one number per row."""
         given = np.asarray(rows, np.float64)
         if not self.trees or not len(given):
             return np.zeros(len(given))
-        asked, limits, leaves = self._numbers
+        tested, limits, leaves = self._numbers
         trees = np.arange(len(self.trees))[None, :]
         node = np.zeros((len(given), len(self.trees)), np.int64)
         for _ in range(DEPTH):
-            above = given[np.arange(len(given))[:, None], asked[trees, node]] > limits[trees, node]
+            above = given[np.arange(len(given))[:, None], tested[trees, node]] > limits[trees, node]
             node = 2 * node + 1 + above
         total: Floats = leaves[trees, node - NODES].sum(axis=1)
         return total
@@ -124,11 +124,11 @@ class Model:
         correction = self.correction(family)
         if correction is None or plans[0].target.generation.name != correction.generation:
             return [Expected(base, UNKNOWN) for base in bases]
-        seen = [self.features(plan, base) for plan, base in zip(plans, bases, strict=True)]
+        rows = [self.features(plan, base) for plan, base in zip(plans, bases, strict=True)]
         # `unfused` is fitted to chains. A convolution followed by a pool has other features.
-        if tuple(seen[0]) != correction.features:
+        if tuple(rows[0]) != correction.features:
             return [Expected(base, UNKNOWN) for base in bases]
-        factors = np.exp(correction.forest.values([list(one.values()) for one in seen])).tolist()
+        factors = np.exp(correction.forest.values([list(one.values()) for one in rows])).tolist()
         return [Expected(base * factor, correction.spread) for base, factor in zip(bases, factors, strict=True)]
 
 
@@ -141,9 +141,9 @@ def stored(family: str) -> Correction | None:
 
 def read(text: str) -> Correction:
     """Parse the text of `written`."""
-    said = json.loads(text)
-    trees = tuple(Tree(tuple(asked), tuple(limits), tuple(leaves)) for asked, limits, leaves in said["trees"])
-    return Correction(said["generation"], said["spread"], tuple(said["features"]), Forest(trees))
+    document = json.loads(text)
+    trees = tuple(Tree(tuple(tested), tuple(limits), tuple(leaves)) for tested, limits, leaves in document["trees"])
+    return Correction(document["generation"], document["spread"], tuple(document["features"]), Forest(trees))
 
 
 def written(correction: Correction) -> str:

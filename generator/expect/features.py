@@ -87,8 +87,8 @@ def _of_launch(plan: Plan, cost: float) -> dict[str, float]:
     target, main = plan.target, plan.main
     blocks = math.prod(main.grid)
     by_smem = target.smem_bytes_per_sm // (main.smem_bytes + 1024)
-    held = max(1, min(by_smem, target.threads_per_sm // main.threads))
-    waves = blocks / (held * target.processors)
+    resident = max(1, min(by_smem, target.threads_per_sm // main.threads))
+    waves = blocks / (resident * target.processors)
     return {
         "us": math.log(cost / CLOCK_MHZ),
         "of_bytes": plan.problem.io_bytes / target.processors / MEMORY / cost,

@@ -171,11 +171,11 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
         # one thread runs after the other
         if target.vendor == "cpu":
             return blocks * config.threads * work / 40
-        held = min(self.resident, ceil_div(blocks, target.processors))
-        warps = held * config.threads // target.warp_size
+        per_sm = min(self.resident, ceil_div(blocks, target.processors))
+        warps = per_sm * config.threads // target.warp_size
         # The warps issue few instructions per clock, because each waits for its own results.
         step = warps * work / min(2.7, warps / 8)
-        rounds = ceil_div(blocks, held * target.processors)
+        rounds = ceil_div(blocks, per_sm * target.processors)
         return launched(problem, target, FITTED * (rounds * (step + 1500) + 1200))
 
     @property

@@ -153,10 +153,10 @@ class DirectPlan(WaitingPlan, TiledPlan):
         # one thread runs after the other
         if self.target.vendor == "cpu":
             return tiles.count * work * 32 / 64
-        held = tiles.resident
+        per_sm = tiles.resident
         # The warps issue few instructions per clock, because each waits for its own results.
-        at_a_time = min(2.5, held * tiles.threads / 32 * (1 + config.batch) / 24)
-        step = max(held * work / at_a_time, held * self.in_bytes / 24)
+        at_a_time = min(2.5, per_sm * tiles.threads / 32 * (1 + config.batch) / 24)
+        step = max(per_sm * work / at_a_time, per_sm * self.in_bytes / 24)
         return launched(problem, self.target, FITTED * (tiles.turns * (step + 250) + 3000 + 3 * steps * atoms))
 
 

@@ -159,8 +159,8 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> GemvPlan:
     team_k = teams * config.channels
     _check_useful(problem, config, vectors, team_k, target)
     turns = ceil_div(vectors, config.lanes)
-    held = words * (config.channels + config.pixels)
-    at_most(held, MOST_WORDS, "registers of a thread for operands")
+    operand_words = words * (config.channels + config.pixels)
+    at_most(operand_words, MOST_WORDS, "registers of a thread for operands")
     k_blocks = ceil_div(problem.k, team_k)
     smem_bytes = 4 * (config.lanes + 1) * (outputs + config.pixels * problem.quantization.w_zero_point)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
@@ -172,7 +172,7 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> GemvPlan:
         words=words,
         vectors=vectors,
         turns=turns,
-        unroll=max(1, min(turns, MOST_WORDS // held)),
+        unroll=max(1, min(turns, MOST_WORDS // operand_words)),
         outputs=outputs,
         k_blocks=k_blocks,
         blocks=k_blocks * ceil_div(problem.pixels, config.pixels),

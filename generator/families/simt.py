@@ -153,9 +153,9 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
         if target.vendor == "cpu":
             return blocks * work / 64
         # A multiprocessor is busy with its resident blocks, or waits for the bytes of a step.
-        held = min(self._resident, ceil_div(blocks, target.processors))
-        rounds = ceil_div(blocks, target.processors * held)
-        issued = rounds * at_once(FITTED * held * work / 64, self.steps * LATENCY, 4)
+        per_sm = min(self._resident, ceil_div(blocks, target.processors))
+        rounds = ceil_div(blocks, target.processors * per_sm)
+        issued = rounds * at_once(FITTED * per_sm * work / 64, self.steps * LATENCY, 4)
         return launched(self.problem, target, issued)
 
     @property

@@ -136,10 +136,10 @@ class StemPlan(TiledPlan):
         # one thread runs after the other
         if self.target.vendor == "cpu":
             return tiles.count * (products + instructions) * 32 / 64
-        held = tiles.resident
+        per_sm = tiles.resident
         # The warps issue few instructions per clock, because each waits for its own results.
-        at_a_time = min(2.5, held * config.warps * (1 + config.batch) / 16)
-        step = held * max(products / 4, instructions / at_a_time)
+        at_a_time = min(2.5, per_sm * config.warps * (1 + config.batch) / 16)
+        step = per_sm * max(products / 4, instructions / at_a_time)
         issued = FITTED * (tiles.turns * (step + 150) + 2500 + 12 * steps * config.atoms)
         return launched(problem, self.target, issued)
 

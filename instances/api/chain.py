@@ -148,8 +148,8 @@ def conv2d_pool(
     """
     if unknown := [name for name in parameters if name not in (*_SHAPE, *_BOTH, *_VALUES)]:
         raise ValueError(f"{unknown[0]} is not known; conv2d_pool takes {', '.join((*_SHAPE, *_BOTH, *_VALUES))}")
-    asked = {name: parameters[name] for name in (*_SHAPE, *_BOTH) if name in parameters}
+    arguments = {name: parameters[name] for name in (*_SHAPE, *_BOTH) if name in parameters}
     of_pool = {"window": window, "window_stride": window_stride, "window_pad": window_pad, "ceil_mode": ceil_mode}
-    problem = PooledConv2d.over(conv2d_problem(x, w, **asked), **of_pool)
+    problem = PooledConv2d.over(conv2d_problem(x, w, **arguments), **of_pool)
     values = {name: value for name, value in parameters.items() if name not in _SHAPE}
     return run(problem, (x, w), device, out=out, stream=stream, **values)

@@ -18,7 +18,7 @@ from qconv.tune_db.measurement import Measurement, ranked
 from qconv.tune_db.text import TextLayer
 
 
-class Elsewhere:
+class SameGeneration:
     """A `Source` over the files of other devices of a device's generation. Their winners count as neighbours', never as
     tuned for the problem itself."""
 
@@ -28,8 +28,8 @@ class Elsewhere:
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        asked = self._asked(target)
-        return [row for layer, there in asked for row in layer.measurements(problem=problem, device=there[0])]
+        layers = self._of_generation(target)
+        return [row for layer, place in layers for row in layer.measurements(problem=problem, device=place[0])]
 
     def in_sequence(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
@@ -43,22 +43,22 @@ class Elsewhere:
         return iter(ranked(self.measurements(problem=problem, target=target)))
 
     def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
-        asked = self._asked(target)
-        found = {other: far for layer, there in asked for far, other in layer.near(problem, *there, within)}
+        layers = self._of_generation(target)
+        found = {other: far for layer, place in layers for far, other in layer.near(problem, *place, within)}
         return iter(sorted(((far, other) for other, far in found.items()), key=lambda one: (one[0], one[1].key)))
 
     def problems(self, device: str, target: str) -> list[Problem]:
         return []
 
-    def _asked(self, target: str | None) -> list[tuple[TextLayer, tuple[str, str]]]:
+    def _of_generation(self, target: str | None) -> list[tuple[TextLayer, tuple[str, str]]]:
         """Return the layers, with device name and target, whose rows are useful for this target."""
         # avoid reading the files for a CPU target
         if target not in TARGETS or TARGETS[target].vendor == "cpu":
             return []
         own = TARGETS[target].generation
-        devices = [(layer, there) for layer in self._layers() for there in sorted(layer.devices)]
+        devices = [(layer, place) for layer in self._layers() for place in sorted(layer.devices)]
         return [
-            (layer, there) for layer, there in devices if there[1] in TARGETS and TARGETS[there[1]].generation == own
+            (layer, place) for layer, place in devices if place[1] in TARGETS and TARGETS[place[1]].generation == own
         ]
 
 
@@ -87,11 +87,11 @@ def scaled(expected: Expected, plan: Plan, device: str) -> Expected:
     bandwidth, the rest with the clock."""
     if device == FITTED_TO:
         return expected
-    here, there = SPEEDS.get(device), SPEEDS[FITTED_TO]
-    if here is None:
+    own, fitted = SPEEDS.get(device), SPEEDS[FITTED_TO]
+    if own is None:
         return Expected(expected.us, max(expected.spread, UNSCALED))
     of_bytes = min(1.0, plan.problem.io_bytes / plan.target.processors / MEMORY / CLOCK_MHZ / expected.us)
-    by_bytes, by_clock = there.tb_per_s / here.tb_per_s, there.clock_mhz / here.clock_mhz
+    by_bytes, by_clock = fitted.tb_per_s / own.tb_per_s, fitted.clock_mhz / own.clock_mhz
     us = expected.us * (of_bytes * by_bytes + (1 - of_bytes) * by_clock)
     return Expected(us, max(expected.spread, SCALED))
 
@@ -102,10 +102,10 @@ def file_name(device: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def layer(device: str) -> TextLayer | Elsewhere:
+def layer(device: str) -> TextLayer | SameGeneration:
     """Return the shipped rows of the device, or without any those of other devices of its generation."""
     path = _folder() / file_name(device)
-    return TextLayer(path.read_text(), str(path)) if path.is_file() else Elsewhere(layers)
+    return TextLayer(path.read_text(), str(path)) if path.is_file() else SameGeneration(layers)
 
 
 @lru_cache(maxsize=1)

@@ -99,8 +99,8 @@ class Deployed:
         except Infeasible:
             raise another_version from None
         rendered = generator.render_kernels(plan)
-        there = all(cache.find(source, plan.target.name) for source in rendered.sources)
-        if rendered.digest != chosen.digest or not there:
+        are_cached = all(cache.find(source, plan.target.name) for source in rendered.sources)
+        if rendered.digest != chosen.digest or not are_cached:
             raise another_version
         choice = Choice(plan, "exact", f"built: {chosen.reason}", None, rendered.sources)
         return Instance(choice, load(plan, self._device, None, rendered.sources))

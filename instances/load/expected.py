@@ -54,8 +54,8 @@ class Expectations:
 
     def of(self, problems: Iterable[Problem]) -> list[LookupTime | None]:
         """Return the times of problems, None for those that no kernel serves."""
-        asked = list(problems)
-        new = [problem for problem in dict.fromkeys(asked) if problem not in self._found]
+        wanted = list(problems)
+        new = [problem for problem in dict.fromkeys(wanted) if problem not in self._found]
         if new:
             with open_layers(self._database, self.device, serves=True) as layers:
                 for problem in new:
@@ -67,7 +67,7 @@ class Expectations:
                         predicted_us = _predicted_us(choice.plan)
                         found = LookupTime(choice.plan, choice.measured_us, predicted_us, choice.is_kept)
                         self._found[problem] = found
-        return [self._found[problem] for problem in asked]
+        return [self._found[problem] for problem in wanted]
 
     def one_kernel_us(self, problem: Problem) -> float | None:
         """Return the predicted time of the best fused kernel for the problem, even if a lookup would not choose it.

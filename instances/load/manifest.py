@@ -64,13 +64,13 @@ class Manifest:
 
     def check_files(self, folder: Path) -> None:
         """Check that the folder has exactly these files, unmodified. Raises CacheError otherwise."""
-        there = files_in(folder)
-        for name in sorted({*there, *self.files}):
-            if name not in there:
+        present = files_in(folder)
+        for name in sorted({*present, *self.files}):
+            if name not in present:
                 raise CacheError(f"{folder} has no file {quoted(name)}, which was built: {AGAIN}")
             if name not in self.files:
                 raise CacheError(f"{folder} has a file {quoted(name)} that was not built: remove it, or {AGAIN}")
-            if there[name] != self.files[name]:
+            if present[name] != self.files[name]:
                 raise CacheError(f"{folder}: the file {quoted(name)} is not as it was built: {AGAIN}")
 
 

@@ -54,16 +54,16 @@ def evaluate(
     ready = _prepare(candidate, input_sets)
     if isinstance(ready, Measurement):
         return ready
-    again = ready.replay
+    replay = ready.replay
     # The first repeat includes one-time costs. It counts only where the candidate is hopeless anyway.
-    times = [again()]
+    times = [replay()]
     if best_us is not None:
         if times[0] > HOPELESS * best_us:
             return ready.row(times, protocol.screening(1))
-        times = [again() for _ in range(SCREENING_REPEATS)]
+        times = [replay() for _ in range(SCREENING_REPEATS)]
         if statistics.median(times) > NEAR * best_us:
             return ready.row(times, protocol.screening(SCREENING_REPEATS))
-    return ready.row([again() for _ in range(protocol.repeats)], protocol)
+    return ready.row([replay() for _ in range(protocol.repeats)], protocol)
 
 
 def race(candidates: Sequence[Candidate], input_sets: InputSets, protocol: TimingProtocol) -> list[Measurement]:

@@ -57,6 +57,6 @@ def protocol_for(device: Device) -> TimingProtocol:
 
 def time_us(runnable: Runnable, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
     """Return the time of a launch in microseconds, one figure per repeat."""
-    again = InputSets(runnable.problem, runnable.device, sample, protocol.rotated_bytes).replay(runnable)
-    again()
-    return tuple(again() for _ in range(protocol.repeats))
+    replay = InputSets(runnable.problem, runnable.device, sample, protocol.rotated_bytes).replay(runnable)
+    replay()
+    return tuple(replay() for _ in range(protocol.repeats))

@@ -73,8 +73,8 @@ def mismatch(plan: Plan, drawn: Sample, sanitizer: Sanitizer) -> str | None:
     report, outs = run(plan, drawn, sanitizer, before=[opposite(want) for want in expected])
     if not report.clean:
         return f"{report.kind}\n{report.text}"
-    said = differences(plan.problem.outputs, outs, expected)
-    return None if said is None else f"under the sanitizer {said}"
+    difference = differences(plan.problem.outputs, outs, expected)
+    return None if difference is None else f"under the sanitizer {difference}"
 
 
 def _arrays(plan: Plan) -> list[tuple[str, str]]:

@@ -26,8 +26,8 @@ def opposite(expected: Array) -> Array:
 
 def differences(tensors: Sequence[Tensor], outs: Sequence[Array], expected: Sequence[Array]) -> str | None:
     """Return the number of wrong elements of each output and the first of them, or None where every bit is right."""
-    said = [_difference(*each) for each in zip(tensors, outs, expected, strict=True)]
-    return "; ".join(one for one in said if one is not None) or None
+    messages = [_difference(*each) for each in zip(tensors, outs, expected, strict=True)]
+    return "; ".join(message for message in messages if message is not None) or None
 
 
 def bits(array: Array) -> Array:
@@ -94,8 +94,8 @@ class InputSets:
             if all(self.device.same(*both) for both in zip(outs, self._wanted, strict=True)):
                 continue
             got = [np.asarray(self.device.download(out)) for out in outs]
-            said = differences(self.problem.outputs, got, self._expected)
-            return said if launches == 1 else f"launch {launch + 1} of {launches}: {said}"
+            message = differences(self.problem.outputs, got, self._expected)
+            return message if launches == 1 else f"launch {launch + 1} of {launches}: {message}"
         return None
 
     def replay(self, runnable: Runnable, overlap: bool = False) -> Callable[[], float]:

@@ -223,5 +223,5 @@ def _explained(values: Sequence[object], logs: Sequence[float]) -> float | None:
 
 def failures(rows: Sequence[Measurement]) -> str:
     counts = Counter(row.outcome for row in rows if not row.correct)
-    said = [Bar(outcome, count, str(count)) for outcome, count in counts.most_common()]
-    return bars(said, "Failures by outcome")
+    by_outcome = [Bar(outcome, count, str(count)) for outcome, count in counts.most_common()]
+    return bars(by_outcome, "Failures by outcome")

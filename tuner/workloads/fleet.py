@@ -124,8 +124,8 @@ class Fleet:
         found: dict[str, dict[str, str]] = self._client.run(_about, self._worker_spec)
         stations = {Station(one["name"], one["target"], one["toolchain"]) for one in found.values()}
         if len(stations) > 1:
-            said = "; ".join(sorted(f"{one.name} ({one.target_name}, {one.toolchain})" for one in stations))
-            raise ValueError(f"the workers measure different things: {said}; give each kind a scheduler of its own")
+            listed = "; ".join(sorted(f"{one.name} ({one.target_name}, {one.toolchain})" for one in stations))
+            raise ValueError(f"the workers measure different things: {listed}; give each kind a scheduler of its own")
         hosts = {one["host"] for one in found.values()}
         is_file = "://" not in self._where or self._where.startswith("sqlite")
         if is_file and (others := sorted(hosts - {socket.gethostname()})):
@@ -299,8 +299,8 @@ def _run(errand: _Errand, spec: str | None, where: str, how: dict[str, Any]) -> 
     return counts | places | {"failures": outcome.failures, "strategy": outcome.strategy, "best": best}
 
 
-def _outcome(said: dict[str, Any]) -> Outcome:
+def _outcome(answer: dict[str, Any]) -> Outcome:
     """Build the outcome that the schedule needs. The rows themselves are in the database."""
-    best = None if said["best"] is None else from_dict(said["best"], "the answer of a worker")
-    named = {name: said[name] for name in ("device", "target", "space", "measured", "known", "failures", "strategy")}
-    return Outcome(problem=parse(said["problem"]), default=None, best=best, of_families={}, **named)
+    best = None if answer["best"] is None else from_dict(answer["best"], "the answer of a worker")
+    named = {name: answer[name] for name in ("device", "target", "space", "measured", "known", "failures", "strategy")}
+    return Outcome(problem=parse(answer["problem"]), default=None, best=best, of_families={}, **named)

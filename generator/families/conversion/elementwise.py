@@ -165,8 +165,8 @@ def _turned(problem: Quantize | Dequantize, config: Elementwise, target: Target)
     if problem.inner % config.vector:
         raise Infeasible(f"vector={config.vector} does not divide the {problem.inner} pixels of an image")
     sizes, pixels = element_bytes(problem), problem.outer * problem.inner
-    held = problem.channels * config.vector * config.unroll * max(sizes["x"], sizes["y"])
-    at_most(held, MOST_BYTES, f"bytes a thread has in flight, of {problem.channels} channels")
+    thread_bytes = problem.channels * config.vector * config.unroll * max(sizes["x"], sizes["y"])
+    at_most(thread_bytes, MOST_BYTES, f"bytes a thread has in flight, of {problem.channels} channels")
     tile = config.threads * config.vector * config.unroll
     at_most(tile, max(2 * pixels, 64), f"pixels of a tile (the problem has {pixels})")
     last = sizes[_planes_and_last(problem)[1]]

@@ -93,33 +93,33 @@ def issued(plan: MmaPlan) -> float:
     """Return the clocks of a compute unit for the instructions and for their stalls."""
     config, target = plan.config, plan.target
     steps, tiles, blocks, waves = plan.shape.steps, plan.shape.tiles, plan.blocks, plan.shape.warps
-    held = min(resident(plan), ceil_div(blocks, target.processors))
-    step = _step(plan, held)
+    per_sm = min(resident(plan), ceil_div(blocks, target.processors))
+    step = _step(plan, per_sm)
     outputs = config.warp_m * config.warp_n // target.warp_size
     combines = plan.combine != "none"
     instructions = TILE + outputs * (OUTPUT + SHARED_OUTPUT * combines)
-    epilogue = _clocks(plan) * instructions * ceil_div(waves * held, target.simds)
-    rounds: float = ceil_div(blocks, held * target.processors)
+    epilogue = _clocks(plan) * instructions * ceil_div(waves * per_sm, target.simds)
+    rounds: float = ceil_div(blocks, per_sm * target.processors)
     of_block = steps * tiles / blocks
     if config.split_last_wave:
-        rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
+        rounds, of_block = tiles // (per_sm * target.processors) + 1 / config.split, steps
     # The latency of a tile's first step is exposed, except where other blocks multiply meanwhile or the block finishes
     # its previous tile.
-    of_tile = epilogue + (0 if config.persist else _arrives(plan) / held)
+    of_tile = epilogue + (0 if config.persist else _arrives(plan) / per_sm)
     return rounds * (of_block * step + max(1.0, tiles / blocks) * of_tile) + COMBINING * combines
 
 
-def _step(plan: MmaPlan, held: int) -> float:
-    """Return the clocks per step of all `held` blocks: the time of the busiest unit, or of the loads where these take
+def _step(plan: MmaPlan, per_sm: int) -> float:
+    """Return the clocks per step of `per_sm` blocks: the time of the busiest unit, or of the loads where these take
     longer."""
     config, target, shape = plan.config, plan.target, plan.shape
     waves, loop = shape.warps, loop_of(plan)
     multiply = waves * loop.matrix * shape.atom.instruction.clocks / target.simds
     shared = (waves * (config.warp_m + config.warp_n) * config.tile_k + _tile_bytes(plan)) / SHARED
     narrow = max(1.0, WORD / min(shape.x_bytes, shape.w_bytes))
-    busy = held * max(multiply, shared, _tile_bytes(plan) / CACHE * narrow)
+    busy = per_sm * max(multiply, shared, _tile_bytes(plan) / CACHE * narrow)
     alone = EXPOSED[config.prefetch_fragments] + _clocks(plan) * loop.others * ceil_div(waves, target.simds)
-    return at_once(busy + alone / held, _arrives(plan), 4)
+    return at_once(busy + alone / per_sm, _arrives(plan), 4)
 
 
 def _arrives(plan: MmaPlan) -> float:

@@ -85,19 +85,19 @@ def issued(plan: MmaPlan) -> float:
     """Return the clocks of a multiprocessor for the instructions and for their stalls."""
     config, problem, target = plan.config, plan.problem, plan.target
     steps, tiles, blocks = plan.shape.steps, plan.shape.tiles, plan.blocks
-    held = min(resident(plan), ceil_div(blocks, target.processors))
-    step = _step(plan, held)
+    per_sm = min(resident(plan), ceil_div(blocks, target.processors))
+    step = _step(plan, per_sm)
     outputs = config.tile_m * config.tile_n
-    epilogue = _epilogue(plan) + (_waits(plan) / held if of_residual(problem) else 0)
-    rounds: float = ceil_div(blocks, held * target.processors)
+    epilogue = _epilogue(plan) + (_waits(plan) / per_sm if of_residual(problem) else 0)
+    rounds: float = ceil_div(blocks, per_sm * target.processors)
     of_block = steps * tiles / blocks
     if config.split_last_wave:
-        rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
-    clocks = rounds * (of_block * step + max(1.0, tiles / blocks) * held * epilogue)
+        rounds, of_block = tiles // (per_sm * target.processors) + 1 / config.split, steps
+    clocks = rounds * (of_block * step + max(1.0, tiles / blocks) * per_sm * epilogue)
     if config.stream_k:
         clocks += STREAMED_OUTPUT * outputs
     if plan.combine != "none":
-        clocks += SHARED_OUTPUT * held * outputs if plan.combine == "cluster" else COMBINING
+        clocks += SHARED_OUTPUT * per_sm * outputs if plan.combine == "cluster" else COMBINING
     return clocks
 
 
@@ -114,8 +114,8 @@ def _waits(plan: MmaPlan) -> float:
     return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n
 
 
-def _step(plan: MmaPlan, held: int) -> float:
-    """Return the clocks per step of all `held` blocks: the time of the busiest unit, or of the prefetches where these
+def _step(plan: MmaPlan, per_sm: int) -> float:
+    """Return the clocks per step of `per_sm` blocks: the time of the busiest unit, or of the prefetches where these
     take longer."""
     config, problem, shape = plan.config, plan.problem, plan.shape
     tile_bytes = (config.tile_m + config.tile_n) * config.tile_k
@@ -123,9 +123,9 @@ def _step(plan: MmaPlan, held: int) -> float:
     shared = (shape.warps * (config.warp_m + config.warp_n) * config.tile_k + tile_bytes) / SHARED
     narrow = 16 / shape.x_bytes
     fetch = tile_bytes / CACHE * max(1.0, narrow / 4)
-    exposed = (STEP if config.prefetch_fragments else STEP + WAITING) / held
+    exposed = (STEP if config.prefetch_fragments else STEP + WAITING) / per_sm
     arrives = (LATENCY + tile_bytes / ARRIVING) / (config.pipeline_stages - 1)
-    clocks = at_once(held * max(multiply, shared, fetch) + exposed, arrives, 4)
+    clocks = at_once(per_sm * max(multiply, shared, fetch) + exposed, arrives, 4)
     of_x = problem.quantization.types.x.bytes
     short = min(config.tile_k, problem.c_group * of_x) <= SHORT_RUN < problem.c * of_x and shape.x_bytes == 16
     return clocks * SHORT_RUN_FACTOR if short else clocks

@@ -339,7 +339,7 @@ def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, comb
 def features(plan: MmaPlan) -> dict[str, float]:
     """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     problem, config, shape, main = plan.problem, plan.config, plan.shape, plan.main
-    held = plan.target.smem_bytes_per_sm // (main.smem_bytes + 1024)
+    per_sm = plan.target.smem_bytes_per_sm // (main.smem_bytes + 1024)
     return {
         "m_filled": filled(problem.pixels, config.tile_m),
         "n_filled": filled(problem.k_group, config.tile_n),
@@ -351,5 +351,5 @@ def features(plan: MmaPlan) -> dict[str, float]:
         "warp_shape": log(config.warp_m / config.warp_n),
         "tile": log(config.tile_m * config.tile_n),
         "steps_filled": filled(problem.reduction, config.tile_k),
-        "threads_per_sm": log(max(1, min(held, plan.target.threads_per_sm // main.threads)) * main.threads),
+        "threads_per_sm": log(max(1, min(per_sm, plan.target.threads_per_sm // main.threads)) * main.threads),
     }

@@ -91,9 +91,9 @@ def plan(problem: ChannelShuffle, config: ShuffleConfig, target: Target) -> Shuf
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     if problem.width % config.vector:
         raise Infeasible(f"vector={config.vector} does not divide the width {problem.width} of a group")
-    held = problem.groups * config.vector * config.unroll
+    thread_bytes = problem.groups * config.vector * config.unroll
     if config.vector * config.unroll > 1:
-        at_most(held, MOST_HELD, f"bytes of a thread, of {problem.groups} groups")
+        at_most(thread_bytes, MOST_HELD, f"bytes of a thread, of {problem.groups} groups")
     tile = config.threads * config.vector * config.unroll
     return ShufflePlan(problem, config, target, ceil_div(problem.rows * problem.width, tile))
 
