@@ -24,8 +24,8 @@ def stale(rows: Iterable[Measurement]) -> list[Measurement]:
         best = best_of(group)
         if best is None or is_todays(best):
             continue
-        measured_again = (row for row in group if row.config == best.config and row.digest != best.digest)
-        if not any(map(is_todays, measured_again)):
+        again = (row for row in group if row.config == best.config and row.digest != best.digest)
+        if not any(map(is_todays, again)):
             found.append(best)
     return found
 
