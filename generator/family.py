@@ -25,7 +25,7 @@ class Family:
     plan: Callable[[Any, Any, Target], Plan]
     # Estimated duration of a plan's launches, in clocks of one multiprocessor.
     cost: Callable[[Any], float]
-    # Inputs for the correction of the cost model, beside those made from the problem, the launch and the config.
+    # Inputs for the correction of the cost model, in addition to those from the problem, the launch and the config.
     features: Callable[[Any], Mapping[str, float]] = lambda plan: {}
     # Generates the combinations that may be feasible, for families with too many to try them all.
     promising: Callable[[Any, Target, Choices], Iterator[Config]] | None = None

@@ -17,8 +17,8 @@ from qconv.ops import registry
 from qconv.ops.registry import Sample
 from qconv.tuner.measure.verification import differences, opposite
 
-# Threads per prepare launch that start on fresh stacks. Prepare kernels are short and their blocks are alike, so the
-# first few blocks show any interference.
+# Threads of a prepare launch that have a fiber of their own under ThreadSanitizer. Prepare kernels are short and their
+# blocks are alike, so the first few blocks show any interference.
 FEW_FIBERS = 256
 
 

@@ -30,8 +30,8 @@ from qconv.tuner.workload import parts_of
 
 log = logging.getLogger("qconv")
 
-FINALISTS = 4  # untried configs that each race adds
-MOST_TURNS = 5  # races per config at most, unless it took part in the last one
+FINALISTS = 4  # configs per race that were not raced before
+MOST_TURNS = 5  # races per config; racing stops when the leader has reached it
 HINTS = 12
 
 
