@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import golden_files
 import numpy as np
 import pytest
 from document_blocks import DOCUMENTS, ROOT, WORDS, Block, blocks_of, with_blocks

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "models: a changed file is loaded",
         "Manifest.check_files",
-        "if there[name] != self.files[name]:",
+        "if present[name] != self.files[name]:",
         "if False:",
         "A binary that somebody changed runs.",
         (READ,),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "models: a file that the manifest does not name is not checked",
         "Manifest.check_files",
-        "for name in sorted({*there, *self.files}):",
+        "for name in sorted({*present, *self.files}):",
         "for name in sorted(self.files):",
         "Whatever is put in its place is loaded.",
         (READ,),
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "models: kernels of another version are launched",
         "Deployed._load",
-        "if rendered.digest != chosen.digest or not there:",
+        "if rendered.digest != chosen.digest or not are_cached:",
         "if False:",
         "The arguments are another version's.",
         (DEPLOYED,),

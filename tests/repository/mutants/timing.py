@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "protocol: the first time counts",
         "time_us",
-        "again()\n    return tuple",
+        "replay()\n    return tuple",
         "return tuple",
         "It has waited for its code.",
         (PROTOCOL + "::test_the_first_time_does_not_count",),
