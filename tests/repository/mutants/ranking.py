@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "elsewhere: any generation",
-        "Elsewhere._of_generation",
+        "SameGeneration._of_generation",
         "if place[1] in TARGETS and TARGETS[place[1]].generation == own",
         "if place[1] in TARGETS",
         "A kernel of another generation is no neighbour's.",
