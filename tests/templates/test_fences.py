@@ -146,7 +146,7 @@ LEFT_OUT = {
     ),
     "the wait for the cluster's mbarriers": LeftOut(
         "cluster",
-        "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
+        "    tile::wait_for_cluster();  // every block has initialised its mbarrier\n",
         "",
         "nobody has initialised an mbarrier there",
     ),

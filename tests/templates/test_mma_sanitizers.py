@@ -268,7 +268,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "no barrier before the staged store": Planted(
         "tile, prefetch, staged",
-        "    tile::barrier();  // everybody has multiplied the last step\n",
+        "    tile::barrier();  // all threads have multiplied the last step\n",
         "",
         "thread",
         RACE,
@@ -284,7 +284,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "no barrier before the next tile is fetched": Planted(
         "registers, persist, staged",
-        "        tile::barrier();  // everybody has multiplied the last step\n",
+        "        tile::barrier();  // all threads have multiplied the last step\n",
         "",
         "thread",
         RACE,

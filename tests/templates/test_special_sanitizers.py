@@ -122,7 +122,7 @@ def test_nothing_is_found_in_random_problems(family: str) -> None:
 PLANTED = {
     "no barrier behind the input": Planted(
         "direct",
-        "tile::barrier();  // this tile is there, and the outputs of the one before are written\n",
+        "tile::barrier();  // this tile is loaded, and the outputs of the previous one are written\n",
         "\n",
         "thread",
         RACE,
@@ -146,7 +146,7 @@ PLANTED = {
     ),
     "no barrier between tiles": Planted(
         "stem",
-        "tile::barrier();  // the next tile is there, and this one is read\n",
+        "tile::barrier();  // the next tile is stored, and all threads have read this one\n",
         "\n",
         "thread",
         RACE,
@@ -229,21 +229,21 @@ PLANTED = {
     ),
     "outputs leave before all are there": Planted(
         "pointwise",
-        "        tile::warp_barrier();  // all outputs of the unit are there\n",
+        "        tile::warp_barrier();  // all outputs of the unit are in shared memory\n",
         "",
         "thread",
         RACE,
     ),
     "a unit that other lanes still wait for": Planted(
         "pointwise",
-        "tile::warp_barrier();  // this unit is there, and the outputs of the one before are written\n",
+        "tile::warp_barrier();  // this unit is loaded, and the outputs of the previous one are written\n",
         "\n",
         "thread",
         RACE,
         seeds=(2,),
     ),
     "no barrier behind the weights": Planted(
-        "pointwise", "tile::barrier();  // the block's weights are there\n", "\n", "thread", RACE
+        "pointwise", "tile::barrier();  // the block's weights are loaded\n", "\n", "thread", RACE
     ),
     "bytes behind the input are read": Planted(
         "pointwise, bytes",

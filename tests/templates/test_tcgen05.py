@@ -48,7 +48,7 @@ AFTER, BEFORE = "tcgen05.fence::after_thread_sync", "tcgen05.fence::before_threa
 COMMIT = "            tile::commit_products(shared.slabs.empty[at.slot]);\n"
 RELEASE = (
     "                tile::fence_before_thread_sync();\n"
-    "                tile::warp_barrier();  // all lanes have theirs\n"
+    "                tile::warp_barrier();  // all lanes have their sums\n"
 )
 TAKE = "            tile::wait_for_sums(sums);\n"
 
@@ -231,7 +231,7 @@ PLANTED = {
         "pixels", "    if (pixel >= PIXELS) return;\n", "", "address", OVERFLOW, WRITE
     ),
     "an accumulator is released while lanes load": Planted(
-        "channels", "                tile::warp_barrier();  // all lanes have theirs\n", "", "thread", RACE
+        "channels", "                tile::warp_barrier();  // all lanes have their sums\n", "", "thread", RACE
     ),
 }
 
