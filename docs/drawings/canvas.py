@@ -1,11 +1,11 @@
-"""What the drawings of the configs are made of: boxes, grids, extents with a name, in the colours of the page."""
+"""The elements of the drawings of configs: boxes, grids and named extents, in the colours of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-# Seen on white and on black: the lines are of the text's colour, fills let the ground through.
+# The drawings are shown on white and on black: lines have the colour of the text, fills are translucent.
 FILL = {"none": ("none", "0"), "one": ("#3b82f6", "0.35"), "two": ("#f59e0b", "0.45"), "three": ("#22c55e", "0.4")}
 STYLE = "svg:root{color:#1f2328;background:transparent}@media(prefers-color-scheme:dark){svg:root{color:#e6edf3}}"
 
@@ -23,7 +23,7 @@ class Canvas:
         )
 
     def grid(self, x: float, y: float, columns: int, rows: int, cell: float, marked: Sequence[int] = ()) -> None:
-        """Cells are counted row by row; those that are marked are of one owner."""
+        """Draw a grid. Cells are numbered row by row; `marked` cells belong to one owner."""
         for at in range(columns * rows):
             fill = "two" if at in marked else "none"
             self.box(x + at % columns * cell, y + at // columns * cell, cell, cell, fill)
@@ -42,21 +42,21 @@ class Canvas:
         )
 
     def across(self, x1: float, x2: float, y: float, field: str) -> None:
-        """The extent of a field, its name above."""
+        """Draw the horizontal extent of a field, with its name above."""
         self.line(x1, y, x2, y)
         for x in (x1, x2):
             self.line(x, y - 4, x, y + 4)
         self.text((x1 + x2) / 2, y - 6, field, "middle", code=True)
 
     def down(self, x: float, y1: float, y2: float, field: str, left: bool = True) -> None:
-        """The same from top to bottom, its name beside it."""
+        """Draw the vertical extent of a field, with its name beside it."""
         self.line(x, y1, x, y2)
         for y in (y1, y2):
             self.line(x - 4, y, x + 4, y)
         self.text(x - 8 if left else x + 8, (y1 + y2) / 2 + 4, field, "end" if left else "start", code=True)
 
     def field(self, x: float, y: float, name: str, says: str) -> None:
-        """A field that has no extent: its name, and what it does."""
+        """Write a field that has no extent: its name, and what it does."""
         self.text(x, y, name, code=True)
         self.text(x + 7.4 * len(name) + 8, y, says)
 

@@ -1,8 +1,8 @@
-"""Draws the fields of every family's config, one picture a family.
+"""Draw the fields of every family's config, one picture per family.
 
     python docs/drawings/draw.py
 
-`tests/docs/test_drawings.py` holds the pictures to this script, and each to the fields of its config.
+`tests/docs/test_drawings.py` compares the pictures with this script, and each with the fields of its config.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def product(c: Canvas, m: tuple[str, ...], n: tuple[str, ...], step: str) -> None:
-    """A product of matrices: the tile of a block, and in it that of a warp or a thread."""
+    """Draw a matrix product: a block's tile, and in it a warp's or a thread's."""
     left, top, cell = 230, 120, 14
     c.text(left + 108, 18, "weights: the reduction by output channels", "middle")
     c.box(left, 40, 216, 66)
@@ -38,7 +38,7 @@ def product(c: Canvas, m: tuple[str, ...], n: tuple[str, ...], step: str) -> Non
 
 
 def stages(c: Canvas, x: float, y: float, field: str = "pipeline_stages") -> None:
-    """Buffers in shared memory, of which one is read while others are filled."""
+    """Draw buffers in shared memory: one is read while the others are filled."""
     for at, (fill, says) in enumerate((("one", "multiplied"), ("three", "being copied"), ("three", "being copied"))):
         c.box(x, y + 26 * at, 90, 22, fill)
         c.text(x + 100, y + 26 * at + 16, says)
@@ -86,7 +86,7 @@ def mma() -> Canvas:
 
 
 def image(c: Canvas, x: float, y: float, rows: str, columns: str, whose: str) -> None:
-    """An output image, and a tile of it."""
+    """Draw an output image, and a tile of it."""
     c.text(x, y - 26, whose)
     c.grid(x, y, 10, 8, 16, [row * 10 + column for row in (2, 3, 4) for column in (3, 4, 5, 6)])
     c.across(x + 48, x + 112, y - 6, columns)
@@ -94,7 +94,7 @@ def image(c: Canvas, x: float, y: float, rows: str, columns: str, whose: str) ->
 
 
 def channels(c: Canvas, x: float, y: float, count: int, field: str, says: str) -> None:
-    """A run of channels, cut into parts."""
+    """Draw a run of channels, cut into parts."""
     for at in range(count):
         c.box(x + 44 * at, y, 44, 24, "three" if at == 0 else "none")
     c.across(x, x + 44 * count, y - 8, field)
@@ -102,7 +102,7 @@ def channels(c: Canvas, x: float, y: float, count: int, field: str, says: str) -
 
 
 def blocks(c: Canvas, x: float, y: float, inner: str, says: str, outer: str = "blocks_per_sm") -> None:
-    """Blocks of an SM, each with its warps."""
+    """Draw the blocks of an SM, each with its warps."""
     for at in range(2):
         c.box(x + 150 * at, y, 140, 56, dashed=True)
         for warp in range(4):
@@ -113,7 +113,7 @@ def blocks(c: Canvas, x: float, y: float, inner: str, says: str, outer: str = "b
 
 
 def sixteens(c: Canvas, x: float, y: float, field: str = "batch") -> None:
-    """Groups of 16 pixels that a warp multiplies at a time."""
+    """Draw the groups of 16 pixels that a warp multiplies at a time."""
     for at in range(3):
         c.box(x + 70 * at, y, 70, 20, "two")
         c.text(x + 70 * at + 35, y + 14, "16 pixels", "middle")
@@ -196,9 +196,9 @@ def chain(layers: int, name: str) -> Canvas:
     c = Canvas(820, 340 + 78 * layers, name)
     image(c, 90, 60, "tile_h", "tile_w", "outputs of the last convolution")
     c.text(330, 24, "a block: teams of warps, each with tiles of its own")
-    blocks(c, 330, 66, "warps", "one team has so many warps", "teams")
-    c.field(330, 200, "blocks_per_sm", "such blocks share an SM")
-    c.field(330, 222, "cluster_blocks", "or so many compute one tile together")
+    blocks(c, 330, 66, "warps", "warps per team", "teams")
+    c.field(330, 200, "blocks_per_sm", "blocks per SM")
+    c.field(330, 222, "cluster_blocks", "blocks that compute one tile together")
     c.text(40, 262, "the convolutions; the tensor between two stays in shared memory")
     for at, word in enumerate(words):
         y = 296 + 78 * at

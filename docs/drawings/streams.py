@@ -1,4 +1,4 @@
-"""Drawings of the families that go through elements in their order, a few at a time for each thread."""
+"""Drawings of the families that process elements in order, a few per thread at a time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from canvas import Canvas
 
 
 def stream(name: str, fields: Sequence[str], more: Callable[[Canvas], None] | None = None) -> Canvas:
-    """Elements in their order: what a thread loads at once, and how many loads it has in flight."""
+    """Draw elements in order: the ones that a thread loads at once, and its loads in flight."""
     c = Canvas(760, 190 if more is None else 290, name)
-    c.text(40, 22, "elements in their order; coloured: those of one thread")
+    c.text(40, 22, "elements in order; coloured: those of one thread")
     for at in range(16):
         c.box(40 + 40 * at, 60, 40, 26, "two" if at % 8 == 0 else "none")
         for part in range(1, 4):
@@ -19,7 +19,7 @@ def stream(name: str, fields: Sequence[str], more: Callable[[Canvas], None] | No
     c.across(40, 360, 108, "threads")
     if "unroll" in fields:
         c.across(40, 680, 140, "unroll")
-        c.text(40, 166, "unroll: such rounds are loaded before the first is used")
+        c.text(40, 166, "unroll: rounds loaded before the first is used")
     if more is not None:
         more(c)
     return c
@@ -54,7 +54,7 @@ def choosing() -> Canvas:
 
 def table() -> Canvas:
     def more(c: Canvas) -> None:
-        c.field(40, 200, "rounds", "how often all of that is done for one filling of the table")
+        c.field(40, 200, "rounds", "repetitions per filling of the table")
         for at in range(3):
             c.box(40 + 150 * at, 236, 144, 24, "three")
             c.text(112 + 150 * at, 252, "table of 256", "middle")
@@ -74,7 +74,7 @@ def global_pooling() -> Canvas:
 
 def argmax() -> Canvas:
     def more(c: Canvas) -> None:
-        c.text(40, 188, "one axis, shared by the threads of a team; the largest of each are compared")
+        c.text(40, 188, "one axis, shared by the threads of a team, which then compare their largest elements")
         for at in range(12):
             c.box(40 + 40 * at, 236, 40, 24, "three" if at % 4 == 0 else "none")
         c.across(40, 200, 228, "team")
@@ -84,7 +84,7 @@ def argmax() -> Canvas:
 
 def shuffle() -> Canvas:
     def more(c: Canvas) -> None:
-        c.text(40, 188, "one pixel of the output, of two groups: a thread has a vector of each")
+        c.text(40, 188, "one output pixel with two groups: a thread has a vector of each")
         for at in range(16):
             c.box(40 + 40 * at, 236, 40, 24, "two" if at < 8 and at % 2 == 0 else "three" if at < 8 else "none")
         c.across(40, 360, 228, "vector")

@@ -1,4 +1,4 @@
-"""Drawings of the families whose products are those of warpgroups, or go through tensor memory."""
+"""Drawings of the families that multiply by warpgroups or through tensor memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def halo() -> Canvas:
     c.grid(40, 44, 10, 8, 16, ())
     c.grid(56, 60, 8, 6, 16, range(48))
     c.down(222, 60, 156, "rows", left=False)
-    c.text(40, 196, "the tile that looks at it: eight pixels wide")
+    c.text(40, 196, "the tile that reads it: eight pixels wide")
     c.line(290, 108, 340, 108, arrow=True)
     for at in range(4):
         c.box(346, 56 + 28 * at, 90, 22, "three")
@@ -70,32 +70,32 @@ def halo_split() -> Canvas:
     c.down(486, 44, 196, "consumers", left=False)
     c.across(346, 476, 214, "channels")
     c.line(570, 118, 610, 118, arrow=True)
-    c.text(616, 26, "rows of the tile, summed up")
+    c.text(616, 26, "summed rows of the tile")
     for at in range(4):
         c.box(616, 44 + 40 * at, 150, 32, "one" if at == 0 else "none")
     c.down(776, 44, 196, "rows", left=False)
     c.text(
         40,
         262,
-        "each block multiplies its own channels, gets the sums of its own rows from all, and makes their outputs",
+        "each block multiplies its own channels, receives the sums of its own rows from all, and finishes their outputs",
     )
     return c
 
 
 def stem_wgmma() -> Canvas:
     c = Canvas(860, 330, "stem_wgmma")
-    c.text(40, 26, "pixels of an image, of three channels")
+    c.text(40, 26, "pixels of an image with three channels")
     c.grid(40, 44, 12, 8, 16, ())
     for row in range(4):
         for column in range(6):
             c.box(40 + 32 * column, 44 + 32 * row, 32, 32, "one" if row < 2 and column < 2 else "none")
-    c.text(40, 196, "two by two are a cell of 16 bytes")
+    c.text(40, 196, "2x2 pixels are a cell of 16 bytes")
     c.line(250, 108, 310, 108, arrow=True)
     for at in range(4):
         c.box(316, 44 + 32 * at, 110, 24, "three")
         c.text(371, 61 + 32 * at, "a warp", "middle")
     c.down(436, 44, 76, "team", left=False)
-    c.text(316, 196, "who make cells of a tile")
+    c.text(316, 196, "producers of a tile's cells")
     c.line(490, 108, 530, 108, arrow=True)
     for at in range(2):
         c.box(536, 56 + 62 * at, 150, 44, "two" if at else "one")
@@ -118,7 +118,7 @@ def stem_pool() -> Canvas:
     for row in range(9):
         c.box(52, 44 + 20 * row, 20, 20, "two")
     c.down(242, 44, 224, "windows", left=False)
-    c.text(40, 246, "the last column of the tile before")
+    c.text(40, 246, "the last column of the previous tile")
     c.line(316, 134, 376, 134, arrow=True)
     c.text(316, 124, "largest")
     c.grid(386, 94, 4, 4, 20, range(16))
@@ -131,7 +131,7 @@ def stem_pool() -> Canvas:
         c.box(640, 54 + 40 * at, 110, 30, "three")
         c.text(695, 74 + 40 * at, "a warp", "middle")
     c.down(760, 54, 204, "team", left=False)
-    c.text(640, 236, "who make cells of a tile")
+    c.text(640, 236, "producers of a tile's cells")
     return c
 
 
@@ -161,5 +161,5 @@ def tcgen05() -> Canvas:
     c.grid(120, 214, 4, 2, 40, (0, 2, 5, 7))
     c.across(120, 280, 206, "channels")
     c.down(110, 214, 294, "pixels")
-    c.text(310, 258, "coloured: those of the first warpgroup that writes")
+    c.text(310, 258, "coloured: those of the first epilogue warpgroup")
     return c
