@@ -1,4 +1,4 @@
-"""A plan with views of a test's choosing: an argument that its family has not, a launch that may overlap."""
+"""Plans with altered views: an argument that the family does not have, or a launch that may overlap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qconv.generator.plan import Field
 
 
 def altered(plan: Plan, **views: Any) -> Plan:
-    """The plan, but for these views, which it computes from its fields otherwise."""
+    """Return the plan with these views instead of those that it computes from its fields."""
     kind = type(plan)
     made: Plan = type(f"Altered{kind.__name__}", (kind,), views)(
         **{f.name: getattr(plan, f.name) for f in fields(plan)}
@@ -19,7 +19,7 @@ def altered(plan: Plan, **views: Any) -> Plan:
 
 
 def with_scratch(plan: Plan, elements: int) -> Plan:
-    """The plan with a pointer to scratch, behind its other pointers."""
+    """Return the plan with a pointer to scratch memory, after its other pointers."""
     count = sum(field.is_pointer for field in plan.fields)
     field = Field("counters", "int*", "scratch", "one a tile", None, elements)
     return altered(plan, fields=(*plan.fields[:count], field, *plan.fields[count:]))

@@ -1,4 +1,4 @@
-"""The values that a library's table computes from parameters, asked for in C++ and in Python."""
+"""The values that a library's table computes from parameters, computed in C++ and in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qconv.instances.library.table import binary_name, table_text
 from qconv.instances.library.vectors import array_text
 from qconv.op import Array
 
-# What a program that has the table asks of it: the bits of a field's values, or that the parameters are refused.
+# A program that queries the table: it returns the bits of a field's values, or that the parameters are refused.
 ASK = r"""
 #include "qconv_parameters.h"
 using namespace qconv;
@@ -51,7 +51,7 @@ def compiled(entries: Sequence[Entry], folder: Path) -> ctypes.CDLL:
 
 
 def asked(library: ctypes.CDLL, entry: int, field: int, values: Mapping[str, Array], count: int) -> bytes | None:
-    """None: the parameters are refused."""
+    """Return the bytes of a field's values, or None if the parameters are refused."""
     bits, rows = np.zeros(count, np.uint32), parameters(values)
     status = library.ask(entry, field, rows, ctypes.c_size_t(len(rows)), ctypes.c_void_p(bits.ctypes.data))
     return None if status else bits.tobytes()

@@ -1,4 +1,4 @@
-"""One node beside layers that run on kernels."""
+"""A node next to layers that run on kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_beside(
     outputs: tuple[str, ...] = ("y",),
     opset: int = 17,
 ) -> Session:
-    """The node behind max pools of one pixel, which change nothing but run here, compared with ONNX Runtime."""
+    """Compare the node with ONNX Runtime, placed after identity max pools, which run on kernels."""
     rng = np.random.default_rng(2)
     feeds = {f"{name}_fed": whole_range(rng, dtype, shape) for name, shape in shapes.items()}
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

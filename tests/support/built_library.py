@@ -1,4 +1,4 @@
-"""A library that was exported for the CPU, built by CMake, and called through its C interface."""
+"""A library exported for the CPU, built by CMake, and called through its C interface."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ builds = pytest.mark.skipif(
 
 
 def build(folder: Path, *options: str, into: Path | None = None) -> Path:
-    """The folder of what was built. A build that fails shows what the compiler said."""
+    """Build the library and return its build folder. If the build fails, show the compiler's output."""
     into = into or folder / "build"
     for command in (
         ["cmake", "-S", str(folder), "-B", str(into), "-DCMAKE_CXX_FLAGS=-Wall -Werror", *options],
@@ -50,7 +50,7 @@ class Parameter(ctypes.Structure):
 
 
 def parameters(values: Mapping[str, Array]) -> Any:
-    """As C takes them; the arrays have to outlive it."""
+    """Return the parameters in C's form; the arrays must outlive it."""
     rows = [
         Parameter(name.encode(), TYPES[array.dtype], array.size, array.ctypes.data) for name, array in values.items()
     ]
@@ -63,7 +63,7 @@ def addresses(arrays: Iterable[Array]) -> Any:
 
 
 class Library:
-    """Shared, so that Python can call it."""
+    """A shared library, so that Python can call it."""
 
     def __init__(self, path: Path) -> None:
         self.c = ctypes.CDLL(str(path))
@@ -83,13 +83,13 @@ class Library:
         return self.c.qconv_lookup(self.device, key.encode(), ctypes.byref(kernel)), kernel
 
     def taken(self, key: str) -> set[str]:
-        """The names of the problem's parameters."""
+        """Return the names of the problem's parameters."""
         _, kernel = self.lookup(key)
         names = (self.c.qconv_parameter_of(kernel, ctypes.c_size_t(i), None) for i in itertools.count())
         return {name.decode() for name in itertools.takewhile(lambda name: name is not None, names)}
 
     def values(self, problem: Problem, drawn: Sample) -> dict[str, Array]:
-        """What was drawn of the parameters that the problem has a use for."""
+        """Return the drawn parameters that the problem uses."""
         taken = self.taken(str(problem))
         return {name: value for name, value in given(drawn).items() if name in taken}
 
@@ -121,7 +121,7 @@ class Library:
         assert self.c.qconv_launch(bound, None) == OK, self.error
 
     def call(self, problem: Problem, drawn: Sample) -> tuple[Array, ...]:
-        """Once, from the beginning."""
+        """Call the kernel once, through all four steps."""
         arrays = [aligned(array) for array in drawn.arrays]
         named = dict(zip((tensor.name for tensor in problem.inputs), arrays, strict=True))
         weights = [named.pop(name) for name in problem.packed]
@@ -137,7 +137,7 @@ class Library:
 
 
 def aligned(array: Array) -> Array:
-    """A copy at an address that every kernel takes."""
+    """Return a copy at an address that every kernel accepts."""
     whole = np.empty(array.nbytes + 64, np.uint8)
     at = -whole.ctypes.data % 64
     made: Array = whole[at : at + array.nbytes].view(array.dtype).reshape(array.shape)

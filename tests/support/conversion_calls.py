@@ -1,4 +1,4 @@
-"""A conversion has arrays and no parameters: what is drawn for a call, and what the oracle says of it."""
+"""The arrays of a conversion's call, which has no parameters, and the oracle's answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairwise covering: few plans in which every two values of different choices that occur together do so."""
+"""Pairwise covering: few plans that together contain every pair of values of different choices that occur together."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ Item = TypeVar("Item")
 
 
 def covering(items: Collection[Item], facts: Callable[[Item], Collection[Hashable]]) -> list[Item]:
-    """Some of the items, greedily: every pair of facts that one of all items has, one of these has. Faults of a
-    generator come from one value or from two that meet, which is what testing a whole product mostly repeats."""
+    """Choose items greedily, so that every pair of facts of any item is a pair of a chosen item. Faults of a generator
+    come from one value or from two in combination, and testing the whole product mostly repeats these.
+    """
     pairs = [(item, {frozenset(pair) for pair in combinations(facts(item), 2)}) for item in items]
     missing = set[frozenset[Hashable]]().union(*(has for _, has in pairs))
     chosen: list[Item] = []

@@ -1,4 +1,4 @@
-"""Small hand-written kernels for the CPU device, as a generator would write them, and how tests run them."""
+"""Small hand-written kernels for the CPU device, in the form of generated ones, and a runner for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qconv.device.compile import SHARED_FLAGS
 from qconv.device.cpu import runtime_cache
 from qconv.device.cpu_runtime import Arguments, Pointer, SanitizerReport
 
-# What the prelude of a generated kernel does, in miniature.
+# A minimal version of the generated prelude.
 PRELUDE = """
 extern "C" {
 int qconv_cpu_thread(void);
@@ -167,13 +167,13 @@ def unpack(data: bytes) -> list[int]:
 
 
 def unoptimised(text: str) -> Path:
-    """A kernel that runs a time or two, which takes less than to optimise it."""
+    """Compile a kernel without optimisation, which is faster for one or two runs."""
     flags = [flag.replace("-O1", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
     return cpu_runtime.build({"kernel.cpp": text}, [*flags, *SHARED_FLAGS], ".so", runtime_cache())
 
 
 class Runner:
-    """Launches kernels, by default those above, in this process."""
+    """Launches kernels in this process, by default those above."""
 
     def __init__(
         self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER, TEAMS])
@@ -245,5 +245,5 @@ def sanitized(
 
 
 def line_of(text: str, part: str) -> str:
-    """How a report names the line of a kernel that contains `part`."""
+    """Return how a report names the line of a kernel that contains `part`."""
     return f"kernel.cpp:{(PRELUDE + text).split(part)[0].count(chr(10)) + 1}"

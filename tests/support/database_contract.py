@@ -1,4 +1,4 @@
-"""What every storage promises. A storage passes by supplying the fixture `database`: an empty one, open."""
+"""The contract of every storage. A storage is tested by supplying the fixture `database`: an empty, open one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class DatabaseContract:
             if rng.random() < 0.2:
                 rows.append(make(number, outcome="timeout", **given))
                 continue
-            # Some problems were screened only; many medians are equal, and many within noise of each other.
+            # Some problems were only screened; many medians are equal, and many are within noise of each other.
             full = given["problem"].n != 3 and rng.random() < 0.5
             protocol = {"phase": "alone" if full else "screened"}
             rows.append(
@@ -189,7 +189,9 @@ class DatabaseContract:
     def test_what_was_measured_in_sequence_is_apart(
         self, database: Database, make: Make, problem: Conv2d, other_problem: Conv2d
     ) -> None:
-        """The same config has a row by itself beside it, and nothing that is asked of those sees it."""
+        """A row of the same config timed alone exists beside it, and queries of such rows ignore the one in
+        sequence.
+        """
         alone, kept = make(0, median_us=9.0), make(0, median_us=2.0, protocol={"phase": KEPT})
         lost = make(1, median_us=1.0, protocol={"phase": LOST}, problem=other_problem)
         for row in (alone, kept, lost):
@@ -244,7 +246,9 @@ class DatabaseContract:
         assert database.measurements() == [rows["best"], rows["close"], rows["alone"]]
 
     def test_prune_keeps_the_best(self, database: Database, make: Make, problem: Conv2d) -> None:
-        """Not what was lucky in a few repeats; and of a tie the simplest, which need not be the fastest."""
+        """Prune keeps rows that were not merely lucky in a few repeats; of a tie it keeps the simplest, which need not
+        be the fastest.
+        """
         rows = [
             make(0, median_us=9.0, protocol={"phase": "screened"}),
             make(1, median_us=10.0),

@@ -1,4 +1,6 @@
-"""A process that writes: `python database_writer.py PATH COUNT DIGEST` says each number when its row is stored."""
+"""A process that writes rows: `python database_writer.py PATH COUNT DIGEST` prints each number once its row is
+stored.
+"""
 
 from __future__ import annotations
 

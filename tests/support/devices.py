@@ -1,9 +1,10 @@
-"""The devices that a property is tested on: `@pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)`, and the
-fixture `device` of tests/conftest.py opens them."""
+"""The devices on which a property is tested. `@pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)` names
+them, and the fixture `device` of tests/conftest.py opens them.
+"""
 
 import pytest
 
-# Many problems take minutes on the CPU; on a GPU, which may not be there, they take seconds.
+# Large sets of problems take minutes on the CPU but seconds on a GPU, which may be absent.
 EVERY_DEVICE = (
     pytest.param("cpu", marks=pytest.mark.slow),
     pytest.param("gpu", marks=pytest.mark.gpu),

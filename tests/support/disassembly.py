@@ -1,4 +1,4 @@
-"""What ptxas made of a kernel, where its text shows that it is wrong."""
+"""Errors of ptxas that are visible in the disassembly of a kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def nvdisasm() -> Path:
 
 def disassembled(cubin: bytes, *options: str) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin + bytes(1))  # NVRTC's ends a byte early for nvdisasm
+        file.write(cubin + bytes(1))  # NVRTC's cubin is one byte too short for nvdisasm
         file.flush()
         return subprocess.run(
             [nvdisasm(), "-c", *options, file.name], capture_output=True, text=True, check=True
@@ -31,10 +31,11 @@ def disassembled(cubin: bytes, *options: str) -> str:
 
 
 def unset_addresses(cubin: bytes) -> list[str]:
-    """Loads and stores whose address is in a register that nothing before them in the kernel's text has set. ptxas 13.0
-    moves a load before what computes its address, in some loops that can be left half-way: it reads address 0."""
+    """List loads and stores whose address register no earlier instruction of the kernel has set. In some loops with an
+    exit in the middle, ptxas 13.0 moves a load before the computation of its address, so that it reads address 0.
+    """
     wrong, written = [], set[str]()
-    # Without its own analysis of where branches lead, a quarter of nvdisasm's time.
+    # Without branch analysis (-ndf), nvdisasm takes a quarter of the time.
     for line in disassembled(cubin, "-ndf").splitlines():
         if line.startswith(".text."):
             written = set()
@@ -45,7 +46,8 @@ def unset_addresses(cubin: bytes) -> list[str]:
             used = {register for address in ADDRESS.findall(operands) for register in REGISTER.findall(address)}
             if used - written:
                 wrong.append(line.strip())
-        # What it reads was written, or is no address. Of several registers that it writes the first is named.
+        # Registers that an instruction reads must have been written. Of several destination registers the first is
+        # named.
         named = [int(register) for register in REGISTER.findall(ADDRESS.sub("", operands))]
         written |= {str(register) for register in named}
         written |= {str(register) for first in named[:1] for register in range(first, first + _written_by(operation))}

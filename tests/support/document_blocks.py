@@ -1,4 +1,4 @@
-"""The blocks of code of the documents, and the words behind the language that say where each can be run."""
+"""The code blocks of the documents; the words after a block's language say where it can run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PATTERNS = ("*.md", "bench/*.md", "docs/**/*.md", "tests/repository/mutants/*.md")
-# Written when the site is built, from what is tested elsewhere.
+# Written when the site is built, from tested sources.
 GENERATED = ("docs/reference/commands.md", "docs/reference/targets.md")
 DOCUMENTS = sorted(
     {str(path.relative_to(ROOT)) for pattern in PATTERNS for path in ROOT.glob(pattern)} - set(GENERATED)
 )
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# Language -> what may stand behind it, and who runs such a block. No word: the tests of the documents do, here.
+# Language -> the words that may follow it, and who runs such a block. Without a word, the tests of the documents run it
+# here.
 WORDS = {
     "python": {
         "": "in one go with the page's others, on the CPU device",
@@ -51,7 +52,9 @@ class Block:
 
 
 def blocks_of(document: str, language: str = "", word: str | None = None) -> list[Block]:
-    """Those of a language and with a word, or all; directives of the site, and output, are none."""
+    """Return the blocks of a language and with a word, or all blocks. Directives of the site, and output, are not
+    included.
+    """
     text = (ROOT / document).read_text()
     found = []
     for fence in FENCE.finditer(text):

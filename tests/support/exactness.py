@@ -1,4 +1,4 @@
-"""The check that every kernel has to pass: full-range random data, a poisoned output, tolerance 0."""
+"""The check that every kernel must pass: full-range random data, a poisoned output, tolerance 0."""
 
 from __future__ import annotations
 
@@ -32,20 +32,22 @@ def random_plan(problem: Conv2d, device: Device, seed: object) -> Plan:
 
 
 def check(plan: Plan, device: Device, seed: int) -> None:
-    """The tuner's own check: fails with the first output that differs."""
+    """Run the tuner's own check, which fails with the first output that differs."""
     drawn = registry.draw(plan.problem, seed)
     wrong = mismatch(load(plan, device), drawn)
     assert wrong is None, f"{wrong}\n{plan.config} on {device.name}, seed {seed}, {plan.problem}"
 
 
 def check_all(plans: list[Plan], first: int) -> None:
-    """Copies are made as late as they may be (even seeds) and as early; threads in order, in reverse, and at random."""
+    """Check plans with copies performed as late as allowed (even seeds) or as early, and threads in order, reversed or
+    random.
+    """
     for index, plan in enumerate(plans, first):
         check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 
 
 def run(kernel: Runnable | Instance, drawn: registry.Sample) -> NDArray[Any]:
-    """What a call that is not bound writes over a poisoned output."""
+    """Return the output of an unbound call over a poisoned array."""
     problem, device = kernel.problem, kernel.device
     (y,) = problem.outputs
     out = device.empty(y.shape, y.dtype)

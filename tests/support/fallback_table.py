@@ -1,7 +1,9 @@
-"""Which ops of quantized networks run elsewhere, as a table: `python tests/support/fallback_table.py`.
+"""A table of the ops of quantized networks that run in the fallback: `python tests/support/fallback_table.py`.
 
-Five small networks of the usual kinds with seeded weights, and the three trained ones that rapidocr-onnxruntime ships,
-in all formats that quantize_static has. Nothing runs: `pytest -m slow tests/qconv/onnx` compares their bits."""
+It covers five small networks of the usual kinds with seeded weights, and the three trained ones that
+rapidocr-onnxruntime ships, in all formats of quantize_static. Nothing is executed: `pytest -m slow tests/qconv/onnx`
+compares the bits.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ import quantized_networks as networks
 
 from qconv.onnx import Session
 
-# Images that are as small as the networks take them, so that the CPU device is done in seconds.
+# Images as small as the networks allow, so that the CPU device takes seconds.
 TRAINED = {"ch_PP-OCRv4_det": (1, 3, 64, 96), "ch_PP-OCRv4_rec": (1, 3, 48, 96), "ch_ppocr_mobile": (1, 3, 48, 96)}
 
 PARTS = tuple(product((*networks.NETWORKS, *TRAINED), networks.FORMATS))
@@ -26,7 +28,7 @@ HEAD = ("| network | format | types, weights per | on kernels | elsewhere |", "|
 
 
 def load(name: str) -> Any:
-    """None where the package is not installed."""
+    """Return the model, or None if the package is not installed."""
     spec = find_spec("rapidocr_onnxruntime")
     if spec is None or spec.origin is None:
         return None
@@ -35,7 +37,7 @@ def load(name: str) -> Any:
 
 
 def lift_constants(model: Any) -> None:
-    """Makes initializers of nodes: quantize_static takes no weights that are nodes into a QOperator model."""
+    """Turn initializers into nodes: quantize_static does not accept weights that are nodes in a QOperator model."""
     nodes = list(model.graph.node)
     for node in nodes:
         if node.op_type == "Constant":
@@ -51,7 +53,9 @@ def feeds_of(name: str) -> dict[str, Any]:
 
 
 def model_of(name: str, form: str, types: str, per_channel: bool) -> Any:
-    """None where quantize_static does not take it, or what ships it is not installed."""
+    """Return the quantized model, or None if quantize_static refuses it or the package that ships it is not
+    installed.
+    """
     if name in networks.NETWORKS:
         return networks.quantized(networks.NETWORKS[name](), form, types, per_channel)
     model = load(name)
@@ -61,12 +65,12 @@ def model_of(name: str, form: str, types: str, per_channel: bool) -> Any:
         lift_constants(model)
     try:
         return networks.quantized(model, form, types, per_channel, batches=[feeds_of(name)])
-    except Exception:  # other people's code, whatever it raises
+    except Exception:  # third-party code may raise anything
         return None
 
 
 def sessions(name: str, form: str) -> Iterator[tuple[str, Session | None]]:
-    """With what tells them apart."""
+    """Yield sessions with the names of their variants."""
     for types in networks.TYPES:
         for per_channel in (False, True):
             says = f"{types} {'channel' if per_channel else 'tensor'}"

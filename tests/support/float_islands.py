@@ -1,4 +1,4 @@
-"""Random models in which float layers stand on all sides of quantized convolutions."""
+"""Random models in which float layers surround quantized convolutions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from onnx import helper
 from unusual_models import Made
 
-# All processors with blocks have them for 16 and 32 channels; with others, a convolution or a pool may have none.
+# All processors with blocked layouts block 16 and 32 channels; other counts may be left unblocked.
 CHANNELS = (16, 16, 16, 16, 32, 24, 8)
 SIZES = (2, 16, 8, 6)
 Shape = tuple[int, int, int, int]
 
 
 class Islands:
-    """Draws layer after layer, each behind tensors that are there."""
+    """Draws layers one by one, each reading existing tensors."""
 
     def __init__(self, seed: int) -> None:
         self._draw = np.random.default_rng(seed)
@@ -24,8 +24,9 @@ class Islands:
         self._shapes: dict[str, Shape] = {"x": SIZES}  # of the float tensors
 
     def made(self, rounds: int) -> Made:
-        """A round is a float convolution behind a quantized one, and what brings it together with floats from in front
-        of that."""
+        """Build a model of `rounds` rounds: a float convolution after a quantized one, and an op that joins it with
+        floats from before the quantized one.
+        """
         for _ in range(rounds):
             self._conv(self._any())
             y = self._conv(self._quantized(self._any()))
@@ -34,7 +35,7 @@ class Islands:
                 y = self._one_of(self._pooled, self._activated, self._activated, self._resized, self._conv)(y)
         read = {name for node in self._nodes for name in node.input}
         left = [name for name in self._shapes if name not in read]
-        # The sum over a channel has other bits where its pixels lie apart.
+        # A sum over channels rounds differently if its pixels are not contiguous.
         outputs = [self._averaged(name) for name in left]
         feeds = {"x": self._draw.standard_normal(SIZES).astype(np.float32)}
         return Made(self._nodes, feeds, self._held, tuple(outputs + left))
@@ -54,7 +55,7 @@ class Islands:
         return name
 
     def _any(self, *shape: int | None) -> str:
-        """A tensor of a shape that is like that."""
+        """Return a tensor whose shape matches."""
 
         def fits(own: Shape) -> bool:
             return all(wanted in (None, size) for wanted, size in zip(shape, own, strict=False))
@@ -111,5 +112,5 @@ class Islands:
         numbers = [x_s, x_z, self._hold(self._draw.integers(-64, 64, (k, c, 3, 3)).astype("int8")), w_s, w_z, y_s, y_z]
         q = self._add("QuantizeLinear", [x, x_s, x_z], shape)
         y = self._add("QLinearConv", [q, *numbers], (n, k, h, w), pads=[1] * 4)
-        del self._shapes[q], self._shapes[y]  # bytes, which only the next one reads
+        del self._shapes[q], self._shapes[y]  # bytes, which only the next layer reads
         return self._add("DequantizeLinear", [y, y_s, y_z], (n, k, h, w))

@@ -1,4 +1,4 @@
-"""Another library's array: NumPy's memory, and nothing of NumPy but the protocol."""
+"""Another library's array: NumPy's memory, with nothing of NumPy's but the protocol."""
 
 from __future__ import annotations
 

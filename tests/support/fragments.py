@@ -1,4 +1,4 @@
-"""Operands in the registers of a warp, as the instruction tables lay them out."""
+"""Operands in the registers of a warp, laid out as the instruction tables say."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ BY_NAME = {instruction.name: instruction for instruction in INSTRUCTIONS}
 
 
 def places(fragment: Fragment) -> list[list[tuple[int, int]]]:
-    """The coordinates that each lane holds, element by element."""
+    """Return the coordinates of each lane's elements, in order."""
     return [
         [fragment.coordinates(lane, element) for element in range(fragment.elements)] for lane in range(fragment.lanes)
     ]
 
 
 def scatter(tile: np.ndarray[Any, Any], fragment: Fragment) -> np.ndarray[Any, Any]:
-    """The 32-bit registers of each lane, elements packed from the lowest bits on, as hardware holds them."""
+    """Return the 32-bit registers of each lane, with elements packed from the lowest bits on, as in hardware."""
     held = np.array([[tile[place] for place in lane] for lane in places(fragment)], dtype=tile.dtype)
     return held.view(np.dtype("<u4"))
 
 
 def gather(registers: np.ndarray[Any, Any], fragment: Fragment, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The tile that the registers hold; copies must agree and no element may be missing."""
+    """Return the tile that the registers hold; copies must agree and no element may be missing."""
     held = registers.view(dtype)
     tile: dict[tuple[int, int], int] = {}
     for lane, row in enumerate(places(fragment)):

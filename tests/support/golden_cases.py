@@ -1,4 +1,4 @@
-"""The generated files that are kept in tests/golden: between them every vendor, path and option of a kernel page."""
+"""The generated files kept in tests/golden: together they cover every vendor, path and option of a kernel page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=(1, 1, 1, 1), groups=48)
 BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
 POOLED = PooledConv2d.over(replace(STEM, quantization=BIASED), window=3, window_stride=2, window_pad=1)
 
-# What MFMA multiplies.
+# Types that MFMA can multiply.
 SIGNED = replace(EVERYTHING, x_type="int8")
 SIGNED_HALF = replace(HALF, w_type="int8")
 
@@ -80,7 +80,7 @@ BLOCK = Mma(
     tile_swizzle_width=1,
     staged=0,
 )
-# Where there are asynchronous copies.
+# For targets with asynchronous copies.
 DEEP = replace(BLOCK, pipeline_stages=4, prefetch_fragments=1)
 
 

@@ -1,4 +1,4 @@
-"""The generated files of several convolutions in one kernel."""
+"""The golden files of several convolutions in one kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantizations of the generated files that are kept in tests/golden."""
+"""The quantizations of the golden files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems that are as large as problems may be: near 2^31 elements of an array, or products of a sum."""
+"""Problems of the largest allowed size: near 2^31 elements of an array, or near 2^31 products per sum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAMILIES = ("halo", "stem", "stem_wgmma", "gemv", "pointwise", "wgmma", "direct"
 
 
 def grown_problems(seed: int, count: int) -> Iterator[Problem]:
-    """Yield problems of every op: small ones, of which one or two extents are as large as their problem allows."""
+    """Yield problems of every op: small ones, with one or two extents at the largest value that the problem allows."""
     rng = random.Random(f"grown {seed}")
     small: list[Problem] = [
         *problems(seed, 2 * count),
@@ -54,7 +54,7 @@ def _extents(problem: Any) -> list[str]:
 
 
 def _largest(problem: Any, name: str, rng: random.Random) -> Any:
-    """The problem with as much of this extent as it allows, or with some part of that."""
+    """Return the problem with this extent at its largest allowed value, or at a fraction of it."""
     whole = getattr(problem.first if isinstance(problem, Chain) else problem, name)
     least, most = 1, LARGEST // max(1, whole)
     while least < most:
@@ -67,7 +67,7 @@ def _largest(problem: Any, name: str, rng: random.Random) -> Any:
 
 
 def _resized(problem: Any, values: dict[str, object]) -> Any:
-    """The same problem where its class refuses these values."""
+    """Return the problem with these values, or the same problem if its class refuses them."""
     try:
         if isinstance(problem, Chain):
             return _with(problem, {layer: _with(one, values) for layer, one in problem.layers.items()})

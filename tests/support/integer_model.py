@@ -1,4 +1,4 @@
-"""Models of integer layers alone, written node by node."""
+"""Models of integer layers only, built node by node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Linear = tuple[float, int]
 
 
 class Model:
-    """Integer layers one after the other, with tensors of the network by their names."""
+    """A sequence of integer layers, with the network's tensors by name."""
 
     def __init__(self, dtype: str = "uint8", seed: int = 0) -> None:
         self.rng, self.dtype = np.random.default_rng(seed), dtype
@@ -36,7 +36,7 @@ class Model:
         return self.constant(np.float32(scale)), self.constant(np.asarray(zero, self.dtype))
 
     def conv(self, x: str, c: int, k: int, x_is: Any, y_is: Any, size: int = 1, w: Any = None) -> str:
-        """uint8 by uint8 or int8 by int8, which every processor adds up exactly."""
+        """Add a convolution of uint8 by uint8 or int8 by int8, which every processor sums exactly."""
         w = whole_range(self.rng, self.dtype, (k, c, size, size)) if w is None else w
         w_is = self.constant(np.float32(0.004 if w.size > 1 else 1.0)), self.constant(np.zeros((), self.dtype))
         read = [x, *x_is, self.constant(w), *w_is, *y_is]

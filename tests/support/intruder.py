@@ -1,7 +1,7 @@
-"""Another user of the machine, who knows the addresses of a Dask cluster and has none of its certificates.
+"""Another user of the machine, who knows the addresses of a Dask cluster but has none of its certificates.
 
-`python intruder.py HOST:PORT...` asks each listener to run code, in plain text and with a certificate of its own, and
-prints as JSON the number of the user as whom it ran, or null where it did not.
+`python intruder.py HOST:PORT...` asks each listener to run code, both in plain text and with a certificate of its own.
+It prints, as JSON, the id of the user that ran the code, or null if it was not run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes tests/vectors/quantize.json: for every flag, inputs whose output changes when that flag alone does.
+"""Write tests/vectors/quantize.json: for every flag, inputs whose output changes if that flag alone does.
 
     python tests/support/make_quantize_vectors.py
 
@@ -20,7 +20,7 @@ EACH = 4
 
 RECIPROCAL = {"quotient": "reciprocal"}
 BEFORE = {"quotient": "reciprocal", "zero_point_add": "before_round"}
-# op, the flags that both have, and the one that is flipped.
+# The op, the flags that both have, and the flipped one.
 FLIPS: list[tuple[str, dict[str, str], dict[str, str]]] = [
     ("quantize", {}, {"quotient": "reciprocal"}),
     ("quantize", {}, {"rounding": "half_away"}),
@@ -53,7 +53,7 @@ FLIPS: list[tuple[str, dict[str, str], dict[str, str]]] = [
 
 
 def given(op: str, flags: dict[str, str], rng: random.Random) -> dict[str, Any]:
-    """Numbers near a tie: powers of two and their like make it exact, other scales miss it by a rounding."""
+    """Return numbers near a tie: powers of two and the like are exact ties, other scales miss by one rounding."""
 
     def scale() -> float:
         return rng.choice((0.5, 2.0, 0.25, rng.uniform(0.01, 0.3), rng.randint(1, 60) / 64, rng.randint(1, 99) / 100))

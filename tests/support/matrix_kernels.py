@@ -1,4 +1,4 @@
-"""Kernels made of what the templates give the CPU device for matrix instructions, and the data they run on."""
+"""Kernels made of the CPU device's templates for matrix instructions, and data for them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from qconv.targets.instruction import Fragment, MatrixInstruction
 
 Array = NDArray[Any]
 
-# The miniature prelude of the other kernels is a macro of this name.
+# Undefines the macro of this name in the minimal prelude of the other kernels.
 _NO_MACRO = "#undef barrier\n"
 
 
 def prelude(wants: Iterable[str], **constants: int) -> str:
-    """The CPU prelude with these parts, behind the constants that a plan emits."""
+    """Return the CPU prelude with these parts, after the constants that a plan emits."""
     lines = [f"constexpr int {name} = {value};\n" for name, value in constants.items()]
     template = _environment().from_string('//% include "prelude/cpu.j2"\n')
     return _NO_MACRO + "".join(lines) + template.render(wants=set(wants))
 
 
 def multiply_kernel(name: str, instruction: MatrixInstruction, a_type: str, b_type: str) -> str:
-    """A kernel that adds one product: every thread's registers of a, b and d are its input, those of d its output."""
+    """Return a kernel that adds one product: its input is every thread's registers of a, b and d, its output those of
+    d.
+    """
     sizes = {"A": instruction.a.registers, "B": instruction.b.registers, "D": instruction.d.registers}
     signed = {"A": a_type == "int8", "B": b_type == "int8"}
     page = _environment().from_string('//% include "instruction/emulated.j2"\n').render(instruction=instruction)
@@ -51,6 +53,6 @@ KERNEL({name}) {{
 
 
 def registers(tiles: Sequence[Array], fragments: Sequence[Fragment]) -> list[int]:
-    """What the kernel above reads."""
+    """Return the input of the kernel above."""
     held = [scatter(tile, fragment) for tile, fragment in zip(tiles, fragments, strict=True)]
     return [int(word) for word in np.concatenate(held, axis=1).view(np.int32).ravel()]

@@ -1,4 +1,4 @@
-"""Rows to store. In a module of its own: processes that a test starts make the same rows."""
+"""Measurements to store. A separate module, because processes that a test starts create the same rows."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def make_measurement(number: int = 0, **given: Any) -> Measurement:
 
 
 def nth_measurement(number: int, digest: str) -> Measurement:
-    """As many different ones as a test needs."""
+    """Return the measurement with this number; numbers give distinct rows."""
     return make_measurement(number % len(CONFIGS), digest=f"{digest}-{number // len(CONFIGS)}")

@@ -9,8 +9,9 @@ import pytest
 
 
 def mostly_slow(names: Iterable[str], fast: Collection[str]) -> list[Any]:
-    """Parameters for all of `names`; those that are not in `fast` are marked slow. Each of `fast` is a case: one that
-    was renamed would leave the fast suite and nobody would see it."""
+    """Return pytest parameters for all `names`, marking those that are not in `fast` as slow. Every name in `fast` must
+    be a case: otherwise a renamed one would silently leave the fast suite.
+    """
     names = list(names)
     if unknown := sorted(set(fast) - set(names)):
         raise ValueError(f"{', '.join(unknown)}: no case has this name; there are {', '.join(names)}")

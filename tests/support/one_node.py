@@ -1,4 +1,4 @@
-"""Models of one quantized op with random numbers, and a session on them beside ONNX Runtime."""
+"""Models of one quantized op with random numbers, and sessions on them compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from session_comparison import assert_equal
 
 from qconv.onnx import Session
 
-Operand = tuple[Any, Any, Any]  # the tensor, its scale and its zero point; None for a zero point that is not there
+Operand = tuple[Any, Any, Any]  # the tensor, its scale and its zero point; None for an absent zero point
 
 
 def whole_range(rng: Any, dtype: str, shape: tuple[int, ...]) -> Any:
@@ -25,7 +25,7 @@ def drawn(rng: Any, dtype: str, shape: tuple[int, ...]) -> Operand:
 
 
 def model_of(op: str, operands: list[Operand], y: Operand, **attributes: Any) -> tuple[Any, dict[str, Any]]:
-    """The model of one op of com.microsoft, and what it is to be fed. Of `y` the array is not looked at."""
+    """Return the model of one op of com.microsoft, and its inputs. The array in `y` is ignored."""
     arrays: dict[str, Any] = {}
     for number, (x, scale, zero) in enumerate([*operands, y]):
         arrays |= {f"x{number}": x} if number < len(operands) else {}
@@ -37,8 +37,9 @@ def model_of(op: str, operands: list[Operand], y: Operand, **attributes: Any) ->
 def node_of(
     op: str, arrays: dict[str, Any], fed: Sequence[str] = ("x",), domain: str = "", outputs: int = 1, **attributes: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """The model of one op, and what it is to be fed. `arrays` are its inputs in their order, of which all that are not
-    `fed` are constants; None for one that is not there."""
+    """Return the model of one op, and its inputs. `arrays` are its inputs in order; those that are not `fed` are
+    constants, and None stands for an absent one.
+    """
     names = ["" if array is None else name for name, array in arrays.items()]
     made = ["y", *(f"y{number}" for number in range(1, outputs))]
     node = helper.make_node(op, names, made, domain=domain, **attributes)
@@ -57,7 +58,7 @@ def _kind(array: Any) -> int:
 
 
 def runs_on(model: Any, feeds: dict[str, Any], what: str) -> Any:
-    """The row that says where the one layer ran, once its bits were those of ONNX Runtime."""
+    """Return the row that says where the layer ran, after checking that its bits are ONNX Runtime's."""
     session = Session(model, "cpu")
     for got, wanted in zip(session.run(None, feeds), networks.by_ort(model, feeds), strict=True):
         assert_equal(got, wanted, what)

@@ -1,4 +1,4 @@
-"""Which launches ask to overlap with the one before."""
+"""The launches that request to overlap with the previous one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from qconv.instances.load.executable import Packed
 
 
 def asked_to_overlap(gains: bool, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Grows by what each launch asks, where all kernels gain by it or none does. None of them overlaps."""
+    """Return a list that grows by each launch's request, with all kernels gaining by overlap or none. No launch does
+    overlap.
+    """
     asked: list[bool] = []
     own = Packed.prepare
 

@@ -1,4 +1,4 @@
-"""What holds for every plan of a family: its tiles and units cover the problem, and none of them is empty."""
+"""Invariants of every plan of a family: its tiles and units cover the problem, and none of them is empty."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from qconv.problem.convolution import Conv2d
 
 
 def is_covered(extent: int, count: int, size: int) -> bool:
-    """By so many tiles of this size, none of which is empty."""
+    """Return true if `count` tiles of this size cover the extent, and none of them is empty."""
     return (count - 1) * size < extent <= count * size
 
 
 def check_units_of_pointwise(plan: PointwisePlan) -> None:
-    """Every pixel is in a unit, every channel in a slab, and units begin where vectors of 16 bytes do."""
+    """Check that every pixel is in a unit, every channel in a slab, and that units begin at multiples of 16 bytes."""
     problem = plan.problem
     assert is_covered(problem.pixels, plan.units, plan.unit)
     assert is_covered(problem.k, plan.slabs, 8 * plan.config.atoms)
@@ -31,7 +31,7 @@ def check_units_of_pointwise(plan: PointwisePlan) -> None:
 
 
 def check_tiles_of_persistent(plan: PersistentPlan) -> None:
-    """Every output is in a tile, and no tile is without one."""
+    """Check that every output is in a tile, and that no tile is empty."""
     assert plan.main.grid == (plan.blocks * plan.main.cluster, 1, 1)
     assert constants(plan)["BLOCKS"] == plan.blocks
     if isinstance(plan, WgmmaPlan):
@@ -47,7 +47,7 @@ def check_tiles_of_persistent(plan: PersistentPlan) -> None:
 
 
 def check_wgmma(plan: WgmmaPlan) -> None:
-    """A slot is free for every copy that is asked for."""
+    """Check that a slot is free for every copy."""
     known = constants(plan)
     check_tiles_of_pixels(plan, *plan.tile)
     check_prepared(plan, repacks=1)
@@ -55,7 +55,7 @@ def check_wgmma(plan: WgmmaPlan) -> None:
 
 
 def check_tcgen05(plan: Tcgen05Plan) -> None:
-    """Both accumulators have room."""
+    """Check that both accumulators fit."""
     known, config = constants(plan), plan.config
     check_tiles_of_pixels(plan, config.channels, config.pixels)
     check_prepared(plan, repacks=0)
@@ -64,7 +64,7 @@ def check_tcgen05(plan: Tcgen05Plan) -> None:
 
 
 def check_halo(plan: HaloPlan) -> None:
-    """Windows have two slots."""
+    """Check that windows have two slots."""
     assert plan.seen.pixels == plan.problem.pixels
     check_tiles_of_images(plan, plan.seen, plan.config.channels)
     check_prepared(plan, repacks=1)
@@ -73,7 +73,7 @@ def check_halo(plan: HaloPlan) -> None:
 
 
 def check_tiles_of_images(plan: HaloPlan | StemWgmmaPlan, problem: Conv2d, channels: int) -> None:
-    """Where a tile is so many channels of rows of eight pixels, and a block keeps its channels."""
+    """Check plans whose tiles are rows of eight pixels by `channels` channels, and whose blocks keep their channels."""
     known = constants(plan)
     down, across = known["TILES_DOWN"], known["TILES_ACROSS"]
     assert plan.tiles == plan.channel_tiles * problem.n * down * across
@@ -86,7 +86,7 @@ def check_tiles_of_images(plan: HaloPlan | StemWgmmaPlan, problem: Conv2d, chann
 
 
 def check_tiles_of_pixels(plan: PersistentPlan, channels: int, pixels: int) -> None:
-    """Where a tile is so many channels of pixels in a row, and any block may have any of them."""
+    """Check plans whose tiles are `pixels` consecutive pixels by `channels` channels, taken by any block."""
     along_pixels = plan.tiles // plan.channel_tiles
     assert along_pixels * plan.channel_tiles == plan.tiles
     assert is_covered(plan.problem.k, plan.channel_tiles, channels)
@@ -95,6 +95,8 @@ def check_tiles_of_pixels(plan: PersistentPlan, channels: int, pixels: int) -> N
 
 
 def check_prepared(plan: PersistentPlan, repacks: int) -> None:
-    """One launch adds up the weights where the input has a zero point, and one more what the borders see of them."""
+    """Check the preparing launches: one sums the weights if the input has a zero point, and one more does so for the
+    borders.
+    """
     folds = plan.problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
     assert len(plan.prepare) == repacks + folds

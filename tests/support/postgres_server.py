@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, in a folder that goes with it."""
+"""A PostgreSQL server for the tests, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCOUNT = "postgres"
 
 
 def programs() -> Path | None:
-    """Where initdb and pg_ctl are: Debian keeps them out of PATH, one folder a version."""
+    """Return the folder of initdb and pg_ctl: Debian does not put them on PATH, and has one folder per version."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
@@ -27,7 +27,7 @@ def programs() -> Path | None:
 
 
 def _as_account() -> list[str]:
-    """What goes before a command: the server refuses to be root's."""
+    """Return a prefix for commands, because the server refuses to run as root."""
     if os.geteuid() != 0:
         return []
     user = pwd.getpwnam(ACCOUNT)
@@ -35,14 +35,14 @@ def _as_account() -> list[str]:
 
 
 class Server(str):
-    """Its URL; `restart` ends it at once, as a crash does, and starts it again."""
+    """The server's URL. `restart` stops it at once, as in a crash, and starts it again."""
 
     restart: Callable[[], None]
 
 
 @contextmanager
 def server() -> Iterator[Server]:
-    """The test is skipped where there is no server to start."""
+    """Start a server, or skip the test if there is none to start."""
     folder = programs()
     if folder is None:
         pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")

@@ -1,5 +1,6 @@
-"""Small networks of the usual kinds with seeded weights, quantized by ONNX Runtime's own quantizer, and what it
-computes of them. Large ones have the same ops beside each other."""
+"""Small networks of the usual kinds with seeded weights, quantized by ONNX Runtime's own quantizer, and ONNX Runtime's
+results. Large networks have the same combinations of ops.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ TYPES = {"s8s8": ("QInt8", "QInt8"), "u8s8": ("QUInt8", "QInt8"), "u8u8": ("QUIn
 
 
 class Builder:
-    """Nodes one after the other: each method gives the name of what it makes."""
+    """A sequence of nodes: each method returns the name of its output."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -46,7 +47,7 @@ class Builder:
         return name
 
     def halves(self, x: str) -> tuple[str, str]:
-        """Along the channels."""
+        """Split a tensor in two along the channels."""
         names = (f"split{len(self.nodes)}", f"half{len(self.nodes)}")
         self.nodes.append(helper.make_node("Split", [x], list(names), name=names[0], axis=1))
         return names
@@ -72,7 +73,7 @@ class Builder:
 
 
 def resnet_like(seed: int = 0) -> Any:
-    """A stem with a max pool, a block with its own input added, a block that halves the image."""
+    """A stem with a max pool, a block with an identity shortcut, and a block that halves the image."""
     b, c = Builder(seed), CHANNELS
     x = b.node("Relu", b.conv("x", 3, c, stride=2))
     x = b.node("MaxPool", x, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
@@ -100,7 +101,7 @@ def mobilenet_like(seed: int = 1) -> Any:
 
 
 def squeeze_excite_like(seed: int = 2) -> Any:
-    """Hard swish as exports spell it, and a gate by channel: a global pool, two 1x1 convolutions and a sigmoid."""
+    """Hard swish as exporters spell it, and a gate per channel: a global pool, two 1x1 convolutions and a sigmoid."""
     b, c = Builder(seed), CHANNELS
 
     def hardswish(y: str) -> str:
@@ -153,8 +154,9 @@ def mobilenet_v3_like(seed: int = 4) -> Any:
 
 
 def shuffle_like(seed: int = 5) -> Any:
-    """A ShuffleNet's two kinds of units: convolutions of groups with a shuffle between them, and a tensor that is
-    split, of which one half is filtered, and shuffled when it is whole again."""
+    """The two kinds of units of a ShuffleNet: grouped convolutions with a shuffle in between, and a tensor of which one
+    half is filtered before both are shuffled.
+    """
     b, c = Builder(seed), 2 * CHANNELS
 
     def shuffled(y: str, groups: int, size: int) -> str:
@@ -203,8 +205,9 @@ def quantized(
     batches: list[dict[str, Any]] | None = None,
     **extra: Any,
 ) -> Any:
-    """As `quantize_static` makes it; `extra` are its extra_options. A processor without VNNI saturates sums of uint8 *
-    int8 in ONNX Runtime: there the weights have 7 bits, as it recommends."""
+    """Return the model as `quantize_static` makes it; `extra` are its extra_options. On processors without VNNI, ONNX
+    Runtime saturates sums of uint8 * int8: weights then have 7 bits, as it recommends.
+    """
     activation, weight = TYPES[types]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quantized.onnx"
@@ -224,7 +227,7 @@ def quantized(
 def by_ort(
     model: Any, feeds: Mapping[str, Any], config: Mapping[str, str] | None = None, without: Collection[str] = ()
 ) -> list[Any]:
-    """The outputs of ONNX Runtime with the optimizations that it has by default, but for those that are named."""
+    """Return ONNX Runtime's outputs with its default optimizations, except the named ones."""
     options = onnxruntime.SessionOptions()
     for name, value in (config or {}).items():
         options.add_session_config_entry(name, value)
@@ -241,8 +244,9 @@ def tensors_by_ort(
     config: Mapping[str, str] | None = None,
     without: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Tensors within the model, which become outputs of it. Where they are what QuantizeLinear gives, ONNX Runtime
-    folds as it does without."""
+    """Return tensors inside the model, by making them outputs. At the output of a QuantizeLinear this does not change
+    what ONNX Runtime folds.
+    """
     asked = onnx.ModelProto()
     asked.CopyFrom(model)
     own = {value.name for value in asked.graph.output}

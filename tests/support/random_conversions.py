@@ -1,4 +1,4 @@
-"""Random conversions over every parameter, small enough for the CPU device. Same seed, same problems."""
+"""Random conversions over every parameter, small enough for the CPU device. The seed determines the problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from qconv.conversion import CONVERSIONS, FLAGS, Conversion, Dequantize, Quantize
 from qconv.conversion.problem import CHOICES
 
-# Whole vectors and odd ones, tensors and single elements, rows longer than any team of threads.
+# Whole vectors and odd sizes, tensors and single elements, rows longer than any team of threads.
 OUTER = (1, 1, 2, 3, 7)
 CHANNELS = (1, 1, 3, 8, 16, 33, 64, 130)
 INNER = (1, 1, 2, 5, 7, 16, 64, 97, 257, 1024)
@@ -19,7 +19,7 @@ LONG = ((1, 1, 40_003), (1, 1, 65_536), (1, 2, 20_000), (3, 1, 9_999))
 
 
 def conversions(seed: int, count: int) -> list[Conversion]:
-    """Every op in turn; what a draw contradicts itself in is drawn again."""
+    """Return every op in turn; contradictory draws are drawn again."""
     rng = random.Random(f"conversions {seed}")
     made: list[Conversion] = []
     while len(made) < count:
@@ -30,7 +30,7 @@ def conversions(seed: int, count: int) -> list[Conversion]:
 
 
 def turned_conversions(seed: int, count: int) -> list[Conversion]:
-    """Those whose channels change places: both ops in turn, whole words and odd ones, images of one pixel."""
+    """Return conversions that move the channels: both ops in turn, whole words and odd sizes, images of one pixel."""
     rng = random.Random(f"turned conversions {seed}")
     made: list[Conversion] = []
     while len(made) < count:
@@ -55,7 +55,7 @@ def _draw(rng: random.Random, op: type[Conversion]) -> Conversion | None:
 
 
 def _values(rng: random.Random, op: type[Conversion]) -> dict[str, Any]:
-    """All but the sizes and the layout."""
+    """Draw everything but the sizes and the layout."""
     values: dict[str, Any] = {}
     for entry in fields(op):
         if entry.name in op.allowed:

@@ -1,6 +1,6 @@
 """Random chains of convolutions for the families that run two or three in one kernel, and configs for them.
 
-Like `random_problems`, whose decks and quantizations these are.
+The decks and quantizations are those of `random_problems`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("pw", "dw", "dense", "grouped")
 CHANNELS = (8, 12, 16, 64, 24, 32, 48, 20, 7, 33, 128)
 FILTERS = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 3), (2, 2))
 IMAGES = ((7, 7), (8, 8), (9, 13), (5, 6), (14, 12), (1, 1), (16, 9))
-# Few of everything, for small images: tiles that they do not fill, and fewer blocks than tiles.
+# Small values of every field, for small images: tiles that they do not fill, and fewer blocks than tiles.
 TILE = Fused(
     tile_h=4,
     tile_w=7,
@@ -46,11 +46,11 @@ SMALLEST = Block(
     third_m=1,
     third_n=1,
 )
-MOST_DRAWN = 300  # configs for a problem
+MOST_DRAWN = 300  # configs per problem
 
 
 def fused_problems(seed: int, count: int, target: Target, layers: int = 2) -> list[Chain]:
-    """Such as the target's matrix instructions serve, with tiles that fit its shared memory."""
+    """Return chains that the target's matrix instructions serve, with tiles that fit in its shared memory."""
     rng = random.Random(f"fused {seed}" if layers == 2 else f"block {seed}")
     decks = [Decks(rng) for _ in range(layers)]
     found: list[Chain] = []
@@ -69,12 +69,14 @@ def kind_of(problem: Conv2d) -> str:
 
 
 def _problem(rng: random.Random, decks: list[Decks]) -> Chain:
-    """Decks of their own for each: dealt from one, all would always differ alike."""
+    """Draw a chain. Each convolution has its own decks: dealt from one deck, they would always differ in the same
+    way.
+    """
     kinds = decks[0].deal("kinds", list(itertools.product(KINDS, repeat=len(decks))))
     h, w = decks[0].deal("image", IMAGES)
     c = decks[0].deal("c", CHANNELS)
     specs = [quantization(own) for own in decks]
-    for at in range(len(decks) - 1):  # an element of the intermediate is a byte
+    for at in range(len(decks) - 1):  # an element of the intermediate tensor is a byte
         out, zero = decks[at].deal("between", [(t, z) for t in ("int8", "uint8") for z in (False, True)])
         specs[at] = _requantized(specs[at], out, zero)
         mode = replace(specs[at + 1].mode, correction="int32")
@@ -113,8 +115,9 @@ def _conv(rng: random.Random, decks: Decks, kind: str, n: int, h: int, w: int, c
 
 
 def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | None = None) -> Plan:
-    """A config at random: each value of a choice as likely as the others, where it serves. With `feature`, one that has
-    it, of those that may."""
+    """Return a random plan in which each value of a choice is equally likely, where it is feasible; with `feature`, one
+    that has it.
+    """
     if feature is not None and not feature.suits(problem):
         raise Infeasible(f"{problem} cannot have the feature")
     rng = random.Random(f"{problem} {seed}")
@@ -123,19 +126,20 @@ def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | N
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
         if not target.async_copies:
             values |= {"weights_in_smem": 0, "teams": 1}
-        if rng.random() < 0.2 and len(problem.LAYERS) == 2:  # few have slabs for several blocks
+        if rng.random() < 0.2 and len(problem.LAYERS) == 2:  # few problems have slabs for several blocks
             values |= {"teams": 1, "cluster_blocks": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
         if target.warpgroup is None:
             values["on_wgmma"] = 0
-        elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
+        elif rng.random() < 0.5:  # few problems have two convolutions that warpgroups can multiply
             values |= {"weights_in_smem": 2, "on_wgmma": rng.choice((1, 2, 2)), "cluster_blocks": 1}
             values |= {f"{layer}_m": 1 for layer in problem.LAYERS}
-            values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs
-        elif rng.random() < 0.3:  # few have slabs that come in turn
+            values["tile_w"] = rng.choice((values["tile_w"], 8))  # stride 2 requires 8
+        elif rng.random() < 0.3:  # few problems have slabs loaded in turn
             last = problem.LAYERS[-1]
             values |= {"teams": 1, "weights_in_smem": 0, "on_wgmma": 1, f"{last}_m": 1, f"{last}_n": 1}
         for layer, one in problem.layers.items():
-            if one.k > 40 and values["cluster_blocks"] == 1 and rng.random() < 0.3:  # few have so many channels
+            # few problems have this many channels
+            if one.k > 40 and values["cluster_blocks"] == 1 and rng.random() < 0.3:
                 values |= {f"{layer}_m": 1, f"{layer}_n": rng.choice((6, 10, 12))}
         if feature is not None:
             values |= {name: rng.choice(asked) for name, asked in feature.asks.items()}
@@ -144,7 +148,7 @@ def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | N
             return made
     if feature is not None and feature.asks:
         raise Infeasible(f"no config of {family.config.family} that was tried has the feature for {problem}")
-    # Small problems have few.
+    # Small problems have few configs.
     every = list(family.configs(problem, target))
     rng.shuffle(every)
     return next(plan for config in every if (plan := _plan(problem, config, target)) is not None)

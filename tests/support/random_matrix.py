@@ -1,7 +1,7 @@
-"""Random problems and configs for the matrix instructions: the shapes that they serve, and of each choice every value.
+"""Random problems and configs for the matrix instructions: the shapes that they serve, and every value of each choice.
 
-Like `random_problems`, whose decks and quantizations these are; but most have tiles to fill, several steps, and
-channels of every width of copies.
+The decks and quantizations are those of `random_problems`, but most problems fill tiles, take several steps, and have
+channels for every width of copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qconv.generator.families.mma.plan import MmaPlan, plan
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import TARGETS, Target
 
-# One architecture for each set of matrix instructions of a warp.
+# One architecture per set of a warp's matrix instructions.
 EMULATIONS = [
     entry.name
     for entry in TARGETS.values()
@@ -29,27 +29,27 @@ EMULATIONS = [
 MOST_OPERATIONS = 20_000_000
 
 FILTERS = ((1, 1), (1, 1), (1, 3), (3, 1), (2, 2), (3, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (7, 7))
-# Channels and filters of a group, and groups: all widths of copies, one step and many, and whole steps of a tap.
+# Channels and filters per group, and groups: all widths of copies, one step and many, and whole steps per tap.
 CHANNELS = (1, 3, 4, 5, 8, 12, 16, 17, 24, 32, 33, 48, 64, 72, 96, 100, 128, 192, 256)
 FILTER_COUNTS = (1, 3, 5, 8, 15, 16, 24, 32, 33, 40, 48, 64, 65, 80, 96, 112, 128, 130, 144, 160, 256)
 GROUPS = (1, 1, 1, 1, 1, 2, 3, 4, "depthwise")
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20))
-# Large enough for tiles that are worked on in strips, which small weights do not need: with a last strip as wide as the
-# others, and with a narrow one.
+# Large enough for a tile swizzle, which small weights do not need: once with a last strip as wide as the others, and
+# once with a narrower one.
 SWIZZLED = Conv2d(2, 16, 16, 256, 256, 3, 3, pad=(1, 1, 1, 1))
 RAGGED = Conv2d(2, 16, 17, 256, 256, 3, 3, pad=(1, 1, 1, 1))
-# Plans of one problem that are looked at for a feature, of those whose configs may bring it.
+# Plans of one problem that are checked for a feature, among those whose configs may have it.
 MOST_TRIED = 8
 
 
 def served(problem: Conv2d, target: Target) -> bool:
-    """Whether some matrix instruction of the target multiplies these types."""
+    """Return true if some matrix instruction of the target multiplies these types."""
     q = problem.quantization
     return any(i.accepts(q.x_type, q.w_type) and i.accepts(q.w_type, q.x_type) for i in target.instructions)
 
 
 def matrix_problems(seed: int, count: int, target: Target) -> list[Conv2d]:
-    """Problems of types that the target's instructions multiply: signed ones for those that know no others."""
+    """Return problems whose types the target's instructions multiply: signed ones for those that support no others."""
     rng = random.Random(f"matrices {seed} {target.name}")
     decks = Decks(rng)
     return [_problem(rng, decks, target) for _ in range(count)]
@@ -92,7 +92,7 @@ def _problem(rng: random.Random, decks: Decks, target: Target) -> Conv2d:
 
 
 def _smaller(problem: Conv2d) -> Conv2d:
-    """Fewer images, groups and channels, until the CPU device is done with it in a moment."""
+    """Reduce images, groups and channels until the CPU device finishes quickly."""
     while problem.operations > MOST_OPERATIONS:
         if problem.n > 1:
             problem = replace(problem, n=1)
@@ -106,7 +106,9 @@ def _smaller(problem: Conv2d) -> Conv2d:
 
 
 def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) -> MmaPlan:
-    """A feasible one with these values: of the other fields, in random order, one is drawn of the values left."""
+    """Return a feasible plan with these values; the other fields are drawn in random order from the values that
+    remain.
+    """
     rng = random.Random(f"config {seed} {problem} {target.name}")
     left = list(configs(problem, target, CHOICES | {name: (value,) for name, value in wanted.items()}))
     while left:
@@ -117,19 +119,19 @@ def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) ->
         (config,) = among
         try:
             return plan(problem, config, target)
-        except Infeasible:  # by what only the whole config tells, such as shared memory
+        except Infeasible:  # refused for a reason that only the whole config determines, such as shared memory
             left.remove(config)
     raise Infeasible(f"no config of mma with {wanted} can serve {problem} on {target.name}")
 
 
 def asked_plan(problem: Conv2d, target: Target, seed: object, feature: Wanted) -> MmaPlan:
-    """One that has the feature: the first in random order."""
+    """Return a plan that has the feature: the first in random order."""
     rng = random.Random(f"asked {seed} {problem} {target.name}")
     choices = {name: tuple(feature.asks.get(name, values)) for name, values in CHOICES.items()}
     shuffled = {name: tuple(rng.sample(values, len(values))) for name, values in choices.items()}
     tried = 0
     for config in configs(problem, target, shuffled):
-        with suppress(Infeasible):  # by what only the whole config tells, such as shared memory
+        with suppress(Infeasible):  # refused for a reason that only the whole config determines, such as shared memory
             made = plan(problem, config, target)
             if feature.has(made):
                 return made
@@ -140,5 +142,5 @@ def asked_plan(problem: Conv2d, target: Target, seed: object, feature: Wanted) -
 
 
 def constants(made: Plan) -> dict[str, int]:
-    """What the source calls by these names."""
+    """Return the source's constants by name."""
     return {constant.name: constant.value for group in made.constants.values() for constant in group}

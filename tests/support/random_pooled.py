@@ -1,6 +1,6 @@
-"""Random convolutions with a max pool behind them, small enough for the CPU device. Same seed, same problems.
+"""Random convolutions followed by a max pool, small enough for the CPU device. The seed determines the problems.
 
-Like `random_problems`, whose convolutions these are.
+The convolutions are those of `random_problems`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STRIDES = (1, 2, 2, 3)
 BYTES = ("int8", "uint8")
 
 
-Draw = Callable[[int, int], list[Conv2d]]  # by a seed and a count
+Draw = Callable[[int, int], list[Conv2d]]  # takes a seed and a count
 Behind = Callable[[Conv2d, random.Random, Decks], PooledConv2d | None]
 
 
@@ -31,12 +31,12 @@ def pooled_problems(seed: int, count: int) -> list[PooledConv2d]:
 
 
 def stem_pools(seed: int, count: int) -> list[PooledConv2d]:
-    """First layers with a pool behind them, as one kernel has them: strides of two, activations that keep the order."""
+    """Return first layers followed by a pool, as one kernel computes them: stride 2 and monotonic activations."""
     return _found(f"stem_pool {seed}", count, partial(special_problems, "stem_wgmma"), _with_pairs)
 
 
 def _found(seed: str, count: int, draw: Draw, behind: Behind) -> list[PooledConv2d]:
-    """So many of those that have a pool behind them, of as many draws as it takes."""
+    """Draw until `count` of the convolutions can be followed by a pool."""
     rng = random.Random(seed)
     decks = Decks(rng)
     found: list[PooledConv2d] = []
@@ -48,7 +48,7 @@ def _found(seed: str, count: int, draw: Draw, behind: Behind) -> list[PooledConv
 
 
 def _with_pool(convolution: Conv2d, rng: random.Random, decks: Decks) -> PooledConv2d | None:
-    """None where the output is smaller than the window."""
+    """Add a pool, or return None if the output is smaller than the window."""
     q = _of_bytes(convolution.quantization, decks.deal("out_type", BYTES))
     window = decks.deal("window", WINDOWS)
     pads = tuple(rng.randint(0, size - 1) for size in window * 2) if decks.deal("pads", (True, False)) else 0
@@ -62,13 +62,15 @@ def _with_pool(convolution: Conv2d, rng: random.Random, decks: Decks) -> PooledC
 
 
 def _of_bytes(q: Quantization, out_type: str) -> Quantization:
-    if not q.requantizes:  # its scales and its mode may be none that bytes can have
+    if not q.requantizes:  # its scales and its mode may be impossible for bytes
         q = Quantization(q.x_type, q.w_type, x_zero_point=q.x_zero_point, w_zero_point=q.w_zero_point)
     return replace(q, out_type=out_type, residual="none", residual_zero_point=False)
 
 
 def _with_pairs(convolution: Conv2d, rng: random.Random, decks: Decks) -> PooledConv2d | None:
-    """With windows of two or three that begin with a lane's pair. None where the output is smaller than one."""
+    """Add windows of two or three pixels that begin with a lane's pair, or return None if the output is smaller than
+    one.
+    """
     activation = decks.deal("activation", ("none", "relu", "clamp"))
     channels = 16 * -(-convolution.k // 16)
     q = replace(_of_bytes(convolution.quantization, decks.deal("out_type", BYTES)), activation=activation, table=False)

@@ -1,7 +1,7 @@
-"""Random problems over every parameter, small enough for the CPU device. Same seed, same problems.
+"""Random problems over every parameter, small enough for the CPU device. The seed determines the problems.
 
-Each parameter is dealt from a deck, so that no value waits for chance: a deck gives every one of its values before it
-gives one again.
+Each parameter is dealt from a deck, so that no value depends on chance: a deck deals each of its values before it
+repeats one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qconv.problem.convolution import Conv2d
 MOST_OPERATIONS = 12_000_000
 
 FILTERS = tuple((r, s) for r in range(1, 8) for s in range(1, 8))
-# Channels of a group: odd ones, vectors of every width, more than a tile.
+# Channels per group: odd numbers, vectors of every width, more than a tile.
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 24, 32, 33, 64, 100, 144)
 FILTER_COUNTS = (1, 2, 3, 4, 5, 7, 8, 16, 20, 31, 32, 33, 64, 130, 160)
 GROUPS = (1, 1, 1, 1, 2, 3, 4, 8, "depthwise", "depthwise")
@@ -85,7 +85,7 @@ def _problem(rng: random.Random, decks: Decks) -> Conv2d:
 
 
 def _channels(decks: Decks) -> tuple[int, int, int]:
-    """groups, c and k"""
+    """Return groups, c and k."""
     groups = decks.deal("groups", GROUPS)
     if groups == "depthwise":
         groups = decks.deal("depthwise", DEPTHWISE)
@@ -100,7 +100,7 @@ def _channels(decks: Decks) -> tuple[int, int, int]:
 
 
 def quantization(decks: Decks) -> Quantization:
-    """Dealt values that contradict each other are replaced by what the output type allows."""
+    """Deal a quantization. Contradictory values are replaced by ones that the output type allows."""
     out_type = decks.deal("out_type", ("int8", "uint8", "int8", "uint8", *OUT_TYPES))
     scaled, requantizes = out_type != "int32", out_type in ("int8", "uint8")
     w_zero_point = decks.deal("w_zero_point", FLAGS)
@@ -122,7 +122,7 @@ def quantization(decks: Decks) -> Quantization:
 
 
 def with_requantized_sum(q: Quantization, decks: Decks) -> Quantization:
-    """With a residual that is added to its own output once that is requantized."""
+    """Add a residual that is added to the requantized output."""
     out_type = decks.deal("sum_type", ("int8", "uint8"))
     flags = ("y_zero_point", "residual_zero_point", "inner_zero_point")
     return replace(

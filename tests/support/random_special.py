@@ -1,9 +1,9 @@
-"""Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
+"""Random problems and configs for the families that serve certain layers only: `depthwise` and `direct` (groups of few
 channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma`,
-`tcgen05`, `halo` and `halo_split` (one group of whole 16 bytes a pixel), and `stem_wgmma` (images of three or four
-channels, strides of two).
+`tcgen05`, `halo` and `halo_split` (one group, pixels of a multiple of 16 bytes), and `stem_wgmma` (images of three or
+four channels, stride 2).
 
-Like `random_problems`, whose decks and quantizations these are.
+The decks and quantizations are those of `random_problems`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ FILTERS = ((1, 1), (1, 3), (3, 1), (2, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (6, 40))
 # Tiles of `halo` have up to 28 rows.
 TALL = ((30, 11), (28, 8), (31, 9))
-# And those of a cluster's blocks four at least.
+# Tiles of a cluster's blocks have at least four rows.
 OF_CLUSTERS = ((9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (28, 8), (31, 9))
 _WHOLE_SIXTEENS = (
     *((1, 128, 128), (1, 256, 256), (1, 128, 384)),  # whole slabs and whole tiles
     *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
-    *((1, 32, 21), (1, 160, 130), (1, 80, 1), (1, 128, 257)),  # outputs that are written one by one
+    *((1, 32, 21), (1, 160, 130), (1, 80, 1), (1, 128, 257)),  # outputs written one by one
 )
 # Families that take these.
 SIXTEENS = ("wgmma", "tcgen05", "halo", "halo_split")
-# Those that do not compute what a zero point of the weights needs, the sums of the inputs' windows.
+# Families that do not compute the window sums that a weight zero point needs.
 WITHOUT_WINDOW_SUMS = (*SIXTEENS, "stem_wgmma")
 # (groups, input channels of a group, output channels of a group)
 SHAPES = {
@@ -56,7 +56,7 @@ SHAPES = {
     "pointwise": (
         *((1, 16, 64), (1, 32, 16), (1, 64, 24), (1, 80, 80), (1, 128, 21), (1, 96, 40), (1, 144, 8)),  # 16 at once
         *((1, 24, 58), (1, 40, 20), (1, 20, 33), (1, 36, 1)),  # by eight, by four
-        *((1, 58, 58), (1, 27, 12), (1, 3, 5), (1, 130, 17), (1, 1, 2)),  # pixels that begin within words
+        *((1, 58, 58), (1, 27, 12), (1, 3, 5), (1, 130, 17), (1, 1, 2)),  # pixels that are not word-aligned
     ),
     "wgmma": _WHOLE_SIXTEENS,
     "tcgen05": _WHOLE_SIXTEENS,
@@ -64,7 +64,7 @@ SHAPES = {
     "halo": (
         *_WHOLE_SIXTEENS,
         *((1, 64, 80), (1, 32, 16), (1, 48, 32), (1, 80, 36), (1, 96, 112), (1, 32, 108), (1, 16, 144)),
-        # Pixels that lanes bring: by eight channels, by four, and from within words.
+        # Pixels that lanes load: by eight channels, by four, and unaligned.
         *(
             (1, 24, 24),
             (1, 104, 80),
@@ -77,11 +77,11 @@ SHAPES = {
             (1, 24, 112),
         ),
     ),
-    # Parts of 32 to 128 channels, the last of which may have fewer.
+    # Parts of 32 to 128 channels; the last may have fewer.
     "halo_split": ((1, 64, 64), (1, 128, 40), (1, 176, 128), (1, 256, 130), (1, 240, 21), (1, 144, 8), (1, 80, 136)),
     "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
-# Those whose weights a lane, or shared memory, can hold.
+# Filters whose weights fit in a lane's registers or in shared memory.
 FEW_TAPS = tuple(f for f in FILTERS if f[0] * f[1] <= 9)
 
 
@@ -105,7 +105,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     r, s = decks.deal(f"filter {few}", FEW_TAPS if few else FILTERS)
     if family == "halo" and c > 256:
         r, s = 1, 1
-    if family == "halo" and c % 16 and r * s == 1:  # which is left to pointwise
+    if family == "halo" and c % 16 and r * s == 1:  # left to pointwise
         r, s = 3, 2
     dilation = (decks.deal("dilation_h", (1, 1, 1, 2)), decks.deal("dilation_w", (1, 1, 1, 3)))
     stride = (decks.deal("stride_h", (1, 1, 2)), decks.deal("stride_w", (1, 1, 2, 3)))
@@ -137,7 +137,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
 
 
 def _one_tap(problem: Conv2d) -> Conv2d:
-    """Let one pixel hold all columns of the filter, while rows lie a stride from each other."""
+    """Make one pixel hold all columns of the filter, with rows a stride apart."""
     columns, (top, _, bottom, _) = max(problem.stride[1], 2), problem.pad
     width, pad = problem.w + -problem.w % columns, (top, 0, bottom, 0)
     return replace(problem, w=width, r=1, s=columns, stride=(2, columns), dilation=(1, 1), pad=pad)
@@ -149,7 +149,7 @@ def _without_w_zero_point(problem: Conv2d) -> Conv2d:
 
 
 def _of_cells(rng: random.Random, decks: Decks, c: int, k: int) -> Conv2d:
-    """Strides of two over rows of whole 16 bytes, and no residual."""
+    """Return a problem with stride 2, rows of a multiple of 16 bytes, and no residual."""
     r, s = decks.deal("filter", FILTERS)
     same = decks.deal("pad", PADS) == "same"
     top, left, bottom, right = (r // 2, s // 2) * 2 if same else [rng.randint(0, 4) for _ in range(4)]
@@ -163,7 +163,7 @@ def _of_cells(rng: random.Random, decks: Decks, c: int, k: int) -> Conv2d:
 
 
 def _few_pixels(decks: Decks, c: int, k: int) -> Conv2d:
-    """One tap, or one window as large as the image."""
+    """Return a problem with one tap, or with one window as large as the image."""
     h, w = decks.deal("few", ((1, 1), (1, 1), (1, 7), (3, 4), (5, 5), (2, 2)))
     whole = decks.deal("whole", (False, False, True))
     n = decks.deal("n", (1, 1, 2, 3, 9, 20))
@@ -173,14 +173,14 @@ def _few_pixels(decks: Decks, c: int, k: int) -> Conv2d:
 
 
 def special_plan(family: str, problem: Conv2d, target: Target, seed: object) -> Plan:
-    """A config at random: each value of a choice as likely as the others, where it serves."""
+    """Return a random plan in which each value of a choice is equally likely, where it is feasible."""
     rng = random.Random(f"{family} {problem} {seed}")
     chosen = FAMILIES[family]
     for _ in range(300):
         made = _plan(family, problem, chosen.config(**{n: rng.choice(v) for n, v in chosen.choices.items()}), target)
         if made is not None:
             return made
-    # Small problems have few.
+    # Small problems have few configs.
     all_of_them = (_plan(family, problem, config, target) for config in chosen.configs(problem, target))
     return rng.choice([plan for plan in all_of_them if plan is not None])
 

@@ -1,4 +1,4 @@
-"""Random integer ops between convolutions, small enough for the CPU device. Same seed, same problems."""
+"""Random integer ops between convolutions, small enough for the CPU device. The seed determines the problems."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from qconv.tensor_ops import (
 from qconv.tensor_ops.pooling import Pool
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES
 
-# Whole vectors and odd ones, one row and many.
+# Whole vectors and odd sizes, one row and many.
 SIZES = (1, 1, 2, 3, 5, 8, 16, 24, 33, 64, 130)
 LONG = (1023, 4096, 9999, 20_001)
 
-# For uint8. With each, another order of the operations of an add, or an operation rounded once more, changes hundreds
-# of the pairs.
+# Parameters for uint8 with which another order of an add's operations, or one more rounding, changes hundreds of the
+# outputs.
 _NAMES = ("a_scale", "b_scale", "y_scale", "a_zero_point", "b_zero_point", "y_zero_point")
 TELLING = [
     dict(zip(_NAMES, numbers, strict=True))
@@ -39,7 +39,7 @@ TELLING = [
     )
 ]
 
-# The same of a sigmoid, where one entry of a table changes.
+# Likewise for a sigmoid, where one entry of a table changes.
 TELLING_SIGMOID = [
     {"x_scale": x_scale, "x_zero_point": zero, "y_scale": 0.004, "y_zero_point": 0}
     for x_scale, zero in ((0.035, 0), (0.146, 178))
@@ -61,7 +61,7 @@ def _binary(rng: random.Random, kind: type[Binary]) -> Binary:
 
 
 def pools(seed: int, count: int) -> list[Pool]:
-    """Windows of up to 3x3 in every position, with pads smaller than they are."""
+    """Return windows of up to 3x3 in every position, with smaller pads."""
     rng = random.Random(f"pools {seed}")
     return [_pool(rng, (MaxPool, AveragePool)[index % 2]) for index in range(count)]
 
@@ -88,7 +88,7 @@ def global_pools(seed: int, count: int) -> list[GlobalAveragePool]:
 
 
 def argmaxes(seed: int, count: int) -> list[ArgMax]:
-    """Axes of neighbours and of elements far from each other."""
+    """Return axes whose elements are contiguous, and axes whose elements are far apart."""
     rng = random.Random(f"argmaxes {seed}")
     lengths, inners = (*SIZES, 200, 1000), (1, 1, 1, 3, 8, 16, 20)
     return [
@@ -107,7 +107,7 @@ def shuffles(seed: int, count: int) -> list[ChannelShuffle]:
 
 
 def concats(seed: int, count: int) -> list[Concat]:
-    """One to four slices, of whole vectors and odd ones, copied and looked up."""
+    """Return one to four slices, of whole vectors and odd sizes, copied and looked up."""
     rng = random.Random(f"concats {seed}")
     return [_concat(rng) for _ in range(count)]
 
@@ -122,7 +122,7 @@ def _concat(rng: random.Random) -> Concat:
 
 
 def tensor_op_problems(seed: int, count: int) -> list[Problem]:
-    """Every op between convolutions."""
+    """Return every op between convolutions."""
     tables = [Table(size, x_type) for size in LONG for x_type in BYTES]
     every = [
         *binary_problems(seed, count),

@@ -1,4 +1,4 @@
-"""Random tensor maps of random arrays, and the tiles to copy by them: some of them outside, some half."""
+"""Random tensor maps of random arrays, and tiles to copy by them, some of them partly or wholly outside."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from qconv import Conv2d, Quantization
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.tensor_map import TensorMap, first_tap, im2col
 
-ROWS = {0: (16, 48, 80, 256), 32: (32,), 64: (64,), 128: (128,)}  # bytes, by the swizzle
+ROWS = {0: (16, 48, 80, 256), 32: (32,), 64: (64,), 128: (128,)}  # bytes, by swizzle
 
 
 def array_of(tensor_map: TensorMap, seed: int) -> np.ndarray:
-    """No byte more than the last element needs."""
+    """Return an array without a byte beyond its last element."""
     size = sum((extent - 1) * stride for extent, stride in zip(tensor_map.dims[1:], tensor_map.strides, strict=True))
     size += tensor_map.dims[0] * tensor_map.element_bytes
     return np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
@@ -28,14 +28,14 @@ def random_tile(seed: int, kind: Kind) -> Case:
     dtype = draw.choice(["int8", "uint8", "int32", "float16", "float32", "float64"])
     size = ELEMENT_TYPES[dtype].bytes
     row = draw.choice([row for row in ROWS[swizzle] if row % size == 0 and row // size <= 256])
-    chunk = 16 // size  # what the engine counts rows in
+    chunk = 16 // size  # the unit in which TMA counts rows
     dims = [chunk * draw.randint(1, 2 * row // 16), *(draw.randint(1, 9) for _ in range(rank - 1))]
     strides, pitch = [], dims[0] * size
     for extent in dims[1:]:
         pitch = -(-pitch // 16) * 16 + 16 * draw.randint(0, 1)
         strides.append(pitch)
         pitch *= extent
-    # Multicast: one tile begins behind the other, where tiles may.
+    # Multicast: one tile begins after the other, at an allowed position.
     least = 8 if kind == "multicast" else 1
     box = [row // size, draw.choice([extent for extent in (8, 16, 5, 3) if extent % least == 0])]
     box += [draw.randint(1, 3) for _ in range(rank - 2)]
@@ -54,7 +54,7 @@ def random_tile(seed: int, kind: Kind) -> Case:
 
 
 def _disjoint(tensor_map: TensorMap, seed: int, draw: random.Random) -> Case:
-    """Tiles that do not overlap, some of which reach outside; none may begin before the array."""
+    """Draw disjoint tiles, some of which extend outside; none may begin before the array."""
     chunk = 16 // tensor_map.element_bytes
     first = [draw.randrange(0, tensor_map.dims[0], chunk), *(draw.randrange(extent) for extent in tensor_map.dims[1:])]
     grid = [(d, e) for d, e in zip(tensor_map.dims, tensor_map.box, strict=True)]

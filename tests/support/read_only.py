@@ -1,4 +1,4 @@
-"""A folder, and a whole machine, as they are for a user who may only read."""
+"""A folder, and a whole machine, as seen by a user who may only read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NOBODY = 65534
 
 @contextmanager
 def read_only(path: Path) -> Iterator[None]:
-    """As for a user who may write neither the file nor its folder: root may anything, and is nobody meanwhile."""
+    """Make a path read-only for the test: neither the file nor its folder can be written; root, who could, becomes
+    nobody.
+    """
     for each in (*path.parent.iterdir(), path.parent):
         each.chmod(0o555 if each.is_dir() else 0o444)
     user = os.geteuid()
@@ -31,8 +33,9 @@ def read_only(path: Path) -> Iterator[None]:
 
 
 def python_without_disk(*known: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs Python where everything is mounted read-only, no compiler is on PATH, there is no HOME, and the user is
-    another one. `known` are all variables of the environment."""
+    """Run Python with everything mounted read-only, no compiler on PATH, no HOME, as another user. `known` are the only
+    environment variables.
+    """
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
         pytest.skip("only root can mount, with unshare and setpriv")
     user = (

@@ -1,12 +1,12 @@
-"""Shows that a rename, a move or a refactor changed no machine code.
+"""Show that a rename, a move or a refactor changed no machine code.
 
     python tests/support/same_code.py OLD             # a commit, against the working tree
     python tests/support/same_code.py OLD NEW --random 50 --jobs 2
 
 OLD draws the cases: every golden one, every shipped winner, and random plans of all families and targets. Each revision
-renders them by its own code; where the texts differ, both are compiled by the same compiler and disassembled, and the
-instructions compared one by one, register for register (machine_code/listing.py says what of names is left out).
-Exit status 1: a case differs, or could not be shown to be the same.
+renders them by its own code. Where the texts differ, both are compiled by the same compiler and disassembled, and the
+instructions are compared one by one, register for register (machine_code/listing.py lists the ignored names). Exit
+status 1: a case differs, or could not be shown to be the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from qconv.targets.target import TARGETS
 
 # Old -> new. A family ("simt"), a field of a family's config ("mma.tail"), a target ("sm_90a").
 RENAMED: dict[str, str] = {}
-# What a kernel calls of the CPU runtime, old -> new.
+# Functions of the CPU runtime that kernels call, old -> new.
 RENAMED_CALLS: dict[str, str] = {}
 
 TEXT, CODE, DIFFERENT, UNKNOWN = "text identical", "code identical", "code different", "not compiled"
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def back(names: Mapping[str, str]) -> dict[str, str]:
-    """The table from the new words to the old."""
+    """Return the table from the new names to the old."""
     turned = {}
     for old, new in names.items():
         family, _, field = old.partition(".")
@@ -57,7 +57,7 @@ def back(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def renamed(case: Case, names: Mapping[str, str]) -> Case:
-    """The case in the words of the new revision."""
+    """Return the case in the new revision's names."""
     target = names.get(case["target"], case["target"])
     return case | {"config": _renamed_config(case["config"], names), "target": target}
 
@@ -73,7 +73,7 @@ def _renamed_config(config: Mapping[str, Any], names: Mapping[str, str]) -> dict
 
 
 def compare(case: Case, old: Answer, new: Answer) -> Verdict:
-    """Whether what both revisions answered to a case is the same."""
+    """Compare both revisions' answers to a case."""
     if "refused" in old or "refused" in new:
         same = "refused" in old and "refused" in new
         return Verdict(case, TEXT if same else DIFFERENT, f"{old.get('refused')}  ->  {new.get('refused')}")
@@ -88,7 +88,7 @@ def compare(case: Case, old: Answer, new: Answer) -> Verdict:
             first_difference(*(_listing(case, kernel, not at) for at, kernel in enumerate(p))) for p in pairs
         ]
     except CompileError as error:
-        # Without a compiler: what differs in comments and layout alone is the same program.
+        # No compiler is needed if the texts differ only in comments and layout: they are the same program.
         if all(code_of(one["text"]) == code_of(other["text"]) for one, other in pairs):
             return Verdict(case, CODE, "by its text")
         return Verdict(case, UNKNOWN, str(error).splitlines()[0])
@@ -104,7 +104,7 @@ def _listing(case: Case, kernel: Answer, is_old: bool) -> list[str]:
 
 
 def judged(triples: Iterable[tuple[Case, Answer, Answer]], jobs: int) -> list[Verdict]:
-    """In so many processes; what needs no compiling goes fast."""
+    """Compare in `jobs` processes; cases that need no compiling are fast."""
     columns = list(zip(*triples, strict=True))
     if not columns:
         return []
@@ -113,7 +113,7 @@ def judged(triples: Iterable[tuple[Case, Answer, Answer]], jobs: int) -> list[Ve
 
 
 def report(verdicts: Sequence[Verdict]) -> str:
-    """A table, and the first difference of each case."""
+    """Return a table, and the first difference of each case."""
     kinds = (TEXT, CODE, DIFFERENT, UNKNOWN)
     rows = [f"| cases | {' | '.join(kinds)} |", f"|{'---|' * (1 + len(kinds))}"]
     for name, of_name in {"golden": _golden, "shipped": _shipped, "random": _random, "all": _every}.items():

@@ -1,6 +1,7 @@
-"""What random samples' outputs show, by kind of problem: `python tests/support/sample_variety.py [KIND ...] --count N`.
+"""Statistics of random samples' outputs, by kind of problem: `python tests/support/sample_variety.py [KIND ...] --count
+N`.
 
-Every tensor counts: those between the convolutions of a chain as well.
+Every tensor counts, including those between the convolutions of a chain.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def problems_of(kind: str, seed: int, count: int) -> list[Any]:
 
 
 def _in_modes(seed: int, count: int) -> Iterator[Conv2d]:
-    """Each with a value at random of every flag that can be honoured with the others."""
+    """Yield problems with a random value for every flag that is compatible with the others."""
     rng = random.Random(f"modes {seed}")
     for problem in problems(seed, count):
         for name in rng.sample(list(MODE_VALUES), len(MODE_VALUES)):
@@ -80,10 +81,10 @@ def _in_modes(seed: int, count: int) -> Iterator[Conv2d]:
 
 
 def tensors(problem: Problem, drawn: registry.Sample) -> Iterator[NDArray[Any]]:
-    """Outputs and intermediate tensors, by [pixel, channel]; of a conversion, the converted array."""
+    """Yield outputs and intermediate tensors, by [pixel, channel]; of a conversion, the converted array."""
     if isinstance(problem, Conversion):
         converted = registry.compute(problem, drawn)[0]
-        if problem.op != "choose":  # whose outputs are one for each channel
+        if problem.op != "choose":  # its outputs are one per channel
             yield np.ascontiguousarray(converted.transpose(0, 2, 1)).reshape(-1, problem.channels)
         return
     layers = problem.layers if isinstance(problem, Chain) else {"": problem}
@@ -101,7 +102,7 @@ def tensors(problem: Problem, drawn: registry.Sample) -> Iterator[NDArray[Any]]:
 
 
 def count(kind: str, seed: int, problems: int) -> tuple[Counter[str], list[str]]:
-    """The row of a table, and what is wrong with which sample."""
+    """Return the row of a table, and the faults of each sample."""
     row: Counter[str] = Counter()
     wrong: list[str] = []
     for index, problem in enumerate(problems_of(kind, seed, problems)):

@@ -1,6 +1,6 @@
-"""One element of a conversion in exact rational arithmetic, from the words of `docs/contract.md` alone.
+"""One element of a conversion in exact rational arithmetic, written from `docs/contract.md` alone.
 
-Shares no line with the package; `rounded_to` rounds a rational number as IEEE 754 does.
+It shares no line with the package; `rounded_to` rounds a rational number as IEEE 754 does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def integer(x: Fraction, how: str) -> int:
 
 @dataclass(frozen=True)
 class Flags:
-    """Every flag at its default; a vector says which differ."""
+    """Every flag at its default; a vector lists those that differ."""
 
     x_type: str = "float32"
     out_type: str = "int8"
@@ -58,7 +58,7 @@ class Flags:
 
 def quantize(x: float, scale: float, zero: int, f: Flags) -> int:
     def real(value: Fraction) -> Fraction:
-        # A 16-bit result is that of fp32, rounded again.
+        # A 16-bit result is the fp32 result, rounded again.
         wide = rounded_to(value, "float64" if f.precision == "float64" else "float32")
         return rounded_to(wide, f.precision)
 
@@ -109,7 +109,7 @@ def requantize(q: int, x_scale: float, x_zero: int, y_scale: float, y_zero: int,
 
 
 def element(vector: dict[str, Any]) -> float:
-    """The output of a vector of `tests/vectors/quantize.json`."""
+    """Return the output of a vector of `tests/vectors/quantize.json`."""
     types = {"out_type": "float32"} if vector["op"] == "dequantize" else {}
     f, given = Flags.of({**types, **vector["flags"]}), vector["given"]
     if vector["op"] == "quantize":

@@ -1,7 +1,7 @@
-"""One output of a requantization, in exact rational arithmetic, from the words of `docs/contract.md` alone.
+"""One output of a requantization, in exact rational arithmetic, written from `docs/contract.md` alone.
 
-Shares no line with the package: `fp32` and `fp64` round a rational number as IEEE 754 does, and every mode is spelled
-out.
+It shares no line with the package: `fp32` and `fp64` round a rational number as IEEE 754 does, and every mode is
+spelled out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qconv.arithmetic.mode import Mode
 
 @dataclass(frozen=True)
 class Case:
-    """What reaches the epilogue of one output. The scales are float32 numbers."""
+    """The inputs of the epilogue of one output. The scales are float32 numbers."""
 
     acc: int
     x_scale: float
@@ -64,7 +64,7 @@ def plus_residual(value: Fraction, case: Case, scale: Fraction, mode: Mode) -> F
 
 
 def requantize(case: Case, mode: Mode) -> int:
-    """The int8 output."""
+    """Return the int8 output."""
     x, w, y, r = (Fraction(s) for s in (case.x_scale, case.w_scale, case.y_scale, case.residual_scale))
     if mode.scales == "twice_inverted":
         x, r = fp32(1 / fp32(1 / x)), fp32(1 / fp32(1 / r))

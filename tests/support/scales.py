@@ -1,4 +1,4 @@
-"""Scales that make the order of the arithmetic visible. Random ones hardly do: one output of a million."""
+"""Scales that expose the order of the arithmetic. With random scales, one output in a million depends on it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from qconv.ops import registry
 
 
 def ties(drawn: registry.Sample) -> registry.Sample:
-    """Powers of two, and a bias of whole and half accumulator units: all is exact until the rounding, and many outputs
-    lie half-way between two integers."""
+    """Use powers of two, and a bias of whole and half accumulator units: everything is exact until the rounding, and
+    many outputs are half-way between two integers.
+    """
     values = drawn.parameters
     scales = [name for name in values if name.endswith("_scale")]
     chosen = {name: np.float32(2) ** np.rint(np.log2(values[name])) for name in scales}
@@ -23,10 +24,11 @@ def ties(drawn: registry.Sample) -> registry.Sample:
 
 
 def near_ties(problem: Conv2d, drawn: registry.Sample, seed: int) -> registry.Sample:
-    """x_scale * w_scale / y_scale is a power of two but for the rounding of w_scale, so that the last bit of every
-    fp32 operation decides where a near tie goes. An fp32 bias stays within an accumulator unit of half of one."""
+    """Make x_scale * w_scale / y_scale a power of two except for the rounding of w_scale, so that the last bit of every
+    fp32 operation decides near ties. An fp32 bias is within one accumulator unit of half of one.
+    """
     values, rng = drawn.parameters, np.random.default_rng([seed, 1])
-    first = "inner_scale" if "inner_scale" in values else "y_scale"  # the unit of what is rounded first
+    first = "inner_scale" if "inner_scale" in values else "y_scale"  # the unit of the first rounded value
     x_scale, y_scale = (np.float32(rng.uniform(1, 2) * values[name]) for name in ("x_scale", first))
     shift = np.rint(np.log2(np.asarray(values["w_scale"], np.float64) * x_scale / y_scale))
     w_scale = (y_scale.astype(np.float64) * 2.0**shift / x_scale).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A session beside ONNX Runtime: outputs, and every integer tensor that can be seen in both."""
+"""A session compared with ONNX Runtime: outputs, and every integer tensor that is visible in both."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ def assert_equal(got: Any, wanted: Any, what: str) -> None:
 
 
 def integer_tensors(session: Session) -> list[str]:
-    """Those that leave a layer that runs here, or a subgraph that runs elsewhere."""
+    """Return the integer tensors that leave a layer on kernels, or a subgraph in the fallback."""
     runner = session._runner
     made = [name for s in runner.segments for name in s.outputs]
     made += [name for s in runner.segments if s.served for layer in s.layers for name in layer.outputs]
     return [name for name in dict.fromkeys(made) if runner.network.tensor(name).dtype in INTEGERS]
 
 
-# The first run is layer after layer, the second is recorded, and the third replays.
+# The first run goes layer by layer, the second is recorded, and the third replays.
 RUNS = 3
 
 
 def compare(
     model: Any, config: dict[str, str], feeds: dict[str, Any], device: str = "cpu", in_convolutions: bool = False
 ) -> tuple[Session, int]:
-    """Outputs and every integer tensor at tolerance 0; the session, and how many tensors there were. Sums and tables
-    are parts of the convolutions in front of them, or never."""
-    # What lies between the convolutions of one kernel cannot be looked at.
+    """Compare outputs and every integer tensor at tolerance 0; return the session and the number of tensors. Sums and
+    tables are always or never parts of the preceding convolutions.
+    """
+    # Tensors inside a fused kernel are not visible.
     session = Session(
         model, device, config=config, fused_convolutions=False, pools_in_convolutions=False,
         sums_in_convolutions=in_convolutions, tables_in_convolutions=in_convolutions,
     )  # fmt: skip
     names = integer_tensors(session)
     values = session._runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)
-    # In the model as it was, if it can be: what ONNX Runtime renames while it folds is asked of the model that it made.
+    # Query the original model where possible; for tensors that ONNX Runtime renames while folding, query the folded
+    # model.
     known = {name for node in model.graph.node for name in node.output}
     before = [] if set(names) - known else names
     expected = networks.tensors_by_ort(model, feeds, before, config) if before else {}

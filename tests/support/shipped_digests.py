@@ -1,12 +1,11 @@
-"""Gives shipped winners today's digest where today's kernel is shown to have the machine code that was measured.
+"""Give shipped winners today's digest if today's kernel is shown to have the machine code that was measured.
 
     python tests/support/shipped_digests.py COMMIT...               # those at which rows may have been measured
     python tests/support/shipped_digests.py $(git rev-list HEAD)    # or any, the latest first: slower
 
-A row's source is the one whose digest the row holds: the first of the commits that renders it so is its proof. That
-source and today's are compiled by the toolchain that the row names, and compared as same_code.py does, launches
-included. Times are left as they were measured. A row of which that cannot be shown keeps its digest: lookup goes on
-saying that it is of an older template.
+A row's source is the one whose digest the row has; the first of the commits that renders it proves this. That source
+and today's are compiled by the toolchain that the row names, and compared as same_code.py does, launches included.
+Times stay as measured. A row without such a proof keeps its digest: lookup then says that it is of an older template.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def answered(name: str, cases: Sequence[Case]) -> list[Answer]:
 
 
 def measured(rows: Sequence[Measurement], cases: Sequence[Case], commits: Sequence[str]) -> dict[int, Answer]:
-    """The source of each row that one of the commits renders as it was measured."""
+    """Return the source of each row that one of the commits renders as it was measured."""
     found: dict[int, Answer] = {}
     for commit in commits:
         missing = [at for at in range(len(rows)) if at not in found]
@@ -58,13 +57,13 @@ def _is_of(row: Measurement, answer: Answer) -> bool:
 
 
 def is_shown(row: Measurement, verdict: Verdict) -> bool:
-    """Another toolchain may make something else of either source."""
+    """Return true if the proof holds for the row's toolchain: another one may compile either source differently."""
     same_toolchain = verdict.kind == TEXT or compiler_for(TARGETS[row.target]).toolchain == row.toolchain
     return same_toolchain and verdict.kind in (TEXT, CODE)
 
 
 def refreshed(rows: Sequence[Measurement], commits: Sequence[str], jobs: int) -> list[Measurement]:
-    """The rows with their digests of today, as far as that is shown."""
+    """Return the rows, with today's digests where the proof succeeds."""
     cases = [case_of(number, row) for number, row in enumerate(rows, start=1)]
     today = answered(WORKING_TREE, cases)
     stale = [at for at, row in enumerate(rows) if not _is_of(row, today[at])]

@@ -1,4 +1,4 @@
-"""Times as if somebody had measured them, in a database."""
+"""Invented times in a database, stored as if measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def store(
     digest: str | None = None,
     protocol: dict[str, Any] | None = None,
 ) -> None:
-    """`digest`: of an older template."""
+    """Store a time; `digest` is that of an older template."""
     with Database.open(path) as rows:
         for plan, time_us in times_us:
             rows.add(
@@ -42,6 +42,6 @@ def store(
 
 
 def one_kernel(problem: Problem, target: Target) -> Plan:
-    """The cheapest config that is one kernel."""
+    """Return the cheapest config that is a single kernel."""
     plans, _ = generator.space(problem, target, likely=True)
     return next(plan for plan in plans if not plan.parts)

@@ -1,5 +1,6 @@
-"""What every search strategy promises. A strategy passes by supplying the fixture `begin`, which makes one for a space.
-No kernel is compiled: a function of the config stands for its time."""
+"""The contract of every search strategy. A strategy is tested by supplying the fixture `begin`, which makes one for a
+space. No kernel is compiled: a function of the config stands for its time.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Begin = Callable[[Space], Strategy]
 
 SMALL = Conv2d(1, 3, 3, 4, 4, 2, 2)
 LARGE = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))
-TARGET = target("gfx906")  # without matrix instructions: all configs are of the family that the landscape is of
+TARGET = target("gfx906")  # without matrix instructions: all configs belong to one family
 
 
 def simulated_us(config: Config) -> float:
@@ -38,7 +39,7 @@ def configs(space: Space) -> set[Config]:
 
 
 def run(strategy: Strategy, most: int = 10_000, ahead: int = 1, fails: bool = False) -> list[Config]:
-    """What is asked, in order; so many are asked before the first is told."""
+    """Return the proposed configs, in order; `ahead` of them are proposed before the first result is reported."""
     asked: list[Config] = []
     told = 0
     while len(asked) < most and (plan := strategy.ask()) is not None:

@@ -1,5 +1,5 @@
-// A driver without a GPU: it writes down what it is asked for, and memory of the device is memory of the process. Built as
-// libcuda.so.1, for test_device_cuda.py and test_qconv_launcher.py of tests/instances/library.
+// A driver without a GPU: it logs its calls, and device memory is host memory. Built as libcuda.so.1, for
+// test_device_cuda.py and test_qconv_launcher.py of tests/instances/library.
 #include <cuda.h>
 
 #include "stub_log.h"
@@ -16,7 +16,7 @@ struct Copy {
 };
 std::vector<Copy> copies;
 
-// A map is its address, and a digest of everything else.
+// Logs a tensor map as its address and a digest of everything else.
 CUresult encoded(CUtensorMap* map, void* address, const std::string& rest) {
     memset(map, 0, sizeof *map);
     memcpy(map, &address, sizeof address);
@@ -62,7 +62,7 @@ CUresult cuCtxPushCurrent(CUcontext pushed) {
     if (is_gone) return CUDA_ERROR_DEINITIALIZED;
     return current = pushed, CUDA_SUCCESS;
 }
-// As of the end of the process, after which a driver does nothing more.
+// Simulates the end of the process, after which a driver rejects calls.
 void qconv_stub_end(void) { is_gone = true; }
 CUresult cuCtxPopCurrent(CUcontext* popped) {
     *popped = current;
@@ -99,7 +99,7 @@ CUresult cuMemFree(CUdeviceptr address) {
     free(reinterpret_cast<void*>(address));
     return CUDA_SUCCESS;
 }
-// As late as it may be: the memory that is copied from was read, and nothing was written.
+// Copies as late as allowed: the source was read, and nothing was written.
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
     const char* first = static_cast<const char*>(from);
     copies.push_back({reinterpret_cast<void*>(to), {first, first + bytes}});

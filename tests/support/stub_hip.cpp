@@ -1,5 +1,5 @@
-// HIP's runtime without a GPU: it writes down what it is asked for, and memory of the device is memory of the process.
-// Built as libamdhip64.so, for tests/instances/library/test_device_hip.py.
+// HIP's runtime without a GPU: it logs its calls, and device memory is host memory. Built as libamdhip64.so, for
+// tests/instances/library/test_device_hip.py.
 #include <hip/hip_runtime_api.h>
 
 #include "stub_log.h"

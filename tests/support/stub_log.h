@@ -1,4 +1,4 @@
-// What the stubs of drivers share: they write down, in one form, what they are asked for.
+// The log of the driver stubs.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-"""Launches each winner of a library by Python's own device and by the library, on a driver that only writes down what
-it is asked for, and prints what they asked, in terms that do not depend on addresses.
+"""Launch each winner of a library by Python's own device and by the library, on a driver that only logs its calls, and
+print the logs in terms that do not depend on addresses.
 
     python stub_session.py LIBRARY TARGET TARGETS...    (a process of its own: its libcuda.so.1 is the stub)
 """
@@ -32,14 +32,15 @@ from qconv.op import Array, Sample
 from qconv.ops import registry
 
 STREAM = 77
-DRIVER = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # Python's; for AMD, CuPy has the same names of HIP's
+DRIVER = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # Python's; for AMD, CuPy uses the same names for HIP's
 KIND = os.environ.get("QCONV_STUB_KIND", "cuda")
 STUBS = [DRIVER] if KIND == "cuda" else [DRIVER, ctypes.CDLL("libamdhip64.so", mode=ctypes.RTLD_GLOBAL)]
 
 
 class StubModule:
-    """CuPy's asks the runtime for a context first, which is not there. Functions are asked for by the names that the
-    library's kernels have."""
+    """A replacement of CuPy's module, which would first ask the runtime for a context. Functions are looked up by the
+    names of the library's kernels.
+    """
 
     kernel: Exported
 
@@ -56,14 +57,14 @@ class StubModule:
 
 
 class One:
-    """What GpuKernel asks of a device, where there is only one."""
+    """The device attributes that GpuKernel needs, for a single device."""
 
     only = True
     current = contextlib.nullcontext()
 
 
 class StubDevice:
-    """Arrays of NumPy are where the kernels run; the kernels are launched by the code that launches them on a GPU."""
+    """A device whose arrays are NumPy's; kernels are launched by the code that launches them on a GPU."""
 
     def __init__(self, entry: Entry) -> None:
         self._kernels = {id(kernel.plan): kernel for kernel in entry.kernels}
@@ -101,9 +102,9 @@ class StubDevice:
 
 @dataclass
 class Asked:
-    """What the driver was asked since the last look, of one entry."""
+    """The driver's calls since the last query, for one entry."""
 
-    arrays: dict[int, str]  # address -> the tensor that lies there
+    arrays: dict[int, str]  # address -> the tensor at that address
     lines: list[list[Any]] = field(default_factory=list)
 
     def read(self, symbols: dict[str, Exported], log: Iterator[str]) -> None:
@@ -145,7 +146,7 @@ def new_lines(log: Any) -> Iterator[str]:
 
 
 def by_python(entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[Array]) -> Any:
-    """What was bound: it holds the arrays that the driver was told of."""
+    """Return the bound kernel, which keeps the arrays alive whose addresses the driver got."""
     runnable = loading.load(entry.served.plan, StubDevice(entry))  # type: ignore[arg-type]
     names = [tensor.name for tensor in entry.problem.inputs if tensor.name not in entry.problem.packed]
     weights = [arrays[name] for name in entry.problem.packed]
@@ -167,7 +168,7 @@ def by_library(library: Library, entry: Entry, drawn: Sample, arrays: dict[str, 
 
 
 def known_symbols(entry: Entry) -> dict[str, Exported]:
-    """The kernels by their names; the driver is told how long their arguments are, which it writes down."""
+    """Return the kernels by name, and tell the driver the sizes of their arguments, which it logs."""
     symbols = {kernel.symbol(one.kernel): kernel for kernel in entry.kernels for one in kernel.plan.launches}
     for name, kernel in symbols.items():
         for stub in STUBS:

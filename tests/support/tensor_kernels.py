@@ -1,6 +1,6 @@
-"""Kernels that move tiles through a ring by tensor maps, the same for GPUs and the CPU device, and how tests run them.
+"""Kernels that move tiles through a ring by tensor maps, the same for GPUs and the CPU device, and a runner for them.
 
-Each tile lands in a slot as the copy engine puts it there; consumers write the slot's bytes out as they lie.
+TMA writes each tile to a slot; consumers write the slot's bytes out unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from qconv.targets.target import Target
 
 Kind = Literal["load", "multicast", "store"]
 BLOCKS, PRODUCER, CONSUMERS = 2, 32, 64
-SPAN = 1024  # what a swizzle repeats after: slots begin at its multiples
+SPAN = 1024  # the swizzle's period: slots begin at its multiples
 
 PAGE = """
 //% include prelude
@@ -130,20 +130,21 @@ extern "C" __global__ void __launch_bounds__(64) move(const __grid_constant__ Ar
 
 @lru_cache(maxsize=8)
 def _plain(target: Target) -> Plan:
-    """Looking for it takes longer than running what it is altered to."""
+    """Return a plan to alter; searching for it takes longer than running it."""
     return generator.default(Conv2d(1, 4, 4, 16, 16, 1, 1), target)
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Tiles of an array by a tensor map. With multicast, pairs of tiles come to both blocks of a cluster."""
+    """Tiles of an array, copied by a tensor map. With multicast, pairs of tiles go to both blocks of a cluster."""
 
     tensor_map: TensorMap
     array: NDArray[np.uint8]  # its bytes
-    coordinates: Sequence[tuple[int, ...]]  # of im2col: and the tap's offsets
+    coordinates: Sequence[tuple[int, ...]]  # for im2col, followed by the tap's offsets
     kind: Kind = "load"
     slots: int = 3
-    tiles: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))  # what is stored, as it lies
+    # tiles to store, as laid out in slots
+    tiles: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
     @property
     def each(self) -> int:
@@ -184,7 +185,7 @@ class Case:
         )
 
     def plan(self, target: Target) -> Plan:
-        """Launches the kernel above; everything else is of another plan."""
+        """Return a plan that launches the kernel above; everything else comes from another plan."""
         cluster = 2 if self.kind == "multicast" else 1
         threads = CONSUMERS if self.kind == "store" else PRODUCER + CONSUMERS
         smem = self.slots * self.pitch + (0 if self.kind == "store" else 16 * self.slots)
@@ -205,12 +206,12 @@ class Case:
 
     @property
     def room(self) -> NDArray[np.uint8]:
-        """Where loaded tiles go."""
+        """Return an array for the loaded tiles."""
         copies = 2 if self.kind == "multicast" else 1
         return np.full(len(self.coordinates) * self.each * copies, 0xA5, np.uint8)
 
     def on(self, device: Device, kernel: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The array and the tiles behind the launch of a kernel that `device` has loaded."""
+        """Return the array and the tiles after launching a kernel that `device` has loaded."""
         plan = self.plan(device.target)
         given = self.tiles if self.kind == "store" else self.room
         array, coordinates, tiles = (device.upload(one) for one in (self.array, self.filled, given))
@@ -224,7 +225,7 @@ class Case:
         return device.download(array), device.download(tiles)
 
     def sanitized(self, plan: Plan) -> tuple[Arguments, list[bytes]]:
-        """The arguments and the buffers of a run under a sanitizer: the array, the coordinates, the tiles."""
+        """Return the arguments and the buffers of a run under a sanitizer: the array, the coordinates, the tiles."""
         given = self.tiles if self.kind == "store" else self.room
         buffers = [one.tobytes() for one in (self.array, self.filled, given)]
         described = tensor_maps.described(self.tensor_map, 0)[8:]
@@ -235,7 +236,7 @@ class Case:
 
 
 def elements(tensor_map: TensorMap, index: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where elements lie in the array, in bytes, and whether they are in it; by their coordinates, which broadcast."""
+    """Return the byte offsets of elements in the array, and whether they exist; coordinates are broadcast."""
     strides = (tensor_map.element_bytes, *tensor_map.strides)
     shape = np.broadcast_shapes(*(one.shape for one in index))
     offset, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
@@ -246,7 +247,7 @@ def elements(tensor_map: TensorMap, index: Sequence[NDArray[Any]]) -> tuple[NDAr
 
 
 def index_of(tensor_map: TensorMap, coordinates: Sequence[int]) -> list[NDArray[Any]]:
-    """The coordinates of what a copy takes, in the order in which it lies in the tile."""
+    """Return the coordinates of the elements of a copy, in the order of the tile."""
     rank = tensor_map.rank
     if tensor_map.pixel_box is None:
         spread = []
@@ -258,7 +259,7 @@ def index_of(tensor_map: TensorMap, coordinates: Sequence[int]) -> list[NDArray[
             spread.append((first + step * np.arange(count)).reshape(axis))
         return spread
     box, at, taps = tensor_map.pixel_box, coordinates[:rank], coordinates[rank:]
-    # All pixels of the box, of more images than there are, in order.
+    # All pixels of the box in order, for more images than there are.
     bounds = zip(box.lower, tensor_map.dims[1:-1], box.upper, tensor_map.element_strides[1:-1], strict=True)
     axes = [np.arange(lower, extent + upper, step) for lower, extent, upper, step in bounds]
     images = np.arange(at[-1] + box.pixels + 1)
@@ -271,13 +272,13 @@ def index_of(tensor_map: TensorMap, coordinates: Sequence[int]) -> list[NDArray[
 
 
 def places(tensor_map: TensorMap, first: int = 0) -> NDArray[np.int64]:
-    """Where the bytes of a tile lie that begins so far behind a multiple of 1024."""
+    """Return the offsets of a tile's bytes, for a tile that begins `first` bytes after a multiple of 1024."""
     at = first + np.arange(tensor_map.bytes)
     return at ^ ((at >> 7) % max(1, tensor_map.swizzle // 16) << 4)
 
 
 def loaded(case: Case) -> NDArray[np.uint8]:
-    """What the kernels write: the tiles as they lie in their slots."""
+    """Return the kernels' expected output: the tiles as laid out in their slots."""
     tensor_map, found = case.tensor_map, []
     for coordinates in case.coordinates:
         offset, inside = elements(tensor_map, index_of(tensor_map, coordinates))
@@ -291,7 +292,7 @@ def loaded(case: Case) -> NDArray[np.uint8]:
 
 
 def _laid(tensor_map: TensorMap, contents: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """One tile behind the other in a slot."""
+    """Lay the tiles of a slot out one after the other."""
     slot = np.zeros(sum(map(len, contents)), np.uint8)
     for i, content in enumerate(contents):
         slot[places(tensor_map, i * len(content))] = content
@@ -299,7 +300,7 @@ def _laid(tensor_map: TensorMap, contents: Sequence[NDArray[np.uint8]]) -> NDArr
 
 
 def stored(case: Case) -> NDArray[np.uint8]:
-    """The array behind the stores of the tiles, which do not overlap."""
+    """Return the array after the stores of the tiles, which do not overlap."""
     tensor_map, array = case.tensor_map, case.array.copy()
     for coordinates, tile in zip(case.coordinates, case.tiles.reshape(-1, case.each), strict=True):
         offset, inside = elements(tensor_map, index_of(tensor_map, coordinates))
@@ -315,7 +316,7 @@ def source_of(case: Case, target: Target) -> generator.Source:
 
 
 def difference(case: Case, array: NDArray[np.uint8], tiles: NDArray[np.uint8]) -> str | None:
-    """Between what a launch left and what NumPy says."""
+    """Return the difference between a launch's results and NumPy's, or None."""
     got, want = (array, stored(case)) if case.kind == "store" else (tiles, loaded(case))
     wrong = np.flatnonzero(got != want)
     if not len(wrong):

@@ -1,4 +1,4 @@
-"""Which cases the fast suite keeps."""
+"""The cases that the fast suite keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the many tests a run takes."""
+"""The sample of tests that a run takes."""
 
 from __future__ import annotations
 

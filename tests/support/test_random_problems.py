@@ -1,4 +1,4 @@
-"""The random problems really are all kinds of problems: a feature that they left out would be a feature untested."""
+"""The random problems cover all kinds of problems: an uncovered feature would be untested."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_depthwise(problem: Conv2d) -> bool:
     return problem.groups == problem.c > 1
 
 
-# What every set of 60 has, and the least share of the problems that has it.
+# Features of every set of 60 problems, and the least share of problems that must have each.
 FEATURES: dict[str, tuple[Feature, tuple[Any, ...], float]] = {
     "x_type": (of("x_type"), X_TYPES, 0.4),
     "w_type": (of("w_type"), X_TYPES, 0.4),

@@ -1,4 +1,4 @@
-"""Problems and their random data as calls of `torch.ops.qconv`: NCHW tensors, and what the ops give as NHWC arrays."""
+"""Problems and their random data as calls of `torch.ops.qconv`: NCHW tensors in, NHWC arrays out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NCHW = (0, 3, 1, 2)
 
 
 def images(array: Any) -> Any:
-    """NHWC, or KRSC, as a channels_last tensor of the same memory."""
+    """Return NHWC or KRSC data as a channels_last tensor of the same memory."""
     return torch.from_numpy(np.ascontiguousarray(array)).permute(NCHW)
 
 
 def nhwc(y: Any) -> Any:
-    """The output as an array. It has to be channels_last."""
+    """Return the output as an array. It must be channels_last."""
     assert y.is_contiguous(memory_format=torch.channels_last)
     y = y.permute(0, 2, 3, 1)
     return y.view(torch.int16).numpy() if y.dtype == torch.bfloat16 else y.numpy()
@@ -34,7 +34,7 @@ def bits(array: Any) -> Any:
 
 
 def arguments(problem: Problem, drawn: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the overload `default` of a chain takes; of a single convolution all that is named."""
+    """Return the arguments of a chain's `default` overload; for a single convolution, all named ones."""
     convolutions: dict[str, Any] = problem.layers if isinstance(problem, Chain) else {"": problem}
     named: dict[str, Any] = {}
     parameters = {**drawn.parameters}
@@ -55,7 +55,7 @@ def arguments(problem: Problem, drawn: Sample) -> tuple[tuple[Any, ...], dict[st
 
 
 def pooled_call(problem: PooledConv2d, drawn: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """With a window that is the stride as well left out."""
+    """Return the arguments of a pooled call; a window stride equal to the window is omitted."""
     args, every = conv2d_call(problem, drawn)
     named = {name: value for name, value in every.items() if not name.startswith("residual_")}
     named |= {"window": problem.window, "window_padding": problem.window_pad, "ceil_mode": problem.ceil_mode}

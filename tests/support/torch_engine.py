@@ -1,4 +1,4 @@
-"""PyTorch's quantized convolutions on the CPU: which engine, what it computes, where it is an exact oracle."""
+"""PyTorch's quantized convolutions on the CPU: the engine, its result, and where it is an exact oracle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def chosen(engine: str) -> Iterator[str]:
 
 
 def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
-    """The chosen engine's output. PyTorch is NCHW and KCRS; one row goes through its conv1d."""
+    """Return the chosen engine's output. PyTorch uses NCHW and KCRS; one row runs through its conv1d."""
     import torch
 
     q, values = problem.quantization, problem.checked(drawn.parameters)
@@ -59,8 +59,9 @@ def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
 
 
 def saturates() -> bool:
-    """Whether the chosen engine adds pairs of products in int16 on this host: 16 products of 255 * 127 are 518160, or
-    262136 when every pair stops at 32767."""
+    """Return true if the chosen engine adds pairs of products in int16 on this host: 16 products of 255 * 127 are
+    518160, or 262136 if every pair saturates at 32767.
+    """
     problem = Conv2d(1, 1, 1, 16, 8, 1, 1, quantization=Quantization(x_type="uint8", out_type="uint8"))
     x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
     y = infer(problem, registry.Sample((x, w), {"y_scale": 4096.0}))
@@ -70,13 +71,14 @@ def saturates() -> bool:
 
 
 def narrowed(drawn: registry.Sample) -> registry.Sample:
-    """Weights with which nothing saturates."""
+    """Return weights with which nothing saturates."""
     x, w, *residual = drawn.arrays
     return replace(drawn, arrays=(x, np.maximum(w >> 1, np.int8(-63)), *residual))
 
 
 def is_compiled(problem: Conv2d) -> bool:
-    """oneDNN has AVX2 kernels for these groups; others run its reference, which multiplies by one scale after the
-    other and divides, an order that no flag describes."""
+    """Return true if oneDNN has AVX2 kernels for these groups. Others run its reference, which multiplies by the scales
+    one after the other and divides, an order that no flag describes.
+    """
     widths = (problem.c_group, problem.k_group)
     return problem.groups == 1 or widths == (1, 1) or all(width % 4 == 0 for width in widths)

@@ -65,7 +65,7 @@ def images(seed: int, count: int) -> Any:
 
 
 def quantized(name: str, quantizer: Any) -> Any:
-    """What `convert_pt2e` gives."""
+    """Return the result of `convert_pt2e`."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     exported = torch.export.export(network(name), (images(1, 2),)).module()
@@ -78,7 +78,7 @@ def quantized(name: str, quantizer: Any) -> Any:
 
 @dataclass(frozen=True)
 class Difference:
-    """One layer, from the inputs that the graph gave it. For integers, in steps."""
+    """The difference of one layer, given the graph's own inputs. For integers, in steps."""
 
     layer: str
     count: int
@@ -89,7 +89,7 @@ class Difference:
 
 
 def differences(graph: Any, lowered: Any, x: Any) -> list[Difference]:
-    """Every node that stands for another, with the inputs of that."""
+    """Compare every node that replaces another, given that node's inputs."""
     values: dict[str, Any] = {}
 
     class Recorded(torch.fx.Interpreter):

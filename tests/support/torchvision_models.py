@@ -1,4 +1,4 @@
-"""torchvision beside a PyTorch of another build, as PyPI's is beside one for the CPU alone."""
+"""Import of torchvision beside a PyTorch of another build, such as PyPI's torchvision beside a CPU-only PyTorch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-# Operators of its library that the import of torchvision describes to PyTorch's compiler, loaded or not.
+# Operators of its library that importing torchvision declares to PyTorch's compiler, whether or not it loads.
 DESCRIBED = ("nms", "qnms")
 # A declaration lives as long as its object.
 DECLARED: list[Any] = []
@@ -15,8 +15,9 @@ DECLARED: list[Any] = []
 
 @cache
 def import_models() -> Any:
-    """Import torchvision. Where its library does not load, the operators in it, which no network of the examples calls,
-    are declared and left without an implementation: else the import fails."""
+    """Import torchvision. If its library does not load, declare its operators without an implementation, as the import
+    would fail otherwise; no network of the examples calls them.
+    """
     try:
         return import_module("torchvision")
     except RuntimeError:

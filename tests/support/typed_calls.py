@@ -1,6 +1,6 @@
-"""What type checkers see of the package: `tests/repository/test_types.py` has them read this file, and nobody runs it.
+"""Calls of the package as type checkers see them: `tests/repository/test_types.py` checks this file; it is never run.
 
-A line that ends with "refused" must be refused, and no other.
+Lines that end with "refused" must be refused, and no others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qconv import generator
 
 
 class Tensor:
-    """Another library's, as PyTorch's is."""
+    """Another library's tensor, such as PyTorch's."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,7 +91,7 @@ def the_rest_is_functions(problem: qconv.Conv2d, watch: Callable[[int, int], Non
     assert_type(qconv.bench(problem).time_us, float)
     assert_type(qconv.export([problem], "kernels", form="library", targets=["sm_80"], watch=watch), qconv.Export)
     assert_type(qconv.__version__, str)
-    assert_type(generator.render(instance.plan).text, str)  # of a folder that a link leads to
+    assert_type(generator.render(instance.plan).text, str)  # in a folder that a link leads to
     qconv.lookup(14)  # refused
     qconv.tune(problem, budget="long")  # refused
     _ = qconv.bench(problem).time_ms  # refused

@@ -1,4 +1,4 @@
-"""Unusual models, each out of nodes and arrays, and what it is to be fed."""
+"""Unusual models, each made of nodes and arrays, and their inputs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ FLOATS = RNG.standard_normal(X_SHAPE).astype(np.float32)
 
 @dataclass
 class Made:
-    """Nodes, arrays that are fed and arrays that are held. The inputs are declared with the shapes of what is fed, or
-    without any extents (`dynamic`)."""
+    """Nodes, input arrays and constant arrays. The inputs are declared with the shapes of the arrays, or without any
+    extents (`dynamic`).
+    """
 
     nodes: Sequence[Any]
     feeds: Mapping[str, Any]
@@ -27,7 +28,7 @@ class Made:
     opset: int = 17
     ir: int = 9
     dynamic: bool = False
-    listed: Sequence[str] = ()  # constants that are listed as inputs as well
+    listed: Sequence[str] = ()  # constants that are listed as inputs too
 
     @property
     def proto(self) -> Any:
@@ -51,7 +52,7 @@ def bytes_of(dtype: str, *shape: int) -> Any:
 
 
 def weights_of(*shape: int) -> Any:
-    """int8 of 7 bits: without VNNI, ONNX Runtime saturates sums of others with uint8."""
+    """Return int8 weights of 7 bits: without VNNI, ONNX Runtime saturates sums of larger ones with uint8."""
     return RNG.integers(-64, 64, shape).astype("int8")
 
 
@@ -70,14 +71,14 @@ def conv(
     given: Mapping[str, Any] | None = None,
     **changed: Any,
 ) -> Made:
-    """A QLinearConv between x and y; `changed` are other inputs of it, and `given` other fields of the model."""
+    """Return a QLinearConv between x and y; `changed` are other inputs of it, and `given` other fields of the model."""
     held = conv_inputs(w_shape, **changed)
     node = helper.make_node("QLinearConv", ["x", *held], ["y"], **(attributes or {}))
     return Made([node], {"x": bytes_of("uint8", *X_SHAPE) if x is None else x}, held, **(given or {}))
 
 
 def qdq(b_scale: float = 0.03 * 0.02, axis: int | None = None, w_scale: Any = 0.02, **given: Any) -> Made:
-    """QuantizeLinear, DequantizeLinear, Conv, QuantizeLinear, DequantizeLinear, all of it constant but x."""
+    """Return QuantizeLinear, DequantizeLinear, Conv, QuantizeLinear, DequantizeLinear, all constant but x."""
     k = 6
     per_axis: dict[str, Any] = {} if axis is None else {"axis": axis}
     w_scale = np.asarray(w_scale, np.float32)
@@ -101,7 +102,7 @@ def qdq(b_scale: float = 0.03 * 0.02, axis: int | None = None, w_scale: Any = 0.
 
 
 def equal_constants() -> Made:
-    """ONNX Runtime keeps one of the two, and the inputs that list them both."""
+    """Two equal constants: ONNX Runtime keeps one of them, and the inputs that list both."""
     made = qdq()
     *before, last = made.nodes
     held = {**made.held, "y_s_again": made.held["y_s"]}
@@ -110,8 +111,9 @@ def equal_constants() -> Made:
 
 
 def between_reals() -> Made:
-    """Bytes and weights that become real numbers, and a convolution of these whose output nobody quantizes. Of constant
-    weights, ONNX Runtime would give one of so many channels another layout, and other bits."""
+    """Bytes and weights that are dequantized, and a float convolution whose output is not quantized. With constant
+    weights of this many channels, ONNX Runtime would use another layout, with other bits.
+    """
     node = helper.make_node
     nodes = [
         node("DequantizeLinear", ["x", "x_s", "x_z"], ["xr"]),
@@ -123,7 +125,7 @@ def between_reals() -> Made:
 
 
 def between(op: str, attributes: Mapping[str, Any] | None = None, more: Sequence[str] = (), **held: Any) -> Made:
-    """Another op in front of a convolution and behind it."""
+    """Another op before and after a convolution."""
     made = conv({"pads": [1, 1, 1, 1]}, w_shape=(4, 4, 3, 3), x_z=np.uint8(0))
     first = helper.make_node(op, ["x", *more], ["a"], **(attributes or {}))
     middle = helper.make_node("QLinearConv", ["a", *made.held], ["c"], pads=[1, 1, 1, 1])
@@ -132,7 +134,7 @@ def between(op: str, attributes: Mapping[str, Any] | None = None, more: Sequence
 
 
 def branch() -> Made:
-    """An If whose graphs read the output of a convolution from outside."""
+    """An If whose graphs read the output of an outer convolution."""
     made = conv(w_shape=(4, 4, 1, 1))
     graphs = {
         name: helper.make_graph(
@@ -152,7 +154,7 @@ def branch() -> Made:
 
 
 def branch_of_branches() -> Made:
-    """The same If in both graphs of another, which reads nothing itself."""
+    """The same If in both graphs of another If, which reads nothing itself."""
     made = branch()
     *before, within = made.nodes
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
@@ -162,7 +164,7 @@ def branch_of_branches() -> Made:
 
 
 def sequence() -> Made:
-    """A sequence of two tensors, one of which a convolution made, passes from one subgraph to another."""
+    """A sequence of two tensors, one of them a convolution's output, passed from one subgraph to another."""
     made = conv(w_shape=(4, 4, 1, 1))
     node = helper.make_node
     nodes = [
@@ -175,7 +177,7 @@ def sequence() -> Made:
 
 
 def from_nothing() -> Made:
-    """A node without inputs, which is no constant."""
+    """A node without inputs that is not a constant."""
     node = helper.make_node
     nodes = [
         node("SequenceEmpty", [], ["none"]),
@@ -186,7 +188,7 @@ def from_nothing() -> Made:
 
 
 def rescaled_input() -> Made:
-    """What the caller brings gets another scale before the first layer that runs here."""
+    """An input that is rescaled before the first layer on kernels."""
     node = helper.make_node
     nodes = [
         node("DequantizeLinear", ["x", "x_s", "z"], ["r"]),
@@ -198,7 +200,7 @@ def rescaled_input() -> Made:
 
 
 def unread() -> Made:
-    """Nobody reads what the last two layers make, one of which runs here."""
+    """A model whose last two layers, one of them on kernels, are not read."""
     node = helper.make_node
     nodes = [
         node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -212,7 +214,7 @@ def unread() -> Made:
 
 
 def behind_a_pool() -> Made:
-    """In ceil mode, the last window would be of padding alone: it is inferred, and there is none."""
+    """A pool in ceil mode whose last window would consist of padding only: it is inferred, but does not exist."""
     node = helper.make_node
     nodes = [
         node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1),
@@ -223,7 +225,7 @@ def behind_a_pool() -> Made:
 
 
 def split_images(count: int) -> Made:
-    """Images whose channels are split behind a pool and joined again, in another order."""
+    """Images whose channels are split after a pool and joined again, in another order."""
     node = helper.make_node
     nodes = [
         node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2]),
@@ -247,7 +249,7 @@ def real_output(w: Any) -> dict[str, Any]:
 
 
 def dynamic_quantization() -> Made:
-    """What `quantize_dynamic` makes of a MatMul."""
+    """The result of `quantize_dynamic` for a MatMul."""
     node = helper.make_node
     nodes = [
         node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
@@ -261,7 +263,7 @@ def dynamic_quantization() -> Made:
 
 
 def identities() -> Made:
-    """An output that is an input, and one that is a constant."""
+    """One output that is an input, and one that is a constant."""
     made = conv()
     return Made(made.nodes, made.feeds, made.held, outputs=("y", "x", "w"))
 

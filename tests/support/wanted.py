@@ -1,5 +1,6 @@
-"""Features that random plans must have: each is asked for, and looked for in the spaces of the problems until one has
-it. None is hoped for, and the number of plans stays what it is."""
+"""Features that random plans must have. Each is searched for in the spaces of the problems until one has it, instead of
+being left to chance, and the number of plans stays the same.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,7 @@ from qconv.generator import Plan
 
 @dataclass(frozen=True)
 class Wanted:
-    """How one sees that a plan has a feature, the values of its config that may bring it, and which problems may have
-    it."""
+    """A test for a feature of a plan, the config values that may produce it, and the problems that may have it."""
 
     has: Callable[[Plan], bool]
     asks: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -22,14 +22,14 @@ class Wanted:
 
 
 Place = TypeVar("Place")
-# A plan for the problem of a place with a feature; Infeasible where its space has none.
+# Finds a plan with a feature for the problem of a place; raises Infeasible if its space has none.
 Find = Callable[[Place, Wanted], Plan]
 
 
 def granted(
     wanted: Mapping[str, Wanted], places: Iterable[Place], find: Find[Place]
 ) -> tuple[dict[Place, Plan], list[str]]:
-    """Plans for some of the places, which together have the features; and those that no place can have."""
+    """Return plans for some of the places that together have the features, and the features that no place can have."""
     plans: dict[Place, Plan] = {}
     missing: list[str] = []
     free = list(places)

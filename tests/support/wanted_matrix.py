@@ -1,4 +1,4 @@
-"""What plans of the matrix kernels have in them, and which of it each architecture's random plans are asked for."""
+"""Features of the matrix kernels' plans, and those that each architecture's random plans must have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qconv.generator.families.mma.config import CHOICES
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.targets.target import TARGETS, Target
 
-# What a plan is made of, beside its choices.
+# The roles of a plan, apart from its choices.
 ROLES = (
     *("atom", "loader", "gathers_x", "gathers_w", "combine", "schedule", "stream_k", "split_last_wave"),
     *("prefetch_fragments", "taps_first", "gemm", "store"),
@@ -40,7 +40,7 @@ def features(plan: Plan) -> set[Feature]:
     }
 
 
-# On every architecture. What it lacks is left out below.
+# Features of every architecture. Exceptions follow below.
 WANTED: dict[str, tuple[Any, ...]] = {
     **CHOICES,
     "role gathers_x": (False, True),
@@ -67,14 +67,14 @@ WANTED: dict[str, tuple[Any, ...]] = {
 
 
 def wanted(target: Target) -> set[Feature]:
-    """Every value of every choice, but those that the architecture has no use for."""
+    """Return every value of every choice that the architecture can use."""
     smallest = min(instruction.n for instruction in target.instructions)
     of_whole_instructions = ("tile_n", "warp_n")
     lacks: dict[str, tuple[Any, ...]] = {
         "instruction": CHOICES["instruction"][len(target.instructions) :],
         "pipeline_stages": () if target.async_copies else CHOICES["pipeline_stages"][1:],
         "prefetch_fragments": () if target.async_copies or target.buffer_word is not None else (1,),
-        "tile_swizzle_width": (8,),  # of large layers only: see `test_mma_random.test_swizzled_tiles`
+        "tile_swizzle_width": (8,),  # large layers only: see `test_mma_random.test_swizzled_tiles`
         "role combine": () if target.clusters else ("cluster",),
     }
     return {
@@ -85,7 +85,7 @@ def wanted(target: Target) -> set[Feature]:
     }
 
 
-# The values of a config that bring a feature; a choice brings itself, and the rest follows from the problem.
+# Config values that produce a feature; a choice produces itself, and the rest follows from the problem.
 ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
     ("role combine", "scratch"): {"split": (2, 4, 8, 16)},
     ("role combine", "cluster"): {"split": (2, 4, 8)},
@@ -107,7 +107,9 @@ OF_MANY_TILES = (
 
 
 def asked_for(features_wanted: set[Feature]) -> dict[str, Wanted]:
-    """What a config must be made for comes first: what follows from the problem comes with it."""
+    """Return the wanted features, first those that a config must be made for: those that follow from the problem come
+    with it.
+    """
     ordered = sorted(features_wanted, key=lambda feature: (not _asks(feature), str(feature)))
     return {f"{name}={value}": Wanted(_has(name, value), _asks((name, value))) for name, value in ordered}
 
@@ -126,7 +128,7 @@ Place = tuple[str, int]  # the target and the number of a problem
 
 @lru_cache
 def asked(names: tuple[str, ...], seed: int, count: int, of: frozenset[Feature]) -> tuple[dict[Place, Plan], list[str]]:
-    """Plans that together have these features, and those that none of so many problems of each target can have."""
+    """Return plans that together have these features, and those that none of `count` problems per target can have."""
     problems = {
         (name, index): problem
         for name in names
@@ -142,6 +144,6 @@ def asked(names: tuple[str, ...], seed: int, count: int, of: frozenset[Feature])
 
 
 def asked_of_gpu(target: Target, seed: int, count: int) -> tuple[dict[Place, Plan], list[str]]:
-    """For the random problems of a GPU."""
+    """Return the plans for the random problems of a GPU."""
     of = frozenset(feature for feature in wanted(target) if feature[0] not in OF_MANY_TILES)
     return asked((target.name,), seed, count, of)

@@ -1,14 +1,14 @@
-"""Reads AMD machine code: which instructions that need every lane stand where some lanes may be switched off.
+"""Reads AMD machine code, and finds instructions that need every lane in places where some lanes may be off.
 
-A wave has one program counter and the mask EXEC. Structured branches and loops of lanes become writes of EXEC:
-`s_and_saveexec` narrows it and keeps what it was, `s_or` with that gives the lanes back. A matrix instruction, a
-permutation of lanes or a barrier in between computes with lanes that are off, whatever the source says.
+A wave has one program counter and the mask EXEC. Structured branches and loops over lanes become writes of EXEC:
+`s_and_saveexec` narrows it and saves the old mask, and `s_or` with that mask restores the lanes. A matrix instruction,
+a lane permutation or a barrier in between executes with lanes off, whatever the source says.
 
-The rule is exact about masks and knows nothing of values: EXEC is whole at the kernel's entry, and after a write only
-where the masks involved prove it. A branch that all lanes take alike, but that the compiler turned into a mask because
-it could not see that, is refused too: the next compiler may leave lanes behind, so the source has to say it
-(`readfirstlane`, a ballot), and then the branch is scalar. What is not refused: `v_readlane` and `v_writelane`, which
-ignore EXEC; `v_readfirstlane` and comparisons into a mask, which are defined for the lanes that are on.
+The rule is exact about masks and ignores values: EXEC is whole at the kernel's entry, and after a write only if the
+masks involved prove it. It also refuses a branch that all lanes take alike but that the compiler turned into a mask
+because it could not see that: the next compiler may leave lanes behind, so the source must say so (`readfirstlane`, a
+ballot), which makes the branch scalar. It does not refuse `v_readlane` and `v_writelane`, which ignore EXEC, nor
+`v_readfirstlane` and comparisons into a mask, which are defined for the active lanes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from qconv.device.compile import CLANG_FLAGS
 from qconv.generator import Source
 from qconv.targets.target import Target
 
-# clang 19 does not know it, as README's table says; a newer one, which QCONV_CLANG names, does.
+# clang 19 does not support it, as the README's table says; a newer one, named by QCONV_CLANG, does.
 NOT_COMPILED = frozenset() if os.environ.get("QCONV_CLANG") else frozenset({"gfx950"})
 MATRIX = re.compile(r"v_s?(wmma|wmmac|mfma|mfmac)_")
 BARRIER = re.compile(r"s_barrier")
@@ -53,13 +53,13 @@ class Instruction:
     operation: str
     operands: tuple[str, ...]
     text: str
-    line: int | None  # of the source
-    target: int | None  # of a branch
+    line: int | None  # line of the source
+    target: int | None  # target of a branch
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """An instruction that needs every lane, under an EXEC that `since` narrowed."""
+    """An instruction that needs every lane, under an EXEC narrowed by `since`."""
 
     kernel: str
     instruction: Instruction
@@ -74,7 +74,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read of one code object: how many instructions of each kind it has, and which of them are refused."""
+    """The result for one code object: the number of instructions of each kind, and the refused ones."""
 
     matrix: int
     barriers: int
@@ -85,12 +85,12 @@ class Reading:
 
 @lru_cache(maxsize=1)
 def missing() -> str | None:
-    """Why nothing can be read here."""
+    """Return why machine code cannot be read here."""
     return None if _found("llvm-objdump") else "reading AMD machine code needs llvm-objdump: apt-get install llvm-19"
 
 
 def refusals(source: Source, target: Target, code_object: bytes) -> list[str]:
-    """What is wrong with a kernel's code object, with the lines of its source; nothing of a good one."""
+    """Return the problems of a kernel's code object with their source lines; nothing for a correct one."""
     if not read(code_object, target.warp_size).refused:
         return []
     lines = ["", *source.text.splitlines()]
@@ -100,7 +100,7 @@ def refusals(source: Source, target: Target, code_object: bytes) -> list[str]:
     ]
 
 
-@lru_cache(maxsize=2)  # who counts what a code object has asks what is refused of it as well
+@lru_cache(maxsize=2)  # callers that count instructions also ask for the refusals
 def read(code_object: bytes, wave_size: int) -> Reading:
     with tempfile.NamedTemporaryFile(suffix=".co") as file:
         file.write(code_object)
@@ -120,12 +120,12 @@ def read(code_object: bytes, wave_size: int) -> Reading:
 
 
 def _found(program: str) -> str | None:
-    """The one of clang-19, which compiles where nothing else is asked for."""
+    """Return the tool of clang-19, which compiles unless another is requested."""
     return next(filter(None, map(shutil.which, (f"{program}-19", program))), None)
 
 
 def _with_lines(source: Source, target: Target) -> bytes:
-    """Compiled to the same instructions, each with the line that it comes from."""
+    """Compile to the same instructions, each with its source line."""
     clang = os.environ.get("QCONV_CLANG") or _found("clang") or ""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "kernel.hip").write_text(source.text)
@@ -140,7 +140,7 @@ def needs_every_lane(instruction: Instruction) -> bool:
 
 
 def parse(text: str) -> dict[str, list[Instruction]]:
-    """The instructions of each kernel, in the words of llvm-objdump -d -l."""
+    """Return the instructions of each kernel, as printed by llvm-objdump -d -l."""
     kernels: dict[str, list[Instruction]] = {}
     begins: dict[str, int] = {}
     code: list[Instruction] = []
@@ -169,8 +169,9 @@ def split(operands: str) -> tuple[str, ...]:
 
 
 def narrowed(code: list[Instruction], wave_size: int) -> Iterator[tuple[int, int]]:
-    """Each instruction that may run without all lanes, and which narrowed EXEC before it: found block by block, until
-    no block is entered with less than before."""
+    """Yield each instruction that may run without all lanes, and the instruction that narrowed EXEC before it. A fixed
+    point over the blocks: repeated until no block is entered with fewer known facts than before.
+    """
     starts = sorted(block_starts(code))
     blocks = {start: Block(code, start, end) for start, end in zip(starts, [*starts[1:], len(code)], strict=True)}
     at = {code[start].address: start for start in starts}
@@ -192,18 +193,18 @@ def narrowed(code: list[Instruction], wave_size: int) -> Iterator[tuple[int, int
                 yield i, since
 
 
-ChannelParameters = tuple[Masks, int | None]  # and which instruction narrowed EXEC
+ChannelParameters = tuple[Masks, int | None]  # masks, and the instruction that narrowed EXEC
 
 
 class Block:
-    """Instructions that are entered at the first and left at the last."""
+    """A basic block: entered at its first instruction and left at its last."""
 
     def __init__(self, code: list[Instruction], start: int, end: int) -> None:
         self.code, self.start, self.end = code, start, end
         self.writes = [writes_scalars(code[i].operation, code[i].operands) for i in range(start, end)]
 
     def walked(self, known: ChannelParameters) -> Iterator[tuple[int, ChannelParameters]]:
-        """What is known before each, and in the end after the last."""
+        """Yield the known masks before each instruction, and finally those after the last."""
         masks, since = known
         for i in range(self.start, self.end):
             yield i, (masks, since)
@@ -228,7 +229,7 @@ def block_starts(code: list[Instruction]) -> set[int]:
 
 
 def successors(code: list[Instruction], last: int, masks: Masks, at: dict[int, int]) -> Iterator[tuple[int, Masks]]:
-    """Where a block goes on, and with what: on one side of a branch on EXEC no lane is on."""
+    """Yield the successors of a block, with their masks: on one side of a branch on EXEC no lane is active."""
     instruction = code[last]
     if instruction.target is not None:
         empty = instruction.operation == "s_cbranch_execz"

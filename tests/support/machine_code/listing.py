@@ -1,15 +1,15 @@
-"""What a compiler makes of a source, as lines that two sources of the same machine code share.
+"""The compiled form of a source, as lines that are equal for two sources with the same machine code.
 
-A line is an instruction with its registers and, of a GPU, its encoding, in which ptxas also says what to wait for.
-Beside them stands what a GPU's kernels need: registers, spills, shared memory, threads, clusters.
-What a rename may change is left out:
+A line is an instruction with its registers and, for a GPU, its encoding, which includes ptxas's wait masks. Other lines
+list the resources of a GPU's kernels: registers, spills, shared memory, threads, clusters. Details that a rename may
+change are left out:
 
-- names of kernels and of the source's own functions: they are numbered, kernels as they are launched;
+- names of kernels and of the source's own functions, which are numbered, kernels in launch order;
 - labels and addresses of instructions; a GPU's branch has its distance in its encoding;
-- of the CPU's objects, line numbers and the texts of messages, which a run prints when it fails;
-- where an AMD code object has its kernels' code, which the lengths of names move.
+- in the CPU's objects, line numbers and the texts of messages that a failing run prints;
+- the offset of kernel code in an AMD code object, which depends on the lengths of names.
 
-Names of what a source calls of the CPU runtime are kept, unless they are said to be renamed.
+Names of functions that a source calls in the CPU runtime are kept, unless `renamed` lists them.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ ENCODING = re.compile(r"^\s+/\* (0x[0-9a-f]+) \*/$")
 SECTION = re.compile(r"^\.text\.(\S+):")
 BANK = re.compile(r"\bc\[0x([1-9a-f][0-9a-f]*)\]")
 LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
-EIFMT_SVAL = 4  # in .nv.info: with as many bytes as it says
-# Symbols by their numbers, which count what stands before them, used or not: so many words are left out.
+EIFMT_SVAL = 4  # in .nv.info: with the stated number of bytes
+# Attributes that refer to symbols by number. The number counts all earlier symbols, used or not, so these words are
+# skipped.
 SYMBOLS = {0x0A: 1, 0x0F: 0x4000}  # EIATTR_PARAM_CBANK, EIATTR_EXTERNS
 AMD_KERNEL = re.compile(r"^[0-9a-f]{16} <(\S+)>:")
 AMD = re.compile(r"^\t(.*?)\s*// [0-9A-F]{12}: ([0-9A-F ]+?)(?: <.*)?$")
-DESCRIPTOR, ENTRY = 64, slice(16, 24)  # of a kernel in .rodata; where its code begins
+DESCRIPTOR, ENTRY = 64, slice(16, 24)  # of a kernel in .rodata; offset of its code
 MESSAGE = re.compile(r"(\.rodata\.\S*str\S*|\.LC\d+)[-+]0x[0-9a-f]+")
-# A line is what the CPU device says when a kernel fails.
+# The CPU device reports a line when a kernel fails; this makes all lines equal.
 ONE_LINE = "-D__builtin_LINE()=1"
 
 
 def listing(source: Source, target: Target, kernels: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
-    """Raises CompileError where there is no compiler for the target."""
+    """Return the listing of a source; raise CompileError if there is no compiler for the target."""
     if target.vendor == "cpu":
         return _of_object(_compiled_object(source), kernels, renamed)
     binary, log = compiler_for(target).run(source)
@@ -58,7 +59,7 @@ def listing(source: Source, target: Target, kernels: Sequence[str], renamed: Map
 
 
 def first_difference(one: Sequence[str], other: Sequence[str]) -> str:
-    """The first line in which they differ; "" where there is none."""
+    """Return the first line in which they differ, or ""."""
     for at, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return f"line {at + 1} of {len(one)} and {len(other)}: {a}  ->  {b}"
@@ -78,7 +79,7 @@ def _of_cubin(cubin: bytes, kernels: Sequence[str]) -> list[str]:
     if strange := sorted(set(code) - {"", *kernels}):
         raise ValueError(f"the cubin has code beside its kernels: {', '.join(strange)}")
     listed = [f"{number}: {line}" for number, kernel in enumerate(kernels) for line in code[kernel]]
-    # A constant that the source names, used or not, has a place among them: they count where code reads them.
+    # Every constant that the source names has a slot in the bank, used or not: only slots that code reads count.
     banks = sorted({bank for line in listed for bank in BANK.findall(line)})
     data = _sections(cubin)
     read = [f".nv.constant{int(bank, 16)}" for bank in banks] + [".nv.global.init"] * bool(banks)
@@ -87,7 +88,7 @@ def _of_cubin(cubin: bytes, kernels: Sequence[str]) -> list[str]:
 
 
 def _attributes(info: bytes) -> dict[str, str]:
-    """What a kernel asks of its launch, the size of clusters among it."""
+    """Return the launch attributes of a kernel, including the cluster size."""
     said, at = {}, 0
     while at < len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, at)
@@ -113,7 +114,7 @@ def _of_code_object(code_object: bytes, kernels: Sequence[str]) -> list[str]:
 
 
 def _amd_data(code_object: bytes) -> list[str]:
-    """Kernel descriptors but for where their code is, and other data that instructions may load."""
+    """Return the kernel descriptors without their code offsets, and other data that instructions may load."""
     data = _sections(code_object)
     read_only = bytearray(data.get(".rodata", b""))
     if len(read_only) % DESCRIPTOR == 0:
@@ -157,7 +158,7 @@ def _renamed(line: str, renamed: Mapping[str, str]) -> str:
 
 
 def _numbered(lines: Sequence[str], kernels: Sequence[str], own: Sequence[str] = ()) -> list[str]:
-    """With each kernel as its number, and the source's own functions numbered as they come."""
+    """Number each kernel, and the source's own functions in order of appearance."""
     places = {name: f"kernel{at}" for at, name in enumerate(kernels)}
     spelled = "|".join([r"_Z\w+", *map(re.escape, sorted({*kernels, *own}, key=len, reverse=True))])
     name = re.compile(rf"(?<![\w$.])\$?(?:{spelled})(?![\w$])")
@@ -169,7 +170,7 @@ def _numbered(lines: Sequence[str], kernels: Sequence[str], own: Sequence[str] =
 
 
 def _sections(elf: bytes) -> dict[str, bytes]:
-    """The content of each section that has one, by name."""
+    """Return the content of each non-empty section, by name."""
     (table,) = struct.unpack_from("<Q", elf, 40)
     size, count, names_at = struct.unpack_from("<HHH", elf, 58)
     headers = [struct.unpack_from("<IIQQQQ", elf, table + size * at) for at in range(count)]

@@ -1,9 +1,9 @@
-"""What is known of EXEC and of the scalar registers that keep masks of lanes, without their values.
+"""The knowledge of EXEC and of the scalar registers that store lane masks, without their values.
 
-Facts are of one kind: a set of masks that together have every lane that the wave began with. `s_and_saveexec` keeps
-EXEC, and what was whole is whole in its new place; `s_or` of two that have every lane together gives them all back; a
-loop takes lanes out of EXEC (`s_andn2`) that it has put into another mask, so that both together stay whole. Where it
-has a branch with two sides, it takes three: the lanes of one side, of the other, and those that have left the loop.
+There is one kind of fact: a set of masks that together include every lane that the wave began with. `s_and_saveexec`
+saves EXEC, and a whole mask is whole in its new place; `s_or` of two masks that together have every lane restores them
+all; a loop moves lanes from EXEC (`s_andn2`) into another mask, so that both together stay whole. A loop that contains
+a two-sided branch needs three masks: the lanes of either side, and those that have left the loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-Mask = tuple[str, ...]  # the 32-bit registers that hold it
+Mask = tuple[str, ...]  # the 32-bit registers of the mask
 Fact = frozenset[Mask]
 
 RANGE = re.compile(r"^s\[(\d+):(\d+)\]$")
@@ -23,9 +23,9 @@ LANE = re.compile(r"^\d+$")
 NUMBER = re.compile(r"\d+$")
 BEFORE: Mask = ("what an operand was before",)
 ONES: Fact = frozenset({("-1",)})
-MOST = 3  # masks in a fact; what needs more is not known, and so refused
+MOST = 3  # masks per fact; facts that need more are unknown, and so refused
 
-# What a bitwise instruction makes of masks a and b; the names of gfx11 and later beside those before.
+# The result of a bitwise instruction on masks a and b; names of gfx11 and later follow the older ones.
 OPERATIONS = {
     "mov": "a",
     "or": "a|b",
@@ -52,10 +52,10 @@ SECOND_IS_WRITTEN = re.compile(r"^v_(add_co|sub_co|subrev_co|addc|subb|subbrev|d
 
 @dataclass(frozen=True)
 class Masks:
-    words: int  # of a mask: 1 where a wave has 32 lanes, 2 where it has 64
-    facts: frozenset[Fact]  # none holds another: that one says more
-    # Where a scalar register was put into a lane of a vector register, which clang keeps for nothing else, or taken
-    # from it: both are the same.
+    words: int  # per mask: 1 in waves of 32 lanes, 2 in waves of 64
+    facts: frozenset[Fact]  # none includes another, which would say more
+    # Copies of scalar registers in lanes of a vector register (clang uses such lanes for nothing else), in either
+    # direction: both are equal.
     copies: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
@@ -65,29 +65,29 @@ class Masks:
 
     @property
     def whole(self) -> bool:
-        """Whether EXEC has every lane."""
+        """Return true if EXEC has every lane."""
         return frozenset({execution(self.words)}) in self.facts
 
     def joined(self, other: Masks) -> Masks:
-        """What holds whichever of two ways the wave came."""
+        """Return the facts that hold on both of two paths."""
         both = self.facts & other.facts
         united = (ours | theirs for ours, theirs in product(self.facts - both, other.facts - both))
         return Masks(self.words, _least((*both, *united)), self.copies & other.copies)
 
     def with_no_lane(self) -> Masks:
-        """Where EXEC is known to be empty: what had every lane together with it has them without."""
+        """Return the facts where EXEC is known to be empty: sets that were whole with EXEC are whole without it."""
         without = (fact - {execution(self.words)} for fact in self.facts)
         return replace(self, facts=_least((*self.facts, *filter(None, without))))
 
     def after(self, operation: str, operands: tuple[str, ...]) -> Masks:
-        """What is known after an instruction."""
+        """Return the facts after an instruction."""
         mask = execution(self.words)
         if (found := SAVES.match(operation)) is not None:
             saved, by = self._mask(operands[0]), self._mask(operands[1])
             masks = self._assigned(BEFORE, "a", by, by)
             held = mask
             if found[2] == "saveexec":
-                masks, held = masks._assigned(saved, "a", mask, mask), saved  # what EXEC was, while it changes
+                masks, held = masks._assigned(saved, "a", mask, mask), saved  # EXEC's old value, while it changes
             masks = masks._assigned(mask, OPERATIONS[found[1]], BEFORE, held)
             if found[2] == "wrexec":
                 masks = masks._assigned(saved, "a", mask, mask)
@@ -123,18 +123,20 @@ class Masks:
         return self if (kept, copies) == (self.facts, self.copies) else Masks(self.words, kept, copies)
 
     def _assigned(self, to: Mask, operation: str, a: Mask, b: Mask) -> Masks:
-        """After `to` has become what the operation makes of a and b."""
+        """Return the facts after `to` was assigned the result of the operation on a and b."""
         kept, replaced = self._without(to), set(to)
         made = [
             rest | {to}
             for rest in _completed(operation, a, b, self.facts | {ONES})
             if not any(replaced & set(mask) or mask[0].lstrip("-").isdigit() for mask in rest)
         ]
-        # Most instructions make no fact, and those that are left are the least already.
+        # Most instructions create no fact, and the remaining facts are minimal already.
         return replace(kept, facts=_least((*kept.facts, *made))) if made else kept
 
     def _moved(self, to: str, source: str) -> Masks:
-        """After a scalar register has gone to a lane, or has come from one; a mask is there when all its words are."""
+        """Return the facts after a scalar register was moved to or from a lane; a mask is complete once all its words
+        are.
+        """
         masks = self._without((to,))
         masks = replace(masks, copies=masks.copies | {(to, source), (source, to)})
         for before in range(self.words):
@@ -146,7 +148,7 @@ class Masks:
 
 
 def _least(facts: Iterable[Fact]) -> frozenset[Fact]:
-    """Those that say most, and that are short enough to be kept."""
+    """Return the strongest facts that are short enough to keep."""
     least: list[Fact] = []
     for fact in sorted((fact for fact in set(facts) if len(fact) <= MOST), key=len):
         if not any(known <= fact for known in least):
@@ -155,7 +157,7 @@ def _least(facts: Iterable[Fact]) -> frozenset[Fact]:
 
 
 def _completed(operation: str, a: Mask, b: Mask, facts: frozenset[Fact]) -> Iterator[Fact]:
-    """The sets of masks that have every lane together with what the operation makes of a and b."""
+    """Yield the sets of masks that together with the operation's result have every lane."""
     of_a, of_b = ([fact - {mask} for fact in facts if mask in fact] for mask in (a, b))
     if operation == "a":
         yield from of_a
@@ -163,7 +165,7 @@ def _completed(operation: str, a: Mask, b: Mask, facts: frozenset[Fact]) -> Iter
         yield from (rest - {a, b} for rest in (*of_a, *of_b))
     elif operation == "a&b":
         yield from (rest | other for rest, other in product(of_a, of_b))
-    elif operation == "a^b":  # what it lacks of the lanes of both is in either
+    elif operation == "a^b":  # the lanes that it lacks are in both
         yield from (rest - {a, b} | {mask} for rest in (*of_a, *of_b) for mask in (a, b))
     elif operation == "a&~b":
         yield from (rest | {b} for rest in of_a)
@@ -178,7 +180,7 @@ def _completed(operation: str, a: Mask, b: Mask, facts: frozenset[Fact]) -> Iter
 
 
 def _neighbours(name: str, first: int, count: int) -> Mask:
-    """The `count` registers, or lanes of one, from the one that stands `first` behind the named one."""
+    """Return the `count` registers, or lanes of one, beginning `first` after the named one."""
     found = NUMBER.search(name)
     if found is None:
         return (name,) * count
@@ -191,20 +193,20 @@ def execution(words: int) -> Mask:
 
 @lru_cache(maxsize=4096)
 def cells(operand: str) -> Mask:
-    """The 32-bit registers of an operand; a constant is one by itself."""
+    """Return the 32-bit registers of an operand; a constant is its own."""
     if (found := RANGE.match(operand)) is not None:
         return tuple(f"s{i}" for i in range(int(found[1]), int(found[2]) + 1))
     return (f"{operand}_lo", f"{operand}_hi") if operand in ("exec", "vcc") else (operand,)
 
 
 def writes_scalars(operation: str, operands: tuple[str, ...]) -> bool:
-    """Whether anything may be known afterwards that was not before, or the other way round."""
+    """Return true if the instruction may change the known facts."""
     moves = operation.startswith(("v_cmpx", "v_writelane"))
     return moves or any(True for _ in _written(operation, operands))
 
 
 def _written(operation: str, operands: tuple[str, ...]) -> Iterator[str]:
-    """The scalar operands that an instruction may write."""
+    """Yield the scalar operands that an instruction may write."""
     if READS_ONLY.match(operation) or not operands:
         return
     if SCALAR.match(operands[0]) and not operation.startswith(("buffer_", "global_", "ds_")):

@@ -1,10 +1,9 @@
-"""Reads NVIDIA machine code and ptxas's log: barriers where a warp is split, local memory, serialized wgmma.
+"""Reads NVIDIA machine code and ptxas's log: barriers in a divergent warp, local memory, serialized wgmma.
 
-ptxas puts a branch that the threads of a warp may take differently between BSSY, which notes who is there, and BSYNC,
-which waits for them. From such a branch to its BSYNC a warp is split: a BAR in between counts it before all of it has
-come. A WARPSYNC of all 32 threads waits for them too, so what follows it is whole. A BAR with a predicate of its own is
-one for some threads only. Branches by a uniform predicate, and those that ptxas proved uniform, split nothing: no BSSY
-stands before these.
+ptxas encloses a possibly divergent branch by BSSY, which records the active threads, and BSYNC, which waits for them.
+From the branch to its BSYNC a warp may be split: a BAR in between counts the warp before all of its threads have
+arrived. A WARPSYNC of all 32 threads also reconverges the warp. A BAR with a predicate executes for some threads only.
+Branches on uniform predicates, and those that ptxas proved uniform, split nothing: they have no BSSY.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Warp:
-    """Whether the warp may be split, and whether it was when each BSSY noted who is there."""
+    """The state of a warp: whether it may be split, and whether it was at each BSSY."""
 
     split: bool = False
     noted: frozenset[tuple[str, bool]] = frozenset()
@@ -64,7 +63,7 @@ class Warp:
 
 
 def complaints(sass: str) -> list[str]:
-    """What is wrong with a kernel that needs all threads at its barriers, in the text of nvdisasm -c."""
+    """Return the problems of a kernel that needs all threads at its barriers, from the text of nvdisasm -c."""
     return [
         f"{kernel}: {barrier} is not for a whole warp"
         for kernel, (code, labels) in parse(sass).items()
@@ -73,7 +72,7 @@ def complaints(sass: str) -> list[str]:
 
 
 def local_memory(sass: str) -> list[str]:
-    """Loads and stores of local memory: spills, and arrays that registers cannot hold."""
+    """Return loads and stores of local memory: spills, and arrays that do not fit in registers."""
     return [
         f"{kernel}: {each}"
         for kernel, (code, _) in parse(sass).items()
@@ -83,12 +82,12 @@ def local_memory(sass: str) -> list[str]:
 
 
 def serialized(log: str) -> list[str]:
-    """Where ptxas says that it waits for each wgmma, because it could not keep their registers apart."""
+    """Return ptxas's warnings that it serializes wgmma because it could not keep the registers separate."""
     return [line.strip() for line in log.splitlines() if SERIALIZED.search(line)]
 
 
 def parse(sass: str) -> dict[str, tuple[list[Instruction], dict[str, int]]]:
-    """The instructions of each kernel, and which of them a label names."""
+    """Return the instructions of each kernel, and the index of each label."""
     kernels: dict[str, tuple[list[Instruction], dict[str, int]]] = {}
     code: list[Instruction] = []
     labels: dict[str, int] = {}
@@ -120,7 +119,7 @@ def split_barriers(code: list[Instruction], labels: dict[str, int]) -> Iterator[
 
 
 def _successors(code: list[Instruction], at: int, labels: dict[str, int]) -> Iterator[int]:
-    """Calls come back: what they call has no barrier."""
+    """Yield the successors of an instruction. Calls return, and their callees have no barrier."""
     instruction = code[at]
     target = TARGET.search(instruction.operands[-1]) if instruction.operation.startswith("BRA") else None
     if target is not None and labels[target[1]] < len(code):

@@ -1,4 +1,4 @@
-"""The reader of AMD machine code, on kernels whose every instruction is known to be in its place or out of it."""
+"""The reader of AMD machine code, on kernels whose instructions are known to be correctly or wrongly placed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED = {
     "permuted_where_some_have_returned": """
         if (x[thread()] < 3) return;
         y[thread()] = neighbour(x[thread() + 1]);""",
-    # Whether all lanes of the wave agree, nothing has told the compiler.
+    # The compiler does not know whether all lanes of the wave agree.
     "permuted_in_a_loop_of_waves": """
         for (int i = thread() / WAVE; i < x[0]; i += 2) y[i * WAVE + thread() % WAVE] = neighbour(x[thread() + i]);""",
 }
@@ -58,7 +58,7 @@ ACCEPTED = {
         int a = x[thread()];
         for (int i = thread(); i < x[a]; i += 9) { a += x[i]; if (a == 77) { y[i] = 1; break; } y[a] = i; }
         y[thread() + 1] = neighbour(a);""",
-    # No mask keeps what EXEC was before the loop: in it, those of either side and of what has left are whole together.
+    # No mask keeps the EXEC from before the loop: the masks of both sides and of the departed lanes are whole together.
     "permuted_behind_a_branch_in_a_loop_of_lanes": """
         int a = x[thread()], i = thread();
         do {
@@ -129,7 +129,7 @@ def test_a_mask_comes_back_from_the_lanes_that_it_was_spilled_to() -> None:
 
 
 def test_what_is_known_of_masks_is_true_of_their_values() -> None:
-    """In random programs for eight lanes, the masks of a fact have every lane together."""
+    """In random programs for eight lanes, the masks of a fact together have every lane."""
     draw, lengths = random.Random(0), set()
     registers = ("s0", "s1", "s2", "vcc_lo", "exec_lo")
     names = [name for name in OPERATIONS if name != "cselect"]

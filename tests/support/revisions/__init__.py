@@ -1,4 +1,4 @@
-"""Another revision of this repository, in a folder of its own: what it generates."""
+"""Another revision of this repository, in its own folder, and the sources that it generates."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKING_TREE = "."
 
 Case = dict[str, Any]  # name, problem, config, target
-Answer = dict[str, Any]  # digest and kernels, or why it is refused
+Answer = dict[str, Any]  # digest and kernels, or the reason of a refusal
 
 
 class Revision:
-    """A commit, or the working tree with its untracked files. `folder` is an empty one."""
+    """A commit, or the working tree with its untracked files. `folder` is empty at first."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.root = name, folder
@@ -32,7 +32,7 @@ class Revision:
             archive = subprocess.check_output(["git", "archive", name], cwd=ROOT)
             with tarfile.open(fileobj=io.BytesIO(archive)) as files:
                 files.extractall(folder, filter="data")
-        # Commits before the links of src/qconv say in pyproject.toml where `qconv.generator` is.
+        # The pyproject.toml of commits before the links in src/qconv says where `qconv.generator` is.
         project = tomllib.loads((folder / "pyproject.toml").read_text())
         for package, place in project["tool"]["setuptools"]["package-dir"].items():
             if not package:
@@ -42,14 +42,14 @@ class Revision:
                 link.symlink_to(folder / place, target_is_directory=True)
 
     def drawn(self, count: int, seed: int) -> list[Case]:
-        """Its golden cases, its shipped winners, and so many random plans."""
+        """Return the revision's golden cases, its shipped winners, and `count` random plans."""
         return [dict(case) for case in self._run("draw.py", "", str(count), str(seed))]
 
     def answers(self, cases: Sequence[Case]) -> list[Answer]:
         return [dict(answer) for answer in self._run("render.py", json.dumps(list(cases)))]
 
     def _run(self, script: str, text: str, *arguments: str) -> list[Any]:
-        """By its own script, which knows its own names; by that of today where it is older than these."""
+        """Run the revision's own script, which knows its names, or today's if the revision has none."""
         own = self.root / "tests/support/revisions" / script
         path = own if own.is_file() else ROOT / "tests/support/revisions" / script
         command = [sys.executable, str(path), str(self.root), *arguments]

@@ -1,4 +1,4 @@
-"""For the scripts that run with another revision's code: they import that, and nothing of what is installed."""
+"""Isolation for scripts that run with another revision's code: they must import that code, and nothing installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def forget_installed() -> None:
-    """An editable install offers today's modules where the revision has none of their names."""
+    """Remove the finders of an editable install, which would offer today's modules for names that the revision
+    lacks.
+    """
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
 
 

@@ -1,5 +1,6 @@
-"""Draws cases by the code of the revision in a folder: python draw.py <folder> <random plans> <seed>; a JSON list goes
-out, of golden cases, shipped winners and random plans of every family and target."""
+"""Draw cases by the code of the revision in a folder: python draw.py <folder> <random plans> <seed>. The output is a
+JSON list of golden cases, shipped winners and random plans of every family and target.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def shipped() -> Iterator[dict[str, Any]]:
 
 
 def random_plan(family: str, target: Target, seed: int) -> Plan:
-    """Raises Infeasible or IndexError where the target has none of the family."""
+    """Return a random plan of the family; raise Infeasible or IndexError if the target has none."""
     if family in ("fused", "block", "unfused"):
         layers = 3 if family == "block" else 2 + seed % 2 * (family == "unfused")
         if not target.instructions:
@@ -67,7 +68,7 @@ def random_plan(family: str, target: Target, seed: int) -> Plan:
 
 
 def randomly(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Every family in turn, and of each every target in turn."""
+    """Yield cases of every family in turn, and of each family every target in turn."""
     rng = random.Random(f"cases {seed}")
     turns = {family: itertools.cycle(rng.sample(list(TARGETS), len(TARGETS))) for family in FAMILIES}
     for number in range(count):

@@ -1,7 +1,7 @@
-"""Renders cases by the `qconv` of the revision in a folder: python render.py <folder>. A JSON list of cases comes in,
-and one of answers goes out.
+"""Render cases by the `qconv` of the revision in a folder: python render.py <folder>. Reads a JSON list of cases, and
+writes one of answers.
 
-It imports of `qconv` only what revisions have had for long: parse, plan, render.
+It imports only names of `qconv` that revisions have had for long: parse, plan, render.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from qconv.errors import Infeasible  # noqa: E402
 try:
     from qconv.ops.registry import parse
     from qconv.targets.target import TARGETS
-except ImportError:  # where they were before families and nouns had folders
+except ImportError:  # their place before families and nouns had folders
     from qconv.keys import parse  # type: ignore[import-not-found, no-redef]
     from qconv.target import TARGETS  # type: ignore[import-not-found, no-redef]
 
 
 def kernels_of(plan: Any) -> list[Any]:
-    """Plans with a source of their own: `Plan.kernels`, which older plans in parts do not have."""
+    """Return the plans that have their own source: `Plan.kernels`, which older plans in parts do not have."""
     return [kernel for part in getattr(plan, "parts", ()) for kernel in kernels_of(part)] or [plan]
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
-    """The case's kernels with their launches, and the digest that the revision gives the whole."""
+    """Return the case's kernels with their launches, and the digest that the revision gives them."""
     try:
         config = generator.config_from_json(json.dumps(case["config"]))
         plan = generator.plan(parse(case["problem"]), config, TARGETS[case["target"]])
@@ -40,7 +40,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
     kernels = []
     for part in kernels_of(plan):
         source = generator.render(part)
-        # As much of a kernel's time as its code; the size of clusters is in that.
+        # Launches determine a kernel's time as much as its code does; the shape includes the cluster size.
         launches = [{"kernel": one.kernel, "shape": [*one.grid, one.threads, one.smem_bytes]} for one in part.launches]
         kernels.append({"text": source.text, "suffix": source.suffix, "launches": launches})
     return {"digest": generator.render(plan).digest, "kernels": kernels}
