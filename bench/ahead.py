@@ -1,4 +1,4 @@
-"""Kernels of many problems, chosen and compiled in processes: both are the host's work, a second a problem."""
+"""Choose and compile kernels of many problems in worker processes: both are host work, about a second per problem."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from qconv.tuner.search.strategy import DEFAULT, Space, named
 
 @dataclass(frozen=True)
 class Place:
-    """All that choosing a kernel asks of a device: a process that only compiles opens none."""
+    """The device facts that choosing a kernel needs; a process that only compiles opens no device."""
 
     name: str
     target: Target
 
 
 def chosen(problems: Sequence[Problem], device: Device, db: str | None) -> Iterator[Choice | str]:
-    """In the order of the problems, what `qconv.lookup` would load, its binary in the cache; or what went wrong."""
+    """Yield, in the order of the problems, the choice of `qconv.lookup` with its binary in the cache, or the error."""
     place = Place(device.name, device.target)
-    # Forked, a child would inherit the parent's GPU context.
+    # A forked child would inherit the parent's GPU context.
     context = multiprocessing.get_context("spawn")
     workers = min(len(problems), os.cpu_count() or 1)
     with ProcessPoolExecutor(max(1, workers), mp_context=context) as pool:
@@ -42,7 +42,8 @@ def chosen(problems: Sequence[Problem], device: Device, db: str | None) -> Itera
         for problem, job in zip(problems, jobs, strict=True):
             try:
                 config, origin, reason, toolchain = job.result()
-            except Exception as error:  # no kernel, one that does not compile, or a process that died: that layer's row
+            # no kernel, a compile error, or a process that died: reported in that layer's row
+            except Exception as error:
                 yield f"{type(error).__name__}: {error}"
             else:
                 plan = generator.plan(problem, config_from_json(config), device.target)
@@ -50,7 +51,7 @@ def chosen(problems: Sequence[Problem], device: Device, db: str | None) -> Itera
 
 
 def compile_first(key: str, target: Target, trials: int) -> None:
-    """What a search tries first of a problem of which nothing is known is in the cache afterwards."""
+    """Put the first config that a search tries for an unknown problem in the cache."""
     problem = parse(key)
     plans, _ = generator.space(problem, target)
     if not plans:
@@ -68,7 +69,7 @@ def compile_first(key: str, target: Target, trials: int) -> None:
 
 
 def _choose(key: str, place: Place, db: str | None) -> tuple[str, Origin, str, str | None]:
-    """What crosses to another process: a plan has more than can."""
+    """Return the parts of a choice that can be pickled; a plan cannot."""
     with open_layers(db, place) as layers:
         choice = choose(parse(key), place, layers)
     for kernel in choice.plan.kernels:

@@ -1,9 +1,9 @@
-"""What can be said of AMD kernels without a GPU: of the plans that `default` chooses, what their code objects hold.
+"""Static analysis of AMD kernels, without a GPU: the code objects of the plans that `default` chooses.
 
-Occupancy from the registers and the shared memory that they take, the share of matrix instructions in the main loop,
-and llvm-mca's clocks. llvm-mca issues one wave's instructions in order, each when its operands are there. It knows
-MFMA's clocks, but takes WMMA for any other vector instruction; memory answers after 80 clocks on CDNA and 320 on RDNA;
-there are no branches and no other waves. Its clocks compare kernels of one architecture, they predict none.
+It reports the occupancy that registers and shared memory allow, the share of matrix instructions in the main loop, and
+llvm-mca's clocks. llvm-mca issues one wave's instructions in order, each when its operands are ready. It knows MFMA's
+clocks, but treats WMMA as any other vector instruction; memory answers after 80 clocks on CDNA and 320 on RDNA; there
+are no branches and no other waves. Its clocks compare kernels of one architecture; they predict no times.
 
     python bench/amd_static.py --json now.json
     python bench/amd_static.py --code triton.hsaco --target gfx942 --kernel gemm --smem 16384 --outputs 64
@@ -39,17 +39,17 @@ LAYERS = {
 }
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LINE = re.compile(r"^\t(\S.*?)\s*// ([0-9A-F]{12}):[^<]*(?:<[^>]*?(?:\+0x([0-9a-f]+))?>)?$")
-# llvm-mca 19 crashes on accesses through descriptors; those of addresses take as long.
+# llvm-mca 19 crashes on buffer accesses; accesses by address take as long.
 BUFFER = re.compile(r"buffer_(load|store)(\w+) (v\S+), (v\d+), s\[(\d+):\d+\].*")
 MATRIX = ("v_mfma_", "v_wmma_")
-ROUNDS = 32  # of the main loop
+ROUNDS = 32  # iterations of the main loop
 
 
 @dataclass(frozen=True)
 class Instruction:
     address: int
     text: str
-    goes_to: int | None  # of a branch
+    goes_to: int | None  # target of a branch
 
     @property
     def is_matrix(self) -> bool:
@@ -70,7 +70,7 @@ class Row:
     loop_instructions: int
     loop_matrix: int
     loop_branches: int
-    straight: bool  # no loop, or one that holds the epilogue
+    straight: bool  # true without a loop, or with a loop that includes the epilogue
     clocks_per_matrix: float
     epilogue_instructions: int
     epilogue_per_output: float
@@ -94,7 +94,7 @@ def disassemble(code: bytes, kernel: str) -> list[Instruction]:
 
 
 def read_listing(text: str) -> list[Instruction]:
-    """The instructions of one kernel; branches name their targets as so many bytes behind its begin."""
+    """Return the instructions of one kernel; branches name their targets as byte offsets from its start."""
     found = [match.groups() for line in text.splitlines() if (match := LINE.match(line))]
     begin = int(found[0][1], 16) if found else 0
     return [
@@ -104,9 +104,10 @@ def read_listing(text: str) -> list[Instruction]:
 
 
 def main_loop(code: Sequence[Instruction]) -> tuple[list[Instruction], bool]:
-    """The loop of most matrix instructions, the shortest of them, and that it is one. Where the reduction has so few
-    steps that it is straight code, or lies in the loop of a block that persists: from the first matrix instruction to
-    the last."""
+    """Return the shortest of the loops with the most matrix instructions, and true if there is one. If the reduction
+    has so few steps that it is straight-line code, or is inside the loop of a persistent block, return the code from
+    the first matrix instruction to the last.
+    """
     before = predecessors(code)
     dominators = dominators_of(before)
     loops = [
@@ -123,7 +124,7 @@ def main_loop(code: Sequence[Instruction]) -> tuple[list[Instruction], bool]:
 
 
 def predecessors(code: Sequence[Instruction]) -> list[list[int]]:
-    """The predecessors of each instruction, as far as they are executed at all."""
+    """Return the reachable predecessors of each instruction."""
     index = {instruction.address: i for i, instruction in enumerate(code)}
     before: list[list[int]] = [[] for _ in code]
     reached, todo = {0}, [0]
@@ -140,7 +141,7 @@ def predecessors(code: Sequence[Instruction]) -> list[list[int]]:
 
 
 def dominators_of(before: Sequence[Sequence[int]]) -> list[int]:
-    """The dominators of each instruction, as bits: those that every path to it passes."""
+    """Return the dominators of each instruction as bits: the instructions on every path to it."""
     everything = (1 << len(before)) - 1
     found = [1] + [everything] * (len(before) - 1)
     changed = True
@@ -156,7 +157,7 @@ def dominators_of(before: Sequence[Sequence[int]]) -> list[int]:
 
 
 def body_of(head: int, latch: int, before: Sequence[Sequence[int]]) -> set[int]:
-    """The body of a natural loop: what reaches its latch without passing its head."""
+    """Return the body of a natural loop: the instructions that reach its latch without passing its head."""
     body, todo = {head}, [latch]
     while todo:
         if (at := todo.pop()) not in body:
@@ -174,8 +175,9 @@ def writes_outputs(instruction: Instruction) -> bool:
 
 
 def clocks(code: Sequence[Instruction], arch: str, rounds: int) -> float:
-    """The clocks of a wave, by llvm-mca. Branches fall through; nobody else comes to a barrier, for which it
-    has 500 clocks or 2000; and what is waited for is waited for as an operand."""
+    """Return the clocks of a wave, by llvm-mca. Branches fall through; barriers, for which it assumes 500 or 2000
+    clocks, are removed; waits become operands.
+    """
     left_out = ("s_endpgm", "s_wait", "s_barrier")
     kept = (each.text for each in code if each.goes_to is None and not each.text.startswith(left_out))
     text = "\n".join(kept) + "\n"
@@ -194,7 +196,9 @@ def by_address(access: re.Match[str]) -> str:
 
 
 def behind(code: Sequence[Instruction]) -> list[Instruction]:
-    """What a tile costs once it is multiplied: what is behind the last matrix instruction, without the padding."""
+    """Return the cost of a tile after its products: the instructions after the last matrix instruction, without
+    padding.
+    """
     last = max(i for i, instruction in enumerate(code) if instruction.is_matrix)
     end = max(i for i, instruction in enumerate(code) if instruction.text == "s_endpgm")
     return list(code[last + 1 : end + 1])
@@ -203,7 +207,7 @@ def behind(code: Sequence[Instruction]) -> list[Instruction]:
 def measured(
     name: str, on: Target, code: bytes, kernel: str, config: str, *, threads: int, smem_bytes: int, outputs: float
 ) -> Row:
-    """`outputs`: of a lane."""
+    """`outputs` is the number of outputs per lane."""
     needs = resources(code, kernel)
     text = disassemble(code, kernel)
     (loop, is_loop), epilogue = main_loop(text), behind(text)

@@ -1,6 +1,6 @@
-"""Gradient boosting of `qconv.generator.expect.correction`'s trees: what is left of a residual is fitted again and
-again, each time by one small tree that is trusted a little. Nothing in it is random: the same rows give the same
-trees."""
+"""Gradient boosting for the trees of `qconv.generator.expect.correction`: each small tree is fitted to the remaining
+residual and added with a small weight. It is deterministic: the same rows give the same trees.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from numpy.typing import NDArray
 
 from qconv.generator.expect.correction import DEPTH, LEAVES, NODES, Floats, Forest, Tree
 
-BINS = 24  # of a feature's values
-DIGITS = 3  # of the numbers that are stored
+BINS = 24  # bins per feature
+DIGITS = 3  # decimal digits of the stored numbers
 
 
 @dataclass(frozen=True)
 class Boosting:
-    """`shared`: how much the error that all rows of one problem have in common counts, beside that by which they
-    differ: the latter decides which is chosen, the former what is expected."""
+    """`shared` weights the error that all rows of a problem have in common, relative to the error by which they differ.
+    The latter decides which config is chosen, the former the expected time.
+    """
 
     trees: int = 200
     rate: float = 0.08
-    least_weight: float = 4.0  # of the rows of a leaf
-    ridge: float = 4.0  # rows of value 0 in every leaf
+    least_weight: float = 4.0  # least weight of the rows of a leaf
+    ridge: float = 4.0  # rows of value 0 added to every leaf
     shared: float = 0.6
 
 
 def fit(rows: Floats, wanted: Floats, weights: Floats, problems: NDArray[np.int64], how: Boosting) -> Forest:
-    """Trees whose sum is about `wanted`; `problems` says which rows belong together."""
+    """Return trees whose sum approximates `wanted`; `problems` says which rows belong together."""
     edges = [_edges(column) for column in rows.T]
     binned = np.stack(
         [np.searchsorted(edge, column) for edge, column in zip(edges, rows.T, strict=True)], axis=1
@@ -47,7 +48,7 @@ def fit(rows: Floats, wanted: Floats, weights: Floats, problems: NDArray[np.int6
 
 
 def _edges(column: Floats) -> Floats:
-    """Between neighbouring values that occur; of many, those that divide the rows equally."""
+    """Return edges between neighbouring values that occur; if there are many, the quantiles."""
     values = np.unique(column)
     if len(values) > BINS:
         values = np.unique(np.quantile(column, np.linspace(0, 1, BINS)))
@@ -57,7 +58,7 @@ def _edges(column: Floats) -> Floats:
 def _tree(
     binned: NDArray[np.int64], edges: list[Floats], wanted: Floats, weights: Floats, how: Boosting
 ) -> tuple[Tree, NDArray[np.int64]]:
-    """And the leaf of each row."""
+    """Return a tree, and the leaf of each row."""
     features, limits = [-1] * NODES, [0.0] * NODES
     node = np.zeros(len(binned), np.int64)
     for level in range(DEPTH):
@@ -77,7 +78,7 @@ def _tree(
 
 
 def _split(binned: NDArray[np.int64], wanted: Floats, weights: Floats, how: Boosting) -> tuple[int, int] | None:
-    """The feature, and the last of its bins that stays below, that explain most."""
+    """Return the feature, and its last bin below the split, that explain the most error."""
     count = binned.shape[1]
     if weights.sum() < 2 * how.least_weight:
         return None

@@ -1,5 +1,6 @@
-"""What `lookup` would choose, were the measurements of some layers not known: how it serves a network that nobody
-tuned. It needs no GPU, so that the choices of an older checkout can be written down there and timed by a newer one."""
+"""The choices of `lookup` if the measurements of some layers were unknown: how it serves an untuned network. It needs
+no GPU, so the choices of an older checkout can be recorded there and timed by a newer one.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Choice:
 
 
 class Without:
-    """A store of measurements that does not know some problems."""
+    """A store of measurements that hides those of some problems."""
 
     def __init__(self, source: Source, hidden: Callable[[Problem], bool]) -> None:
         self._source = source
@@ -68,12 +69,12 @@ class Without:
 
 
 def geometry(problem: Conv2d) -> str:
-    """A layer whatever its batch and its quantization."""
+    """Return a layer's key without its batch and its quantization."""
     return str(replace(problem, n=1, quantization=Quantization()))
 
 
 def hidden_with(layers: Iterable[Layer], hide: str) -> dict[Conv2d, frozenset[str]]:
-    """For every problem, the geometries that count as unknown: its own, or those of all networks that it occurs in."""
+    """Return, per problem, the geometries to hide: its own, or those of all networks that include it."""
     of_network: dict[str | None, set[str]] = {}
     networks: dict[Conv2d, set[str | None]] = {}
     for layer in layers:
@@ -87,7 +88,7 @@ def hidden_with(layers: Iterable[Layer], hide: str) -> dict[Conv2d, frozenset[st
 
 
 def choice_without(problem: Conv2d, place: Place, hidden: frozenset[str]) -> Choice:
-    """By the measurements in the package."""
+    """Choose by the measurements in the package."""
 
     def is_hidden(other: Problem) -> bool:
         return isinstance(other, Conv2d) and geometry(other) in hidden

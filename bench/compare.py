@@ -1,5 +1,6 @@
-"""Layers quantized in two ways, in the same run: what the second costs over the first, by the same config or with each
-at its own best."""
+"""Layers quantized in two ways, compared in the same run: the cost of the second over the first, with the same config
+or with the best config of each.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from qconv.tuner.measure.child import Child
 from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
 from qconv.tuner.measure.verification import mismatch
 
-# ResNet-50 at N=32, where no csv is given.
+# Layers of ResNet-50 at N=32, used if no csv is given.
 LAYERS = {
     "rn50_l1_3x3": Conv2d(32, 56, 56, 64, 64, 3, 3, pad=(1, 1, 1, 1)),
     "rn50_l2_3x3": Conv2d(32, 28, 28, 128, 128, 3, 3, pad=(1, 1, 1, 1)),
@@ -36,7 +37,7 @@ LAYERS = {
     "rn50_l3_1x1": Conv2d(32, 14, 14, 256, 1024, 1, 1),
     "rn50_l1_1x1": Conv2d(32, 56, 56, 64, 256, 1, 1),
 }
-# More than beside the peers: what is looked for is a percent or two.
+# More than in comparisons with peers: the differences are one or two percent.
 ROUNDS = 9
 
 
@@ -49,7 +50,9 @@ def compared(
     db: str | None,
     each_its_own: bool,
 ) -> dict[str, Any]:
-    """`kinds`: the base, then what is compared with it. The config is the best known of the plain layer, or of each."""
+    """`kinds` lists the base first, then the kinds to compare with it. The config is the best known of the plain layer,
+    or of each kind.
+    """
     plans: dict[str, Plan] = {}
     runners: dict[str, Runner] = {}
     wrong: dict[str, str] = {}
@@ -77,7 +80,7 @@ def compared(
 
 
 def run(suite: str, kinds: dict[str, Quantization], says: str) -> None:
-    """The whole script of a comparison."""
+    """Run a comparison: the whole script."""
     parser = argparse.ArgumentParser(description=says, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=Path, help="a csv, see workload.py; default: seven layers of ResNet-50")
     parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the csv's layers")

@@ -1,9 +1,9 @@
-"""Quantize, dequantize and choose against a copy, on 1 GiB; writes the suite `quantize`.
+"""Quantize, dequantize and choose compared with a copy, on 1 GiB; writes the suite `quantize`.
 
     python bench/conversions.py --db tune.sqlite --out bench/results/nvidia-h200 [--gib 1] [--trials 24]
 
-Configs are tuned on arrays of 16 MiB and looked up for the large ones. A copy of as many bytes, and PyTorch's
-kernel where it has one, run in the same process; slices of every output are compared with the oracle.
+Configs are tuned on arrays of 16 MiB and looked up for the large ones. A copy of the same number of bytes, and
+PyTorch's kernel if it has one, run in the same process; slices of every output are compared with the oracle.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from qconv.tuner.search.tune import tune
 ROW = 4096
 REPEATS = 15
 
-# Name -> the problem with so many rows of 4096 elements.
+# Name -> the problem with a given number of rows of 4096 elements.
 CASES: dict[str, Callable[[int], Conversion]] = {
     "quantize_f32_tensor": lambda rows: Quantize(1, 1, rows * ROW),
     "quantize_f32_tensor_zero": lambda rows: Quantize.of(
@@ -58,14 +58,14 @@ CASES: dict[str, Callable[[int], Conversion]] = {
 
 
 def rows_of(make: Callable[[int], Conversion], wide_bytes: int) -> int:
-    """So many that the wider array has this size."""
+    """Return the number of rows for which the wider array has this size."""
     one = make(2)
     widest = max(ELEMENT_TYPES[t.dtype].bytes for t in (*one.inputs, *one.outputs) if t.name in ("x", "y"))
     return wide_bytes // (ROW * widest)
 
 
 def fill(problem: Conversion) -> list[Any]:
-    """Random arrays, made on the device: full-range integers, reals over the range of the output and beyond."""
+    """Return random arrays made on the device: full-range integers, and reals over and beyond the output's range."""
     arrays = []
     for tensor in problem.inputs:
         kind = ELEMENT_TYPES[tensor.dtype]
@@ -82,7 +82,9 @@ def fill(problem: Conversion) -> list[Any]:
 
 
 def is_right(problem: Conversion, arrays: list[Any], outputs: tuple[Any, ...]) -> bool:
-    """The first, a middle and the last rows against the oracle. What one scale is chosen for is compared as a whole."""
+    """Compare the first, middle and last rows with the oracle. Arrays for which one scale is chosen are compared as a
+    whole.
+    """
     if isinstance(problem, Choose) and problem.channels == 1:
         host = tuple(cupy.asnumpy(array) for array in arrays)
         want = registry.compute(problem, registry.Sample(host))
@@ -111,7 +113,7 @@ def is_right(problem: Conversion, arrays: list[Any], outputs: tuple[Any, ...]) -
     return True
 
 
-# Four 16-byte loads in flight a thread, as the best of the kernels measured here have.
+# Four 16-byte loads in flight per thread, as in the best of the kernels measured here.
 COPY = """
 extern "C" __global__ void copy(const uint4* x, uint4* y) {
     const long first = 1024L * blockIdx.x + threadIdx.x;
@@ -123,7 +125,7 @@ extern "C" __global__ void copy(const uint4* x, uint4* y) {
 
 
 def copies_us(device: Device, count: int) -> dict[str, float]:
-    """A copy that reads and writes `count` bytes in all: the driver's, and a kernel's."""
+    """Return the times of copies that read and write `count` bytes in total: the driver's and a kernel's."""
     x = cupy.zeros(count // 2 // 16384 * 16384, cupy.uint8)
     y = cupy.empty_like(x)
     runtime, kernel = cupy.cuda.runtime, cupy.RawKernel(COPY, "copy")
@@ -142,7 +144,7 @@ def copies_us(device: Device, count: int) -> dict[str, float]:
 
 
 def torch_us(problem: Conversion, arrays: list[Any], device: Device) -> float | None:
-    """PyTorch's own kernel on the same array, where it has one."""
+    """Return the time of PyTorch's own kernel on the same array, or None if it has none."""
     try:
         import torch
     except ImportError:

@@ -1,12 +1,12 @@
-"""Corrects the cost models by what was measured: small trees that say by how much a prediction is off.
+"""Correct the cost models by measurements: small trees predict the factor by which a prediction is off.
 
-    python bench/correct.py pack EXPORT.json[.gz] ...   # what db export --format text or trials.py wrote
+    python bench/correct.py pack EXPORT.json[.gz] ...   # written by db export --format text or by trials.py
     python bench/correct.py fit                         # writes generator/expect/corrections/
     python bench/correct.py report                      # its error, by leaving out one network at a time
 
-A fit knows nothing of the networks that it is judged by: for each network of layers.csv and fused_pairs.csv, trees are
-fitted to all problems but those with the geometry of one of its own, at any batch, and rank the measured configs of
-these. What they choose is compared with the fastest that was measured; `model` is the same for the cost models alone.
+A fit is judged on networks that it does not know: for each network of layers.csv and fused_pairs.csv, trees are fitted
+to all problems except those with the geometry of one of its own, at any batch, and rank the measured configs of these.
+Their choice is compared with the fastest measured config; `model` is the same for the cost models alone.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ WORKLOADS = Path(__file__).with_name("workloads")
 CORRECTIONS = Path(__file__).parents[1] / "generator" / "expect" / "corrections"
 GENERATION = "Hopper"
 HOW = Boosting()
-# A row counts as much as its speed is of its problem's fastest, and where it was measured on older templates by so much
-# less.
+# A row is weighted by its speed relative to its problem's fastest row, and by this factor if it was measured on older
+# templates.
 OF_OLDER = 0.5
-NEAR = 1.5  # times the fastest: what may be chosen
-LEAST_ROWS = 40  # of a family with trees
-CONFIGS = 6  # of a problem that a choice is judged by
+NEAR = 1.5  # times the fastest; slower rows cannot be chosen
+LEAST_ROWS = 40  # least rows of a family with trees
+CONFIGS = 6  # least configs of a problem by which a choice is judged
 
-Seen = tuple[float, dict[str, float]]  # the time that is corrected, and the features
+Seen = tuple[float, dict[str, float]]  # the corrected time, and the features
 
 
 @dataclass(frozen=True)
 class Data:
-    problems: list[Problem]  # each once
-    of_row: NDArray[np.int64]  # the number of its problem
+    problems: list[Problem]  # each problem once
+    of_row: NDArray[np.int64]  # index of each row's problem
     plans: list[Plan]
     us: Floats
     weights: Floats
-    is_current: NDArray[np.bool_]  # whether each tells what today's kernel takes
+    is_current: NDArray[np.bool_]  # true for rows whose time holds for today's kernel
 
     @cached_property
     def seen(self) -> list[Seen | None]:
-        """What a fit sees of each plan; none of chains of separate kernels, where it depends on the others' trees."""
+        """Return a fit's input for each plan; None for chains of separate kernels, which depend on the other trees."""
         return [None if plan.parts else _seen(plan, {}) for plan in self.plans]
 
 
@@ -90,8 +90,7 @@ def _seen(plan: Plan, found: Corrections) -> Seen:
 
 
 def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | None = None) -> Corrections:
-    """Chains of separate kernels come last: what is corrected of them is the sum of what their kernels are expected
-    to take."""
+    """Fit the trees. Chains of separate kernels come last: they correct the sum of their kernels' expected times."""
     families = np.array([plan.config.family for plan in data.plans])
     order = sorted(set(families.tolist()), key=lambda family: (family == "unfused", family))
     found: Corrections = {}
@@ -108,7 +107,7 @@ def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | Non
 
 
 def networks() -> dict[str, frozenset[str]]:
-    """The geometries of each network's layers and pairs."""
+    """Return the geometries of each network's layers and pairs."""
     found: dict[str, set[str]] = {}
     for layer in workload.read(WORKLOADS / "layers.csv"):
         found.setdefault(str(layer.model), set()).add(geometry_of(layer.problem))
@@ -126,14 +125,16 @@ def geometry_of(problem: Problem) -> str:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was expected of every row by trees that knew nothing of a network with its problem; nan where none has."""
+    """Expected times of every row, by trees that did not know a network of its problem; nan where there are none."""
 
     model_us: Floats
     corrected_us: Floats
 
 
 def judged(data: Data) -> Judged:
-    """A problem that several networks have counts as one of the last: all but a few rows are the same."""
+    """Judge all networks. A problem of several networks is judged with the last of them: the fits share all but a few
+    rows.
+    """
     geometries = [geometry_of(problem) for problem in data.problems]
     of_row = [geometries[number] for number in data.of_row]
     corrected = np.full(len(data.us), np.nan)
@@ -148,8 +149,10 @@ def judged(data: Data) -> Judged:
 
 
 def ratios(data: Data, times: Floats, wanted: Callable[[Problem], bool]) -> dict[Problem, float]:
-    """The speed of what these times choose over the fastest's, of problems with enough configs. Rows that are not
-    current are neither; where a family has no others, it may be what would be chosen, and the problem is left out."""
+    """Return the speed of the choice by these times relative to the fastest, for problems with enough configs. Rows
+    that are not current are neither; if a family has only such rows, one of them might be chosen, and the problem is
+    left out.
+    """
     found = {}
     families = np.array([plan.config.family for plan in data.plans])
     for number, problem in enumerate(data.problems):
@@ -163,7 +166,7 @@ def ratios(data: Data, times: Floats, wanted: Callable[[Problem], bool]) -> dict
 
 
 def spreads_of(data: Data, found: Judged) -> dict[str, float]:
-    """Over the rows that may be chosen: those that take up to half as long again as their problem's fastest."""
+    """Return the spreads over the rows that may be chosen: those within 1.5 times their problem's fastest."""
     best = np.array([data.us[data.of_row == number].min() for number in range(len(data.problems))])
     near = (data.us <= NEAR * best[data.of_row]) & data.is_current & ~np.isnan(found.corrected_us)
     families = np.array([plan.config.family for plan in data.plans])

@@ -1,9 +1,9 @@
-"""What a database of many measurements costs: to look up, to list, to merge, and on disk.
+"""The cost of a database of many measurements: lookups, lists, merges, and bytes on disk.
 
     python bench/database.py --rows 1000000 --problems 10000 [--url URL] [--out FILE.json]
 
-Makes a database (a temporary SQLite file, or tables in the empty database of --url, which it leaves there), fills it
-with rows that are made up but look like a tuner's, always the same ones, and times what users wait for. Each lookup is
+Creates a database (a temporary SQLite file, or tables in the empty database of --url, which remain there), fills it
+with invented but realistic rows, always the same ones, and times the operations that users wait for. Each lookup is
 timed in a fresh process that has planned and rendered a kernel, but opened no database. It needs no GPU.
 """
 
@@ -32,7 +32,7 @@ from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement
 
 LOOKUPS = 7
-# Looks up problems in turn. The cost models' own proposals, which do not depend on the database, are timed apart.
+# Looks up problems in turn. The cost models' own proposals, which do not depend on the database, are timed separately.
 LOOK_UP = '''
 import json, sys, time
 import qconv, qconv.instances.choose.lookup, qconv.instances.load.serving, qconv.tune_db.database, qconv.tune_db.layered
@@ -84,7 +84,7 @@ print(json.dumps(answers))
 
 
 class Batch(Layered):
-    """As much of a source as a merge asks."""
+    """A source with only the methods that a merge calls."""
 
     def __init__(self, rows: list[Measurement]) -> None:
         super().__init__([])
@@ -103,7 +103,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def fill(url: str, rows: MadeRows, count: int) -> float:
-    """In batches, so that a million rows need not be in memory."""
+    """Fill in batches, so that a million rows need not be in memory."""
 
     def work() -> None:
         with Database.open(url) as database:
@@ -121,8 +121,9 @@ def looked_up(url: str, asked: list[Conv2d]) -> list[dict[str, Any]]:
 
 
 def lookups(url: str, known: list[Conv2d], unknown: list[Conv2d]) -> dict[str, Any]:
-    """Medians: of opening and asking for the best, of the first choice of a process, of one that follows there, and of
-    the part of the first that the database took, opening it included. The rest renders sources."""
+    """Return the medians of: opening and asking for the best; the first choice of a process; a later choice there; and
+    the database's part of the first, including opening it. The rest of a choice renders sources.
+    """
     figures: dict[str, Any] = {}
     for name, asked in (("exact", known), ("unknown", unknown)):
         runs = [looked_up(url, [asked[2 * i], asked[2 * i + 1]]) for i in range(LOOKUPS)]
@@ -147,9 +148,9 @@ def merged(url: str, other: str) -> tuple[float, list[int]]:
 
 
 def bytes_of(url: str) -> int:
-    """On disk, with indexes: a file, or the tables of a server."""
+    """Return the size on disk with indexes: of a file, or of a server's tables."""
     if "://" not in url:
-        # The last to close a database in WAL mode moves the log into the file.
+        # The last connection to close a database in WAL mode moves the log into the file.
         return sum(path.stat().st_size for path in Path(url).parent.glob(Path(url).name + "*"))
     engine = create_engine(make_url(url))
     with engine.connect() as connection:
@@ -169,7 +170,7 @@ def measure(url: str, folder: Path, rows: int, count: int, merge_rows: int) -> d
             database.add(winner(problem))
     figures |= lookups(url, known, [unknown(problem) for problem in known])
     figures["list_best_s"] = statistics.median(listed(url) for _ in range(3))
-    # Half of what is merged is new; the other half is there already, and some of that is older than these.
+    # Half of the merged rows are new; the others exist already, and some of these are older.
     other = str(folder / "other.sqlite")
     later = MadeRows(made.problems, made.per_problem, first=made.per_problem - made.per_problem // 2, later=True)
     fill(other, later, merge_rows)
@@ -179,7 +180,7 @@ def measure(url: str, folder: Path, rows: int, count: int, merge_rows: int) -> d
 
 
 def unknown(problem: Conv2d) -> Conv2d:
-    """A layer of the same kind that no row is of."""
+    """Return a layer of the same kind that has no rows."""
     return replace(problem, n=24)
 
 

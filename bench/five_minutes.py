@@ -1,12 +1,12 @@
-"""What a network's layers take after some minutes of tuning from nothing, beside a fifth of those minutes.
+"""The times of a network's layers after some minutes of tuning from nothing, and after a fifth of those minutes.
 
     python bench/five_minutes.py LAYERS.csv --models '^resnet50' --batch 32 --seconds 290 --db new.sqlite \\
         --suite five_minutes_resnet50 --out bench/results/nvidia-h200
 
-The database has to be empty, and the winners that travel with the package are hidden from the tuner. While it tunes,
-the best config of each layer is noted. Those of each fraction of the time, the default, and the fastest that earlier
-measurements know (of `measured/` and among the shipped winners) are then timed in one race for each layer. A run that
-had been given a fraction alone would have spread it over the layers, and raced: what is noted is rather too slow.
+The database must be empty, and the shipped winners are hidden from the tuner. While it tunes, the best config of each
+layer is recorded. The best at each fraction of the time, the default, and the fastest of earlier measurements (of
+`measured/` and of the shipped winners) are then timed in one race per layer. A run limited to a fraction of the time
+would have spread it over the layers and raced them, so the recorded times are rather pessimistic.
 """
 
 from __future__ import annotations
@@ -42,15 +42,17 @@ from qconv.tuner.workloads.schedule import OneDevice, Step, Told, Visit, tune_wo
 
 Row = dict[str, Any]
 
-TIMEOUT_S = 30.0  # of one config
+TIMEOUT_S = 30.0  # per config
 CLOCKED = ("seconds", "before_first_s", "measuring_s", "racing_s")
 FRACTIONS = (0.1, 0.2, 0.5, 1.0)
 DEFAULT, KNOWN = "default", "known"
-MOST_KNOWN = 3  # measured configs that are raced again: what was fastest by little may not be
+MOST_KNOWN = 3  # measured configs to race again: a narrow winner may not be the fastest
 
 
 class Clocked(Child):
-    """Adds up how long its worker is waited for, and knows when it was first asked since `first_at` was forgotten."""
+    """A child that adds up the time its worker is waited for, and records its first request since `first_at` was
+    cleared.
+    """
 
     measuring_s = racing_s = 0.0
     first_at: float | None = None
@@ -70,7 +72,7 @@ class Clocked(Child):
 
 
 class FromNothing(OneDevice):
-    """It knows no shipped winner, and notes what each visit took."""
+    """A device without shipped winners that records the duration of each visit."""
 
     def __init__(self, device: Device, database: Database, child: Clocked) -> None:
         super().__init__(device, database, Search(0, TIMEOUT_S), child, Layered([]))
@@ -100,7 +102,7 @@ class FromNothing(OneDevice):
 
 @dataclass
 class Notes:
-    """The best of each problem, each time that one was told, with the seconds since the tuning began."""
+    """The best result of each problem, whenever it changed, with the seconds since the tuning began."""
 
     begun: float
     told: dict[Problem, list[tuple[float, Config]]] = field(default_factory=dict)
@@ -121,14 +123,14 @@ class Notes:
 
 
 def known_configs(problem: Conv2d, device: Device, rows: list[measured.Row]) -> list[Config]:
-    """The fastest that were measured before, by the times of their day."""
+    """Return the fastest configs of earlier measurements, by the times of their day."""
     fastest = [row.plan.config for row in sorted(rows, key=lambda row: row.us)[:MOST_KNOWN]]
     winner = shipped.layer(device.name).best(problem, device.name, device.target.name)
     return list(dict.fromkeys(fastest if winner is None else [winner.config, *fastest]))
 
 
 def candidates_of(problem: Conv2d, configs: Iterable[Config], device: Device) -> dict[Config, Candidate]:
-    """What this device can run."""
+    """Return the configs that this device can run."""
     found: dict[Config, Candidate] = {}
     for config in configs:
         try:
@@ -139,7 +141,7 @@ def candidates_of(problem: Conv2d, configs: Iterable[Config], device: Device) ->
 
 
 def compiled(candidates: Iterable[Candidate], device: Device) -> None:
-    """All of them into the cache, on all cores: a worker would compile one after the other."""
+    """Compile all candidates into the cache, on all cores: a worker would compile them one by one."""
     with Ahead(compiler_for(device.target).toolchain, TIMEOUT_S) as ahead:
         for candidate in candidates:
             if ahead.full:
@@ -155,7 +157,7 @@ def name_of(fraction: float) -> str:
 
 @dataclass(frozen=True)
 class Contest:
-    """What is raced for one problem, by what it stands for: the default, each fraction of the time, what was known."""
+    """The entrants of one problem's race: the default, the best at each fraction of the time, and earlier winners."""
 
     problem: Problem
     layers: list[Layer]
@@ -191,7 +193,7 @@ def contests(same: dict[Conv2d, list[Layer]], device: Device, notes: Notes, seco
         default = generator.default(problem, device.target).config
         entrants = {DEFAULT: default}
         entrants |= {name_of(part): notes.best(problem, part * seconds) or default for part in FRACTIONS[:-1]}
-        # The races of the last visit end behind the limit, as they do for whoever gave it.
+        # The races of the last visit end after the limit, as they do for users.
         entrants[name_of(FRACTIONS[-1])] = notes.best(problem, float("inf")) or default
         known = known_configs(problem, device, before.get(problem, []))
         candidates = candidates_of(problem, [*entrants.values(), *known], device)
@@ -204,7 +206,9 @@ def totals_us(rows: list[Row], names: Iterable[str]) -> dict[str, float]:
 
 
 def summary(rows: list[Row], engine: FromNothing) -> Row:
-    """Sums of the layers' times, each as often as the network has it. What is known is of fewer layers."""
+    """Return the sums of the layers' times, weighted by their counts in the network. Earlier winners cover fewer
+    layers.
+    """
     last, names = name_of(FRACTIONS[-1]), [DEFAULT, *map(name_of, FRACTIONS)]
     whole = [row for row in rows if all(name in row["times_us"] for name in names)]
     both = [row for row in whole if KNOWN in row["times_us"]]

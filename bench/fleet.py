@@ -1,9 +1,9 @@
-"""What a fleet asks of its one database and of its one scheduler: rows a second, and the scheduler's time for a visit.
+"""The load of a fleet on its database and its scheduler: rows per second, and the scheduler's time per visit.
 
     python bench/fleet.py --db postgresql+psycopg://postgres@HOST/tune [--writers 4] [--json FILE]
 
-No kernel runs: the rows are made up, of devices named `bench-*`, and are taken out of the database again. Writers,
-database and scheduler share the machine's cores, so that these are figures of one small machine.
+No kernel runs: the rows are invented, belong to devices named `bench-*`, and are deleted afterwards. Writers, database
+and scheduler share the machine's cores, so the figures describe one small machine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 
 PROBLEM = Conv2d(1, 8, 8, 8, 16, 3, 3, pad=(1, 1, 1, 1))
-ROWS, TASKS = 1000, 5000  # of each writer; of the scheduler
+ROWS, TASKS = 1000, 5000  # per writer; for the scheduler
 
 
 def made_up() -> list[Measurement]:
-    """A row of each config, as one that was timed in full: with its times and its protocol."""
+    """Return one row per config, like that of a fully timed config: with its times and its protocol."""
     cpu = target("cpu")
     times = tuple(100.0 + i for i in range(9))
     protocol = {"name": "made up", "rotated_bytes": 0, "repeats": 9, "phase": "alone"}
@@ -44,9 +44,9 @@ def made_up() -> list[Measurement]:
 
 
 def write(where: str, writer: str, rows: list[Measurement], begin: Any, took: Any) -> None:
-    """Every row is a transaction of its own, as when a trial ends."""
+    """Write every row in its own transaction, as at the end of a trial."""
     with Database.open(where) as database:
-        database.devices()  # connected
+        database.devices()  # opens the connection
         begin.wait()
         at, busy = time.perf_counter(), time.process_time()
         for i in range(ROWS):
@@ -85,7 +85,7 @@ def same(value: int) -> int:
 
 
 def scheduler_ms() -> float:
-    """Time of the process that has the scheduler and the client, for a task that does nothing."""
+    """Return the time of the process with the scheduler and the client, per empty task."""
     dask: Any = distributed  # it has no types of its own
     with (
         dask.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,

@@ -1,7 +1,8 @@
-"""The five kernels of docs/hopper: builds them with nvcc, runs them on a Hopper GPU, prints a table and writes JSON.
+"""The five kernels of docs/hopper: build them with nvcc, run them on a Hopper GPU, print a table and write JSON.
 
-Needs nothing but Python, nvcc and a driver. Every output of the first and the last set of inputs is compared with a
-plain kernel's, bit for bit; the times are the tuner's: a cold cache, one graph of back-to-back launches, the median.
+This needs only Python, nvcc and a driver. Every output of the first and the last set of inputs is compared with a plain
+kernel's, bit for bit. The times follow the tuner's protocol: a cold cache, one graph of back-to-back launches, the
+median.
 """
 
 from __future__ import annotations
@@ -52,13 +53,15 @@ def measured(folder: Path, layers: list[str]) -> list[Row]:
 
 
 def peers() -> dict[str, float]:
-    """Layer -> microseconds of cuDNN's int8 convolution, as the suite `dense` has them: of another run."""
+    """Return layer -> microseconds of cuDNN's int8 convolution, from the suite `dense`, another run."""
     stored = json.loads((ROOT / "bench/results/nvidia-h200/dense.json").read_text())
     return {row["name"]: row["peers"]["cudnn_int8"] for row in stored["rows"] if "cudnn_int8" in row["peers"]}
 
 
 def table(rows: list[Row], cudnn: dict[str, float]) -> str:
-    """A line for each layer: TOPS of the kernels that serve it, the fastest config of the last of them, and cuDNN."""
+    """Return one line per layer: TOPS of the kernels that serve it, the fastest config of the last of them, and
+    cuDNN.
+    """
     lines = [f"{'layer':18}" + "".join(f"{name:>14}" for name in KERNELS) + f"{'us':>8}{'cuDNN us':>10}  config, MHz"]
     for layer in dict.fromkeys(row["layer"] for row in rows if not row["layer"].startswith("tiny")):
         cells, last = "", None

@@ -1,4 +1,4 @@
-"""What the host pays for a lookup and for a launch, beside the bare driver call and CuPy's RawKernel.
+"""The host's time for a lookup and for a launch, compared with the bare driver call and CuPy's RawKernel.
 
     python bench/host_cost.py [--json FILE]
 
@@ -50,7 +50,7 @@ print(json.dumps({"open_ms": (opened - begin) * 1e3, "best_ms": (found - opened)
 
 
 def per_call_ns(call: Callable[[], Any], settle: Callable[[], None], calls: int, rounds: int = 60) -> float:
-    """The host's time a call: short bursts, so that no queue fills, and the device idle before each."""
+    """Return the host's time per call: in short bursts, so that no queue fills, with the device idle before each."""
     call()
     figures = []
     for _ in range(rounds):
@@ -98,7 +98,7 @@ def launches(device: Any) -> dict[str, float]:
 
 
 def cold(device: Any) -> dict[str, Any]:
-    """In a new process each, with a database of one tuned problem: median of five."""
+    """Measure in five new processes, with a database of one tuned problem, and return the median."""
     with tempfile.TemporaryDirectory() as folder:
         db = str(Path(folder, "tune.sqlite"))
         command = [sys.executable, "-m", "qconv.cli", "tune", str(PROBLEM), "--trials", "3", "--db", db]

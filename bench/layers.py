@@ -1,9 +1,9 @@
-"""Tune, verify and time a list of layers beside its peers in the same run; writes one suite.
+"""Tune, verify and time a list of layers with its peers in the same run; write one suite.
 
     python bench/layers.py LAYERS.csv --suite dense --trials 200 --db tune.sqlite --out bench/results/nvidia-h200
 
-LAYERS.csv has the columns of peers_h200.csv or of layers.csv: see workload.py. Times that the csv holds (columns
-`*_us`) go into the rows as they are. With --no-tune, the kernels are those that `qconv.lookup` gives.
+LAYERS.csv has the columns of peers_h200.csv or of layers.csv: see workload.py. Times in the csv (columns `*_us`) are
+copied into the rows. With --no-tune, the kernels are those of `qconv.lookup`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from qconv.tuner.search.tune import tune
 
 Row = dict[str, Any]
 
-TIMEOUT_S = 60.0  # of one config
-# Each launch begins before the one in front of it has ended, as in a session: no figure is compared with a peer's.
+TIMEOUT_S = 60.0  # per config
+# The time with overlapping launches (programmatic dependent launch), as in a session; not compared with peers.
 OVERLAPPING = "overlapping"
 
 
 def tuned(problem: qconv.Conv2d, device: Device, db: str, trials: int, child: Child) -> Row:
-    """What the row says of the search."""
+    """Tune, and return the row's fields about the search."""
     with Database.open(db) as database:
         outcome = tune(problem, device, database, trials=trials, child=child)
     if outcome.best is None:
@@ -54,7 +54,7 @@ def measured(
     names: list[str],
     limit_s: float | None,
 ) -> Row:
-    """One row for layers of the same problem."""
+    """Return one row for layers of the same problem."""
     first, problem = layers[0], layers[0].problem
     qconv.forget()
     instance = qconv.lookup(problem, device.spec, db)
@@ -100,7 +100,7 @@ def measured(
 
 
 def model_totals(rows: list[Row], layers: list[Layer]) -> Row:
-    """What the layers of each model take one after the other, ours and the best peers'."""
+    """Return the total times of each model's layers, run one after the other: ours and the best peers'."""
     by_problem = {row["problem"]: row for row in rows}
     totals: Row = {}
     for layer in layers:
@@ -110,7 +110,7 @@ def model_totals(rows: list[Row], layers: list[Layer]) -> Row:
         total = totals.setdefault(layer.model, {"layers": 0, "time_us": 0.0, "floor_us": 0.0, "best_peer_us": 0.0})
         total["layers"] += 1
         for name in ("time_us", "floor_us", "best_peer_us"):
-            # One layer without a peer, and the sum would compare unlike things.
+            # With a layer missing from a peer, the sums would not be comparable.
             known = total[name] is not None and row.get(name) is not None
             total[name] = total[name] + row[name] if known else None
     return totals

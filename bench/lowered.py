@@ -1,13 +1,13 @@
-"""Whole networks of PyTorch, quantized by torchao's PT2E, lowered, and run as one CUDA graph, beside the same networks
-in fp16 by Inductor, in the same run.
+"""Whole PyTorch networks, quantized by torchao's PT2E, lowered, and run as one CUDA graph, compared with the same
+networks in fp16 by Inductor, in the same run.
 
     python bench/lowered.py resnet50 mobilenet_v2 --seconds 60 --db torch.sqlite --out bench/results/nvidia-h200
 
-Networks are those of `torchvision.models`, with the weights of `quantize_network.py`, calibrated on random images by
-the quantizer of X86Inductor. Of each run, the time has the copy of the input, as in `networks.py`. The integers of
+The networks are those of `torchvision.models`, with the weights of `quantize_network.py`, calibrated on random images
+by the quantizer of X86Inductor. The time of a run includes the copy of the input, as in `networks.py`. The integers of
 each layer are compared with those of the quantized graph, both given the graph's inputs, on a few images. With
---integer-inputs the images are quantized before anything is timed, as where a camera or a decoder gives bytes.
-`--device cpu --size 64` shows without a GPU that all of it works.
+--integer-inputs the images are quantized before anything is timed, as if a camera or a decoder supplied bytes.
+`--device cpu --size 64` runs everything without a GPU.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ COMPARED = 2
 
 
 def quantized(name: str, size: int) -> Any:
-    """On the CPU, for any batch."""
+    """Quantize a network on the CPU, for any batch."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    # A batch that is free is a number of its own.
+    # A dynamic batch is a symbolic number.
     shapes = ({0: torch.export.Dim("n", min=1, max=1024)},)
     model = seeded(name)
     given = (torch.randn(CALIBRATION, 3, size, size),)
-    # Strict: only so does the quantizer tell the uses of one nn.ReLU from each other.
+    # Only a strict export lets the quantizer distinguish the uses of one nn.ReLU.
     exported = torch.export.export(model, given, dynamic_shapes=shapes, strict=True).module()
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
     prepared = prepare_pt2e(exported, quantizer)
@@ -68,7 +68,7 @@ def quantized(name: str, size: int) -> Any:
 
 
 def differences(graph: Any, lowered: Any, x: Any) -> Row:
-    """How many integers of the lowered layers differ and by how much, where each layer has the graph's inputs."""
+    """Return how many integers of the lowered layers differ and by how much, if each layer gets the graph's inputs."""
     values: dict[str, Any] = {}
     found: Row = {"integers": 0, "differing": 0, "by_at_most": 0, "real_by_at_most": 0.0}
 
@@ -176,7 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-peer", action="store_true", help="without Inductor, which takes half a minute each")
     options = opened(parser, arguments)
     warnings.simplefilter("ignore")
-    torch.backends.cudnn.allow_tf32 = False  # what is compared with is to be computed in float32
+    torch.backends.cudnn.allow_tf32 = False  # the reference must be computed in float32
     device = open_device(options.device)
     peer = not options.no_peer and device.target.vendor != "cpu"
     report = Report(options.out, options.suite, device, protocol(options.seconds), options.commit)

@@ -1,5 +1,6 @@
-"""Measurements that nobody made, in any number and always the same: layers of real networks at many batches, configs
-that serve them, times as a tuner finds them. What a database costs depends on how rows look, not on their truth."""
+"""Invented measurements, in any number and always the same: layers of real networks at many batches, configs that serve
+them, and realistic times. The cost of a database depends on the form of its rows, not on their truth.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +27,15 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256)
 ACTIVATIONS = ("none", "relu", "relu6", "silu", "hardswish")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 PROTOCOL = {"name": "cold cache, one graph of back-to-back launches, events", "rotated_bytes": 200_000_000}
-# So many of twenty rows failed, were timed in full, and raced; a tuner only screens all others.
+# Of twenty rows, how many failed, were timed in full, and raced; the tuner only screens the others.
 FAILED, ALONE, RACED = 1, 6, 1
 # Repeats by phase, as the tuner's protocol has them.
 REPEATS = {"screened": 3, "alone": 9, "raced": 9}
-BATCH = 5_000  # rows that are in memory at a time
+BATCH = 5_000  # rows in memory at a time
 
 
 def problems(count: int) -> list[Conv2d]:
-    """Different layers, the same ones for the same count."""
+    """Return `count` different layers, always the same ones."""
     every = list(itertools.product(distinct(read(LAYERS)), BATCHES, ACTIVATIONS))
     random.Random(0).shuffle(every)
     found: dict[Conv2d, None] = {}
@@ -53,7 +54,7 @@ def problems(count: int) -> list[Conv2d]:
 
 @dataclass
 class MadeRows:
-    """`per_problem` rows of each problem, numbered from `first`; those made `later` are newer, and timed anew."""
+    """`per_problem` rows of each problem, numbered from `first`; `later` rows are newer, and timed anew."""
 
     problems: list[Conv2d]
     per_problem: int
@@ -84,7 +85,7 @@ class MadeRows:
         if turn < FAILED:
             return Measurement(**facts, outcome="timeout", reason="it ran for more than 10 s and was stopped")
         phase = "raced" if turn < FAILED + RACED else "alone" if turn < FAILED + RACED + ALONE else "screened"
-        # The order of a pool is the cost model's, which is right to a factor.
+        # The pool is ordered by the cost model, which is right to within a factor.
         best = 2.0 + problem.operations / 4e8
         slower = best * (1.0 + number / 30) * chance.lognormvariate(0.0, 0.3) * (1.5 if phase == "screened" else 1.0)
         times = sorted(slower * chance.uniform(0.995, 1.02) for _ in range(REPEATS[phase]))
@@ -100,7 +101,7 @@ class MadeRows:
         )
 
     def _of_its_kind(self, problem: Conv2d) -> list[Config]:
-        """Configs that serve a problem of this kind, which mostly serve all of the kind."""
+        """Return configs that serve a problem of this kind; most of them serve all problems of the kind."""
         kind = problem.shape_class
         if kind not in self._configs:
             plans, _ = generator.space(problem, target(DEVICE[1]), likely=True)
@@ -110,7 +111,7 @@ class MadeRows:
 
 
 def winner(problem: Conv2d) -> Measurement:
-    """As if the cost model's choice had been tuned today, and nothing were faster: its kernel is today's."""
+    """Return a row as if the cost model's choice had been tuned today and were the fastest: its source is today's."""
     plan = generator.default(problem, target(DEVICE[1]))
     return Measurement(
         problem=problem,
@@ -128,7 +129,7 @@ def winner(problem: Conv2d) -> Measurement:
 
 
 def batches(rows: MadeRows, count: int) -> Iterator[list[Measurement]]:
-    """The first so many rows in batches."""
+    """Yield the first `count` rows in batches."""
     every = itertools.islice(iter(rows), count)
     while batch := list(itertools.islice(every, BATCH)):
         yield batch

@@ -1,8 +1,9 @@
-"""Measured configs of many problems in one small file: what the cost models' corrections are fitted to.
+"""Measured configs of many problems in one small file: the data to which the cost models' corrections are fitted.
 
-A problem has its rows by family: the config's integers in the order of its fields, the median in microseconds, and
-whether today's templates gave that very source when it was packed (1) or older ones did (0). The kernels of an unfused
-chain are configs themselves, as text."""
+The rows of a problem are grouped by family: the config's integers in the order of its fields, the median in
+microseconds, and whether the templates at packing time gave that very source (1) or older ones did (0). The kernels of
+an unfused chain are configs themselves, as text.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +32,20 @@ NEWEST, OLDER = 1, 0
 class Row:
     plan: Plan
     us: float
-    is_newest: bool  # measured on the templates of its day
+    is_newest: bool  # measured on the newest templates of its time
 
     @property
     def is_current(self) -> bool:
-        """Whether today's kernel of this config takes about as long. Older ones of `wgmma` waited for each residual in
-        device memory, or computed its address: 1.1 to 2.4 times as long."""
+        """Return true if today's kernel of this config takes about as long. Older kernels of `wgmma` waited for each
+        residual in device memory, or computed its address: they took 1.1 to 2.4 times as long.
+        """
         problem = self.plan.problem
         has_residual = isinstance(problem, Conv2d) and problem.quantization.residual != "none"
         return self.is_newest or self.plan.config.family != "wgmma" or not has_residual
 
 
 def pack(rows: Iterable[Measurement], path: Path) -> int:
-    """How many rows were written: the correct ones that can be planned; of one config on one device the newest."""
+    """Write the correct rows that can be planned, only the newest of a config on a device; return their number."""
     packed: dict[str, dict[str, dict[str, list[Any]]]] = {}
     devices = set()
     for row in sorted(rows, key=lambda row: row.created_at):
@@ -73,7 +75,7 @@ def pack(rows: Iterable[Measurement], path: Path) -> int:
 
 
 def read(path: Path = PATH) -> dict[Problem, list[Row]]:
-    """Configs that later templates have no use for any more are left out."""
+    """Read the rows, without configs that later templates no longer support."""
     said = json.loads(gzip.decompress(path.read_bytes()))
     on = target(said["target"])
     found: dict[Problem, list[Row]] = {}

@@ -1,8 +1,8 @@
-"""Every layer of whole models, quantized as users deploy them, against an independent reference on the GPU.
+"""Every layer of whole models, quantized as users deploy them, compared with an independent reference on the GPU.
 
     python bench/models.py LAYERS.csv --out bench/results/nvidia-h200 [--db tune.sqlite] [--time]
 
-Scales are per channel, the bias int32 where the csv says that there is one, the output int8; one layer in four gets
+Scales are per channel, the bias is int32 if the csv says that there is one, the output is int8; one layer in four gets
 zero points and unsigned types. The kernels are those of `qconv.lookup`, compiled ahead on all cores. Tolerance 0.
 """
 
@@ -40,7 +40,7 @@ UNSIGNED_SHARE = 0.25
 
 
 def deployed(layer: Layer) -> Layer:
-    """The same flags for the same problem, so that layers that are equal stay so."""
+    """Return the layer with flags that depend on its problem only, so that equal layers stay equal."""
     bias = "int32" if layer.biased else "none"
     q = Quantization(per_channel=True, bias=bias)
     draw = random.Random(f"{layer.problem}:{bias}")
@@ -58,7 +58,7 @@ def deployed(layer: Layer) -> Layer:
 
 
 def differing(runnable: Runnable, drawn: Sample) -> str | None:
-    """None where all outputs are the reference's, else how many are not. Everything stays on the device."""
+    """Return None if all outputs equal the reference's, else how many differ. Everything stays on the device."""
     problem, device = runnable.problem, runnable.device
     assert isinstance(problem, Conv2d)
     arrays = [device.upload(array) for array in drawn.arrays]
@@ -75,7 +75,7 @@ def differing(runnable: Runnable, drawn: Sample) -> str | None:
 def checked(
     layers: list[Layer], choice: Choice | str, device: Device, protocol: TimingProtocol, seed: int, timed: bool
 ) -> Row:
-    """One row for layers of the same problem."""
+    """Return one row for layers of the same problem."""
     problem = layers[0].problem
     row: Row = {"name": layers[0].name, "layers": [layer.name for layer in layers], "problem": str(problem)}
     row |= {"verified": False, "floor_us": floor_us(problem, device.name)}
@@ -92,7 +92,7 @@ def checked(
         elif timed:
             times = interleaved_us({"ours": runner_of(runnable, drawn, protocol)}, protocol, rounds=1)
             row |= {"time_us": times["ours"], "tops": problem.operations / times["ours"] / 1e6}
-    except Exception as error:  # one layer's failure is its row; the others are still worth knowing
+    except Exception as error:  # a failing layer is reported in its row; the others still run
         row |= {"verified": False, "mismatch": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
     return row
 

@@ -1,4 +1,4 @@
-"""What the suites of whole networks share: the timing of runs that follow each other, and the peer."""
+"""Shared parts of the suites of whole networks: timing of consecutive runs, and the peer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qconv.device import Device
 Row = dict[str, Any]
 
 RUNS, ROUNDS = 20, 7
-# Inputs that a network is given in turn: the third replays what a session has recorded.
+# Inputs that a network gets in turn; from the third run on, a session replays its recording.
 INPUTS = 4
 SIZE = 224
 
@@ -33,7 +33,7 @@ def protocol(seconds: float) -> Row:
     return {"runs": RUNS, "rounds": ROUNDS, "inputs": INPUTS, "statistic": "median", "seconds": seconds}
 
 
-# Begins to measure; what it gives ends that, and says the milliseconds.
+# Starts to measure; the returned function stops and returns the milliseconds.
 Stopwatch = Callable[[], Callable[[], float]]
 
 
@@ -44,7 +44,7 @@ def timed_ms(
     rounds: int = ROUNDS,
     runs: int = RUNS,
 ) -> float:
-    """The median of several rounds of runs that follow each other."""
+    """Return the median over several rounds of consecutive runs."""
     for number in range(INPUTS):
         run(number)
     synchronize()
@@ -63,7 +63,7 @@ def by_the_wall() -> Callable[[], float]:
 
 
 def by_events(make: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -> Stopwatch:
-    """By the GPU's own clock: `make` gives an event, as CuPy or PyTorch has them."""
+    """Measure by the GPU's own clock: `make` creates an event, of CuPy or PyTorch."""
 
     def begin() -> Callable[[], float]:
         first, last = make(), make()
@@ -88,7 +88,7 @@ def stopwatch_of(device: Device) -> Stopwatch:
 
 
 def inductor_ms(name: str, inputs: list[Any]) -> float:
-    """fp16, channels last, weights frozen, one CUDA graph."""
+    """Time the network in fp16: channels last, frozen weights, one CUDA graph."""
     import torch
     import torch._inductor.config
     import torchvision
@@ -103,7 +103,7 @@ def inductor_ms(name: str, inputs: list[Any]) -> float:
 
 
 def as_graph(network: Callable[[Any], Any], given: list[Any]) -> tuple[Callable[[int], None], Any]:
-    """What runs a network of PyTorch on the GPU as one CUDA graph, for each input by its number, and what it writes."""
+    """Return a function that runs a PyTorch network as one CUDA graph, for each input by its number, and its output."""
     import torch
 
     held, stream = given[0].clone(), torch.cuda.Stream()
@@ -130,14 +130,14 @@ def torch_events() -> Stopwatch:
 
 
 def measured(name: str, device: Device, inputs: list[Any], peer: bool, mine: Row) -> Row:
-    """Ours with the peer beside it."""
+    """Return our row with the peer's time."""
     made: Row = {"name": name, "batch": len(inputs[0]), **mine}
     release(device)
     if peer:
         try:
             made["inductor_fp16_ms"] = inductor_ms(name, inputs)
             made["over_inductor_fp16"] = made["inductor_fp16_ms"] / made["ms"]
-        except Exception as error:  # other people's code: whatever it raises is the reason
+        except Exception as error:  # third-party code: any error is the reason
             made["missing"] = {"inductor_fp16": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
         release(device)
     return made
@@ -158,7 +158,7 @@ def printed(row: Row) -> None:
 
 
 def parser_of(says: str | None, suite: str) -> argparse.ArgumentParser:
-    """With the options of every suite of networks."""
+    """Return a parser with the options of every suite of networks."""
     parser = argparse.ArgumentParser(description=says, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", default="1,32,128", help="default: %(default)s")
     tuning = "of tuning, for each network and batch; default: none"
@@ -176,5 +176,5 @@ def parser_of(says: str | None, suite: str) -> argparse.ArgumentParser:
 def opened(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.db is not None:
-        os.environ["QCONV_DB"] = options.db  # where lookups look
+        os.environ["QCONV_DB"] = options.db  # read by lookups
     return options

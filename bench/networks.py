@@ -1,17 +1,17 @@
-"""Whole quantized networks in a session, beside the same networks in fp16 by PyTorch's Inductor, in the same run.
+"""Whole quantized networks in a session, compared with the same networks in fp16 by PyTorch's Inductor, in the same
+run.
 
     python bench/networks.py resnet50.onnx ... --seconds 60 --db networks.sqlite --out bench/results/nvidia-h200
 
-A model has one input, N x 3 x H x W of float32; `quantize_network.py` makes such models of
-torchvision's networks. The
-session's outputs are compared with those of ONNX Runtime on the CPU before anything is timed. With --seconds, what the
-session runs is tuned for so long, for each model and batch. A peer is torchvision's network of the file's name.
+A model has one input, N x 3 x H x W of float32; `quantize_network.py` makes such models of torchvision's networks. The
+session's outputs are compared with those of ONNX Runtime on the CPU before anything is timed. With --seconds, the
+session's problems are tuned for that time, per model and batch. The peer is torchvision's network of the file's name.
 
-With --integer-inputs, the model takes what its first QuantizeLinear would make of the images. They are quantized before
-anything is timed, and their channels lie last, as where a camera or a decoder gives bytes.
+With --integer-inputs, the model takes the output of its first QuantizeLinear. The images are quantized before anything
+is timed, in channels-last order, as if a camera or a decoder supplied bytes.
 
-Of each run of a session, the time has the copy of the input from another array of the device, and the copy of the
-output; runs follow each other without waiting, and the inputs change from run to run.
+The time of a session's run includes the copy of the input from another device array, and the copy of the output; runs
+follow each other without waiting, and the inputs change from run to run.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ import qconv
 from qconv.device import Device, open_device
 from qconv.onnx import Session, with_integer_inputs
 
-# What a session decides where nobody else does.
+# Choices that a session makes by default.
 CHOICES = ("sums_in_convolutions", "fused_convolutions", "tables_in_convolutions", "pools_in_convolutions")
 ALWAYS = {None: None, "always": True, "never": False}
 Choice = dict[str, Any]
-# Images that ONNX Runtime computes as well, of each input.
+# Images per input that ONNX Runtime computes too.
 COMPARED = 4
 
 
-# A file, or a model's bytes.
+# a file, or a model's bytes
 Model = Path | bytes
 
 
@@ -53,7 +53,7 @@ def by_ort(model: Model, x: Any) -> Any:
 
 
 def of_integers(path: Path, inputs: list[Any]) -> tuple[bytes, list[Any]]:
-    """The model that takes integers, and the images as such."""
+    """Return the model that takes integers, and the images as integers."""
     changed, found = with_integer_inputs(path)
     (of_images,) = found.values()
     limits = np.iinfo(of_images.dtype)
@@ -62,7 +62,7 @@ def of_integers(path: Path, inputs: list[Any]) -> tuple[bytes, list[Any]]:
 
 
 def lies_last(x: Any) -> bool:
-    """Bytes have their channels last in memory."""
+    """Return true if the channels are last in memory, as for bytes."""
     return bool(x.dtype.itemsize == 1)
 
 
@@ -73,7 +73,9 @@ def uploaded(x: Any, device: Device) -> Any:
 
 
 def differing(session: Session, model: Model, inputs: list[Any]) -> int:
-    """Outputs that are not ONNX Runtime's; of every input, in turn, so that later runs replay the first."""
+    """Return the number of outputs that differ from ONNX Runtime's, over all inputs in turn, so that later runs are
+    replays.
+    """
     name, few = session.input_names[0], COMPARED
     given = [session.run(None, {name: x})[0][:few] for x in inputs]
     wanted = by_ort(model, np.concatenate([x[:few] for x in inputs]))

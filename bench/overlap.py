@@ -1,11 +1,11 @@
-"""What a launch costs in a chain of launches, each of which waits for the one before it: one after the other, or so
-that one begins before the last has ended (programmatic dependent launch).
+"""The cost of a launch in a chain of dependent launches: one after the other, or each beginning before the previous one
+has ended (programmatic dependent launch).
 
     python bench/overlap.py [--batch 1,8,32] [--out bench/results/nvidia-h200]
 
-First kernels made for it, by `overlap.cu` (needs nvcc): in a stream or a graph, with programmatic edges that are
-captured or made by hand, and by where a kernel lets the next one begin. Then the convolutions of ResNet-50, in one
-graph each way; `piled up` is as they overlap, without the shared memory that keeps launches apart.
+It measures synthetic kernels first, by `overlap.cu` (needs nvcc): in a stream or a graph, with programmatic edges that
+are captured or made by hand, and by the place where a kernel lets the next one begin. Then it measures the convolutions
+of ResNet-50, in one graph each way; `piled up` is the overlap without the shared memory that limits resident launches.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def kernels(binary: Path | None) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """A line for each mode, a column for each shape; a time of a launch that saw too little has a mark."""
+    """Return one line per mode, one column per shape; times of launches that read stale data are marked."""
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
     lines = [f"{chr(65 + at)}  {shape}" for at, shape in enumerate(shapes)]
     lines.append(f"{'us a launch':44}" + "".join(f"{chr(65 + at):>7}" for at in range(len(shapes))))
@@ -68,7 +68,7 @@ def table(rows: list[Row]) -> str:
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution with its arrays, and how often the network computes it."""
+    """A convolution with its arrays, and its count in the network."""
 
     problem: Problem
     plan: Plan
@@ -88,14 +88,14 @@ def layers(device: Device, batch: int) -> list[Layer]:
 
 
 def chains(device: Device, network: list[Layer]) -> tuple[Ways, int]:
-    """Each way's replay, in microseconds a launch, and how many launches it has."""
+    """Return each way's replay, in microseconds per launch, and its number of launches."""
     bounds: dict[str, list[Any]] = {"plain": [], "piled up": [], "overlapping": []}
     room = Multiprocessors.room
     for layer in network:
         drawn = registry.draw(layer.problem, seed=1)
         arrays = [device.upload(array) for array in drawn.arrays]
         for way, made in bounds.items():
-            executable = load(layer.plan, device)  # of its own: what a launch asks for is kept with it
+            executable = load(layer.plan, device)  # a separate one, because it stores the launch attributes
             overlap = way != "plain" and layer.plan.overlaps
             if way == "piled up":
                 Multiprocessors.room = lambda self, launch, static_bytes: launch.smem_bytes  # type: ignore[method-assign]

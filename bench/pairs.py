@@ -1,13 +1,13 @@
-"""Two or three convolutions in one kernel beside the same ones unfused, and beside a peer's; writes one suite.
+"""Two or three convolutions in one kernel compared with the same ones unfused, and with a peer's; writes one suite.
 
     python bench/pairs.py PAIRS.csv --kinds '^dw.pw$' --batch 32 --db tune.sqlite --out bench/results/nvidia-h200
     python bench/pairs.py PAIRS.csv --kinds '^pw.dw.pw$' --blocks --batch 1 --db tune.sqlite --out DIRECTORY
     python bench/pairs.py PAIRS.csv --batch 8 --verify --out bench/results/nvidia-h200
 
-PAIRS.csv has the columns of fused_pairs.csv; only rows with nothing between the two count. With --verify nothing is
-timed: the kernel that the cost model would fuse them into, and the same unfused, are compared with the oracle. With
---blocks a row and the row that begins with its second convolution are three. While one chain is timed, the candidates
-of the next are compiled.
+PAIRS.csv has the columns of fused_pairs.csv; only rows with nothing between the two convolutions count. With --verify
+nothing is timed: the kernel that the cost model would choose to fuse them, and the unfused kernels, are compared with
+the oracle. With --blocks, a row and the row that begins with its second convolution form a chain of three. While one
+chain is timed, the candidates of the next are compiled.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from qconv.tuner.workloads.listing import chain
 
 Row = dict[str, Any]
 
-TIMEOUT_S = 60.0  # of one config
+TIMEOUT_S = 60.0  # per config
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def kind_of(rows: list[Line]) -> str:
 
 
 def chains_of(path: Path, blocks: bool) -> list[list[Line]]:
-    """Rows with nothing between the two; of blocks each with the row that goes on from its second convolution."""
+    """Return rows with nothing between the two convolutions; for blocks, each with the row that continues it."""
     rows = pair_rows(path)
     if not blocks:
         return [[row] for row in rows]
@@ -91,7 +91,7 @@ def chains_of(path: Path, blocks: bool) -> list[list[Line]]:
 def read(
     path: Path, only: str, kinds: str, batch: int | None, blocks: bool = False
 ) -> tuple[dict[Chain, list[Pair]], dict[str, str]]:
-    """The pairs, or the threes, of every problem, in the order of the list, and why others are none of this batch."""
+    """Return the pairs or threes of every problem in the order of the list, and why other rows make no problem."""
     same: dict[Chain, list[Pair]] = {}
     refused: dict[str, str] = {}
     for rows in chains_of(path, blocks):
@@ -108,16 +108,16 @@ def read(
 
 @dataclass(frozen=True)
 class Verification:
-    """What is launched and compared with what."""
+    """The kernels to launch, and the expected outputs."""
 
     configs: dict[str, str]  # by family, as JSON; their kernels are in the cache
-    unfused: str | None  # why the two are not fused
+    unfused: str | None  # why the convolutions are not fused
     drawn: registry.Sample
     expected: tuple[Array, ...]
 
 
 def verification(key: str, target_name: str, seed: int) -> Verification:
-    """In a process of its own, for plans, compilers and the oracle take a while."""
+    """Plan, compile and run the oracle in a separate process, because these take a while."""
     problem = parse(key)
     assert isinstance(problem, Chain)
     plans = {"unfused": generator.unfused_plan(problem, target(target_name))}
@@ -136,7 +136,7 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
 
 
 def verified(problem: Chain, found: Verification, device: Device) -> Row:
-    """The kernel that fuses them, if one can, and the same unfused, against the oracle."""
+    """Compare the fused kernel, if there is one, and the unfused kernels with the oracle."""
     input_sets = InputSets(problem, device, found.drawn, expected=found.expected)
     row: Row = {"mismatch": {}, "configs": {}, "digests": {}}
     if found.unfused is not None:
@@ -152,7 +152,7 @@ def verified(problem: Chain, found: Verification, device: Device) -> Row:
 
 
 def fastest(problem: Chain, device: Device, db: str) -> dict[str, Measurement]:
-    """The best row of either way: `unfused`, or `fused`, which is one kernel."""
+    """Return the best row of each way: `unfused`, or `fused`, which is one kernel."""
     with open_layers(db, device) as layers:
         rows = ranked(layers.measurements(problem=problem, device=device.name, target=device.target.name))
     return {way_of(row.config): row for row in reversed(rows)}
@@ -163,7 +163,7 @@ def way_of(config: Config) -> str:
 
 
 def parts_of(problem: Problem) -> tuple[Problem, ...]:
-    """What is tuned, in that order."""
+    """Return the problems to tune, in order."""
     return (problem.first, *parts_of(problem.rest), problem) if isinstance(problem, Chain) else (problem,)
 
 
@@ -186,7 +186,7 @@ def measured(
             row["mismatch"][family] = wrong
         runners[family] = runner_of(runnable, drawn, protocol)
     for layer, one in problem.layers.items():
-        one = replace(one, quantization=replace(one.quantization, residual="none"))  # no peer adds one here
+        one = replace(one, quantization=replace(one.quantization, residual="none"))  # no peer adds a residual here
         case = peers.Case(one, registry.draw(one, 1), None, device, protocol)
         ready, missing = peers.prepare(names, case)
         runners |= {f"{name} {layer}": peer.run for name, peer in ready.items()}
@@ -264,13 +264,13 @@ def main(arguments: list[str] | None = None) -> None:
     begin, rows = time.monotonic(), list[Row]()
     every, refused = read(options.pairs, options.only, options.kinds, options.batch, options.blocks)
     found_pairs = dict(list(every.items())[options.begin :])
-    # What is timed comes first: these processes are nice.
+    # Timing has priority: these processes are nice.
     workers = None if options.verify else 3
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=os.nice, initargs=(10,))
     ahead: dict[Chain, Future[Verification]] = {}
     compiled: dict[Chain, list[Future[None]]] = {}
     if options.verify:
-        # Sixteen oracles at a time, each with a thread for every core, wait for each other.
+        # Sixteen oracles at a time with one thread per core each would slow each other down.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         name = device.target.name
         ahead = {p: pool.submit(verification, str(p), name, seed) for seed, p in enumerate(found_pairs)}
@@ -307,7 +307,7 @@ def main(arguments: list[str] | None = None) -> None:
                 flush=True,
             )
     child.stop()
-    pool.shutdown(cancel_futures=True)  # what was not begun
+    pool.shutdown(cancel_futures=True)  # cancels jobs that have not begun
     print(summary(rows, refused))
     if not all(row["verified"] for row in rows):
         sys.exit("some differ from the oracle")

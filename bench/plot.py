@@ -1,4 +1,4 @@
-"""A picture of one suite: every layer's floor, our time and the peers', as PNG and SVG beside the JSON.
+"""A picture of one suite: every layer's floor, our time and the peers', as PNG and SVG next to the JSON.
 
     python bench/plot.py bench/results/nvidia-h200/dense.json [--out FOLDER]
 
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-# Name -> marker and colour; what is not listed gets a grey diamond.
+# Name -> marker and colour; others get a grey diamond.
 STYLES = {
     "floor": ("|", "black"),
     "ours": ("o", "tab:red"),
@@ -22,13 +22,13 @@ STYLES = {
     "cutlass_sm90": ("<", "tab:pink"),
     "simt": ("x", "tab:gray"),
 }
-# Peers that are not measured here: the csv's figures, of another run by the same protocol.
+# Peers that are not measured here: times from the csv, of another run with the same protocol.
 ELSEWHERE = ("cutlass_sm80", "cutlass_sm90")
 OTHER = ("D", "lightgray")
 
 
 def series(rows: list[dict[str, Any]]) -> dict[str, list[float | None]]:
-    """Name -> a time for each row, or None where it has none; what no row has is left out."""
+    """Return name -> one time per row, or None if it has none; names without any time are left out."""
     found = {"floor": [row.get("floor_us") for row in rows], "ours": [row["time_us"] for row in rows]}
     for name in dict.fromkeys(name for row in rows for name in row.get("peers", {})):
         found[name] = [row.get("peers", {}).get(name) for row in rows]
@@ -41,7 +41,7 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
     import matplotlib
 
     matplotlib.use("Agg")
-    # The same document gives the same bytes.
+    # Make the SVG reproducible.
     matplotlib.rcParams.update({"svg.hashsalt": "qconv", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
@@ -52,7 +52,7 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
         marker, colour = STYLES.get(name, OTHER)
         shown = [(value, place) for value, place in zip(values, at, strict=True) if value is not None]
         size = {"floor": 11, "ours": 9}.get(name, 5)
-        # A ring, so that a peer in the same place is seen in it.
+        # A ring, so that a peer at the same place is visible inside it.
         ring: dict[str, Any] = {"fillstyle": "none", "markeredgewidth": 1.8, "zorder": 3} if name == "ours" else {}
         label = f"{name} (another run)" if name in ELSEWHERE else name
         line: dict[str, Any] = {"marker": marker, "color": colour, "markersize": size, "label": label, "linestyle": ""}

@@ -1,10 +1,10 @@
-"""Makes quantized models of torchvision's networks, as a user would: exported, then ONNX Runtime's `quantize_static`.
+"""Make quantized models of torchvision's networks, as a user would: export, then ONNX Runtime's `quantize_static`.
 
     python bench/quantize_network.py models resnet50 mobilenet_v2
 
-Weights are drawn by a seed, since trained ones are not to be had from a package: BatchNormalization has the statistics
-of random images, and biases are not zero, so that none is shared. QDQ, uint8 activations, int8 weights of 7 bits by
-channel, so that processors without VNNI compute the same. Needs torch, torchvision, onnx and onnxruntime.
+Weights are random with a fixed seed, since no package provides trained ones: BatchNormalization has the statistics of
+random images, and biases are not zero, so that none is shared. QDQ format, uint8 activations, int8 weights of 7 bits
+per channel, so that processors without VNNI compute the same. Needs torch, torchvision, onnx and onnxruntime.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def seeded(name: str) -> Any:
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         if isinstance(module, torch.nn.BatchNorm2d):
-            module.momentum = None  # the statistics are those of what follows
+            module.momentum = None  # use the statistics of the images below only
     with torch.no_grad():
         model.train()(torch.randn(2 * CALIBRATION, 3, SIZE, SIZE))
         for parameter, values in model.named_parameters():
@@ -61,10 +61,10 @@ def quantized(name: str, folder: Path) -> Path:
         "dynamic_axes": {"x": {0: "N"}, "y": {0: "N"}},
     }
     with tempfile.TemporaryDirectory() as there, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that another exporter is newer
+        warnings.simplefilter("ignore")  # it says that another exporter is newer
         path = Path(there, "real.onnx")
         torch.onnx.export(model, (images[0],), str(path), opset_version=OPSET, dynamo=False, **named)
-        logging.disable(logging.WARNING)  # a preparation is recommended that only shortens the model
+        logging.disable(logging.WARNING)  # it recommends a preparation that only shortens the model
         quantize_static(
             path, made, Images([image.numpy() for image in images]), quant_format=QuantFormat.QDQ, per_channel=True,
             reduce_range=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,

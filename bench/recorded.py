@@ -1,10 +1,10 @@
 """Spaces whose configs were all timed, or a random part of them: files in Kernel Tuner's cache format, gzipped.
 
-Kernel Tuner knows one list of parameters, and each family of kernels has its own fields: `family` is a parameter, and
-the fields of a family are parameters with its name in front, which are -1 in configs of other families. What no entry
-has is outside the space: configs that the generator refuses (Kernel Tuner calls that restrictions), and in a part of a
-space those that were not drawn. A config that did not compile is a CompilationFailedConfig; one that did not run, or
-computed something else than the oracle, is a RuntimeFailedConfig. Times are milliseconds, as Kernel Tuner has them.
+Kernel Tuner has one list of parameters, but each family of kernels has its own fields. So `family` is a parameter, and
+the fields of a family are parameters prefixed with its name, which are -1 in configs of other families. Configs without
+an entry are outside the space: those that the generator refuses (Kernel Tuner calls that restrictions), and in a part
+of a space those that were not drawn. A config that did not compile is a CompilationFailedConfig; one that did not run,
+or differed from the oracle, is a RuntimeFailedConfig. Times are milliseconds, as in Kernel Tuner.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from qconv.targets.target import target as target_of
 from qconv.tune_db.measurement import Measurement
 
 SUFFIX = ".json.gz"
-OTHER_FAMILY = -1  # a field that the config's family does not have
+OTHER_FAMILY = -1  # value of a field that the config's family does not have
 FAILURES = {"compile": "CompilationFailedConfig"}  # by outcome; every other one is
 RAN_WRONG = "RuntimeFailedConfig"
 
 
 @dataclass
 class RecordedSpace:
-    """`about` is what the file says beside the times: where and how they were measured, and of how many configs."""
+    """A recorded space. `about` is the file's metadata: where and how it was measured, and the number of configs."""
 
     problem: Problem
     device: str
@@ -50,13 +50,13 @@ class RecordedSpace:
         return min(time for time in self.times_us.values() if time is not None)
 
     def plans(self) -> list[Plan]:
-        """What was recorded, cheapest first; configs that today's generator refuses are not among them."""
+        """Return the recorded plans, cheapest first, without configs that today's generator refuses."""
         plans, _ = generator.space(self.problem, target_of(self.target))
         return [plan for plan in plans if plan.config in self.times_us]
 
 
 def parameters(space: RecordedSpace) -> dict[str, list[Any]]:
-    """Names and choices, as Kernel Tuner has them, of the families that have a feasible config."""
+    """Return the parameters' names and choices in Kernel Tuner's form, for the families that have a feasible config."""
     used = {config.family for config in space.times_us}
     families = {name: one for name, one in generator.families(space.problem).items() if name in used}
     named: dict[str, list[Any]] = {"family": list(families)}
@@ -78,7 +78,7 @@ def config_of(values: dict[str, Any]) -> Config:
 
 
 def write(path: Path, space: RecordedSpace) -> None:
-    """The same bytes for the same space: no time of writing is in it."""
+    """Write the space. The same space gives the same bytes: the file contains no time of writing."""
     named = parameters(space)
     names = list(named)
     cache = {}
@@ -106,7 +106,7 @@ def write(path: Path, space: RecordedSpace) -> None:
 
 
 def document_of(path: Path) -> dict[str, Any]:
-    """As Kernel Tuner would read it, once it is unpacked."""
+    """Return the document as Kernel Tuner would read it, once unpacked."""
     document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     return document
 

@@ -16,15 +16,15 @@ from qconv.generator import Config, Plan
 from qconv.tuner.search.strategy import Space, Strategy
 
 BUDGETS = (8, 16, 25, 50, 100)
-NEAR_BEST, WITHIN = 0.95, 50  # what `reached` counts runs by
+NEAR_BEST, WITHIN = 0.95, 50  # the fraction of the best, and the trials, by which `reached` counts runs
 
 
 class SpentError(Exception):
-    """The budget is; how a search ends that does not count."""
+    """The budget is spent; raised to end a search that does not count its evaluations."""
 
 
 class Uncosted(Space):
-    """A space of whose plans no cost is known."""
+    """A space whose plans have no known cost."""
 
     def cost(self, plan: Plan) -> float:
         return 1.0
@@ -32,7 +32,7 @@ class Uncosted(Space):
 
 @dataclass(frozen=True)
 class Replayed:
-    """A recorded space, its configs cheapest first by the cost model."""
+    """A recorded space, its configs sorted by the cost model."""
 
     recorded: RecordedSpace
     plans: Sequence[Plan]
@@ -55,7 +55,7 @@ class Replayed:
 
     @cached_property
     def places(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Where the family and each field stand among their choices; 0 where a family lacks a field."""
+        """Return the index of the family, and of each field, among their choices; 0 if a family lacks a field."""
         families = generator.families(self.recorded.problem)
         columns = [(name, field, choices) for name, one in families.items() for field, choices in one.choices.items()]
         rows = [
@@ -66,7 +66,9 @@ class Replayed:
         return np.array(rows)
 
     def space(self, seed: int, with_costs: bool) -> Space:
-        """As the tuner gives it, where the default comes first; without costs, in an order drawn by the seed."""
+        """Return the space as the tuner presents it, with the default first; without costs, in an order drawn by the
+        seed.
+        """
         if with_costs:
             return Space(self.recorded.problem, self.plans, [self.plans[0].config], seed)
         order = np.random.default_rng(seed).permutation(len(self.plans))
@@ -74,7 +76,7 @@ class Replayed:
 
 
 class Run:
-    """One search of one space: what it evaluated, in order. A config that is asked for again costs nothing."""
+    """One search of one space: its evaluations, in order. Repeated configs cost nothing."""
 
     def __init__(self, replayed: Replayed, trials: int) -> None:
         self.replayed = replayed
@@ -89,20 +91,22 @@ class Run:
         return self.seen[config]
 
     def fractions_of_best(self) -> list[float]:
-        """After each evaluation, the optimum's time over the best one's; 0 while every config failed."""
+        """Return, after each evaluation, the optimum's time over the best one's; 0 while every config failed."""
         fractions, best = [], float("inf")
         for time in self.seen.values():
             best = min(best, float("inf") if time is None else time)
             fractions.append(self.replayed.best_us / best)
-        # A search that found no more configs keeps what it has.
+        # A search that found no more configs keeps its best.
         return fractions + fractions[-1:] * (self.trials - len(fractions))
 
 
-Search = Callable[[Run, int], None]  # evaluates by the run until its trials are spent, drawn by a seed
+Search = Callable[[Run, int], None]  # evaluates configs by the run until its trials are spent; takes a seed
 
 
 def by_asking(strategy: Strategy, run: Run, in_flight: int = 1) -> None:
-    """The tuner's loop: `in_flight` are asked before the first is told, as where candidates compile meanwhile."""
+    """Run the tuner's loop: `in_flight` configs are proposed before the first result, as when candidates compile
+    meanwhile.
+    """
     waiting: list[Config] = []
     left = run.trials - len(run.seen)
     while left or waiting:
@@ -125,8 +129,9 @@ def searched(search: Search, replayed: Replayed, trials: int, seed: int) -> list
 
 
 def summary(fractions: Iterable[Sequence[float]]) -> Mapping[str, Any]:
-    """Over the runs of one search: the mean fraction at each budget with its standard error, and how many came near the
-    optimum soon."""
+    """Summarize the runs of one search: the mean fraction at each budget with its standard error, and how many came
+    near the optimum soon.
+    """
     every = np.array(list(fractions))
     budgets = [budget for budget in BUDGETS if budget <= every.shape[1]]
     means = {str(budget): round(float(every[:, budget - 1].mean()), 5) for budget in budgets}

@@ -1,5 +1,6 @@
-"""What every suite writes: device, driver, toolchain, clocks, protocol, commit and rows, as
-bench/results/<device>/<suite>.json."""
+"""The common part of every suite: device, driver, toolchain, clocks, protocol, commit and rows, written to
+bench/results/<device>/<suite>.json.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from document import write_document
 from qconv.device import Device
 from qconv.device.compile import compiler_for
 
-# What a figure may depend on, where it is installed.
+# Packages on which a figure may depend, if installed.
 PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "torch", "nvidia-cudnn-cu13", "nvidia-cudnn-frontend")
 
 
 def head() -> str | None:
-    """This checkout's commit, where there is one."""
+    """Return this checkout's commit, or None."""
     try:
         answer = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -29,14 +30,16 @@ def head() -> str | None:
 
 
 def driver_version() -> str | None:
-    """As the vendor numbers it; None without nvidia-ml-py (the bench extra) or an NVIDIA driver."""
+    """Return the driver version in the vendor's numbering, or None without nvidia-ml-py (the bench extra) or an NVIDIA
+    driver.
+    """
     try:
         import pynvml
 
         pynvml.nvmlInit()
         version = pynvml.nvmlSystemGetDriverVersion()
         return version.decode() if isinstance(version, bytes) else str(version)
-    except Exception:  # a fact for the reader: whatever the reason, it is missing
+    except Exception:  # informational only: any error means that it is missing
         return None
 
 
@@ -51,7 +54,7 @@ def versions() -> dict[str, str]:
 
 
 class Report:
-    """One suite's results. Make it before the first measurement: it notes the clock then and at every write."""
+    """One suite's results. Create it before the first measurement: it records the clock then and at every write."""
 
     def __init__(
         self, folder: Path, suite: str, device: Device, protocol: dict[str, Any], commit: str | None = None
@@ -72,7 +75,7 @@ class Report:
         }
 
     def write(self, rows: list[dict[str, Any]], summary: dict[str, Any] | None = None) -> None:
-        """May be called after every row: what was measured before an interruption is kept."""
+        """Write the results. Call it after every row to keep the measurements before an interruption."""
         clocks = {"sm_before_mhz": self._first_mhz, "sm_after_mhz": self._device.facts().get("clock_now_mhz")}
         document = self._constant | {"clocks": clocks, "at": datetime.now(UTC).isoformat(timespec="seconds")}
         document |= {"summary": summary} if summary else {}

@@ -1,10 +1,10 @@
-"""ResNet-50's convolutions with the QLinearAdd behind them: in one kernel, and in two, each tuned as long; one suite.
+"""ResNet-50's convolutions followed by a QLinearAdd: in one kernel and in two, each tuned for as long; one suite.
 
     python bench/residual.py --trials 24 --db tune.sqlite --out bench/results/nvidia-h200
     python bench/residual.py --device cpu.sm_90a --only 64 --batches 1 --image 4 --trials 2 --db t.sqlite --out /tmp
 
-The convolution alone gives what the sum adds to the residual: `unfused_us` is what these two kernels take, timed in
-the same rounds as the one that does both. Each is compared with the oracle.
+In the second way, the convolution's output is the sum's input: `unfused_us` is the time of these two kernels, timed in
+the same rounds as the kernel that does both. Each is compared with the oracle.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from qconv.tuner.search.tune import Outcome, tune
 
 Row = dict[str, Any]
 
-TIMEOUT_S = 60.0  # of one config
+TIMEOUT_S = 60.0  # per config
 LAYERS = {"64 to 256": (56, 64, 256), "128 to 512": (28, 128, 512), "256 to 1024": (14, 256, 1024)}
 LAYERS |= {"512 to 2048": (7, 512, 2048)}
 WITH_SUM = Quantization(

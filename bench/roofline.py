@@ -1,4 +1,4 @@
-"""What no kernel can beat, as the scripts here import it."""
+"""The lower bound on any kernel's time, as the scripts here import it."""
 
 from __future__ import annotations
 

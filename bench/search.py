@@ -1,12 +1,12 @@
-"""Searches compared on recorded spaces: how near the optimum the best of so many evaluations is, with no GPU.
+"""Searches compared on recorded spaces: how near the optimum they come in a given number of evaluations, without a GPU.
 
     python bench/search.py bench/spaces/nvidia-h200/*.json.gz --repeats 100 --out bench/results/nvidia-h200
     python bench/search.py bench/spaces/nvidia-h200/*.json.gz --only 'Optuna GP' --repeats 20 --trials 50 --out FOLDER
     python bench/search.py bench/spaces/nvidia-h200/stem.json.gz --only '^(qconv|random)' --repeats 20
 
-`--out` is a folder: search.json there has a row for each space and search, which a later run does not do again. The
-searches of Kernel Tuner and of Optuna need `pip install -e '.[search]'`. Optuna's GP takes 0.2 s an evaluation, so that
-its line asks less. `--table` prints what search.json has.
+`--out` is a folder: search.json there has one row per space and search, which later runs do not repeat. The searches of
+Kernel Tuner and of Optuna need `pip install -e '.[search]'`. Optuna's GP takes 0.2 s per evaluation, so its line uses
+fewer. `--table` prints search.json.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _opened: dict[Path, Replayed] = {}
 
 
 def row_of(path: Path, name: str, trials: int, seeds: range) -> Row:
-    """In a process of its own, which goes on with the space that it has."""
+    """Return a row, in a worker process that keeps its space."""
     if path not in _opened:
         _opened.clear()
         _opened[path] = Replayed.of(recorded.read(path))
@@ -58,13 +58,13 @@ def row_of(path: Path, name: str, trials: int, seeds: range) -> Row:
 
 
 def begin_worker() -> None:
-    """As many processes as cores: the threads that PyTorch would start for each are in each other's way."""
+    """Limit threads: with as many processes as cores, the threads that PyTorch starts in each would compete."""
     os.nice(5)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def table(rows: list[Row]) -> str:
-    """Means over the spaces that every search of the table was run on, each of which counts the same."""
+    """Return the means over the spaces on which every search of the table was run, equally weighted."""
     names = list(dict.fromkeys(row["search"] for row in rows))
     spaces = {name: {row["space"] for row in rows if row["search"] == name} for name in names}
     common = set.intersection(*spaces.values()) if spaces else set()

@@ -1,7 +1,7 @@
-"""What is compared: the tuner's strategies, Optuna's samplers and Kernel Tuner's, each as a `Search` of a replay.
+"""The compared searches: the tuner's strategies, Optuna's samplers and Kernel Tuner's, each as a `Search` of a replay.
 
-Optuna's samplers know no list of feasible configs: what they suggest counts as the nearest one that was not tried. So
-they waste no evaluation. Kernel Tuner's strategies are given the feasible ones, by its own simulation mode.
+Optuna's samplers cannot use a list of feasible configs: each suggestion counts as the nearest untried config, so they
+waste no evaluation. Kernel Tuner's strategies get the feasible ones, by its own simulation mode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from qconv.tuner.search.strategy import named
 if TYPE_CHECKING:
     import optuna
 
-HINTS = 8  # of the cost model's, which a hinted search begins with
+HINTS = 8  # hints of the cost model with which a hinted search begins
 KERNEL_TUNER = ("adaptive_tabu_greywolf", "hybrid_vndx", "genetic_algorithm", "random_sample")
 
 
@@ -36,7 +36,7 @@ def at_random(run: Run, seed: int) -> None:
 
 
 def by_optuna(sampler: Callable[[int], optuna.samplers.BaseSampler], hinted: bool, run: Run, seed: int) -> None:
-    """Over the places of all fields among their choices, which are in order: that is more than names would tell."""
+    """Search over the indices of all fields among their choices, which are ordered and so say more than names."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -54,7 +54,7 @@ def by_optuna(sampler: Callable[[int], optuna.samplers.BaseSampler], hinted: boo
         asked = np.zeros(places.shape[1])
         for i in varies:
             asked[i] = trial.suggest_int(f"p{i}", 0, int(most[i]))
-        # The family is of another kind than the fields: what is of another one is far.
+        # The family is unlike the fields: configs of another family are far away.
         moved = np.abs(places - asked)[:, 1:].sum(axis=1) + 1000.0 * (places[:, 0] != asked[0])
         nearest = int(np.argmin(np.where(left, moved, np.inf)))
         left[nearest] = False
@@ -84,7 +84,7 @@ def cma_es(seed: int) -> optuna.samplers.BaseSampler:
 
 
 class _Simulation:
-    """One space as Kernel Tuner sees it: made once, for it takes seconds."""
+    """A space in Kernel Tuner's form: created once, because it takes seconds."""
 
     def __init__(self, replayed: Replayed) -> None:
         from kernel_tuner.searchspace import Searchspace
@@ -94,7 +94,7 @@ class _Simulation:
         self.config_of: dict[tuple[int, ...], Any] = {}
         rows: list[dict[str, int]] = []
         for config in replayed.configs:
-            # By number: a string has no distance.
+            # By number: strings have no distance.
             row = {"family": families.index(config.family)}
             row |= {f"{config.family}_{n}": v for n, v in config.as_dict().items() if isinstance(v, int)}
             rows.append(row)
@@ -118,11 +118,11 @@ class _Simulation:
         return {"__error__": RuntimeFailedConfig()} if time_us is None else {"time": time_us}
 
 
-_simulations: list[tuple[Replayed, _Simulation]] = []  # the last one: an address would be another space's later
+_simulations: list[tuple[Replayed, _Simulation]] = []  # the last one only: a later space could reuse its address
 
 
 def by_kernel_tuner(name: str, run: Run, seed: int) -> None:
-    """Its strategy, its search space and its simulating runner; only the results are read from here."""
+    """Run Kernel Tuner's strategy, search space and simulating runner; only the results are read here."""
     from kernel_tuner.interface import Options, strategy_map
     from kernel_tuner.runners.simulation import SimulationRunner
     from kernel_tuner.util import TuningBudget
@@ -150,7 +150,7 @@ def by_kernel_tuner(name: str, run: Run, seed: int) -> None:
 
 
 def searches() -> dict[str, Search]:
-    """By the names of the table. `+` has what the cost model says."""
+    """Return the searches by their names in the table. `+` means with the cost model's predictions."""
     found: dict[str, Search] = {"random": at_random}
     for with_costs, mark in ((True, " +"), (False, "")):
         found[f"qconv{mark}"] = partial(ours, "bayesian", with_costs, 1)

@@ -1,13 +1,13 @@
-"""The convolutions of a network one after the other, in one CUDA graph, as a session launches them: images a second.
+"""The convolutions of a network one after the other, in one CUDA graph, as a session launches them: images per second.
 
     python bench/sequence.py LAYERS.csv PAIRS.csv --models '^resnet50' --batch 128 --seconds 120 --db sequence.sqlite \\
         --out bench/results/nvidia-h200
 
-PAIRS.csv has the columns of fused_pairs.csv: a layer and the next one that are a pair there, of the kinds that --fuse
-names, are looked up together, so that `lookup` says whether one kernel computes them. A convolution reads what the one
-before it wrote where that has its shape, as in the network, and else an array of its own; each has weights of its own.
-What stands between convolutions (pools, sums) is left out. Two ways: launches that overlap, as a session's do, and one
-after the other. Every kernel is compared with the oracle before.
+PAIRS.csv has the columns of fused_pairs.csv. Consecutive layers that are a pair there, of the kinds that --fuse names,
+are looked up together, so that `lookup` decides whether one kernel computes them. A convolution reads the previous
+one's output if that has its shape, as in the network, and otherwise its own array; each has its own weights. Layers
+between convolutions (pools, sums) are left out. Two ways are timed: overlapping launches (programmatic dependent
+launch), as in a session, and one after the other. Every kernel is compared with the oracle first.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ PROTOCOL = {
 
 @dataclass(frozen=True)
 class Link:
-    """What is looked up at once: a convolution, or several that one kernel may compute."""
+    """One lookup: a convolution, or several that one kernel may compute."""
 
     name: str
     problem: Problem
@@ -86,7 +86,7 @@ def pairs_of(path: Path, kinds: str) -> Pairs:
 
 
 def links(names: Sequence[str], problems: Sequence[Conv2d], pairs: Pairs, batch: int) -> list[Link]:
-    """In the order of the network."""
+    """Return the links in the order of the network."""
     found: list[Link] = []
     at = 0
     while at < len(names):
@@ -102,7 +102,7 @@ def links(names: Sequence[str], problems: Sequence[Conv2d], pairs: Pairs, batch:
 
 
 def expected(key: str) -> tuple[Sample, tuple[Array, ...]]:
-    """In a process of its own: oracles of 128 images take seconds."""
+    """Compute the expected outputs in a separate process: oracles of 128 images take seconds."""
     problem = parse(key)
     drawn = registry.draw(problem, 1)
     return drawn, registry.compute(problem, drawn)
@@ -115,7 +115,9 @@ class Kernel:
 
 
 def verified(choices: dict[Problem, Choice], device: Device) -> dict[Problem, Kernel]:
-    """The kernels, each compared with the oracle; a difference ends the run, for a time of it would say nothing."""
+    """Return the kernels, each compared with the oracle; a difference ends the run, because its time would be
+    meaningless.
+    """
     kernels = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(len(choices), os.cpu_count() or 1, 8), mp_context=context) as pool:
@@ -132,9 +134,9 @@ def verified(choices: dict[Problem, Choice], device: Device) -> dict[Problem, Ke
 class Ways:
     """Both ways of launching the same kernels over the same arrays."""
 
-    runs: dict[str, Callable[[], float]]  # microseconds a launch
-    outputs: list[Any]  # of each
-    scales: list[dict[str, Any]]  # the parameters that are not as drawn
+    runs: dict[str, Callable[[], float]]  # microseconds per launch
+    outputs: list[Any]  # the output of each link
+    scales: list[dict[str, Any]]  # the parameters that differ from the drawn ones
 
     @property
     def launches(self) -> int:
@@ -196,7 +198,7 @@ def choices_of(network: Sequence[Link], device: Device, db: str | None) -> dict[
 
 
 def unfused(network: Sequence[Link], choices: dict[Problem, Choice]) -> list[Link]:
-    """What several kernels compute is several links, each of which overlaps with the one before it."""
+    """Return the links; several kernels of a link become several, each of which overlaps with the previous one."""
     found: list[Link] = []
     for link in network:
         parts = link.problem.parts if len(choices[link.problem].plan.kernels) > 1 else ()

@@ -1,11 +1,11 @@
-"""Times all configs of some problems, or as many as the seconds allow: searches are judged on what it writes down.
+"""Time all configs of some problems, or as many as the time allows; searches are judged on the recorded times.
 
     python bench/spaces.py --seconds 390 --most 1500 --out bench/spaces/nvidia-h200
     python bench/spaces.py stem pair --seconds 390 --workers 15 --device cuda:0 --out bench/spaces/nvidia-h200
 
-One file a problem, NAME.json.gz, in Kernel Tuner's cache format: see `recorded.py`. The configs come in an order drawn
-by --seed: what was timed when the seconds were over is a uniform sample of the space, and so are the first --most.
-Every kernel is compared with the oracle before it counts. Run again, it goes on from what the files have.
+One file per problem, NAME.json.gz, in Kernel Tuner's cache format: see `recorded.py`. The configs come in an order
+drawn by --seed: those timed within the limit are a uniform sample of the space, and so are the first --most. Every
+kernel is compared with the oracle before it counts. A second run continues from the files.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from qconv.tuner.measure.candidate import Candidate
 from qconv.tuner.measure.child import Child
 from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
 
-TIMEOUT_S = 20.0  # of one config
+TIMEOUT_S = 20.0  # per config
 COMPILE_S = 60.0
 SAVED_EVERY_S = 20.0
-# Twice the last-level cache of an H100 or H200: a launch finds nothing there of what the one before it left.
+# Twice the last-level cache of an H100 or H200: a launch finds no data of the previous one there.
 ROTATED_BYTES, REPEATS = 110_000_000, 5
 INT8 = "x_type=int8:w_type=int8:out_type=int8"
 CHANNELS = "per_channel:bias=int32"
@@ -54,7 +54,7 @@ DW_PW = (
     f"conv2d:n=32:h=14:w=14:c=384:k=384:r=3:s=3:pad=1,1,1,1:groups=384:{INT8}:{CHANNELS}:activation=relu6"
     f"+conv2d:n=32:h=14:w=14:c=384:k=96:r=1:s=1:{INT8}:{CHANNELS}"
 )
-# Layers of the networks in workloads/, the quickest to compile first: a config of a stem takes two seconds.
+# Layers of the networks in workloads/, those that compile fastest first: a config of a stem takes two seconds.
 PROBLEMS = {
     "depthwise": f"conv2d:n=32:h=56:w=56:c=144:k=144:r=3:s=3:pad=1,1,1,1:groups=144:{INT8}",
     "grouped": f"conv2d:n=32:h=56:w=56:c=128:k=128:r=3:s=3:pad=1,1,1,1:groups=32:{INT8}",
@@ -75,7 +75,9 @@ def problem_of(key: str) -> Problem:
 
 
 def compiled(key: str, config: str, target: Target, toolchain: str) -> tuple[tuple[Source, ...], str, str | None]:
-    """In a process of its own: its sources and digest, the binaries in the cache, and why the compiler refused them."""
+    """Compile in a separate process; return sources, digest with the binaries in the cache, and the compiler's
+    error.
+    """
     plan = generator.plan(problem_of(key), generator.config_from_json(config), target)
     candidate, refused = Candidate.of(plan), None
     try:
@@ -87,7 +89,7 @@ def compiled(key: str, config: str, target: Target, toolchain: str) -> tuple[tup
 
 
 class Sweep:
-    """One device, one worker that times, and a pool of processes that compile ahead of it."""
+    """One device, one worker that times, and a pool of processes that compile ahead."""
 
     def __init__(self, device: Device, pool: ProcessPoolExecutor, ahead: int, protocol: TimingProtocol) -> None:
         self.device = device
@@ -97,7 +99,7 @@ class Sweep:
         self._ahead = ahead
 
     def run(self, space: RecordedSpace, plans: Sequence[Plan], until: float, path: Path) -> None:
-        """Times plans in order until that time.monotonic(), and saves what is known now and then."""
+        """Time plans in order until that time.monotonic(), and save the results from time to time."""
         left = deque(plan for plan in plans if plan.config not in space.times_us)
         waiting: deque[tuple[Plan, Future[tuple[tuple[Source, ...], str, str | None]]]] = deque()
         best_us, saved = min((t for t in space.times_us.values() if t is not None), default=None), time.monotonic()
@@ -136,7 +138,7 @@ class Sweep:
 
 
 def begun(key: str, sweep: Sweep, path: Path, seed: int, most: int | None) -> tuple[RecordedSpace, list[Plan]]:
-    """What the file has, and the plans in the order drawn, up to `most`."""
+    """Return the file's contents, and the plans in the drawn order, up to `most`."""
     device = sweep.device
     plans, _ = generator.space(parse(key), device.target)
     size = len(plans)
@@ -183,14 +185,14 @@ def main(arguments: list[str] | None = None) -> None:
     if protocol.rotated_bytes:
         protocol = replace(protocol, rotated_bytes=ROTATED_BYTES)
     protocol = replace(protocol, repeats=REPEATS)
-    # Forked, a child would inherit the GPU's context; nice, it leaves a core to the worker that times.
+    # A forked child would inherit the GPU's context; a nice one leaves a core to the timing worker.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, context, initializer=os.nice, initargs=(5,)) as pool:
         sweep = Sweep(device, pool, 4 * options.workers, protocol)
         paths = {name: options.out / f"{name}{recorded.SUFFIX}" for name in keys}
         spaces = {n: begun(k, sweep, paths[n], options.seed, options.most) for n, k in keys.items()}
         for position, (name, (space, plans)) in enumerate(spaces.items()):
-            # What is left of the seconds is spread in proportion to the configs that are left.
+            # The remaining seconds are distributed in proportion to the remaining configs.
             left = [sum(p.config not in s.times_us for p in ps) for s, ps in list(spaces.values())[position:]]
             share = left[0] / max(1, sum(left))
             now = time.monotonic()

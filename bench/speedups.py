@@ -47,7 +47,7 @@ def _field(name: str) -> Callable[[Row], float]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Many layers against one peer: how many times as fast each of them is."""
+    """Many layers compared with one peer: the speed-up of each."""
 
     what: str
     peer: str
@@ -158,7 +158,7 @@ def shown() -> list[Comparison]:
 
 
 def label(comparison: Comparison) -> str:
-    """The text at a row's right end: the geometric mean of its points."""
+    """Return the text at a row's right end: the geometric mean of its points."""
     return f"{comparison.mean:.2f}x"
 
 
@@ -167,17 +167,17 @@ def name(comparison: Comparison) -> str:
 
 
 def points(at: int) -> str:
-    """The id of a comparison's points in the SVG."""
+    """Return the id of a comparison's points in the SVG."""
     return f"points-{at}"
 
 
 def draw(path: Path) -> None:
-    """One line for each comparison: a point per layer, a bar at the geometric mean."""
+    """Draw one line per comparison: one point per layer, a bar at the geometric mean."""
     import matplotlib
 
     comparisons = shown()
     matplotlib.use("Agg")
-    # Ids by a fixed salt, text as text, one font: the same rows give the same bytes.
+    # Fixed salt, text as text, one font: the same rows give the same bytes.
     settings: Any = {"svg.hashsalt": "qconv", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}
     with matplotlib.rc_context(settings):
         from matplotlib import pyplot

@@ -1,11 +1,11 @@
-"""The GPU tests and compute-sanitizer on this machine's GPU, and a record of what they said.
+"""Run the GPU tests and compute-sanitizer on this machine's GPU, and record the results.
 
     python bench/suite.py --out bench/results/nvidia-h200
     python bench/suite.py --out bench/results/nvidia-h200 --sentence
 
-The first runs every test marked `gpu`, then each test made for the sanitizer under each of its tools, a process and a
-time limit for each pair of test and tool, and writes suite.json. The second runs nothing: it prints what
-docs/performance.md says of that record and of the templates that changed since.
+The first command runs every test marked `gpu`, then each test made for the sanitizer under each of its tools, with one
+process and one time limit per pair of test and tool, and writes suite.json. The second runs nothing: it prints the
+sentence of docs/performance.md about that record and the templates that changed since.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ ROOT = Path(__file__).parents[1]
 NAME = "suite.json"
 TESTS = ("-q", "-m", "gpu", "-p", "no:cacheprovider")
 FOR_SANITIZERS = ("-k", "sanitizer")
-MOST_NAMED = 12  # templates that have changed; of more, the page has the count
-PART_LIMIT_S = 240.0  # for one test under one tool
-# Every warning of racecheck counts, not only what it calls an error. initcheck is left out: products load the weights
-# of a step ahead, and behind the last step lies a place that nothing writes, and whose values nothing uses.
+MOST_NAMED = 12  # changed templates; the page has the count of more
+PART_LIMIT_S = 240.0  # per test and tool
+# Every warning of racecheck counts, not only those that it calls errors. initcheck is left out: kernels load the
+# weights one step ahead, and the step after the last reads memory that is never written, whose values are not used.
 TOOLS = {"memcheck": (), "racecheck": ("--racecheck-report", "all"), "synccheck": ()}
 SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
 SKIPPED = re.compile(r"^SKIPPED \[1\] \S+ (.*)", re.MULTILINE)
 CLEAN = re.compile(r"0 errors|0 hazards displayed \(0 errors, 0 warnings\)")
-# Pages that no CUDA source includes.
+# Templates that no CUDA source includes.
 OTHER_VENDORS = re.compile(r"hip|cpu|mfma|wmma|sdot4|sudot4|emulated|loader/buffers")
 
 
 def templates() -> dict[str, str]:
-    """The digest of every template that a CUDA source may include."""
+    """Return the digest of every template that a CUDA source may include."""
     folder = ROOT / "templates"
     found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.j2"))}
     return {
@@ -62,13 +62,13 @@ def templates() -> dict[str, str]:
 
 
 def changed_since(record: Record) -> list[str]:
-    """The templates whose text is none of those that the GPU tests ran with. A file that was moved is none of them."""
+    """Return the templates whose text is not among those of the recorded GPU run; a moved file is not listed."""
     then = set(record["templates"].values())
     return sorted(name for name, digest in templates().items() if digest not in then)
 
 
 def counted(report: Path) -> Record:
-    """Outcomes of a run, from pytest's JUnit report."""
+    """Return the outcomes of a run, from pytest's JUnit report."""
     failed, reasons, passed = {}, Counter[str](), 0
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
@@ -91,7 +91,7 @@ def run_tests(workers: int) -> Record:
 
 
 def summary_of(output: str) -> tuple[str, bool]:
-    """The tool's own last word, and whether it found nothing and the tests under it passed."""
+    """Return the tool's own summary, and true if it found nothing and the tests under it passed."""
     summaries = SUMMARY.findall(output)
     if not summaries:
         return "no summary: " + (output.strip().splitlines() or ["no output"])[-1][:300], False
@@ -107,7 +107,7 @@ def sanitizer_tests() -> list[str]:
 
 
 def sanitize(tool: str, test: str, limit_s: float) -> Record:
-    """Run one test under one tool. A test that outruns its limit is said so and is not clean."""
+    """Run one test under one tool. A test that exceeds its limit is recorded as such and is not clean."""
     binary = shutil.which("compute-sanitizer")
     if binary is None:
         return {"summary": "not run: compute-sanitizer is not installed", "clean": False, "seconds": 0.0}
@@ -127,8 +127,9 @@ def sanitize(tool: str, test: str, limit_s: float) -> Record:
 
 
 def tool_record(parts: dict[str, Record]) -> Record:
-    """Summarize the tests under one tool: the seconds of each clean one, the reason of each skipped one, and all that
-    is known of each other."""
+    """Summarize the tests under one tool: the seconds of each clean one, the reason of each skipped one, and all
+    details of the others.
+    """
     skipped = {test: part["summary"] for test, part in parts.items() if part["seconds"] is None}
     clean = {test: part["seconds"] for test, part in parts.items() if part["clean"] and test not in skipped}
     others = {test: part for test, part in parts.items() if not part["clean"]}
@@ -138,9 +139,10 @@ def tool_record(parts: dict[str, Record]) -> Record:
 
 
 def sanitize_all(tools: list[str], workers: int, limit_s: float) -> Record:
-    """Run the pairs of test and tool beside each other: most of what a pair does is the host's work.
+    """Run the pairs of test and tool in parallel: most of a pair's time is host work.
 
-    racecheck comes first, as its tests take longest."""
+    racecheck comes first, as its tests take longest.
+    """
     tests = sanitizer_tests()
     pairs = [(tool, test) for tool in sorted(tools, key="racecheck".__ne__) for test in tests]
     with ThreadPoolExecutor(workers) as pool:
@@ -157,7 +159,9 @@ def is_green(record: Record) -> bool:
 
 
 def sentence(record: Record) -> str:
-    """What docs/performance.md says of the record. It changes with the templates, so the page claims what was run."""
+    """Return the sentence of docs/performance.md about the record. It changes with the templates, so the page is
+    accurate.
+    """
     tests = record["tests"]
     skipped = sum(tests["skipped"].values())
     clean = [name for name, tool in record["sanitizer"].items() if tool["clean"]]

@@ -11,7 +11,7 @@ from rich.table import Table
 
 Row = dict[str, Any]
 
-# Column -> what it shows of a row; None is an empty cell. Ratios above 1 mean that we are faster.
+# Column -> its value for a row; None is an empty cell. Ratios above 1 mean that we are faster.
 RATIOS: dict[str, Callable[[Row], float | None]] = {
     "of floor": lambda row: _over(row.get("floor_us"), row["time_us"]),
     "x best peer": lambda row: _over(row.get("best_peer_us"), row["time_us"]),
@@ -25,7 +25,7 @@ def _over(theirs: float | None, ours: float) -> float | None:
 
 
 def means(rows: Iterable[Row]) -> dict[str, float]:
-    """The geometric mean of each ratio, over the rows that have it."""
+    """Return the geometric mean of each ratio, over the rows that have it."""
     kept = list(rows)
     found = {name: [value for row in kept if (value := ratio(row)) is not None] for name, ratio in RATIOS.items()}
     return {name: statistics.geometric_mean(values) for name, values in found.items() if values}
@@ -60,6 +60,6 @@ def _percent(name: str, value: float | None) -> str:
 
 
 def show(title: str, rows: list[Row]) -> None:
-    # Into a pipe, rich takes the terminal for 80 columns wide and folds every name.
+    # In a pipe, rich assumes 80 columns and folds every name.
     console = Console()
     Console(width=None if console.is_terminal else 200).print(table(title, rows))

@@ -1,4 +1,4 @@
-"""The tuner's protocol with its input sets kept: what is compared is timed again and again, in turns."""
+"""The tuner's timing protocol with its input sets kept, so that kernels can be timed repeatedly, in turns."""
 
 from __future__ import annotations
 
@@ -16,40 +16,43 @@ from qconv.ops.registry import Sample
 from qconv.tuner.measure.protocol import TimingProtocol
 from qconv.tuner.measure.verification import MOST_SETS, InputSets
 
-Runner = Callable[[int], tuple[float, ...]]  # so many replays -> one figure each, in microseconds a launch
+Runner = Callable[[int], tuple[float, ...]]  # number of replays -> one time each, in microseconds per launch
 
 ROUNDS = 3
 
 
 def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingProtocol) -> list[list[Any]]:
-    """As many copies of the sample as the protocol rotates over: rolled, so that no two are alike and all are
-    full-range. Made on the device: the host would need most of a run's time for it."""
+    """Return the copies of the sample over which the protocol rotates: rolled, so that no two are equal and all are
+    full-range. They are made on the device; the host would need most of a run's time for it.
+    """
     count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // io_bytes)))
     first = [device.upload(array) for array in drawn.arrays]
-    # np.roll of a CuPy array is CuPy's.
+    # np.roll of a CuPy array returns a CuPy array.
     return [first, *([np.roll(array, i) for array in first] for i in range(1, count))]
 
 
 def runner_of(runnable: Runnable, drawn: Sample, protocol: TimingProtocol, overlap: bool = False) -> Runner:
-    """The tuner's own replay: captured once, however many rounds it runs."""
+    """Return the tuner's own replay: captured once, for any number of rounds."""
     return repeated(
         InputSets(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable, overlap)
     )
 
 
 def repeated(again: Callable[[], float]) -> Runner:
-    """Captured once, however many rounds it runs; the first run does not count."""
+    """Return a runner that repeats a call; the first run does not count."""
     again()
     return lambda repeats: tuple(again() for _ in range(repeats))
 
 
 def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, float]:
-    """The median over the protocol's replays, in rounds: what the clock does meanwhile, it does to all."""
+    """Return the medians over the protocol's replays, in rounds, so that changes of the clock affect all kernels
+    alike.
+    """
     return in_turns(runners, rounds, -(-protocol.repeats // rounds))
 
 
 def in_turns(runners: Mapping[str, Runner], rounds: int, repeats: int) -> dict[str, float]:
-    """The median of each runner's figures, in rounds of so many repeats."""
+    """Return the median of each runner's times, in rounds of `repeats` repeats."""
     figures: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds):
         for name, run in runners.items():
@@ -58,7 +61,7 @@ def in_turns(runners: Mapping[str, Runner], rounds: int, repeats: int) -> dict[s
 
 
 def torch_times_us(call: Callable[[], Any], repeats: int) -> list[float]:
-    """What a call takes on PyTorch's current stream, by its events."""
+    """Return the times of a call on PyTorch's current stream, by its events."""
     import torch
 
     times = []
@@ -78,9 +81,9 @@ def described(protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def release(device: Device) -> None:
-    """The arrays of the last problem: CuPy's and PyTorch's pools do not know of each other."""
+    """Free the arrays of the last problem: CuPy's and PyTorch's pools do not share memory."""
     gc.collect()
-    if device.target.vendor == "cpu":  # CuPy, where it is installed, may have no GPU to ask
+    if device.target.vendor == "cpu":  # CuPy, if installed, may have no GPU to ask
         return
     if (cupy := sys.modules.get("cupy")) is not None:
         cupy.get_default_memory_pool().free_all_blocks()

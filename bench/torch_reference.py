@@ -1,7 +1,7 @@
-"""A second oracle: what a layer computes, in plain PyTorch, wherever its tensors are.
+"""A second oracle: the output of a layer in plain PyTorch, on any device.
 
-Written from the contract and not from qconv.ops or qconv.arithmetic, of which it imports nothing: an error there would
-have to be made here again to stay unseen. It knows the default mode alone, without activation and residual.
+It is written from the contract and imports nothing of qconv.ops or qconv.arithmetic: an error there would have to be
+repeated here to stay unnoticed. It knows the default mode only, without activation and residual.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TYPES = {"int8": torch.int8, "uint8": torch.uint8}
 
 
 def output(problem: Conv2d, x: Tensor, w: Tensor, parameters: dict[str, Any]) -> Tensor:
-    """y as the kernel has to write it: NHWK from x as NHWC and w as KRSC."""
+    """Return y as the kernel must write it: NHWK from x as NHWC and w as KRSC."""
     q = problem.quantization
     covered = Quantization(
         *(q.x_type, q.w_type, q.out_type, q.per_channel, q.x_zero_point, q.w_zero_point, q.y_zero_point, q.bias)
@@ -33,17 +33,18 @@ def output(problem: Conv2d, x: Tensor, w: Tensor, parameters: dict[str, Any]) ->
         torch.as_tensor(parameters[name], dtype=torch.float32) for name in ("x_scale", "w_scale", "y_scale")
     )
     multiplier = (x_scale * w_scale / y_scale).to(x.device)
-    # int64 to fp32 rounds to nearest, ties to even, as int32 does; torch.round takes ties to even.
+    # int64 to fp32 rounds to nearest, ties to even, as int32 does; torch.round rounds ties to even.
     rounded = torch.round(sums.to(torch.float32) * multiplier)
     limits = torch.iinfo(TYPES[q.out_type])
-    # In float64, so that the zero point's sum is exact before it is clamped.
+    # In float64, so that the sum with the zero point is exact before the clamp.
     shifted = rounded.to(torch.float64) + float(parameters.get("y_zero_point", 0))
     return shifted.clamp(limits.min, limits.max).to(TYPES[q.out_type])
 
 
 def accumulate(problem: Conv2d, x: Tensor, w: Tensor, parameters: dict[str, Any]) -> Tensor:
-    """The sums as int64. In float64 they are exact in any order, being integers far below 2**53; as one matrix product
-    of unfolded windows, because a library's float64 convolution may go through a transform that rounds."""
+    """Return the sums as int64. In float64 they are exact in any order, because they are integers far below 2**53. They
+    are one matrix product of unfolded windows, because a library's float64 convolution may use a transform that rounds.
+    """
     groups, inner = problem.groups, problem.reduction
     real_x = x.to(torch.float64).permute(0, 3, 1, 2) - float(parameters.get("x_zero_point", 0))
     zero = torch.as_tensor(parameters.get("w_zero_point", 0), dtype=torch.float64, device=w.device)
@@ -51,8 +52,8 @@ def accumulate(problem: Conv2d, x: Tensor, w: Tensor, parameters: dict[str, Any]
     matrix = real_w.reshape(groups, problem.k_group, inner)
     top, left, bottom, right = problem.pad
     images = []
-    for image in real_x.split(1):  # one at a time: the windows of a batch may not fit the memory
-        # Behind the subtraction, so that padding is a real zero.
+    for image in real_x.split(1):  # one at a time: the windows of a batch may not fit in memory
+        # After the subtraction, so that padding is a real zero.
         padded = torch.nn.functional.pad(image, (left, right, top, bottom))
         windows = torch.nn.functional.unfold(
             padded, (problem.r, problem.s), dilation=problem.dilation, stride=problem.stride

@@ -1,11 +1,11 @@
-"""Measurements to correct the cost models by: some configs of many layers and pairs, chosen to learn from.
+"""Measurements for correcting the cost models: some configs of many layers and pairs, chosen to learn from.
 
     python bench/trials.py --batches 32,1 --seconds 290 --db trials.sqlite --out trials.json.gz
 
-Of every problem: what is chosen without tuning, winners of neighbours, the cheapest of each family, cheap ones that are
-unlike each other, and others at random. Layers come by class in turns, pairs among them, so that what --seconds cuts
-off is of all classes; problems that the database has are not measured again. A kernel that breaks the device's context
-ends the run with status 3: the same command goes on.
+Per problem: the choice without tuning, winners of neighbours, the cheapest config of each family, cheap configs that
+differ from each other, and random others. Layers alternate between classes, with pairs among them, so that --seconds
+cuts all classes alike; problems that the database has are not measured again. A kernel that breaks the device's context
+ends the run with status 3: the same command continues.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from qconv.tuner.measure.protocol import TimingProtocol, protocol_for
 from qconv.tuner.measure.verification import InputSets
 
 WORKLOADS = Path(__file__).with_name("workloads")
-BROKEN = 3  # the exit status where a kernel has broken the device's context
-COMPILE_S = 30.0  # of one kernel
+BROKEN = 3  # exit status if a kernel has broken the device's context
+COMPILE_S = 30.0  # per kernel
 NEIGHBOURS = 4
-# How many times the cheapest's predicted time others are worth: the best of a family, one that is cheap, any.
+# Limits of other configs' predicted time, relative to the cheapest: the best of a family, a cheap one, any.
 OF_FAMILY, CHEAP, ANY = 6.0, 1.6, 4.0
-CROWD = 200  # of which the one is taken that is least like what was taken
+CROWD = 200  # candidates, of which the one least like the chosen ones is taken
 SAID = 160  # characters of a reason
 
 
 def chosen(problem: Problem, place: Place, count: int) -> list[Config]:
-    """The more likely ones first."""
+    """Return configs to measure, the more likely ones first."""
     layers = Layered([shipped.layer(place.name)])
     plans, _ = generator.space(problem, place.target)
     unfused = [generator.unfused_plan(problem, place.target, _looked_up(place))] if problem.parts else []
@@ -88,8 +88,9 @@ def _looked_up(place: Place) -> Any:
 
 
 def _others(plans: list[Plan], taken: list[Config], rng: random.Random) -> Iterator[Config]:
-    """The cheapest of each family; then, family by family, one of the cheap ones that is unlike those before it, and
-    one of those that are not hopeless."""
+    """Yield the cheapest of each family; then, family by family, one of the cheap ones that is unlike those before it,
+    and one of those that are not hopeless.
+    """
     costs: dict[str, list[float]] = {}
     configs: dict[str, list[Config]] = {}
     for plan in plans:
@@ -116,7 +117,7 @@ def _differing(one: Config, values: dict[str, object]) -> int:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Candidates as they travel, their kernels in the cache, with the sample and what the oracle says."""
+    """Candidates in picklable form, their kernels in the cache, with the sample and the oracle's output."""
 
     candidates: list[dict[str, Any]]
     drawn: registry.Sample
@@ -124,8 +125,9 @@ class Prepared:
 
 
 def prepare(key: str, place: Place, count: int) -> Prepared:
-    """In a process of its own, for plans, compilers and the oracle take a while. What is refused is compiled again by
-    whoever loads it, and the row says why."""
+    """Plan, compile and run the oracle in a separate process, because these take a while. Refused sources are compiled
+    again when loaded, and the row gives the reason.
+    """
     problem = parse(key)
     toolchain = compiler_for(place.target).toolchain
     candidates = []
@@ -155,7 +157,7 @@ def measured(problem: Problem, ready: Prepared, device: Device, protocol: Timing
 
 
 def problems_of(layers: Path, chains: Path, batches: list[int], most_pixels: int | None) -> Iterator[Problem]:
-    """Layers and pairs of each batch in turns, two layers for a pair. The order is the same on every machine."""
+    """Yield layers and pairs of each batch in turns, two layers per pair, in the same order on every machine."""
     rounds: list[Iterable[Problem]] = []
     for batch in batches:
         single = in_turns(list(workload.distinct(workload.read(layers, batch=batch))))
@@ -199,11 +201,11 @@ def main(arguments: list[str] | None = None) -> None:
     device = open_device(options.device)
     place, protocol = Place(device.name, device.target), replace(protocol_for(device), repeats=options.repeats)
     batches = [int(text) for text in options.batches.split(",")]
-    # Many oracles at a time, each with a thread for every core, would wait for each other.
+    # Many oracles at a time with one thread per core each would slow each other down.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     workers = max(1, len(os.sched_getaffinity(0)) - 1)
     spawn = multiprocessing.get_context("spawn")
-    # What is timed comes first: these processes are nice.
+    # Timing has priority: these processes are nice.
     pool = ProcessPoolExecutor(workers, spawn, initializer=os.nice, initargs=(10,))
     broken = False
     with Database.open(options.db) as database:
@@ -218,22 +220,22 @@ def main(arguments: list[str] | None = None) -> None:
                 waiting.append((problem, pool.submit(prepare, str(problem), place, count)))
             if not waiting:
                 break
-            # The first that is ready: a large oracle keeps nobody waiting.
+            # Take the first that is ready, so that a large oracle does not block the others.
             problem, job = next((one for one in waiting if one[1].done()), waiting[0])
             waiting.remove((problem, job))
             broken = _store(problem, job, device, protocol, database)
             release(device)
         options.out.write_bytes(gzip.compress(dump(database.measurements()).encode(), mtime=0))
-    pool.shutdown(wait=True, cancel_futures=True)  # what was not begun
+    pool.shutdown(wait=True, cancel_futures=True)  # cancels jobs that have not begun
     if broken:
         sys.exit(BROKEN)
 
 
 def _store(problem: Problem, job: Any, device: Device, protocol: TimingProtocol, database: Database) -> bool:
-    """Whether a kernel broke the device's context."""
+    """Store the measurements; return true if a kernel broke the device's context."""
     try:
         ready = job.result()
-    except Exception as error:  # no kernel, or a process that died: that problem is left out and said
+    except Exception as error:  # no kernel, or a process that died: the problem is left out, with a message
         print(f"{problem}: {type(error).__name__}: {' '.join(str(error).split())[:SAID]}", file=sys.stderr)
         return False
     began = time.monotonic()

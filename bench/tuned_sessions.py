@@ -1,11 +1,11 @@
-"""A session before and after `qconv.tune(session.problems)`, from an empty database: milliseconds of a run.
+"""A session before and after `qconv.tune(session.problems)`, from an empty database: milliseconds per run.
 
     python bench/tuned_sessions.py --out bench/results/nvidia-h200
 
-For each network and batch, a session is made and timed; what it runs is tuned for --seconds; a new session is made, and
-both are timed again, in turns. Outputs are compared bit for bit. The time of a run has what `networks.py` says. The
-networks are torchvision's, quantized as `quantize_network.py` does, or files that end in .onnx, of one input
-N x 3 x H x W.
+For each network and batch, a session is created and timed; its problems are tuned for --seconds; a new session is
+created, and both are timed again, in turns. Outputs are compared bit for bit. The time of a run is defined as in
+`networks.py`. The networks are torchvision's, quantized by `quantize_network.py`, or .onnx files with one input N x 3 x
+H x W.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import qconv
 from qconv.device import Device, open_device
 from qconv.onnx import Session
 
-# A session that was tuned may be slower by what runs differ.
+# A tuned session may be slower by the noise between runs.
 MOST_LOST = 1.01
 
 
@@ -49,7 +49,7 @@ def size_of(model: Path) -> int:
 
 
 def in_turns_ms(runs: Sequence[Callable[[int], None]], device: Device) -> list[float]:
-    """The median of each, over rounds in which they take turns."""
+    """Return the median of each, over rounds in which they take turns."""
     begin = stopwatch_of(device)
     for run in runs:
         for number in range(INPUTS):

@@ -1,14 +1,14 @@
-"""What a layer takes that nobody tuned: `lookup`'s choice beside that of an older checkout, the tuned winner and peers.
+"""The time of an untuned layer: `lookup`'s choice compared with an older checkout's, the tuned winner and peers.
 
     python bench/untuned.py LAYERS.csv [MORE.csv] --batch 32 --against old.json --trials 24 --db untuned.sqlite \\
         --limit-s 560 --out bench/results/nvidia-h200
     python bench/untuned.py LAYERS.csv [MORE.csv] --batch 32 --write old.json --as 'NVIDIA H200' --target sm_90a
 
-The second line writes down what this checkout would choose and asks no GPU: run in an older checkout, it gives the
-file for --against. --hide says which measurements count as unknown: those of all networks that a layer occurs in, of
-the layer alone, or none. The winner is the shipped one, or comes from a search of so many trials; with --trials 0 the
-layers without a shipped one are left out. Layers come by class in turns, so that what --limit-s cuts off is of all
-classes; --resume goes on from the rows that --out has, each of which says its commit.
+The second command records this checkout's choices and needs no GPU: run in an older checkout, it writes the file for
+--against. --hide selects the measurements that count as unknown: those of all networks that include a layer, of the
+layer alone, or none. The winner is the shipped one, or that of a search of --trials trials; with --trials 0, layers
+without a shipped winner are left out. Layers alternate between classes, so that --limit-s cuts all classes alike;
+--resume continues from the rows in --out, each of which records its commit.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from qconv.tuner.search.tune import tune
 
 Row = dict[str, Any]
 
-TIMEOUT_S = 30.0  # of one config
+TIMEOUT_S = 30.0  # per config
 AHEAD = 24  # layers whose kernels and oracles are prepared while others are timed
-# What is compared: the older choice, today's, and the winner of a search.
+# The compared kernels: the older choice, today's, and the winner of a search.
 BEFORE, NOW, TUNED = "before", "now", "tuned"
 RATIOS = {
     "now_over_tuned": (TUNED, NOW),
@@ -68,7 +68,7 @@ RATIOS = {
 
 
 def class_of(problem: Conv2d) -> str:
-    """Layers that one rule of the choice should serve alike."""
+    """Return the class of a layer: layers that one rule of the choice should serve alike."""
     taps, whole = (problem.r, problem.s), problem.c_group % 64 == 0 and problem.k_group % 64 == 0
     if problem.groups > 1:
         return "depthwise" if problem.c_group == problem.k_group == 1 else "grouped"
@@ -88,7 +88,7 @@ def class_of(problem: Conv2d) -> str:
 
 
 def in_turns(problems: list[Conv2d]) -> list[Conv2d]:
-    """A layer of each class, then another of each: in one order on every machine, and not that of the networks."""
+    """Return one layer of each class, then another of each, in the same order on every machine."""
     classes: dict[str, list[Conv2d]] = {}
     for problem in sorted(problems, key=lambda one: hashlib.sha256(str(one).encode()).digest()):
         classes.setdefault(class_of(problem), []).append(problem)
@@ -98,17 +98,17 @@ def in_turns(problems: list[Conv2d]) -> list[Conv2d]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is launched and compared, its kernels in the cache."""
+    """The kernels to launch and compare; they are in the cache."""
 
     now: Choice
     before: Choice | None
-    failed: dict[str, str]  # by which of them
+    failed: dict[str, str]  # reason, by the name of the kernel
     drawn: registry.Sample
     expected: tuple[Array, ...]
 
 
 def prepare(key: str, place: Place, hidden: frozenset[str], before: Choice | None) -> Prepared:
-    """In a process of its own, for plans, compilers and the oracle take a while."""
+    """Plan, compile and run the oracle in a separate process, because these take a while."""
     problem = parse(key)
     assert isinstance(problem, Conv2d)
     now = choice_without(problem, place, hidden)
@@ -120,14 +120,14 @@ def prepare(key: str, place: Place, hidden: frozenset[str], before: Choice | Non
             try:
                 plan = generator.plan(problem, config, place.target)
                 build(generator.render(plan), plan)
-            except Exception as error:  # infeasible, or refused by the compiler: the row says so
+            except Exception as error:  # infeasible, or refused by the compiler: reported in the row
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     drawn = registry.draw(problem, 1)
     return Prepared(now, before, failed, drawn, registry.compute(problem, drawn))
 
 
 def winner_of(problem: Conv2d, place: Place) -> Config | None:
-    """The shipped one."""
+    """Return the shipped winner."""
     best = shipped.layer(place.name).best(problem, place.name, place.target.name)
     return None if best is None else best.config
 
@@ -143,7 +143,7 @@ class Bench:
     child: Child
 
     def tuned(self, problem: Conv2d) -> Config | None:
-        """The shipped winner, or that of a search."""
+        """Return the shipped winner, or that of a search."""
         winner = winner_of(problem, Place(self.device.name, self.device.target))
         if winner is not None or not self.trials or self.db is None:
             return winner
@@ -224,7 +224,7 @@ class Bench:
 def prepared(
     problems: list[Conv2d], pool: ProcessPoolExecutor, submit: Callable[[Conv2d], Future[Prepared]]
 ) -> Iterator[tuple[Conv2d, Prepared | str]]:
-    """In order, some ahead of the one that is timed; or what went wrong."""
+    """Yield the prepared layers in order, some ahead of the one being timed; or the error."""
     waiting: deque[tuple[Conv2d, Future[Prepared]]] = deque()
     left = iter(problems)
     while True:
@@ -235,7 +235,7 @@ def prepared(
         problem, job = waiting.popleft()
         try:
             yield problem, job.result()
-        except Exception as error:  # no kernel, or a process that died: that layer is left out and said
+        except Exception as error:  # no kernel, or a process that died: the layer is left out, with a message
             yield problem, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
@@ -243,7 +243,7 @@ SHOWN = (*RATIOS, "over_best_peer", "before_over_best_peer")
 
 
 def summary(rows: list[Row], left_out: dict[str, str]) -> Row:
-    """Geometric means of the ratios, and the worst of each class; above 1, the choice of today is the faster one."""
+    """Return geometric means of the ratios, and the worst of each class; above 1, today's choice is faster."""
 
     def mean(some: list[Row], name: str) -> float | None:
         values = [row[name] for row in some if row[name] is not None]
@@ -339,11 +339,11 @@ def main(arguments: list[str] | None = None) -> None:
         problems = [problem for problem in problems if winner_of(problem, place) is not None]
     left_out: dict[str, str] = {}
     names = [name for name in options.peers.split(",") if name]
-    # Many oracles at a time, each with a thread for every core, would wait for each other.
+    # Many oracles at a time with one thread per core each would slow each other down.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     workers = max(1, len(os.sched_getaffinity(0)) - 2)
     spawn = multiprocessing.get_context("spawn")
-    # What is timed comes first: these processes are nice.
+    # Timing has priority: these processes are nice.
     pool = ProcessPoolExecutor(workers, spawn, initializer=os.nice, initargs=(10,))
 
     def submit(problem: Conv2d) -> Future[Prepared]:
@@ -369,7 +369,7 @@ def main(arguments: list[str] | None = None) -> None:
             if any(reason.startswith(LaunchError.__name__) for reason in rows[-1]["failed"].values()):
                 print("a kernel broke the device's context: go on with --resume", file=sys.stderr)
                 break
-    pool.shutdown(cancel_futures=True)  # what was not begun
+    pool.shutdown(cancel_futures=True)  # cancels jobs that have not begun
     show(summary(rows, left_out))
     if wrong := [row["name"] for row in rows if not row["verified"]]:
         sys.exit(f"these failed or differ from the oracle: {', '.join(wrong)}")

@@ -1,6 +1,6 @@
-"""Lists of layers with what a comparison needs beside the problem: one csv row, one convolution.
+"""Lists of layers with the data that a comparison needs beside the problem: one csv row, one convolution.
 
-`qconv.tuner.workloads.listing` says which columns there are; kind, bias and times (`*_us`) are read here.
+`qconv.tuner.workloads.listing` documents the columns; kind, bias and times (`*_us`) are read here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from qconv import Conv2d, Quantization
 from qconv.tuner.workloads.listing import convolution, name_of
 
-# Computed here, from the problem or in the same run: the csv's are of another day.
+# Computed here, from the problem or in the same run: the csv's values are of another day.
 OURS = ("floor_us", "best_peer_us")
 
 
@@ -25,7 +25,7 @@ class Layer:
     model: str | None
     problem: Conv2d
     biased: bool
-    kind: str = ""  # as the csv calls it: dw, grouped, stem, ...
+    kind: str = ""  # the csv's name: dw, grouped, stem, ...
     published: dict[str, float] = field(default_factory=dict)  # times in the csv, by their columns: cutlass_sm80_us
 
     def is_chosen(self, only: str, models: str, kinds: str) -> bool:
@@ -33,12 +33,12 @@ class Layer:
 
 
 def are_found(*texts: tuple[str, str]) -> bool:
-    """Whether in each text its regular expression is found."""
+    """Return true if each regular expression is found in its text."""
     return all(re.search(pattern, text) for text, pattern in texts)
 
 
 def plain(row: dict[str, str]) -> Quantization:
-    """One scale and no bias: what every peer has."""
+    """Return a quantization with one scale and no bias, which every peer supports."""
     return Quantization()
 
 
@@ -56,7 +56,7 @@ def layer_of(row: dict[str, str], quantized: Callable[[dict[str, str]], Quantiza
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """For a script that takes such lists, and what says which of their layers."""
+    """Return a parser for a script that takes such lists, with the options that select layers."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("layers", type=Path, nargs="+")
     parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
@@ -75,8 +75,9 @@ def read(
     batch: int | None = None,
     quantized: Callable[[dict[str, str]], Quantization] = plain,
 ) -> list[Layer]:
-    """Those whose names, models and kinds the regular expressions find; `batch` replaces N. Of others, `batch` may
-    make no problem of ours."""
+    """Return the layers whose names, models and kinds match the regular expressions; `batch` replaces N. Other layers
+    need not make a valid problem at this batch.
+    """
     with path.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     return [
@@ -87,20 +88,20 @@ def read(
 
 
 def pair_rows(path: Path) -> list[dict[str, str]]:
-    """Those of fused_pairs.csv, or of a list like it, with nothing between the two."""
+    """Return the rows of fused_pairs.csv, or of a list like it, with nothing between the two convolutions."""
     with path.open(newline="") as lines:
         return [row for row in csv.DictReader(lines) if row["between"] == "none"]
 
 
 def chosen_by(options: argparse.Namespace, quantized: Callable[[dict[str, str]], Quantization] = plain) -> list[Layer]:
-    """What `parser_of` asks for, of all lists."""
+    """Return the layers that the options of `parser_of` select, of all lists."""
     named = {"only": options.only, "models": options.models, "kinds": options.kinds}
     paths = options.layers
     return [layer for path in paths for layer in read(path, **named, batch=options.batch, quantized=quantized)]
 
 
 def distinct(layers: list[Layer]) -> dict[Conv2d, list[Layer]]:
-    """The layers of every problem, in the order of the list: equal problems are measured once."""
+    """Return the layers of every problem, in the order of the list: equal problems are measured once."""
     same: dict[Conv2d, list[Layer]] = {}
     for layer in layers:
         same.setdefault(layer.problem, []).append(layer)

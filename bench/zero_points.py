@@ -1,8 +1,8 @@
-"""What zero points cost: layers symmetric and with every zero point, in the same run.
+"""The cost of zero points: layers that are symmetric and with every zero point, in the same run.
 
     python bench/zero_points.py --out bench/results/nvidia-h200
 
-Each way has its own best config with --trials; without, both have the best known of the layer. Times are
+With --trials each way has its own best config; without, both have the best known config of the layer. Times are
 interleaved; both kernels are verified.
 """
 

@@ -1,9 +1,9 @@
-"""Two workers tune the layers of a network, and a lookup finds what they measured.
+"""Two workers tune the layers of a network, and a lookup finds their measurements.
 
-python examples/fleet.py [cpu|cuda]
+    python examples/fleet.py [cpu|cuda]
 
-On GPUs, each worker has one of its own. With `scheduler="tcp://HOST:8786"` instead of `workers`, they are on any hosts,
-and `database` is the URL of a PostgreSQL server.
+On GPUs, each worker has its own. With `scheduler="tcp://HOST:8786"` instead of `workers`, they run on any hosts, and
+`database` is the URL of a PostgreSQL server.
 """
 
 import sys
@@ -15,11 +15,11 @@ import qconv
 device = sys.argv[1] if len(sys.argv) > 1 else None
 layers = [qconv.Conv2d(1, 6, 6, channels, 8, 3, 3, pad=1) for channels in (8, 16)]
 
-if __name__ == "__main__":  # the workers are processes that import this file
+if __name__ == "__main__":  # worker processes import this file
     with tempfile.TemporaryDirectory() as folder:
         database = str(Path(folder) / "tune.sqlite")
         for result in qconv.tune(layers, qconv.Budget(trials=3), device=device, database=database, workers=2):
             print(result.entry, result.trials, result.config)
-        found = [qconv.bench(layer, device, database) for layer in layers]  # raises where a bit is wrong
+        found = [qconv.bench(layer, device, database) for layer in layers]  # raises an error if a bit is wrong
         print([one.instance.origin for one in found])
     print("bit-exact:", len(found) == len(layers))

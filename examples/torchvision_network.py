@@ -22,7 +22,7 @@ device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 size = 32 if device == "cpu" else 224  # the CPU device is exact and slow
 
 
-class Images(CalibrationDataReader):  # give pictures of your own
+class Images(CalibrationDataReader):  # use your own images here
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
         self.left = [{"x": rng.standard_normal((1, 3, size, size), np.float32)} for _ in range(4)]
@@ -35,7 +35,7 @@ with TemporaryDirectory() as folder:
     real, quantized = (str(Path(folder) / f"{name}.onnx") for name in ("real", "quantized"))
     network = torchvision.models.mobilenet_v2(num_classes=10)
     x = torch.randn(2, 3, size, size)
-    network(torch.randn(8, 3, size, size))  # so that its batch norms are not those of an untrained network
+    network(torch.randn(8, 3, size, size))  # so that its batch norms have realistic statistics
     torch.onnx.export(network.eval(), (x,), real, input_names=["x"], dynamic_axes={"x": {0: "N"}}, dynamo=False)
     quantize_static(
         real,

@@ -1,4 +1,4 @@
-"""What every peer is asked, and what it answers."""
+"""The interface of every peer: its input and its answer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from qconv.tuner.measure.protocol import TimingProtocol
 
 
 class Unavailable(Exception):
-    """This peer cannot run this problem here; says why."""
+    """Raised, with the reason, if a peer cannot run a problem here."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """`expected` is our output on the device, already compared with the oracle."""
+    """A problem with its data; `expected` is our output on the device, already compared with the oracle."""
 
     problem: Conv2d
     drawn: Sample
@@ -27,10 +27,10 @@ class Case:
     device: Device
     protocol: TimingProtocol
     database: str | None = None
-    limit_s: float | None = None  # how long a peer may look for its fastest way
+    limit_s: float | None = None  # limit of a peer's search for its fastest variant
 
 
 @dataclass(frozen=True)
 class Peer:
     run: Runner
-    facts: dict[str, Any] = field(default_factory=dict)  # which kernel it is, how its output compares
+    facts: dict[str, Any] = field(default_factory=dict)  # the kernel's name, how its output compares, ...

@@ -1,4 +1,6 @@
-"""cuDNN's fp16 convolution through PyTorch, channels last, benchmark mode on: what a layer costs unquantized."""
+"""cuDNN's fp16 convolution through PyTorch, channels last, in benchmark mode: the cost of a layer without
+quantization.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ def prepare(case: Case) -> Peer:
     if problem.layout != "nhwc" or problem.pad[:2] != problem.pad[2:]:
         raise Unavailable("PyTorch pads both sides alike, and these inputs are NHWC")
     torch.backends.cudnn.benchmark = True
-    # Twice the bytes: half the sets rotate over as much memory.
+    # Elements have twice the bytes, so half the sets rotate over as much memory.
     sets = [
-        # int8 times int8 overflows fp16; a smaller weight has the same bits in its mantissa.
+        # int8 products overflow fp16; smaller weights have the same mantissa bits.
         (_fp16(torch, x), _fp16(torch, w) / 256)
         for x, w in input_sets(case.device, case.drawn, 2 * problem.io_bytes, case.protocol)
     ]
@@ -33,13 +35,13 @@ def prepare(case: Case) -> Peer:
 
     stream = torch.cuda.Stream()
     with torch.no_grad(), torch.cuda.stream(stream):
-        # cuDNN tries its algorithms here: inside the graph it must not.
+        # cuDNN tries its algorithms here: it must not do so inside the graph.
         for x, w in sets:
             convolve(x, w)
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.no_grad(), torch.cuda.graph(graph, stream=stream):
-        # All of it is kept: a graph holds no arrays, and every launch reads and writes its own, as our kernels do.
+        # Keep all arrays alive: a graph does not, and every launch reads and writes its own, as our kernels do.
         kept = [(x, w, convolve(x, w)) for x, w in sets]
 
     def run(repeats: int) -> tuple[float, ...]:
@@ -51,5 +53,5 @@ def prepare(case: Case) -> Peer:
 
 
 def _fp16(torch: Any, array: Any) -> Any:
-    """NHWC as PyTorch sees it: NCHW in channels-last order."""
+    """Return NHWC data in PyTorch's form: NCHW in channels-last order."""
     return torch.from_dlpack(array).permute(0, 3, 1, 2).to(torch.float16)

@@ -19,7 +19,7 @@ from timing import input_sets
 from peers.case import Case, Peer, Unavailable
 from qconv import Conv2d, Quantization
 
-# Replays of a plan while the fastest is looked for.
+# Replays per plan in the search for the fastest.
 GLANCE = 2
 DEFAULT_STREAM = 0
 
@@ -35,8 +35,8 @@ def prepare(case: Case) -> Peer:
     if not torch.cuda.is_available():
         raise Unavailable("PyTorch sees no GPU")
     handle = _handle()
-    # Which type the sums have between the two nodes is not documented, and a heuristic that does not know the graph
-    # refuses it for the others as well: the first combination that has a plan which runs is taken.
+    # The type of the sums between the two nodes is not documented, and a heuristic that does not know the graph refuses
+    # the other types too: take the first combination with a plan that runs.
     refusals = []
     some, every = _heuristics(cudnn)
     for between, modes in itertools.product((cudnn.data_type.INT32, cudnn.data_type.FLOAT), (every, some)):
@@ -67,7 +67,7 @@ def _refuse(problem: Conv2d) -> None:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph with its plans created, none of them built."""
+    """A graph whose plans are created but not built."""
 
     graph: Any
     x: Any
@@ -113,7 +113,9 @@ def _graph(cudnn: Any, handle: Any, problem: Conv2d, between: Any, modes: list[A
 
 
 def _packs(case: Case, torch: Any, made: Graph, scale: Any) -> list[dict[Any, Any]]:
-    """What each launch reads and writes, by the graph's tensors: a set of inputs each, so that the cache is cold."""
+    """Return the arrays of each launch, by the graph's tensors: a different set of inputs each, so that the cache is
+    cold.
+    """
     problem, packs = case.problem, []
     for x, w in input_sets(case.device, case.drawn, problem.io_bytes, case.protocol):
         y = torch.empty(problem.y_shape, dtype=torch.int8, device=scale.device)
@@ -166,7 +168,7 @@ def _fastest(case: Case, cudnn: Any, torch: Any, handle: Any, made: Graph) -> Pe
                 wrong += 1
                 continue
             took = statistics.median(device.time_us(calls, GLANCE))
-        except Exception:  # a plan that cannot run, or not inside a graph, is none
+        except Exception:  # skip plans that cannot run, or not inside a graph
             continue
         ran += 1
         if best is None or took < best[0]:
@@ -185,6 +187,6 @@ def _fastest(case: Case, cudnn: Any, torch: Any, handle: Any, made: Graph) -> Pe
 
 
 def compare(torch: Any, got: Any, expected: Any) -> float | None:
-    """The share of equal outputs; None where one is off by more than 1, which rounding cannot explain."""
+    """Return the share of equal outputs, or None if one is off by more than 1, which rounding cannot explain."""
     difference = (got.to(torch.int16) - expected.to(torch.int16)).abs()
     return None if int(difference.max()) > 1 else float((difference == 0).double().mean())

@@ -1,4 +1,4 @@
-"""This project's family without matrix instructions: what runs everywhere, and what the others are measured against."""
+"""This project's family without matrix instructions: it runs everywhere, and is the baseline of the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qconv.tuner.measure.verification import POISONS
 
 
 def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan, str]:
-    """The family's best known config for this problem, else the cheapest by its cost model."""
+    """Return the family's best known config for this problem, else the cheapest by its cost model."""
     target = device.target
     with open_layers(database, device) as layers:
         rows = layers.measurements(problem=problem, device=device.name, target=target.name)

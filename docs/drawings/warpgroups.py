@@ -77,7 +77,7 @@ def halo_split() -> Canvas:
     c.text(
         40,
         262,
-        "each block multiplies its own channels, receives the sums of its own rows from all, and finishes their outputs",
+        "each block multiplies its own channels, receives its own rows' sums from all, and finishes their outputs",
     )
     return c
 
