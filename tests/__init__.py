@@ -1,1 +1,3 @@
-"""A package, so that a test can take what another has: from tests.templates.test_simt_sanitizers import check."""
+"""The tests, a package so that tests can import from each other: from tests.templates.test_simt_sanitizers import
+check.
+"""

@@ -1,4 +1,4 @@
-"""What every test relies on: a cache of its own, no settings of who runs them, and a GPU where it asks for one."""
+"""The environment of every test: its own cache, none of the user's settings, and a GPU if the test requires one."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any test module is imported. The workers of xdist and all subprocesses inherit it."""
+    """Set up before any test module is imported. The workers of xdist and all subprocesses inherit the environment."""
     if hasattr(config, "workerinput"):
         return
     for name in ("QCONV_DB", "QCONV_NO_COMPILE"):
         os.environ.pop(name, None)
-    # Taken away: a run of pytest that a test starts is not one of those that it counts.
+    # Removed from the environment: a pytest run that a test starts must not count itself.
     if ledger := os.environ.pop(VARIABLE, None):
         config.pluginmanager.register(Ledger(Path(ledger)))
-    # The threads of NumPy's matrix products wait for each other in a loop, and take the cores from the other workers.
+    # The threads of NumPy's matrix products busy-wait for each other, and take the cores from the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # From 1.29 on, ONNX Runtime sends what it is used for from a thread of its own, which reads the environment (the
     # proxies) while a test writes it: glibc's getenv ends the process there. It looks at this when it is imported.
@@ -45,12 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # PyTorch's engine onednn is an exact oracle under this instruction set and below, and reads it once: see
     # docs/contract.md. Where the processor has no AVX-VNNI, it is AVX2.
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2_VNNI"
-    if kept := os.environ.get("QCONV_TESTS_CACHE"):  # of tests/repository/mutate.py, whose hundreds of runs share it
+    # set by tests/repository/mutate.py, whose hundreds of runs share it
+    if kept := os.environ.get("QCONV_TESTS_CACHE"):
         os.environ["QCONV_CACHE"] = kept
     else:
         os.environ["QCONV_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="qconv-tests-")
-        # Half of the time of a process that a test starts would be compiling the package. Mutants do without it: two of
-        # one second and one length would share their bytecode.
+        # Compiling the package would take half of the time of a process that a test starts. Mutants run without
+        # bytecode: two of one second and one length would share it.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
@@ -70,16 +71,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and what they import live to the end: the garbage collector need not look at them each time,
-    which took an eighth of what planning takes."""
+    """Freeze the garbage collector: thousands of tests and their imports live to the end, and scanning them each time
+    took an eighth of the planning time.
+    """
     gc.collect()
     gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before the fixtures of the test, which may need the GPU."""
+    """Run before the fixtures of the test, which may need the GPU."""
     if item.get_closest_marker("gpu") is not None:
-        # Not above: nothing of the package is imported before its settings are gone.
+        # Imported here: nothing of the package may be imported before its settings are removed.
         from qconv.device import gpu_specs
 
         if not gpu_specs():
@@ -88,7 +90,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def gpu() -> Device:
-    """The first GPU, for tests marked `gpu`."""
+    """Return the first GPU, for tests marked `gpu`."""
     from qconv.device import gpu_specs, open_device
 
     return open_device(gpu_specs()[0])
@@ -96,7 +98,9 @@ def gpu() -> Device:
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Device:
-    """The one that the test's parameter names (`EVERY_DEVICE` of tests/support/devices.py): the first GPU, or any."""
+    """Return the device named by the test's parameter (`EVERY_DEVICE` of tests/support/devices.py): the first GPU, or
+    any.
+    """
     from qconv.device import open_device
 
     found: Device = request.getfixturevalue("gpu") if request.param == "gpu" else open_device(request.param)

@@ -1,4 +1,4 @@
-"""The scripts of bench/ are no package: they import each other by their names, as when one of them is run."""
+"""Import path of the scripts of bench/, which are not a package: they import each other by name, as when run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from a disassembly: where its main loop is, and what is behind it."""
+"""The analysis of a disassembly: its main loop, and the code after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The correction of the cost models: what is stored is what the command fits, and it is worth it."""
+"""The correction of the cost models: the stored trees are those that the command fits, and they improve the choice."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_rows_are_packed_and_read_again(tmp_path: Path) -> None:
 
 
 def test_rows_of_kernels_that_are_no_more_are_not_judged_by(tmp_path: Path) -> None:
-    """What wgmma took with a residual before today's templates, and problems for which nothing else is known of it."""
+    """Covers wgmma's times with a residual before today's templates, and problems that have no other times of it."""
     layer = Conv2d(32, 56, 56, 64, 256, 1, 1, quantization=Quantization(residual="int8"))
     plans, _ = generator.space(layer, target("sm_90a"), likely=True)
     others, of_wgmma = (
@@ -76,7 +76,7 @@ def test_rows_of_kernels_that_are_no_more_are_not_judged_by(tmp_path: Path) -> N
         measured.pack(rows, tmp_path / "rows.gz")
         data = correct.data_of(tmp_path / "rows.gz")
         assert data.is_current.sum() == len(others) + len(known)
-        # Chosen is what took longest of the current ones.
+        # The slowest of the current rows is chosen.
         found = correct.ratios(data, 1 / data.us, lambda problem: True)
         assert found == ({layer: pytest.approx(10 / 26)} if is_judged else {})
 

@@ -1,4 +1,4 @@
-"""The benchmark of the database: rows that are always the same, and a run from filling to merging."""
+"""The benchmark of the database: its rows are always the same, and a run goes from filling to merging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite of networks that are tuned from nothing: what is noted by when, and a run on the CPU device."""
+"""The suite of networks tuned from nothing: the times of its notes, and a run on the CPU device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner of suites, from the csv to the document, the table and the picture, on the CPU device."""
+"""The runner of suites on the CPU device: from the csv to the document, the table and the picture."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_row_holds_ours_and_the_peers(document: dict[str, Any]) -> None:
         assert fields <= set(row)
         assert row["verified"] is True
         assert row["peers"]["simt"] > 0
-        # cuDNN needs a GPU: absent, with the reason.
+        # cuDNN needs a GPU, so it is missing, with a reason.
         assert set(row["missing"]) == {"cudnn_int8", "cudnn_fp16"}
         assert all(row["missing"].values())
         assert (row["best_peer"], row["best_peer_us"]) == (None, None)

@@ -1,4 +1,4 @@
-"""Whole models on the CPU device: every layer has its verdict, and a wrong one does not pass."""
+"""Whole models on the CPU device: every layer gets a verdict, and a wrong one is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite of whole networks, on the CPU device and a small network: what its rows hold."""
+"""The suite of whole networks, on the CPU device and a small network: the contents of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite of pairs, from the csv to the document, on the CPU device."""
+"""The suite of pairs on the CPU device, from the csv to the document."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
     assert row["over_unfused"] == pytest.approx(row["unfused_us"] / row["fused_us"])
     assert row["time_us"] in (row["unfused_us"], row["fused_us"])
     assert row["chosen"] in ("unfused", "fused")
-    # cuDNN needs a GPU: absent, with the reason.
+    # cuDNN needs a GPU, so it is missing, with a reason.
     assert set(row["missing"]) == {"cudnn_fp16 first", "cudnn_fp16 second"}
 
 

@@ -1,4 +1,4 @@
-"""The choice among a peer's plans, by a cuDNN that is made up: the real one needs a GPU."""
+"""The choice among a peer's plans, with a fake cuDNN: the real one needs a GPU."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from qconv.ops import registry
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
 
 PROBLEM = Conv2d(2, 6, 5, 8, 12, 3, 3, pad=(1, 0, 1, 2), stride=(1, 2))
-# Seconds of a clock that only the plans move.
+# The seconds of a fake clock that only the plans advance.
 CLOCK = [0.0]
-# How many milliseconds each plan takes, and what it does wrong.
+# Milliseconds of each plan, and its fault.
 PLANS = [(9, None), (3, "off by two"), (2, None), (1, "raises"), (0, "does not build"), (4, "off by one")]
 
 
 class Node:
-    """A tensor of the made-up graph: set_dim and the like are remembered."""
+    """A tensor of the fake graph: it records set_dim and the like."""
 
     def __init__(self, **given: Any) -> None:
         self.given = given
@@ -90,7 +90,7 @@ class Graph:
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The case; its first output is no extreme, so that a wrong one is not clamped right."""
+    """Return a case whose first output is not an extreme, so that a wrong output is not clamped to the right one."""
     from peers import Case, cudnn_int8
 
     drawn = next(

@@ -1,4 +1,4 @@
-"""Searches on a recorded space: how they are replayed and judged, and that the tuner's own finds more than chance."""
+"""Searches on a recorded space: their replay and judgement, and that the tuner's own search beats chance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYER = Conv2d(1, 14, 14, 32, 32, 3, 3, pad=1)
 
 @pytest.fixture(scope="module")
 def replayed() -> Any:
-    """The simt configs of a layer, as if the cost model were right but for a constant in the exponent."""
+    """Return the simt configs of a layer, with times as if the cost model were right except for an exponent."""
     from recorded import RecordedSpace
     from replay import Replayed
 
@@ -69,7 +69,7 @@ def test_every_search_evaluates_each_config_once(replayed: Any) -> None:
 
 
 def test_a_search_whose_second_module_is_missing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Optuna's GP needs PyTorch and SciPy; PyTorch brings no SciPy."""
+    """Optuna's GP needs PyTorch and SciPy, and PyTorch does not install SciPy."""
     import search
 
     monkeypatch.setattr(search.importlib.util, "find_spec", lambda module: None if module == "scipy" else module)
@@ -112,7 +112,7 @@ def test_the_table_has_what_the_command_found(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize(("with_costs", "lead"), [(True, 0.06), (False, 0.03)])
 def test_the_tuners_search_leads_chance_on_a_space_that_was_recorded(with_costs: bool, lead: float) -> None:
-    """A grouped layer on an H200: after 25 of 1200 configs, on average."""
+    """On a grouped layer on an H200, after 25 of 1200 configs, on average."""
     import recorded
     from replay import Replayed, searched
     from searchers import at_random, ours
@@ -130,8 +130,9 @@ RESULTS = Path(__file__).parents[2] / "bench/results/nvidia-h200/search.json"
 
 @pytest.mark.parametrize("mark", [" +", ""])
 def test_the_tuners_search_led_every_other_at_each_budget(mark: str) -> None:
-    """In the results that are committed; each space counts the same. Searches that have the costs are compared with
-    each other, and so are those that have not. `cheapest` is the tuner's as well."""
+    """In the committed results, with equal weight per space. Searches with the costs are compared with each other, and
+    so are those without. `cheapest` is one of the tuner's.
+    """
     from replay import BUDGETS
 
     rows = json.loads(RESULTS.read_text())["rows"]

@@ -11,7 +11,7 @@ from current import is_current
 
 from qconv.device import open_device
 
-# b and c are depthwise and 1x1 behind each other; d takes what c gives.
+# b and c are depthwise and 1x1 in a row; d reads c's output.
 LAYERS = """model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,dil_h,dil_w,groups,OH,OW,kind,macs,bias
 tiny,a,1,16,6,6,32,1,1,1,1,0,0,1,1,1,6,6,pw,1,0
 tiny,b,1,32,6,6,32,3,3,1,1,1,1,1,1,32,6,6,dw,1,0
@@ -58,13 +58,13 @@ def test_a_sequence_is_timed_both_ways(lists: list[str], tmp_path: Path) -> None
     # The CPU device may compute the pair by one kernel or two.
     assert row["launches"] in (3, 4)
     assert set(row["times_us"]) == {"overlapping", "one after the other"}
-    # Bytes that are all as likely deviate by 74.
+    # Uniformly distributed bytes have a standard deviation of 74.
     assert row["standard_deviation"]["least"] > 40
     assert row["images_per_s"] == pytest.approx(2e6 / row["time_us"])
 
 
 def test_what_one_writes_the_next_reads(lists: list[str]) -> None:
-    """Run once, the last output is what the oracles give one after the other, with the scales that were packed."""
+    """After one run, the last output is that of the chained oracles, with the packed scales."""
     from sequence import captured, choices_of, deployed, links, unfused, verified
     from workload import read
 

@@ -1,4 +1,4 @@
-"""Recorded spaces: a sweep on the CPU device, which goes on where it stopped, and the format of the files."""
+"""Recorded spaces: a sweep on the CPU device that resumes where it stopped, and the format of the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's picture says what the rows of today's kernels under bench/results say."""
+"""README's picture agrees with the rows of today's kernels under bench/results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_picture_names_every_comparison_and_its_geometric_mean(picture: Elem
 
 
 def test_every_point_of_the_picture_is_a_row_of_the_json(picture: ElementTree.Element) -> None:
-    """The axis is logarithmic, so a point's place is a linear function of its ratio's logarithm."""
+    """The axis is logarithmic, so a point's position is a linear function of its ratio's logarithm."""
     places, ratios = list[float](), list[float]()
     for at, comparison in enumerate(speedups.shown()):
         (group,) = (each for each in picture.iter(f"{SVG}g") if each.get("id") == speedups.points(at))

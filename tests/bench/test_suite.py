@@ -1,4 +1,4 @@
-"""The record of the GPU tests: how it is read off pytest and the sanitizer, and that the docs say of it what is so."""
+"""The record of the GPU tests: how it is read from pytest and the sanitizer, and that the docs report it correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second oracle gives the first one's bits, on everything that bench/models.py asks of it."""
+"""The second oracle agrees with the first one bit for bit, on all inputs of bench/models.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_gives_the_oracles_bits(problem: Conv2d) -> None:
 
 
 def test_it_rounds_ties_to_even_and_saturates() -> None:
-    """Multiplier 1/2 on chosen sums: every second one is a tie."""
+    """A multiplier of 1/2 on chosen sums: every second one is a tie."""
     from torch_reference import output
 
     problem = Conv2d(1, 1, 601, 1, 1, 1, 1, quantization=Quantization(bias="int32"))

@@ -1,4 +1,4 @@
-"""A session before and after it is tuned, on the CPU device and a small network: what a row holds."""
+"""A session before and after tuning, on the CPU device and a small network: the contents of a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tuned_sessions
 
 @pytest.mark.slow
 def test_a_row_has_both_times_and_what_tuning_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QCONV_DB", "")  # brought back afterwards: the suite names databases of its own
+    monkeypatch.setenv("QCONV_DB", "")  # restored afterwards: the suite sets its own databases
     for name in ("ROUNDS", "RUNS"):
         monkeypatch.setattr(tuned_sessions, name, 1)
     model = quantized_networks.quantized(quantized_networks.resnet_like(), "QDQ", "u8s8", True)

@@ -1,4 +1,4 @@
-"""The suite of untuned layers: what counts as unknown, in which order layers come, and a run on the CPU device."""
+"""The suite of untuned layers: which measurements are hidden, the order of the layers, and a run on the CPU device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qconv.targets.target import target
 
 BENCH = Path(__file__).parents[2] / "bench"
 PLACE = ("NVIDIA H200", target("sm_90a"))
-# Shipped for an H200, with per-channel scales as well, and of ResNet-50 in the csv below.
+# Shipped for an H200, also with per-channel scales, and part of ResNet-50 in the csv below.
 SHIPPED = Conv2d(32, 28, 28, 128, 128, 3, 3, pad=1)
 COLUMNS = "model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,dil_h,dil_w,groups\n"
 LAYERS = f"""{COLUMNS}one,a,1,128,28,28,128,3,3,1,1,1,1,1,1,1

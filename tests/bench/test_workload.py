@@ -32,7 +32,7 @@ def test_the_columns_of_the_peers(tmp_path: Path) -> None:
     assert layer.problem == Conv2d(32, 28, 28, 128, 128, 3, 3, pad=1)
     assert depthwise.problem == Conv2d(128, 56, 56, 128, 128, 3, 3, stride=2, pad=1, groups=128)
     assert (layer.name, layer.model) == ("l2", None)
-    # What is computed here is not taken from there, and an empty cell is no time.
+    # Computed columns are not read from the csv, and an empty cell is not a time.
     assert layer.published == {"cutlass_sm80_us": 15.91}
     assert depthwise.published == {}
 
@@ -78,7 +78,7 @@ def test_the_floor_is_the_larger_of_two() -> None:
     wide = Conv2d(32, 56, 56, 64, 64, 1, 1)
     assert floor_us(busy, "NVIDIA H200") == pytest.approx(busy.operations / 1979e12 * 1e6)
     assert floor_us(wide, "NVIDIA H200") == pytest.approx(wide.io_bytes / 4.27e12 * 1e6)
-    # peers_h200.csv has these two.
+    # Values of peers_h200.csv.
     assert floor_us(busy, "NVIDIA H200") == pytest.approx(59.82, abs=0.01)
     assert floor_us(wide, "NVIDIA H200") == pytest.approx(3.01, abs=0.01)
     assert floor_us(busy, "a device of nobody's") is None

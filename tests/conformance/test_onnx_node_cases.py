@@ -1,5 +1,6 @@
-"""The node cases of the onnx package, which are somebody else's tests: every 8-, 16- and 32-bit one passes, every other
-is refused by name; and the official runner takes the backend as it is."""
+"""The node cases of the onnx package, tests that others wrote: every 8-, 16- and 32-bit one passes, every other one is
+refused by name; and the official runner accepts the backend unchanged.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from onnx import TensorProto, numpy_helper
 import qconv.onnx
 
 OPS = ("QLinearConv", "ConvInteger", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
-# As many as onnx 1.23 has. An older one lacks the blocked and the 2-bit cases; a newer one may have more.
+# The cases of onnx 1.23. An older version lacks the blocked and the 2-bit cases; a newer one may have more.
 PASSING = {
     *("test_qlinearconv", "test_convinteger_without_padding", "test_convinteger_with_padding"),
     *("test_quantizelinear", "test_quantizelinear_axis", "test_quantizelinear_int16", "test_quantizelinear_uint16"),
@@ -39,7 +40,7 @@ def cases() -> dict[str, Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Without an op: one that is given in the first call holds for all later ones.
+        # Without an op: an op passed in the first call would also apply to all later ones.
         found = [case for case in collect_testcases(None) if case.model and len(case.model.graph.node) == 1]
     return {case.name: case for case in found if case.model.graph.node[0].op_type in OPS}
 
@@ -95,12 +96,12 @@ def test_every_case_passes_on_a_gpu() -> None:
 
 
 def run_official(device: str) -> None:
-    """The runner of the onnx package, as it is. In one test: it makes thousands, and says `skipped` to all but ours."""
+    """Run the unmodified runner of the onnx package. In one test: it has thousands of cases, and skips all but ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runner = onnx.backend.test.BackendTest(qconv.onnx.Backend, __name__)
     runner.include(rf"^test_({'|'.join(OPS).lower()})_(.*_)?{device}$")
-    # `expanded` ones are made of other ops.
+    # `expanded` cases consist of other ops.
     runner.exclude("|".join(("expanded", *NARROW)))
     result = unittest.TestResult()
     runner.test_suite.run(result)

@@ -1,4 +1,4 @@
-"""The node cases of the onnx package in a session: each runs as in ONNX Runtime, or is refused as it refuses it."""
+"""The node cases of the onnx package in a session: each runs as in ONNX Runtime, or is refused if it refuses it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def by_ort(model: Any, feeds: dict[str, Any]) -> list[Any] | None:
 
 
 def by_session(model: Any, feeds: dict[str, Any]) -> list[Any] | None:
-    """Whatever is refused is a ValueError."""
+    """Run a session; any refusal must be a ValueError."""
     try:
         return Session(model, "cpu").run(None, feeds)
     except ValueError:
@@ -71,7 +71,7 @@ def same(one: Any, other: Any) -> bool:
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
     if one.dtype.kind in "fc":
-        # A function of many nodes may be fused in another way where it is rewritten before.
+        # A function of many nodes may be fused differently after a rewrite.
         return bool(np.allclose(one, other, 1e-6, 1e-6, equal_nan=True))
     return bool((one == other).all())
 
@@ -96,8 +96,9 @@ def test_every_case_runs_as_in_onnxruntime() -> None:
 
 @pytest.mark.slow  # collecting the cases takes seconds
 def test_cases_of_the_ops_that_run_here() -> None:
-    """With all inputs but the first as constants, as models have them; ONNX Runtime refuses zero points per channel in
-    ConvInteger, and its arithmetic differs from the reference's on ties only."""
+    """All inputs but the first are constants, as in models. ONNX Runtime refuses zero points per channel in
+    ConvInteger, and its arithmetic differs from the reference's on ties only.
+    """
     passed: Counter[str] = Counter()
     for case in cases():
         if len(case.model.graph.node) != 1 or case.model.graph.node[0].op_type not in SERVED:

@@ -1,8 +1,8 @@
-"""ONNX Runtime's QLinearConv on the CPU as an oracle that is not ours: full-range models, tolerance 0.
+"""ONNX Runtime's QLinearConv on the CPU as an independent oracle: full-range models, tolerance 0.
 
 Without VNNI its u8s8 kernels add pairs of products in int16, which saturates (its documentation says so and offers
-`session.x64quantprecision`). The fixture `narrow` asks the host; where it saturates, u8s8 weights are drawn
-from [-64, 63], for which 2 * 255 * 64 still fits. u8u8 and s8s8 are exact everywhere, and get the full range.
+`session.x64quantprecision`). The fixture `narrow` tests the host; where it saturates, u8s8 weights are drawn from [-64,
+63], for which 2 * 255 * 64 still fits. u8u8 and s8s8 are exact everywhere, and use the full range.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'q
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
 
 PAIRS = (("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
-DRAWS = 4  # models of one problem: other data, scales and zero points for the same kernel
+DRAWS = 4  # models per problem: other data, scales and zero points for the same kernel
 CHUNK = 13
 
 
 def _problems(count: int) -> list[Conv2d]:
-    """The geometries of the random problems, with the quantizations that QLinearConv can say."""
+    """Return the geometries of the random problems, with quantizations that QLinearConv supports."""
     decks = Decks(random.Random("QLinearConv"))
     made = []
     for index, problem in enumerate(problems(seed=11, count=count)):
@@ -52,7 +52,7 @@ FIRSTS = range(0, len(PROBLEMS), CHUNK)
 
 
 def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
-    """One model, made, loaded and run once. ONNX is NCHW and KCRS."""
+    """Create, load and run one model. ONNX uses NCHW and KCRS."""
     q, values = problem.quantization, problem.checked(drawn.parameters)
     channels = (problem.k,) if q.per_channel else ()
     constants = {
@@ -96,8 +96,9 @@ def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
 
 @pytest.fixture(scope="module")
 def narrow() -> bool:
-    """Whether this host saturates u8s8: 16 products of 255 * 127 are 518160, or 262136 when every pair stops at
-    32767."""
+    """Return true if this host saturates u8s8: 16 products of 255 * 127 are 518160, or 262136 if every pair saturates
+    at 32767.
+    """
     q = Quantization.of("ort", x_type="uint8", w_type="int8", out_type="uint8")
     problem = Conv2d(1, 1, 1, 16, 1, 1, 1, quantization=q)
     x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
@@ -107,7 +108,7 @@ def narrow() -> bool:
 
 
 def draws(index: int, narrow: bool) -> list[registry.Sample]:
-    """Two generic ones, one of ties and one of near ties."""
+    """Return two generic draws, one of ties and one of near ties."""
     problem = PROBLEMS[index]
     made = []
     for draw in range(DRAWS):
@@ -147,7 +148,7 @@ def test_the_kernels_on_a_gpu(first: int, narrow: bool, gpu: Device) -> None:
 
 
 def test_what_the_models_cover() -> None:
-    """At least 500 models, every pairing and every kind of group."""
+    """There are at least 500 models, with every pairing and every kind of group."""
     assert DRAWS * len(PROBLEMS) >= 500
     depthwise = [p for p in PROBLEMS if p.c_group == 1 and p.groups > 1]
     assert len(depthwise) >= 15

@@ -1,6 +1,6 @@
 """ONNX Runtime's QLinearConv and MaxPool on the CPU as an oracle for `conv2d_pool`: full-range models, tolerance 0.
 
-uint8 by uint8 and int8 by int8, which every processor adds up exactly.
+The types are uint8 by uint8 and int8 by int8, which every processor sums exactly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not inst
 
 
 def _problems(count: int) -> list[PooledConv2d]:
-    """The windows of the random problems, with the quantizations that QLinearConv can say."""
+    """Return the windows of the random problems, with quantizations that QLinearConv supports."""
     made = []
     for index, problem in enumerate(pooled_problems(seed=3, count=count)):
         dtype, q = ("int8", "uint8")[index % 2], problem.quantization
@@ -39,7 +39,7 @@ PROBLEMS = _problems(60)
 
 
 def infer(problem: PooledConv2d, drawn: registry.Sample) -> Any:
-    """ONNX is NCHW and KCRS."""
+    """Run one model. ONNX uses NCHW and KCRS."""
     q, values = problem.quantization, problem.checked(drawn.parameters)
     constants = {
         "x_scale": np.float32(values.x_scale),
@@ -80,7 +80,7 @@ def test_the_oracle(first: int) -> None:
 
 
 def test_the_kernels() -> None:
-    """What serves the problem by default."""
+    """Covers the default kernels of each problem."""
     device = open_device("cpu")
     for index, problem in enumerate(PROBLEMS[:20]):
         drawn = registry.draw(problem, index)
@@ -89,7 +89,7 @@ def test_the_kernels() -> None:
 
 
 def test_what_the_models_cover() -> None:
-    """Odd sizes, windows that are not whole, and those whose padding is smaller than every byte."""
+    """The models include odd sizes, incomplete windows, and windows whose padding is smaller than every byte."""
     windows = {problem.window for problem in PROBLEMS}
     assert {(2, 2), (3, 2), (3, 3)} <= windows
     assert {step for problem in PROBLEMS for step in problem.window_stride} == {1, 2, 3}

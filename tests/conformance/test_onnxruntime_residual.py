@@ -1,5 +1,6 @@
-"""ONNX Runtime's QLinearConv and QLinearAdd one after the other as an oracle of one convolution that requantizes its
-own output before it adds a residual: full-range models, tolerance 0."""
+"""ONNX Runtime's QLinearConv followed by QLinearAdd as an oracle of a convolution that requantizes its own output
+before it adds a residual: full-range models, tolerance 0.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ COUNT, CHUNK = 96, 12
 
 
 def _problems(count: int) -> list[Conv2d]:
-    """The geometries of the random problems, of at least two outputs: of single numbers the order of the sum is
-    another."""
+    """Return the geometries of the random problems with at least two outputs: for single numbers the sum has another
+    order.
+    """
     decks = Decks(random.Random("QLinearAdd"))
     flags = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
     made = []
@@ -50,7 +52,9 @@ PROBLEMS = _problems(COUNT)
 
 
 def model_of(problem: Conv2d, drawn: registry.Sample) -> Any:
-    """Two nodes. ONNX is NCHW and KCRS. Of two tensors of one shape ONNX Runtime begins with the second."""
+    """Return a model of two nodes. ONNX uses NCHW and KCRS. With two tensors of one shape ONNX Runtime starts with the
+    second.
+    """
     q, p, helper = problem.quantization, problem.checked(drawn.parameters), onnx.helper
     type_of = helper.np_dtype_to_tensor_dtype(np.dtype(q.x_type))
     channels = (problem.k,) if q.per_channel else ()
@@ -95,7 +99,7 @@ def infer(problem: Conv2d, drawn: registry.Sample) -> Any:
 
 @pytest.mark.parametrize("first", range(0, len(PROBLEMS), CHUNK))
 def test_the_oracle(first: int) -> None:
-    """Two generic draws, one of ties and one of near ties."""
+    """Covers two generic draws, one of ties and one of near ties."""
     for index in range(first, min(first + CHUNK, len(PROBLEMS))):
         problem = PROBLEMS[index]
         made = [registry.draw(problem, 4 * index + draw) for draw in range(4)]
@@ -105,7 +109,7 @@ def test_the_oracle(first: int) -> None:
 
 @pytest.mark.parametrize("given", TELLING, ids=str)
 def test_all_pairs_of_bytes(given: dict[str, Any]) -> None:
-    """A convolution that changes nothing, with numbers that show which of the two the sum begins with."""
+    """An identity convolution, with parameters that reveal which of the two tensors the sum starts with."""
     x, residual = (np.ascontiguousarray(each).reshape(1, 256, 256, 1) for each in np.mgrid[:256, :256].astype("uint8"))
     numbers = {
         "x_scale": given["a_scale"],

@@ -1,4 +1,4 @@
-"""The oracles of the integer ops between convolutions against ONNX Runtime, at tolerance 0 over all bytes."""
+"""The oracles of the integer ops between convolutions, compared with ONNX Runtime at tolerance 0 over all bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS = "com.microsoft"
 
 
 def run(op: str, arrays: dict[str, Array], numbers: dict[str, Any], order: list[str], **attributes: Any) -> Array:
-    """One node of ONNX Runtime: `order` names its inputs, of which `numbers` are constants."""
+    """Run one node in ONNX Runtime: `order` names its inputs, of which `numbers` are constants."""
     kinds = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
     dtype = str(next(iter(arrays.values())).dtype)
     node = helper.make_node(op, order, ["y"], domain=attributes.pop("domain", OURS), **attributes)
@@ -45,7 +45,7 @@ def run(op: str, arrays: dict[str, Array], numbers: dict[str, Any], order: list[
 
 
 def numbers_of(dtype: str, given: dict[str, Any]) -> dict[str, Any]:
-    """As ONNX has them: fp32 scales, zero points of the tensor's type."""
+    """Return the parameters in ONNX's form: fp32 scales, zero points of the tensor's type."""
     return {n: np.asarray(v, dtype if n.endswith("zero_point") else np.float32) for n, v in given.items()}
 
 
@@ -56,8 +56,9 @@ def all_pairs(dtype: str) -> tuple[Array, Array]:
 
 
 def some_numbers(dtype: str, names: tuple[str, ...], rng: np.random.Generator, index: int) -> dict[str, Any]:
-    """Scales of every size; powers of two, which make ties; and hundredths, whose ties are no longer exact in binary.
-    Zero points anywhere and at the ends."""
+    """Return scales of every magnitude; powers of two, which produce ties; and hundredths, whose ties are not exact in
+    binary. Zero points are anywhere and at the ends.
+    """
     low, high = RANGES[dtype]
     scales = {
         0: lambda: 2.0 ** rng.integers(-4, 4),
@@ -105,7 +106,7 @@ def test_a_number_for_all_of_the_other(kind: type[Binary], swapped: bool) -> Non
 
 
 def test_a_row_for_all_of_the_second() -> None:
-    """The call itself is compared: it sees which tensor is the smaller."""
+    """Compares the call itself, which sees the smaller tensor."""
     every = np.arange(256, dtype=np.uint8)
     row, whole = every, np.tile(every[:, np.newaxis], 256)
     for given in TELLING:
@@ -121,7 +122,7 @@ def test_a_row_for_all_of_the_second() -> None:
 
 @lru_cache(maxsize=1)
 def orders() -> list[tuple[dict[str, Any], Array, Array, dict[bool, Array]]]:
-    """For each set of numbers, pairs of bytes whose sum depends on which tensor is begun with, and both sums."""
+    """Return, per set of parameters, pairs of bytes whose sum depends on the first tensor, and both sums."""
     a, b = all_pairs("uint8")
     found = []
     for given in TELLING:
@@ -151,7 +152,7 @@ def test_a_sum_begins_with_the_tensor_that_onnxruntime_begins_with(shapes: tuple
             a, b = np.full(shapes[0], each_a[at]), np.full(shapes[1], each_b[at])
             want = run("QLinearAdd", {"a": a, "b": b}, numbers_of("uint8", given), BINARY)
             assert (want == sums[begins_with_first(*shapes)][at]).all(), given
-            with contextlib.suppress(ValueError):  # what is repeated along axes that are no neighbours
+            with contextlib.suppress(ValueError):  # tensors repeated along axes that are not neighbours
                 assert np.array_equal(qconv.add(a, b, **given), want), given
 
 
@@ -199,7 +200,7 @@ def test_tables_of_all_bytes(function: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_all_bytes_of_tensors_with_scales_of_their_own(dtype: str) -> None:
-    """The second has that of the output, and is copied."""
+    """The second has the output's scale, and is copied."""
     rng = np.random.default_rng(14)
     every = np.arange(256, dtype=np.uint8).view(dtype)
     arrays = {name: rng.permutation(every).reshape(1, 2, 2, 64) for name in "abc"}
@@ -216,7 +217,7 @@ def test_all_bytes_of_tensors_with_scales_of_their_own(dtype: str) -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_windows_in_every_position(first: int) -> None:
-    """Every other problem is an average pool, the others are max pools."""
+    """Alternates between average and max pools."""
     rng = np.random.default_rng(12)
     for index, problem in enumerate(pools(1, 240)[first::2]):
         x = rng.integers(*RANGES[problem.x_type], problem.inputs[0].shape, problem.x_type, endpoint=True)
@@ -247,7 +248,7 @@ def test_averages_of_whole_images() -> None:
 
 
 def test_every_sum_of_nine_pixels() -> None:
-    """With scales that are hundredths, whose ties are decided by the last bit of the kernel's one scale."""
+    """The scales are hundredths, whose ties are decided by the last bit of the kernel's combined scale."""
     sums = np.arange(-128 * 9, 127 * 9 + 1)
     whole, more = np.divmod(sums, 9)
     x = (whole + (np.arange(9)[:, np.newaxis] < more)).astype(np.int8)[np.newaxis]
@@ -271,7 +272,7 @@ def test_where_the_largest_elements_are() -> None:
 
 
 def test_every_byte_among_equals() -> None:
-    """In a row of all bytes in turn, each is once the largest: those above it are left out, and it is there twice."""
+    """In a row of all bytes, each byte is the largest once: those above it are left out, and it occurs twice."""
     for dtype in ("int8", "uint8"):
         low, high = RANGES[dtype]
         every = np.arange(low, high + 1)

@@ -1,7 +1,7 @@
 """The parameter ranges of PyTorch's TestQuantizedConv, with full-range data and at tolerance 0.
 
 PyTorch draws activations from 0..3 and weights from -5..4 and accepts an error of one. Its engines are exact oracles
-only in part, and the fixture `narrow` asks the host for the rest:
+only in part, and the fixture `narrow` tests the host for the rest:
 
 * fbgemm and onednn add pairs of products in int16 where the CPU has no VNNI: there their weights are drawn from
   [-63, 63] (fbgemm's kernel for 3x3 depthwise filters does so on every host, but these ranges have no depthwise);
@@ -33,7 +33,7 @@ ENGINES = ("fbgemm", "qnnpack", "onednn")
 
 
 def qconv2d(preset: str, rng: random.Random) -> Conv2d:
-    """test_qconv2d, _relu and their cuDNN twins, which are skipped there."""
+    """Draw parameters of test_qconv2d, _relu and their cuDNN counterparts, which are skipped there."""
     cudnn = preset == "torch-cudnn"
     channels = range(1, 33) if cudnn else CHANNELS
     c, k = rng.choice(channels), rng.choice(channels)
@@ -47,7 +47,7 @@ def qconv2d(preset: str, rng: random.Random) -> Conv2d:
 
 
 def qconv1d(preset: str, rng: random.Random) -> Conv2d:
-    """test_qconv1d, _relu and their cuDNN twins: one row."""
+    """Draw parameters of test_qconv1d, _relu and their cuDNN counterparts: one row."""
     cudnn = preset == "torch-cudnn"
     channels = range(1, 33) if cudnn else CHANNELS
     c, k = rng.choice(channels), rng.choice(channels)
@@ -68,7 +68,7 @@ def _within_reach(
     pad: tuple[int, ...],
     groups: int,
 ) -> Conv2d:
-    """Fewer images, then fewer groups, where the CPU device would take long."""
+    """Reduce images, then groups, for problems that would take long on the CPU device."""
     n, h, w, c, k, r, s = sizes
     x_type = "int8" if preset == "torch-cudnn" else "uint8"
     zero_points = dict.fromkeys(("x_zero_point", "w_zero_point", "y_zero_point"), preset != "torch-cudnn")
@@ -143,7 +143,7 @@ def test_the_engines(engine: str, narrow: bool, scales: str) -> None:
     compared = 0
     for index, (problem, drawn) in enumerate(cases(engine, narrow, 150)):
         drawn = VARIANTS[scales](problem, drawn, index)
-        # At ties nothing rounds but the end, where the order of the operations does not matter.
+        # With ties only the last step rounds, so the order of the operations does not matter.
         if engine == "onednn" and scales != "ties" and not is_compiled(problem):
             continue
         assert_same(infer(problem, drawn), expected(problem, drawn), f"{engine}: {problem}")
@@ -152,7 +152,7 @@ def test_the_engines(engine: str, narrow: bool, scales: str) -> None:
 
 
 def test_the_engine_has_the_instruction_set_of_the_contract() -> None:
-    """Under which it is an oracle: oneDNN says it where it is asked for the first time."""
+    """The engine is an oracle only with this instruction set; oneDNN reports it at its first use."""
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
     asks = "import torch; torch.nn.functional.relu(torch.ones(1, 16, 8, 8).to_mkldnn())"
     ran = subprocess.run(

@@ -1,5 +1,6 @@
-"""PyTorch's quantized::conv2d_add and conv2d_add_relu (engine onednn alone has them), with full-range data and at
-tolerance 0, on the parameters of test_qconv2d_add and on wider ones."""
+"""PyTorch's quantized::conv2d_add and conv2d_add_relu (only the engine onednn has them), with full-range data and at
+tolerance 0, on the parameters of test_qconv2d_add and on wider ones.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def quantized(rng: random.Random, bias: bool, relu: bool, zero: bool, per_channe
 
 
 def theirs() -> list[Conv2d]:
-    """The grid of test_qconv2d_add and test_qconv2d_add_relu; ten groups of two channels run oneDNN's reference."""
+    """Return the grid of test_qconv2d_add and test_qconv2d_add_relu; ten groups of two channels run oneDNN's
+    reference.
+    """
     rng = random.Random("test_qconv2d_add")
     flags = itertools.product((False, True), repeat=4)
     return [Conv2d(3, 10, 10, 2, 2, 3, 3, quantization=quantized(rng, *chosen)) for chosen in flags]

@@ -1,4 +1,4 @@
-"""Every block of code in the documents runs: WORDS of `document_blocks` says which word of a fence stands for what."""
+"""Every code block in the documents runs: WORDS of `document_blocks` defines the words after a fence's language."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import qconv
 import qconv.device
 from qconv.device import Device
 
-# What a page's reader has beside him: a wide terminal, and the command on his path.
+# The environment of a page's reader: a wide terminal, and the command on the path.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In a folder and with a database of its own; without a GPU, also where there is one."""
+    """Enter a temporary folder, with its own database and without a GPU, even if there is one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "own.sqlite"))
     monkeypatch.setattr(qconv.device, "default_spec", lambda: "cpu")
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(blocks: list[Block], names: dict[str, Any]) -> dict[str, Any]:
     for block in blocks:
-        # A traceback names the line of the document.
+        # A traceback then names the line of the document.
         code = "\n" * (block.line - 1) + block.code
         exec(compile(code, block.document, "exec"), names)
     return names
@@ -63,7 +63,7 @@ def test_slow_python_runs(document: str, here: Path) -> None:
 
 @pytest.mark.parametrize("document", with_blocks("python", "onnx"))
 def test_python_of_onnx_runs(document: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The model is one that `strict` takes."""
+    """`strict` accepts the model."""
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     nodes = [
@@ -104,8 +104,7 @@ def test_python_that_may_not_run_here_names_what_there_is(document: str) -> None
 
 
 def unknown(code: str, name: str, given: tuple[str, ...] = ("x",)) -> list[str]:
-    """One sentence for each name that nothing defines, attribute of qconv that is not there, and argument of its
-    functions that they do not take."""
+    """Return one sentence per undefined name, missing attribute of qconv, and unknown argument of its functions."""
     tree, said = ast.parse(code, name), list[str]()
     stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     stored |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -136,7 +135,7 @@ def test_what_is_not_there_is_seen() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", with_blocks("sh", ""))
 def test_shell_runs(document: str, tmp_path: Path) -> None:
-    """Each in the folder where the page's first began, since a page tells one story."""
+    """Each block runs in the folder of the page's first one, because a page tells one story."""
     environment = os.environ | {"PATH": PATH, "QCONV_DB": str(tmp_path / "own.sqlite"), "CUDA_VISIBLE_DEVICES": ""}
     for block in blocks_of(document, "sh", ""):
         done = subprocess.run(

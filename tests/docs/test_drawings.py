@@ -1,4 +1,4 @@
-"""Every field of every config stands in the drawing of its family, and the drawings are those of the script."""
+"""Every field of every config is in the drawing of its family, and the drawings are those of the script."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_drawing_is_the_script_s_and_names_every_field(name: str, drawings: An
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_nothing_is_cut_off(name: str) -> None:
-    """As wide as letters of 12 points mostly are."""
+    """Estimates the width of 12-point letters."""
     text = (HERE / f"{name}.svg").read_text()
     found = re.search(r'viewBox="0 0 (\d+) (\d+)"', text)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The page of the configs explains every field of every family's config, and nothing that is not one."""
+"""The page of the configs explains every field of every family's config, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS, CONFIGS = (DOCS / "glossary.md").read_text(), (DOCS / "reference/configs.
 
 
 def entries() -> dict[str, dict[str, str]]:
-    """Family -> field -> meaning, as the tables under the headings say."""
+    """Return family -> field -> meaning, from the tables under the headings."""
     found: dict[str, dict[str, str]] = {}
     for section in CONFIGS.split("\n## ")[1:]:
         heading, _, text = section.partition("\n")
@@ -26,7 +26,7 @@ def entries() -> dict[str, dict[str, str]]:
 
 
 def own_fields(config: type[Config]) -> set[str]:
-    """The fields that it adds to those of the config that it extends."""
+    """Return the fields that a config adds to those of the config that it extends."""
     (base,) = config.__bases__
     return {field.name for field in fields(config)} - {field.name for field in fields(base)}
 

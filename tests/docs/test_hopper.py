@@ -1,5 +1,6 @@
-"""The kernels of docs/hopper are what their page says: ptxas spills nothing, runs wgmma without a wait after each, and
-sets registers aside; and the page's table has the figures of the JSON."""
+"""The kernels of docs/hopper match their page: ptxas spills nothing, does not serialize wgmma, and reallocates
+registers; and the page's table has the figures of the JSON.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from qconv.targets.target import TARGETS
 FOLDER = Path(__file__).parents[2] / "docs/hopper"
 RESULTS = Path(__file__).parents[2] / "bench/results/nvidia-h200/hopper.json"
 HALO_RESULTS = RESULTS.with_name("hopper_halo.json")
-# NVRTC knows the types of the headers by these names; a tensor map is 128 bytes that only the copy engine reads.
+# Stand-ins for the types of the headers under NVRTC; a tensor map is 128 bytes that only TMA reads.
 HEADERS = """
 using int8_t = signed char;
 using uint16_t = unsigned short;
@@ -36,7 +37,7 @@ def configs_of(program: str) -> tuple[str, ...]:
     return tuple(f"Config<{config}>" for config in re.findall(r"Config<(\d.*?)>>", program))
 
 
-# Name -> the kernels that its program has.
+# Name -> the kernels of its program.
 KERNELS = {
     "1_wgmma": ("128", "256"),
     "2_tma": ("128", "256"),
@@ -48,17 +49,17 @@ KERNELS = {
         for name in ("4_persistent", "5_halo")
     },
 }
-# Those that serve the layers of the first table.
+# The programs that serve the layers of the first table.
 WIDE = ("1_wgmma", "2_tma", "3_warps", "4_persistent")
 PRODUCTS = re.compile(r"\bIGMMA\.64x\d+x32\.S8\.S8\b")
 
 
 def device_code(name: str) -> Source:
-    """A program without its host part, its headers in front, and an instance of each of its kernels."""
+    """Return a program without its host part, with its headers and an instance of each of its kernels."""
     parts = [(FOLDER / file).read_text() for file in ("conv.cuh", "ptx.cuh", f"{name}.cu")]
     parts[-1] = re.split(r"\ntemplate <[^>]*>\nLaunch prepare\(", parts[-1])[0]
     code = re.sub(r"^#(include|pragma once).*$", "", "\n".join(parts), flags=re.MULTILINE)
-    # The first kernel has the signature of the others, and reads no tensor map.
+    # The first kernel has the signature of the others, but reads no tensor map.
     arguments = MAPS.replace("__grid_constant__ ", "") if name == "1_wgmma" else MAPS
     instances = [f"template __global__ void conv_kernel<{kernel}>({arguments});" for kernel in KERNELS[name]]
     return Source(HEADERS + code + "\n" + "\n".join(instances) + "\n", "", ".cu")
@@ -87,7 +88,7 @@ def test_kernels_compile_to_what_they_teach(name: str) -> None:
 
 
 def best_of(results: Path) -> dict[tuple[str, str], dict[str, float]]:
-    """The fastest row of each layer and program; none has a wrong output."""
+    """Return the fastest row of each layer and program; no row has a wrong output."""
     rows = json.loads(results.read_text())["rows"]
     assert all(row["wrong"] == 0 for row in rows)
     fastest_last = sorted(rows, key=lambda row: -float(row["time_us"]))

@@ -1,4 +1,4 @@
-"""The page about networks: its table is what the command makes."""
+"""The page about networks: its table is the command's output."""
 
 from __future__ import annotations
 

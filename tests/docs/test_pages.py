@@ -1,4 +1,4 @@
-"""README stays a front page, and no page links to what is not there."""
+"""README stays a front page, and no page has a broken link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_WORDS = 3000
 
 
 def anchors(page: Path) -> set[str]:
-    """The fragments that a git host makes of the headings."""
+    """Return the fragments that a git host makes of the headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""In what clang makes of AMD kernels, no instruction that needs every lane stands where some lanes may be off."""
+"""In clang's code for AMD kernels, no instruction that needs every lane is executed where some lanes may be off."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from qconv.problem.chain import Chain
 from qconv.targets.target import TARGETS, Target
 
 MATRIX = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
-# How many random plans are read of each; gfx908 has the matrix instructions of gfx90a, and gfx1030 none.
+# Random plans per target; gfx908 has the matrix instructions of gfx90a, and gfx1030 none.
 PLANS = {**dict.fromkeys(MATRIX, 120), "gfx908": 40, "gfx1030": 40}
 GOLDEN = [name for name, (_, target, _) in CASES.items() if name.endswith(".hip") and target not in amd.NOT_COMPILED]
 
-# All products are of one step, so that nothing but the barrier stands between them and the store's guard.
+# All products are of one step, so only the barrier separates them from the store's guard.
 SUNK = (
     "conv2d:n=1:h=9:w=9:c=128:k=48:r=1:s=1:x_type=int8:w_type=int8:out_type=int8:per_channel:w_zero_point"
     ":bias=int32:activation=relu"
@@ -56,7 +56,7 @@ TILE = Mma(
     tile_swizzle_width=1,
     staged=0,
 )
-# Its second layer has window sums, and each of the layers a branch behind its products.
+# Its second layer has window sums, and each of the layers has a branch after its products.
 CHAIN = (
     "conv2d:n=1:h=16:w=9:c=32:k=48:r=1:s=1:stride=2,2:x_type=uint8:w_type=uint8:out_type=uint8:per_channel:bias=int32"
     ":activation=relu+conv2d:n=1:h=8:w=5:c=48:k=128:r=1:s=1:x_type=uint8:w_type=int8:out_type=float16:w_zero_point"
@@ -92,11 +92,11 @@ def _missing(target: Target) -> str | None:
     return amd.missing()
 
 
-Job = tuple[str, str, str, int]  # a family's name, or how else a plan is drawn; the target, the problem, the seed
+Job = tuple[str, str, str, int]  # a family's name, or another way of drawing a plan; the target, the problem, the seed
 
 
 def random_jobs(target: Target, seed: int, count: int) -> list[Job]:
-    """Plans of every family: three quarters multiply with matrix instructions, where the target has any."""
+    """Return plans of every family: three quarters use matrix instructions, if the target has any."""
     drawn: list[tuple[str, Problem]] = []
     if target.instructions:
         drawn += [("mma", problem) for problem in matrix_problems(seed, count // 2, target)]
@@ -139,7 +139,7 @@ def test_golden_sources(name: str) -> None:
 
 @pytest.mark.parametrize("name", mostly_slow(MATRIX, {"gfx942"}))
 def test_random_plans(name: str) -> None:
-    """A few of those that test_many_random_plans reads."""
+    """A few of the plans of test_many_random_plans."""
     skip_without_tools(TARGETS[name])
     for plan in map(plan_for, random_jobs(TARGETS[name], 1, 12)):
         _, refused = refusals(plan, generator.render(plan))
@@ -177,7 +177,9 @@ def planted(source: Source, was: str, now: str) -> Source:
 
 @pytest.mark.parametrize(("name", "kept"), [("gfx1100", ""), ("gfx1201", "    keep_converged(acc.product);\n")])
 def test_sums_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
-    """All of them, and the window sums alone: the store's guard is a branch of lanes, and only in it is a sum used."""
+    """Covers all sums, and the window sums alone: the store's guard is a branch of lanes, and only there is a sum
+    used.
+    """
     target = TARGETS[name]
     skip_without_tools(target)
     plan = generator.plan(parse(SUNK), TILE, target)
@@ -190,7 +192,7 @@ def test_sums_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
 
 @pytest.mark.parametrize(("name", "kept"), [("gfx1100", ""), ("gfx1201", "    keep_converged(sums.product);\n")])
 def test_sums_of_chains_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
-    """All of them, and the window sums alone."""
+    """Covers all sums, and the window sums alone."""
     target = TARGETS[name]
     skip_without_tools(target)
     plan = generator.plan(parse(CHAIN), FUSED, target)

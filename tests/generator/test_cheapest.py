@@ -1,4 +1,4 @@
-"""What is used untuned is what the cost model expects to be fastest, of one kernel as of the ways to run a chain."""
+"""The untuned choice is the config that the cost model predicts to be fastest, for one kernel and for chains."""
 
 from __future__ import annotations
 

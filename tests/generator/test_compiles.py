@@ -45,7 +45,7 @@ LOOKED_UP = Quantization("uint8", "int8", "uint8", True, True, False, True, "int
 GPUS = {name: each for name, each in TARGETS.items() if each.vendor != "cpu" and name not in amd.NOT_COMPILED}
 # The fast suite compiles for one of each vendor, the long tests for every one.
 SOME = {"sm_90a", "gfx1201"}
-# For these, `simt` differs by what a target has: of a generation, one.
+# For these, `simt` differs by the target's features: one target per generation.
 GENERATIONS = ("sm_75", "sm_80", "sm_90a", "sm_120", "gfx908", "gfx942", "gfx1030", "gfx1201")
 EVERY_GPU = mostly_slow(GPUS, SOME)
 TYPICAL = {
@@ -59,13 +59,13 @@ TYPICAL = {
     "grouped, odd": Conv2d(2, 9, 5, 21, 33, 2, 5, dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, quantization=REAL),
 }
 
-# What these have too few tiles, or too many, or too small weights for.
+# Cases for which these have too few tiles, too many, or too small weights.
 OTHERS = {
     "few pixels": Conv2d(1, 4, 5, 2048, 64, 1, 1, quantization=ADDED),
     "pointwise": Conv2d(32, 28, 28, 512, 1024, 1, 1),
     "many tiles": Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING),
 }
-# Problems of channels that tiles of a power of two leave idle.
+# Problems whose channels leave parts of power-of-two tiles idle.
 BETWEEN = {
     "96 channels": Conv2d(8, 28, 28, 96, 96, 3, 3, pad=1, quantization=ADDED),
     "112 channels": Conv2d(8, 28, 28, 80, 112, 1, 1, quantization=ADDED),
@@ -97,7 +97,7 @@ TENSOR_OPS = {
     "a factor a channel and image": Mul(8, 49, 120, "uint8", "uint8", "uint8"),
 }
 
-# Small, so that their spaces are; of every data path, and with every step of the epilogue.
+# Small problems with small spaces, of every data path, and with every step of the epilogue.
 SMALL = {
     "pointwise": Conv2d(1, 4, 4, 32, 32, 1, 1, quantization=Quantization.of("onnx-ref", y_zero_point=True)),
     "3x3": Conv2d(1, 7, 7, 16, 32, 3, 3, pad=1),
@@ -121,7 +121,7 @@ SMALL = {
 }
 
 
-# Bytes of a thread: byte by byte from NCHW, and at the end of tiles with 128 sums a lane.
+# Bytes per thread: byte-wise loads from NCHW, and the end of tiles with 128 sums per lane.
 SPILLED_BY_DEFAULTS = {
     ("stem, NCHW", "sm_86"): 16,
     ("stem, NCHW", "sm_89"): 16,
@@ -130,23 +130,24 @@ SPILLED_BY_DEFAULTS = {
     ("3x3, residual", "sm_75"): 8,
     ("3x3, residual", "sm_86"): 192,
 }
-# Words that simt's first spills: 64 sums and as many of the window leave no register for some addresses.
+# Words that simt's first config spills: 64 sums and 64 window sums leave no register for some addresses.
 SPILLED_BY_SIMT = {"gfx1030": 16}
-# ptxas sometimes takes fewer registers than it may and spills a few words; the tuner sees what that costs.
+# ptxas sometimes uses fewer registers than it may and spills a few words; the tuner measures the cost.
 ACCEPTED = {"nvidia": 64, "amd": 0}
-# With so many sums a lane, or fewer, and with more.
+# Up to this many sums per lane; others have more.
 MODERATE_SUMS = 32
-# Sums and filters of both convolutions, in the registers of one thread: where many warps are held it has 64.
+# Sums and filters of both convolutions are in one thread's registers: with many warps it has 64.
 ACCEPTED_OF_FUSED = 512
-# Compilers load the rows of a tall tile ahead; the tuner sees what that costs too.
+# Compilers load the rows of a tall tile early; the tuner measures that cost too.
 ACCEPTED_OF_DEPTHWISE = 4096
-# The most on NVIDIA: sm_75, whose tiles come through registers, with 128 sums, stream-K and two scales a channel, 1204.
+# The maximum on NVIDIA is 1204: sm_75, whose tiles pass through registers, with 128 sums, stream-K and two scales per
+# channel.
 ACCEPTED_OF_MMA = {"nvidia": (128, 1536), "amd": (512, 4096)}
 
 
 @lru_cache(maxsize=64)
 def why_not(target: Target) -> str | None:
-    """Why nothing can be compiled for this target here."""
+    """Return why nothing can be compiled for this target here."""
     try:
         compiler_for(target)
     except CompileError as error:
@@ -155,13 +156,15 @@ def why_not(target: Target) -> str | None:
 
 
 def complaint(plan: Plan, most_spilled: int = 0, reads_code: bool = False) -> str | None:
-    """Compile it; None where all is well. `reads_code`: also where AMD's matrix instructions and barriers stand."""
+    """Compile the plan and return a complaint, or None. `reads_code` also checks AMD's matrix instructions and
+    barriers.
+    """
     target, source = plan.target, generator.render(plan)
     try:
         binary, log = compiler_for(target).run(source)
     except CompileError as error:
         return str(error)
-    # Where registers may be spilled, wgmma may wait for the one before as well: the tuner sees what either costs.
+    # If registers may be spilled, wgmma may be serialized too: the tuner measures the cost of either.
     if "warning" in log.lower() or (most_spilled == 0 and serialized(log)):
         return log
     if reads_code and target.vendor == "amd" and amd.missing() is None:
@@ -170,7 +173,7 @@ def complaint(plan: Plan, most_spilled: int = 0, reads_code: bool = False) -> st
             return "\n".join(refused)
     for launch in plan.launches:
         needs = resources(binary, launch.kernel, log)
-        # CUDA kernels get their shared memory at the launch, HIP kernels hold it.
+        # CUDA kernels get their shared memory at the launch, HIP kernels declare it.
         held = 0 if target.vendor == "nvidia" else launch.smem_bytes
         if (needs.smem_bytes, needs.threads_max) != (held, launch.threads):
             return f"{launch} needs {needs}"
@@ -194,7 +197,7 @@ def test_the_default_compiles(name: str, gpu: str) -> None:
 
 @pytest.mark.parametrize("gpu", EVERY_GPU)
 def test_the_first_of_simt_compiles(gpu: str) -> None:
-    """What is used where matrix instructions are left alone."""
+    """The config that is used if matrix instructions are disabled."""
     target = GPUS[gpu]
     if reason := why_not(target):
         pytest.skip(reason)
@@ -212,7 +215,7 @@ def test_the_default_of_a_conversion_or_tensor_op_compiles(gpu: str) -> None:
         pytest.skip(reason)
     for problem in (*CONVERSIONS.values(), *TENSOR_OPS.values()):
         plan = generator.default(problem, target)
-        # A division is a function that NVIDIA's compiler calls: some registers are saved around it.
+        # NVIDIA's compiler calls a function for a division, and saves some registers around it.
         assert complaint(plan, ACCEPTED[target.vendor], reads_code=True) is None, f"{problem} {plan.config}"
 
 
@@ -223,7 +226,7 @@ def _complaint_about(job: tuple[str, str, str]) -> tuple[str, str, str, str | No
 
 
 def accepted(plan: Plan) -> int:
-    """Bytes a thread may spill: a search may try a warp's tile that is too large, and times it."""
+    """Return the bytes that a thread may spill: a search may try a warp's tile that is too large, and times it."""
     if isinstance(plan.config, Depthwise):
         return ACCEPTED_OF_DEPTHWISE
     if isinstance(plan.config, Fused):
@@ -237,7 +240,7 @@ def accepted(plan: Plan) -> int:
 
 
 def spread(target: Target, turns: int) -> list[MmaPlan]:
-    """A plan for every value of every choice, of several turns' problems."""
+    """Return a plan for every value of every choice, from the problems of several turns."""
     plans: list[MmaPlan] = []
     add_plans(plans, target, [*TYPICAL.values(), *OTHERS.values()], turns)
     add_plans(plans, target, list(BETWEEN.values()), turns)
@@ -245,7 +248,7 @@ def spread(target: Target, turns: int) -> list[MmaPlan]:
 
 
 def add_plans(plans: list[MmaPlan], target: Target, pool: list[Conv2d], turns: int) -> None:
-    """For values that too few have."""
+    """Add plans for values that too few plans have."""
     for name, value in [(name, value) for name, values in CHOICES.items() for value in values] * turns:
         if sum(getattr(plan.config, name) == value for plan in plans) >= turns:
             continue
@@ -287,7 +290,7 @@ def test_configs_of_matrix_instructions_compile(target: Target) -> None:
 
 
 def is_served(family: str, target: Target) -> bool:
-    """Whether the target has what the family multiplies with."""
+    """Return true if the target has the instructions of the family."""
     if family in ("direct", "stem", "pointwise"):
         return target.async_copies and target.vendor == "nvidia"  # with mma.m16n8k32
     if family in ("wgmma", "halo", "halo_split", "stem_wgmma"):
@@ -328,7 +331,8 @@ def test_random_chains_in_one_kernel_compile(target: Target) -> None:
     assert not wrong, "\n".join(map(str, wrong))
 
 
-# The second has 13 steps of two chunks: once a loop that was left half-way, which ptxas 13.0 made a wild load of.
+# The second has 13 steps of two chunks: once a loop with an exit in the middle, for which ptxas 13.0 emitted a wild
+# load.
 ODD_STEPS = (
     "conv2d:n=1:h=16:w=9:c=7:k=7:r=1:s=1:stride=2,2:x_type=int8:w_type=int8:out_type=uint8:y_zero_point:bias=float32"
     "+conv2d:n=1:h=8:w=5:c=7:k=2:r=5:s=5:stride=2,2:pad=2,2,2,2:x_type=uint8:w_type=uint8:out_type=float32"
@@ -344,7 +348,7 @@ def test_no_load_comes_before_its_address(name: str) -> None:
         pytest.skip(reason)
     config = replace(TILE, first_n=1, second_m=2, second_n=1)
     random_plans = [fused_plan(problem, target, 0) for problem in fused_problems(8, 4, target)]
-    # Their loops over subtiles are unrolled, and can be left half-way.
+    # Their loops over subtiles are unrolled and have an exit in the middle.
     for family in ("gemv", "direct"):
         random_plans += [special_plan(family, problem, target, 0) for problem in special_problems(family, 8, 3)]
     for plan in (generator.plan(parse(ODD_STEPS), config, target), *random_plans):
@@ -359,7 +363,7 @@ def _facts(named: tuple[str, Plan]) -> list[tuple[str, object]]:
 
 @pytest.mark.slow
 def test_every_two_choices_of_a_dozen_spaces_compile_together() -> None:
-    """For simt, whose spaces are products of many choices; the other families are above."""
+    """Covers simt, whose spaces are products of many choices; the other families are above."""
     skipped = {name: reason for name in GENERATIONS if (reason := why_not(GPUS[name]))}
     if len(skipped) == len(GENERATIONS):
         pytest.skip("; ".join(skipped.values()))
@@ -367,7 +371,7 @@ def test_every_two_choices_of_a_dozen_spaces_compile_together() -> None:
     for target in (GPUS[name] for name in GENERATIONS if name not in skipped):
         spaces = [(name, plan) for name, problem in SMALL.items() for plan in generator.space(problem, target)[0]]
         for _, plan in covering([each for each in spaces if each[1].config.family == "simt"], _facts):
-            # Equal texts need compiling once.
+            # Equal texts are compiled once.
             jobs[target.name, generator.render(plan).digest] = (
                 target.name,
                 str(plan.problem),

@@ -1,5 +1,6 @@
-"""Plans ask the element types for what follows from them, and a family that has not a type says so: a type of two bytes
-and its instructions are planted, and removed again."""
+"""Plans derive everything from the element types, and a family without a type says so: a type of two bytes and its
+instructions are planted, and removed again.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from qconv.targets.target import TARGETS, Target
 
 
 def of_two_bytes() -> MatrixInstruction:
-    """The lanes of m16n8k32 with half as many elements of twice their size."""
+    """Return an instruction with the lanes of m16n8k32 and half as many elements of twice the size."""
     lane, pair = Dim(4, "k", 2), Dim(2, "k", 1)
     return replace(
         MMA_M16N8K32,
@@ -46,13 +47,13 @@ class Planted:
     target: Target
 
     def like(self, problem: Conv2d) -> Conv2d:
-        """The same of elements of two bytes."""
+        """Return the same problem with elements of two bytes."""
         return replace(problem, quantization=replace(problem.quantization, x_type="int16", w_type="int16"))
 
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Planted]:
-    """int16 of few values, whose products add up in int32, and its instructions beside those of bytes."""
+    """Plant an int16 of few values, whose products are summed in int32, and its instructions beside those of bytes."""
     few = replace(ELEMENT_TYPES["int16"], limits=(-100, 100), sums="int32", short="s16")
     monkeypatch.setitem(ELEMENT_TYPES, few.name, few)
     hopper = TARGETS["sm_90a"]
@@ -88,7 +89,7 @@ def constant(plan: SimtPlan | MmaPlan, name: str) -> int:
 
 def test_simt_counts_the_bytes_of_its_elements(planted: Planted) -> None:
     byte, two = of_simt(PROBLEM, planted.target), of_simt(planted.like(PROBLEM), planted.target)
-    # A step is so many bytes: it has half the elements, and there are twice as many.
+    # A step has a fixed number of bytes: half as many elements, and twice as many steps.
     assert (two.steps, two.smem_bytes) == (2 * byte.steps, byte.smem_bytes)
     assert generator.cost(two) > 1.5 * generator.cost(byte)
     assert two.problem.io_bytes - two.problem.pixels * 64 == 2 * (byte.problem.io_bytes - byte.problem.pixels * 64)
@@ -111,7 +112,7 @@ def test_mma_counts_the_bytes_of_its_elements(planted: Planted) -> None:
     assert (two.shape.steps, two.smem_bytes) == (2 * byte.shape.steps, byte.smem_bytes)
     assert [constant(two, name) for name in ("ATOM_K", "K_BLOCK", "TILE_K")] == [32, 32, 64]
     assert generator.cost(two) > 1.2 * generator.cost(byte)
-    # A row of 64 channels is one step where an element is a byte: taps come first where a row is more than one.
+    # A row of 64 channels is one step if an element is a byte: taps come first only if a row has several steps.
     assert (byte.roles.taps_first, two.roles.taps_first) == (False, True)
 
 
@@ -127,7 +128,7 @@ def test_mma_copies_what_rows_of_these_elements_allow(planted: Planted, c: int, 
 
 def test_sums_that_no_instruction_has_are_refused(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ELEMENT_TYPES, "int16", replace(ELEMENT_TYPES["int16"], sums="float64"))
-    problem = planted.like(replace(PROBLEM, n=2))  # of another key: what is known of one is remembered
+    problem = planted.like(replace(PROBLEM, n=2))  # with another key: results are cached by key
     with pytest.raises(Infeasible, match="mma_m16n8k16 does not multiply int16 by int16 with sums in float64"):
         generator.plan(problem, replace(MMA, instruction=1), planted.target)
     with pytest.raises(
@@ -217,16 +218,16 @@ def test_bytes_with_sums_of_32_bits_are_what_families_of_bytes_serve() -> None:
         assert why_not_bytes(Conv2d(1, 4, 4, 4, 4, 1, 1, quantization=Quantization(x_type=x_type))) is None
 
 
-# Where a type is the fact itself, and why.
+# Modules in which a type is intended, with the reason.
 TYPE_IS_THE_FACT = {
     "convolution.py": {"np.float32"},  # the terms of a polynomial are numbers of the epilogue's arithmetic
-    "forest.py": {"np.float64", "np.int64"},  # what is predicted of kernels, none of their elements
+    "forest.py": {"np.float64", "np.int64"},  # predictions about kernels, not their elements
 }
 NAMED = re.compile(rf"\b(?:{'|'.join(ELEMENT_TYPES)})\b")
 
 
 def types_named_by(path: Path) -> set[str]:
-    """Element types in the texts of a module and among its attributes, not in its comments and docstrings."""
+    """Return the element types in the texts of a module and among its attributes, without comments and docstrings."""
     tree = ast.parse(path.read_text())
     said = {
         id(node.body[0].value)
@@ -244,7 +245,7 @@ def types_named_by(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", sorted(Path(simt.__file__).parent.glob("*.py")), ids=lambda path: path.name)
 def test_no_module_of_the_generator_names_a_type(path: Path) -> None:
-    """Types are values: what follows from one is asked of it."""
+    """Types are values: their properties are read from them."""
     assert types_named_by(path) == TYPE_IS_THE_FACT.get(path.name, set())
 
 

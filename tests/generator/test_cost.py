@@ -1,4 +1,4 @@
-"""The cost models beside what an H200 took: what is not tuned is chosen by them."""
+"""The cost models compared with an H200: they make the choices for untuned layers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def modelled(row: dict[str, Any], way: str) -> float:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_of_one_kernel_and_of_several_the_faster_is_the_cheaper(suite: str) -> None:
-    """Or one that is not much slower: of the winners of both ways."""
+    """The choice is the faster of the winners of both ways, or not much slower."""
     lost, refused = [], 0
     for row in json.loads((RESULTS / f"{suite}.json").read_text())["rows"]:
         times = {way: row[f"{way}_us"] for way in ("fused", "unfused") if row[f"{way}_us"] is not None}
@@ -58,10 +58,10 @@ def rows_of(*suites: str) -> list[dict[str, Any]]:
     return [row for suite in suites for row in json.loads((RESULTS / f"{suite}.json").read_text())["rows"]]
 
 
-# `dense_mma` is the suite from before there were other families for such layers.
+# `dense_mma` is the suite from before other families served such layers.
 @pytest.mark.parametrize("suites", [("dense", "dense_mma", "pointwise"), ("special",), ("simt",)], ids="+".join)
 def test_the_models_of_all_families_have_one_measure(suites: tuple[str, ...]) -> None:
-    """At the clock of this load: families are chosen by comparing them."""
+    """At the clock of this load, families are chosen by comparing their models."""
     off: dict[str, list[float]] = {}
     for row in rows_of(*suites):
         config = config_from_json(json.dumps(row["config"]))
@@ -74,7 +74,7 @@ def test_the_models_of_all_families_have_one_measure(suites: tuple[str, ...]) ->
         assert sum(math.log(ratio) ** 2 for ratio in ratios) / len(ratios) < 0.2**2, (family, sorted(ratios))
 
 
-# What an H200 took for configs of matrix instructions whose steps copy 32 bytes of each longer row, in whole steps.
+# Times on an H200 for configs of matrix instructions whose steps copy 32 bytes of each longer row, in whole steps.
 SHORT_RUNS = [
     (Conv2d(32, 14, 14, 480, 120, 1, 1, groups=3), (256, 64, 32, 32, 64, 4), 4.70),
     (Conv2d(32, 14, 14, 480, 240, 1, 1, groups=3), (256, 32, 32, 32, 32, 4), 5.47),
@@ -84,12 +84,12 @@ SHORT_RUNS = [
 ]
 
 
-# What an H200 took for 3x3 of 64 to 64 channels over 56x56, in one of whose tiles several blocks add up.
+# Times on an H200 for 3x3 of 64 to 64 channels over 56x56 with tiles that several blocks sum up.
 STREAMED = [(32, (256, 64, 64, 64, 64, 4), 32.9), (32, (256, 64, 64, 128, 32, 4), 37.7)]
 
 
 def test_tiles_that_several_blocks_add_up_take_longer() -> None:
-    """They took 2.3 and 2.7 times as long as the winner, and were predicted to be the fastest of all."""
+    """They took 2.3 and 2.7 times as long as the winner, but were predicted to be the fastest of all."""
     for n, tile, took_us in STREAMED:
         problem = Conv2d(n, 56, 56, 64, 64, 3, 3, pad=1)
         config = Mma(0, *tile, 1, 1, 0, 2, 1, 1, 0)
@@ -107,7 +107,7 @@ def test_short_runs_of_long_rows_take_longer() -> None:
     assert max(ratios) < 1.25
 
 
-# The same where the blocks are many and short, and the winner of another family.
+# The same with many short blocks; the winner is of another family.
 MANY_BLOCKS = Conv2d(32, 160, 160, 32, 32, 1, 1)
 SHORT_BLOCKS = [
     ((64, 32, 32, 64, 32, 2), 39.5),
@@ -119,8 +119,9 @@ SHORT_BLOCKS = [
 
 
 def test_many_short_blocks_take_time_to_begin() -> None:
-    """Without it, tiles of 64 rows were predicted at 19.6 us and taken before `direct`, which takes 20; `pointwise` is
-    faster than both."""
+    """Without the correction, tiles of 64 rows were predicted at 19.6 us and preferred to `direct`, which takes 20;
+    `pointwise` is faster than both.
+    """
     predicted = [
         generator.predicted_us(generator.plan(MANY_BLOCKS, Mma(0, *tile, 1, 1, 0, 0, 0, 1, 0), target("sm_90a")))
         for tile, _ in SHORT_BLOCKS
@@ -141,7 +142,7 @@ SUMS = [
 
 
 def test_residuals_are_waited_for() -> None:
-    """They were predicted at half of what they took."""
+    """They were predicted at half of their time."""
     residual = Quantization(
         "uint8", "int8", "uint8", True, bias="int32", residual="uint8", mode=Mode(residual_add="requantized_last")
     )

@@ -1,4 +1,4 @@
-"""What a source's digest is of: code and launches; not comments and layout."""
+"""A source's digest covers code and launches, but not comments and layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from golden_cases import plan_of
 from qconv import generator
 from qconv.generator.digest import code_of, source_digest, text_digest
 
-# A text, and the same program in other words.
+# A text, and the same program with another text.
 SAME = {
     "a comment to the line's end": ("int a;", "int a;  // the first"),
     "a comment between words": ("int a;", "int/* of 32 bits */a;"),
@@ -32,7 +32,7 @@ SAME = {
     "a comment behind digits in groups": ("int a = 1'000; int b;", "int a = 1'000; int b; // it's"),
     "a comment behind a character of a prefix": ("auto a = u8'\"', b = 1;", "auto a = u8'\"', /* \" */ b = 1;"),
 }
-# Two programs that look alike.
+# Two different programs with similar texts.
 OTHERS = {
     "a comment's mark in a string": ('f("a // b");', 'f("a // c");'),
     "a comment's opening in a string": ('f("/*"); a; f("*/");', 'f("/*"); b; f("*/");'),
@@ -74,7 +74,7 @@ def test_another_program_has_another_digest(one: str, other: str) -> None:
     "name", ["fused-warpgroups-sm_90a.cu", "mma-everything-gfx1100.hip", "mma-bytes-cpu.gfx1100.cpp"]
 )
 def test_of_a_kernel_that_is_worded_and_wrapped_otherwise(name: str) -> None:
-    """Comments gone, others planted, indentation changed: every line of code that is changed is noticed."""
+    """With comments removed and planted, and the indentation changed, every changed line of code is noticed."""
     plan = plan_of(name)
     source = generator.render(plan)
     lines = re.sub(r"(?<!:)//[^\n\"]*$", "", source.text, flags=re.MULTILINE).splitlines()

@@ -12,11 +12,11 @@ from qconv.errors import Infeasible
 from qconv.ops.registry import parse
 from qconv.targets.target import TARGETS, Target
 
-CONFIGS = 24  # of a family, for a problem
+CONFIGS = 24  # per family and problem
 GPUS = [target for target in TARGETS.values() if target.vendor != "cpu"]
 
 
-# Problems whose kernels see a larger one: with channels, filters or outputs of zeros that fill a step or a pair.
+# Problems whose kernels work on a larger one: channels, filters or outputs of zeros fill a step or a pair.
 SEEN_LARGER = {
     "channels of a part": "conv2d:n=1:h=11585:w=11585:c=16:k=16:r=1:s=1:stride=128,128:x_type=int8:w_type=int8:"
     "out_type=int8",
@@ -40,7 +40,7 @@ def check_plans(key: str, target: Target, rng: random.Random) -> None:
     problem = parse(key)
     for family in generator.families(problem).values():
         if family.name == "unfused":
-            continue  # its configs are two of others'
+            continue  # its configs are pairs of other configs
         for _ in range(CONFIGS):
             config = family.config(**{name: rng.choice(values) for name, values in family.choices.items()})
             try:

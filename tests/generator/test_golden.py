@@ -1,5 +1,6 @@
-"""Generated sources as they were last reviewed: a refactor leaves them as they are, and a change of kernels shows here
-as a diff."""
+"""Generated sources as last reviewed: a refactor leaves them unchanged, and a change of kernels shows here as a
+diff.
+"""
 
 from __future__ import annotations
 

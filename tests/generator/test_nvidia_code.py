@@ -1,5 +1,6 @@
-"""In what ptxas makes of NVIDIA kernels, no barrier is one of a part of a warp, no wgmma waits for the one before, and
-registers hold what is computed."""
+"""In ptxas's code for NVIDIA kernels, no barrier is in a divergent branch, no wgmma is serialized, and registers hold
+initialized values.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ from qconv.generator.families.stem import Stem
 from qconv.generator.families.tcgen05.plan import Tcgen05
 from qconv.targets.target import TARGETS, Target
 
-# A kernel of each kind with copies and products that nobody waits for at once.
+# One kernel of each kind with asynchronous copies and products.
 FAST = {
     *("mma-body-sm_90a.cu", "mma-stem-bytes-sm_75.cu", "mma-stream-everything-sm_80.cu"),
     *("direct-depthwise-sm_90a.cu", "wgmma-body-sm_90a.cu"),
     *("fused-depthwise-pointwise-sm_90a.cu", "fused-warpgroups-sm_90a.cu", "block-inverted-residual-sm_90a.cu"),
 }
 GOLDEN = mostly_slow((name for name in CASES if name.endswith(".cu")), FAST)
-# Loads and stores of a thread's spilled words, where a config of many residents leaves it few registers.
+# Loads and stores of a thread's spilled words, in configs whose many blocks per SM leave it few registers.
 SPILLED = {"stem-words-sm_90a.cu": 8, "fused-small-image-sm_90a.cu": 2}
 
-# A barrier that a part of a warp executes, by a branch of the source and by a predicate; and one for all of it.
+# A barrier in a divergent branch, one with a predicate, and one for the whole warp.
 BARRIERS = Source(
     """
 #define KERNEL extern "C" __global__ void
@@ -70,7 +71,7 @@ KERNEL in_a_branch_of_the_block(const int* __restrict__ x, int* __restrict__ y) 
     "",
     ".cu",
 )
-# As ptxas writes a branch that it cannot see through: who is there, who goes, who waits.
+# ptxas's code for a branch that it cannot analyse: BSSY, the branch, BSYNC.
 SPLIT = """
 .text.kernel:
         /*0000*/                   BSSY B0, `(.L_x_1) ;
@@ -93,7 +94,7 @@ def compiled(source: Source, target: Target) -> tuple[bytes, str]:
     return compiler.run(source)
 
 
-# The product of bytes that Blackwell has in the place of wgmma, spelled for one CTA.
+# Blackwell's replacement of wgmma for bytes, spelled for one CTA.
 TCGEN05 = Source(
     """
 extern "C" __global__ void product(unsigned sums, unsigned long long a, unsigned long long b, unsigned kind) {
@@ -107,7 +108,7 @@ extern "C" __global__ void product(unsigned sums, unsigned long long a, unsigned
 
 
 def test_only_one_blackwell_multiplies_bytes_by_tcgen05() -> None:
-    """As the table of docs/gpus.md has it."""
+    """As in the table of docs/gpus.md."""
     assert "UTCIMMA" in disassembled(compiled(TCGEN05, TARGETS["sm_100a"])[0])
     for name in ("sm_90a", "sm_103a", "sm_120"):
         with pytest.raises(CompileError, match="not supported on"):
@@ -116,7 +117,7 @@ def test_only_one_blackwell_multiplies_bytes_by_tcgen05() -> None:
 
 @pytest.mark.parametrize("name", ["tcgen05-body-sm_100a.cu", "tcgen05-residual-borders-sm_100a.cu"])
 def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
-    """By a lane that the compiler knows to be alone. Behind a comparison of lanes ptxas makes a loop of each."""
+    """By a lane that the compiler knows to be alone. After a comparison of lanes ptxas emits a loop."""
     plan = plan_of(name)
     source = generator.render(plan)
     elected = "if (tile::elected()) multiply_tiles"
@@ -125,14 +126,16 @@ def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
     codes = [disassembled(compiled(one, plan.target)[0]) for one in (source, compared)]
     config = plan.config
     assert isinstance(config, Tcgen05)
-    # For each 128 pixels of a tile, a slab of the reduction by 32 bytes.
+    # Per 128 pixels of a tile, a slab of the reduction by 32 bytes.
     assert [code.count("UTCIMMA") for code in codes] == [config.pixels // 128 * config.slab // 32] * 2
     assert ["BRA.U.ANY" in code for code in codes] == [False, True]
     assert all("LDTM.x32" in code and "UTMALDG.4D.IM2COL" in code and "UTCBAR" in code for code in codes)
 
 
 def test_filters_are_asked_for_before_the_barrier() -> None:
-    """A depthwise layer's, by threads that wait for the layer before it. Other loads the compiler moves behind it."""
+    """A depthwise layer's filters, in threads that wait for the previous layer. The compiler moves other loads after
+    the barrier.
+    """
     plan = plan_of("fused-slices-sm_90a.cu")
     sass = disassembled(compiled(generator.render(plan), plan.target)[0])
     kernel = sass[sass.index(".text.conv2d_conv2d") :]
@@ -178,7 +181,7 @@ def test_a_warp_is_split_from_a_branch_to_its_bsync(branch: str, before: str, re
 
 
 def test_serialized_wgmma_is_told_by_the_log() -> None:
-    """Sums that are read while they are multiplied: ptxas waits after each."""
+    """Sums that are read while they are multiplied: ptxas waits after each product."""
     plan = plan_of("fused-warpgroups-sm_90a.cu")
     source = generator.render(plan)
     waits = '        "wgmma.wait_group.sync.aligned 0;" ::: "memory");'
@@ -214,7 +217,7 @@ PARTS = {
 
 @pytest.mark.parametrize("name", PARTS)
 def test_channels_that_fill_no_vector_move_in_the_largest_parts_that_do(name: str) -> None:
-    """Byte by byte, the layer of 40 channels takes 86 us on an H200, and 16 in words of eight."""
+    """Byte by byte, the layer of 40 channels takes 86 us on an H200, and 16 us in words of eight."""
     (problem, config, stores), target = PARTS[name], TARGETS["sm_90a"]
     sass = disassembled(compiled(generator.render(generator.plan(problem, config, target)), target)[0])
     kernel = sass[sass.index(f".text.conv2d_{config.family}") :].split("//----")[0]

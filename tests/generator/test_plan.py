@@ -1,4 +1,4 @@
-"""Plans: which configs can serve a problem, and what follows from them."""
+"""Plans: the configs that can serve a problem, and the values derived from them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ PROBLEMS = {
     ),
     "one output": Conv2d(1, 1, 1, 1, 1, 1, 1, quantization=Quantization(out_type="float16")),
 }
-# The limits of an emulated architecture are those of its GPU, whose spaces the fast suite goes through.
+# The limits of an emulated architecture are those of its GPU, whose spaces the fast suite checks.
 EVERY_TARGET = mostly_slow(TARGETS, {name for name in TARGETS if not name.startswith("cpu.")})
-WARP_SUMS = 128  # of a lane, at most
+WARP_SUMS = 128  # per lane, at most
 OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -67,7 +67,7 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         assert all(extent > 0 for extent in launch.grid)
         assert launch.grid[0] < 2**31
         assert max(launch.grid[1:]) <= target.grid_y_max
-    spreads = isinstance(plan.config, (Depthwise, Direct, Stem, Pointwise))  # the filters, over words or matrices
+    spreads = isinstance(plan.config, (Depthwise, Direct, Stem, Pointwise))  # the filters, into words or matrices
     if isinstance(plan, MmaPlan):
         check_blocks_of_mma(plan)
     elif isinstance(plan.config, Depthwise):
@@ -83,12 +83,12 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     else:
         assert isinstance(plan.config, Simt)
         check_blocks_of_simt(plan, plan.config)
-    if not isinstance(plan, PersistentPlan):  # what it prepares, its own check counts
+    if not isinstance(plan, PersistentPlan):  # its launches are counted by its own check
         assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
     assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
     if isinstance(plan, PointwisePlan) or (isinstance(plan, HaloPlan) and plan.gathers):
-        return  # whole units begin there, or whole words, whatever the channels
-    # Every address that a load or a store of that width can begin at is a multiple of it.
+        return  # whole units or words begin there, whatever the channels
+    # Every address at which a load or a store of that width can begin is a multiple of it.
     out_bytes = OUT_BYTES[problem.quantization.out_type]
     in_channels, out_channels = (problem.c, problem.k) if spreads else (problem.c_group, problem.k_group)
     if isinstance(plan.config, (Stem, StemWgmma)):
@@ -102,7 +102,7 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
 
 
 def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
-    """Every output has a thread, and no block is without one."""
+    """Check that every output has a thread, and that no block is empty."""
     problem = plan.problem
     assert isinstance(problem, Conv2d)
     along_m, along_n, one = plan.main.grid
@@ -114,7 +114,7 @@ def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
 
 
 def check_threads_of_depthwise(plan: Plan, config: Depthwise) -> None:
-    """Every output has a thread, and no block is without one."""
+    """Check that every output has a thread, and that no block is empty."""
     problem, known = plan.problem, constants(plan)
     assert isinstance(problem, Conv2d)
     assert is_covered(problem.oh, known["TILES_H"], config.rows)
@@ -125,7 +125,7 @@ def check_threads_of_depthwise(plan: Plan, config: Depthwise) -> None:
 
 
 def check_threads_of_gemv(plan: Plan, config: Gemv) -> None:
-    """Every output has a thread, and no block is without one."""
+    """Check that every output has a thread, and that no block is empty."""
     problem, known = plan.problem, constants(plan)
     assert isinstance(problem, Conv2d)
     of_block = config.threads // config.lanes * config.channels
@@ -137,7 +137,7 @@ def check_threads_of_gemv(plan: Plan, config: Gemv) -> None:
 
 
 def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
-    """Every output is in a tile, every slab has a warp, every block has tiles, all of the same slabs."""
+    """Check that every output is in a tile, every slab has a warp, and every block has tiles, all of the same slabs."""
     problem, known = plan.problem, constants(plan)
     assert isinstance(problem, Conv2d)
     assert is_covered(problem.oh, known["TILES_H"], config.tile_h)
@@ -152,7 +152,7 @@ def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
 
 
 def check_blocks_of_mma(plan: MmaPlan) -> None:
-    """Every step of every tile has a block, and every block has some."""
+    """Check that every step of every tile has a block, and that every block has some."""
     problem, config, shape = plan.problem, plan.config, plan.shape
     assert is_covered(problem.pixels, shape.tiles_m, config.tile_m)
     assert is_covered(problem.k_group, shape.tiles_n, config.tile_n)
@@ -247,7 +247,7 @@ def test_too_many_groups_for_the_grid_say_so() -> None:
 @pytest.mark.parametrize("name", EVERY_TARGET)
 def test_there_is_always_a_default(name: str) -> None:
     target = TARGETS[name]
-    # Each problem on several targets, each target with another share of them.
+    # Each problem on several targets, each target with another part of them.
     for problem in problems(seed=4, count=200)[list(TARGETS).index(name) % 6 :: 6]:
         plan = generator.default(problem, target)
         check(plan, problem, target)
@@ -271,13 +271,13 @@ def test_the_default_is_a_likely_one_where_any_of_them_serves(monkeypatch: pytes
         config = generator.default(PROBLEMS["3x3"], target).config
         assert isinstance(config, Simt)
         assert config.tile_m in among
-    # What is searched stays whole.
+    # The searched values stay complete.
     assert {plan.config.as_dict()["tile_m"] for plan in generator.space(PROBLEMS["3x3"], target)[0]} != {16}
 
 
 @pytest.mark.parametrize("name", ["sm_75", "sm_90a", "gfx942", "gfx1201", "cpu.sm_80"])
 def test_no_feasible_config_is_left_out(name: str) -> None:
-    """Feasible configs lie beside each other: whatever `plan` accepts of a config's neighbours is in the space."""
+    """Feasible configs are adjacent: each neighbour of a config that `plan` accepts is in the space."""
     target, mma = TARGETS[name], generator.FAMILIES["mma"]
     for index, problem in enumerate(matrix_problems(10, 8, target)):
         listed = set(mma.configs(problem, target))
@@ -295,7 +295,7 @@ def test_no_feasible_config_is_left_out(name: str) -> None:
 
 @pytest.mark.parametrize("target", [t for t in TARGETS.values() if not t.instructions], ids=lambda target: target.name)
 def test_without_matrix_instructions_dot_products_serve_everything(target: Target) -> None:
-    """gfx906 and gfx1030 have dot products only, and the CPU itself has neither."""
+    """gfx906 and gfx1030 have only dot products, and the CPU has neither."""
     assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt"}
     for problem in problems(seed=12, count=40):
         assert generator.default(problem, target).config.family in ("simt", "depthwise", "gemv")
@@ -304,7 +304,7 @@ def test_without_matrix_instructions_dot_products_serve_everything(target: Targe
 
 
 def test_matrix_instructions_can_be_left_unused() -> None:
-    """A search, or a target, that is restricted to the family simt."""
+    """A search, or a target, can be restricted to the family simt."""
     target = TARGETS["sm_90a"]
     assert generator.default(LARGE, target).config.family in ("wgmma", "halo")
     assert {plan.config.family for plan in generator.space(LARGE, target)[0]} >= {"simt", "mma", "wgmma", "halo"}
@@ -384,7 +384,7 @@ def test_an_infeasible_config_of_mma_says_the_value_and_the_limit(
 
 
 def test_a_thread_of_depthwise_does_not_look_further_than_an_int_counts() -> None:
-    """A tile of eight rows over seven reaches eight rows of 2**28 elements from its first."""
+    """A tile of eight rows over seven would span eight rows of 2**28 elements."""
     problem = Conv2d(1, 7, 2**24, 16, 16, 1, 1, groups=16)
     config = Depthwise(rows=8, columns=1, vector=4, run=1, threads=64)
     with pytest.raises(Infeasible, match="2147483648; at most 2147483647"):
@@ -393,7 +393,7 @@ def test_a_thread_of_depthwise_does_not_look_further_than_an_int_counts() -> Non
 
 
 def test_the_dilation_of_one_tap_is_no_step() -> None:
-    """The matrix kernels compute where the tap past the last would lie: with this dilation, beyond an int."""
+    """The matrix kernels compute the position of the tap past the last: with this dilation, beyond an int."""
     problem = Conv2d(1, 2, 2, 4, 8, 1, 1, dilation=(2**28, 2**29))
     for name in ("sm_80", "cpu"):
         constants = generator.default(problem, TARGETS[name]).constants["The problem."]

@@ -1,4 +1,4 @@
-"""Configs as text: what a database row or a manifest holds."""
+"""Configs as text, as stored in database rows and manifests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qconv.generator.families.simt import Simt
 CONFIG = Simt(tile_m=64, tile_n=32, tile_k=16, thread_m=4, thread_n=8, pipeline_stages=2)
 TEXT = '{"family":"simt","tile_m":64,"tile_n":32,"tile_k":16,"thread_m":4,"thread_n":8,"pipeline_stages":2}'
 VALUES = json.loads(TEXT)
-# The configs of `apart` are two of others'.
+# The configs of `unfused` are pairs of other configs.
 SEARCHED = [name for name in FAMILIES if name != "unfused"]
 
 
@@ -27,7 +27,7 @@ def test_the_text_is_canonical() -> None:
 
 
 def combinations(family: str) -> list[Config]:
-    """All combinations of the choices, or some thousands of them where there are millions."""
+    """Return all combinations of the choices, or some thousands of them if there are millions."""
     choices = FAMILIES[family].choices
     if math.prod(map(len, choices.values())) < 10_000:
         drawn = itertools.product(*choices.values())
@@ -118,7 +118,7 @@ def test_other_text_is_refused(text: str, says: str) -> None:
 
 @pytest.mark.parametrize("depth", [5, 500, 501, 502, 503, 5000])
 def test_configs_in_configs_are_refused_at_any_depth(depth: int) -> None:
-    """Whether reading or writing JSON runs out of stack first changes from one depth to the next."""
+    """The depth at which reading or writing JSON first exhausts the stack varies."""
     with pytest.raises(ValueError, match="the config"):
         config_from_json('{"family": "unfused","first":' * depth + TEXT + ',"second":1}' * depth)
 

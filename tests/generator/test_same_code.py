@@ -1,4 +1,4 @@
-"""What shows that a refactor changed no machine code finds a change, and takes no words for one."""
+"""The proof that a refactor changed no machine code notices changes, and ignores renames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KERNELS = {
 
 @pytest.fixture(params=KERNELS)
 def kernel(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Its name, its case, and what a revision answers to it."""
+    """Return a kernel's name, its case, and a revision's answer to it."""
     plan = plan_of(request.param)
     try:
         compiler_for(plan.target)

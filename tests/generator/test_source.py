@@ -1,4 +1,4 @@
-"""The generated text: its identity, and that a reader who never saw the generator can use it."""
+"""The generated text: its identity, and that a reader who does not know the generator can use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drawn(target: Target) -> list[Plan]:
     ]
 
 
-# A target of each generation that has pages of its own.
+# One target per generation that has its own pages.
 FAST = {"sm_80", "sm_90a", "sm_100a", "gfx942", "gfx1030", "gfx1201", "cpu", "cpu.sm_75"}
 
 
@@ -51,7 +51,7 @@ def test_the_digest_is_of_the_code(rendered: list[tuple[Plan, Source]]) -> None:
 
 
 def test_the_bytes_are_the_same_in_another_process() -> None:
-    """With another seed of Python's hashes, another time, another folder, another locale."""
+    """With another seed of Python's hashes, at another time, in another folder and locale."""
     keys = [str(problem) for problem in problems(seed=5, count=6)]
     program = (
         "import sys\nfrom qconv import generator\nfrom qconv.ops.registry import parse\n"

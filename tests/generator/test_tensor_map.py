@@ -1,4 +1,4 @@
-"""Tensor maps: what the copy engine takes, what convolutions ask of it, and where a plan may declare one."""
+"""Tensor maps: the limits of TMA, the maps of convolutions, and the plans that may declare one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIXELS = im2col(PROBLEM, 64, 128, 64)
 
 def test_im2col_of_a_convolution() -> None:
     assert (PIXELS.array, PIXELS.dtype, PIXELS.dims, PIXELS.strides) == ("x", "int8", (64, 7, 9, 2), (64, 448, 4032))
-    # The trailing pads, less the columns and rows from a filter's first tap to its last.
+    # The trailing pads, minus the columns and rows from a filter's first tap to its last.
     assert PIXELS.pixel_box == PixelBox((0, -1), (4 - 3, 2 - 2), 64, 128)
     assert PIXELS.element_strides == (1, 1, 2, 1)
     assert (PIXELS.shape, PIXELS.bytes) == ((64, 128), 8192)
@@ -127,7 +127,7 @@ def test_a_page_asks_for_what_its_primitives_need() -> None:
 
 
 def plan_for(name: str) -> generator.Plan:
-    """With a map in front of its other arguments, and one among them."""
+    """Return a plan with a map before its other arguments, and one among them."""
     plain = generator.default(Conv2d(1, 4, 4, 16, 16, 1, 1, quantization=Quantization()), target(name))
     first, *rest = plain.fields
     mapped = Field("x_map", "tile::TensorMap", "tensor_map", "activations", tensor_map=TILE)

@@ -1,4 +1,4 @@
-"""How many blocks a multiprocessor holds at a time, by the shared memory that each takes."""
+"""The number of resident blocks per SM, by the shared memory of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_block_takes_a_kilobyte_beside_its_own() -> None:
 
 @pytest.mark.parametrize(("family", "channels", "groups"), [("stem", 4, 1), ("direct", 16, 4)])
 def test_where_an_output_would_be_is_a_number_of_31_bits(family: str, channels: int, groups: int) -> None:
-    """In an image that has almost as many, those of tiles past its last row would not be."""
+    """In an image of nearly 2^31 outputs, the indices of tiles past its last row would overflow."""
     for rows, is_served in ((16000, True), (32756, False)):
         problem = Conv2d(1, rows, 65532 // channels, channels, channels, 3, 3, pad=1, groups=groups)
         plans, rejected = generator.space(problem, H200, likely=True)

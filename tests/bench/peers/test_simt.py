@@ -1,4 +1,4 @@
-"""The peer that is this project's own: it needs neither a GPU nor PyTorch."""
+"""The project's own peer, which needs neither a GPU nor PyTorch."""
 
 from __future__ import annotations
 

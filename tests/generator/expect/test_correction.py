@@ -1,4 +1,4 @@
-"""What is expected of a plan: its cost model's time, corrected by trees that are plain numbers."""
+"""The expected time of a plan: its cost model's time, corrected by trees that are stored as plain numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_tree_goes_right_where_a_feature_is_above_its_limit() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_what_is_stored_asks_for_what_is_given(problem: Conv2d) -> None:
-    """The trees name features: those of a plan of today are these, each with a number."""
+    """The trees name features: a current plan has all of these, each with a number."""
     plans = generator.cheapest(problem, HOPPER, 2)
     for plan in plans + ([generator.unfused_plan(problem, HOPPER)] if problem.parts else []):
         correction = stored(plan.config.family)
@@ -52,7 +52,7 @@ def test_what_is_stored_asks_for_what_is_given(problem: Conv2d) -> None:
 
 
 def test_features_say_what_a_plan_leaves_empty() -> None:
-    """784 pixels in 13 tiles of 64, and 40 channels, of which 32 or 40 are a tile."""
+    """784 pixels are 13 tiles of 64; 40 channels are tiles of 32 or of 40."""
     problem = Conv2d(1, 28, 28, 96, 40, 1, 1)
     plans, _ = generator.space(problem, HOPPER, likely=True)
     plan = next(one for one in plans if isinstance(one, MmaPlan) and one.config.tile_m == 64 and one.config.split == 1)
@@ -68,7 +68,7 @@ def test_features_say_what_a_plan_leaves_empty() -> None:
 
 
 def test_features_say_what_is_done_with_an_output() -> None:
-    """A bias and an input zero point are one number, which is added; the zero point of outputs is another."""
+    """A bias and an input zero point are one number, which is added; the output zero point is another."""
     bias = Quantization(per_channel=True, bias="int32")
     ways = (bias, replace(bias, x_zero_point=True), replace(bias, y_zero_point=True), replace(bias, residual="int8"))
     given = [of_problem(replace(DENSE, quantization=way))["epilogue"] for way in ways]
@@ -77,7 +77,7 @@ def test_features_say_what_is_done_with_an_output() -> None:
 
 
 def test_features_say_how_a_depthwise_layer_is_divided() -> None:
-    """28 rows by threads of 8: four tiles of rows, an eighth of whose rows is outside; as often as blocks have room."""
+    """28 rows by threads of 8 rows: four tiles of rows, an eighth of whose rows is outside."""
     problem = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1, groups=96)
     plans, _ = generator.space(problem, HOPPER)
     plan = next(one for one in plans if isinstance(one, DepthwisePlan) and one.config.rows == 8)

@@ -1,4 +1,4 @@
-"""The cost model of pointwise: the banks of shared memory, and what an H200 took."""
+"""The cost model of pointwise: bank conflicts in shared memory, and times of an H200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The problem as a kernel of `halo` counts it: the same products, of which columns as channels add zeros alone."""
+"""The problem as a kernel of `halo` counts it: the same products; columns treated as channels only add zeros."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRIDED = Conv2d(1, 20, 20, 16, 64, 3, 3, stride=2, pad=1)
 
 
 def filters_seen(together: ColumnsTogether, w: np.ndarray) -> np.ndarray:
-    """With columns of zeros before and behind, several of which are a tap."""
+    """Return the filters with columns of zeros before and after, with several columns per tap."""
     seen, problem = together.seen, together.problem
     before = seen.pad[1] * together.columns - problem.pad[1]
     behind = seen.s * together.columns - before - problem.s
@@ -63,7 +63,7 @@ def test_sums_are_the_same() -> None:
         {"groups": 2},
         {"layout": "nchw"},
         {"c": 80},  # more than a row of shared memory has
-        {"s": 2, "c": 32, "pad": (0, 1, 0, 0)},  # two taps each half of whose columns are zeros
+        {"s": 2, "c": 32, "pad": (0, 1, 0, 0)},  # two taps, half of whose columns are zeros
     ],
 )
 def test_columns_that_stay_apart(change: dict[str, object]) -> None:
@@ -74,16 +74,16 @@ def test_columns_that_stay_apart(change: dict[str, object]) -> None:
 
 
 def test_more_products_are_worth_it_for_few_outputs() -> None:
-    """With 64 channels two taps of four steps stand for three of two, with 48 of three steps."""
+    """With 64 channels two taps of four steps replace three of two, with 48 three of three."""
     more, as_many = replace(STRIDED, c=64), replace(STRIDED, c=48)
     for k, expected in ((64, 2), (65, 1)):
         assert as_seen(replace(more, k=k)).c == expected * 64
         assert as_seen(replace(as_many, k=k)).c == 96
-        assert as_seen(replace(STRIDED, c=24, k=k)).c == 48  # without lanes that bring pixels
+        assert as_seen(replace(STRIDED, c=24, k=k)).c == 48  # without the gathering lanes
 
 
 def test_nothing_is_passed_over_within_a_row() -> None:
-    """And channels that lanes had to bring are whole sixteens."""
+    """Gathered channels become multiples of 16."""
     problem = replace(STRIDED, c=24)
     as_they_are, together = Windows.of(problem, 8), Windows.of(as_seen(problem), 8)
     assert (as_they_are.count, as_they_are.skips) == (2, True)
@@ -91,7 +91,7 @@ def test_nothing_is_passed_over_within_a_row() -> None:
 
 
 def test_what_an_output_adds_up_may_not_grow_beyond_a_sum() -> None:
-    """With a column of zeros this filter would, which the family refuses anyway for its many products."""
+    """With a column of zeros this filter would exceed the limit; the family refuses it anyway for its many products."""
     large = Conv2d(1, 4, 8192, 16, 8, 1, 8191, stride=(1, 2))
     with pytest.raises(ValueError, match="sum"):
         replace(large, s=8192)

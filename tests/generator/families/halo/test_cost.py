@@ -1,4 +1,4 @@
-"""The cost model of `halo` beside what an H200 took, and what is left to other families."""
+"""The cost model of `halo` compared with an H200, and the layers that it leaves to other families."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qconv.targets.target import TARGETS
 SM_90A = TARGETS["sm_90a"]
 Shape = tuple[int, int, int, int, int]  # images, rows, columns, input and output channels of a 3x3 filter
 
-# Some of the 1,655 kernels that the model is fitted to, and how many microseconds they took.
+# Some of the 1,655 kernels to which the model is fitted, with their times in microseconds.
 MEASURED: list[tuple[Shape, tuple[int, int, int], float]] = [
     ((1, 20, 20, 64, 64), (10, 3, 64), 2.96),
     ((1, 20, 20, 128, 128), (8, 3, 128), 4.19),
@@ -35,7 +35,7 @@ MEASURED: list[tuple[Shape, tuple[int, int, int], float]] = [
     ((32, 160, 160, 16, 16), (28, 2, 64), 29.65),
 ]
 
-# The same of filters of one tap, by stride.
+# The same for filters of one tap, by stride.
 ONE_TAP: list[tuple[Shape, int, tuple[int, int, int], float]] = [
     ((32, 160, 160, 32, 32), 1, (16, 3, 64), 19.63),
     ((32, 130, 130, 64, 256), 1, (8, 3, 128), 50.51),
@@ -47,7 +47,7 @@ ONE_TAP: list[tuple[Shape, int, tuple[int, int, int], float]] = [
     ((32, 112, 112, 32, 16), 1, (16, 3, 64), 11.01),
     ((32, 80, 80, 256, 64), 1, (12, 3, 64), 18.58),
 ]
-# The same of filters of 3x3 at a stride of two.
+# The same for 3x3 filters with stride 2.
 STRIDED: list[tuple[Shape, tuple[int, int, int], float]] = [
     # Neighbouring columns are one pixel.
     ((32, 160, 160, 32, 64), (16, 3, 64), 12.70),
@@ -102,7 +102,7 @@ def test_a_time_of_a_stride_is_predicted(shape: Shape, values: tuple[int, int, i
 
 
 def test_sums_of_one_tap() -> None:
-    """At 56x56 they took 67.9 us, 37.2 without the residual; with two slots that wait for residuals, 24.5 at 7x7."""
+    """At 56x56 they took 67.9 us, and 37.2 without the residual; at 7x7, with two slots for residuals, 24.5."""
     large, small = Conv2d(128, 56, 56, 64, 256, 1, 1), Conv2d(128, 7, 7, 512, 2048, 1, 1)
     assert us(large, (14, 2, 128)) == pytest.approx(37.2, rel=0.2)
     assert us(replace(large, quantization=SUM), (20, 3, 64)) == pytest.approx(67.9, rel=0.2)
@@ -116,11 +116,11 @@ def test_layers_of_few_channels_are_left_to_it(shape: Shape) -> None:
 
 
 def test_few_channels_are_left_to_others() -> None:
-    """Half of a row of 32 bytes would be zeros, which the copy engine fills in."""
+    """Half of a row of 32 bytes would be zeros that TMA fills in."""
     assert predicted((32, 160, 160, 16, 16), (28, 2, 64)) > 1.1 * predicted((32, 160, 160, 32, 16), (28, 2, 64))
     assert generator.default(layer((32, 160, 160, 16, 16)), SM_90A).config.family != "halo"
 
 
 def test_direct_stores_take_longer() -> None:
-    """Outputs of 120 channels are no whole chunks of the copy engine; there are as many tiles of 128."""
+    """TMA cannot store outputs of 120 channels; there are as many tiles as for 128."""
     assert predicted((128, 80, 80, 32, 120), (28, 2, 64)) > 1.1 * predicted((128, 80, 80, 32, 128), (28, 2, 64))

@@ -1,4 +1,4 @@
-"""The cost model of AMD beside what was read from code objects (bench/amd_static.py)."""
+"""The cost model of AMD compared with figures from code objects (bench/amd_static.py)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_about_as_many_registers_are_taken_as_the_model_says(row: dict[str, Any]
 
 
 def test_the_fractions_of_matrix_instructions_are_in_order() -> None:
-    """Only loops of one step are compared: others are unrolled."""
+    """Compares only loops of one step: others are unrolled."""
     fractions = []
     for row in ROWS:
         loop = mma_amd.loop_of(plan_of(row))
@@ -57,7 +57,7 @@ def test_the_fractions_of_matrix_instructions_are_in_order() -> None:
 
 
 def test_registers_are_allocated_in_granules() -> None:
-    """86 of a lane are 88 on CDNA; 101 are 120 on gfx1100, each of whose SIMDs has 1536."""
+    """86 registers per lane become 88 on CDNA; 101 become 120 on gfx1100, whose SIMDs have 1536 each."""
     assert blocks_per_sm(target("gfx942"), 256, 1024, 86) == 512 // 88
     assert blocks_per_sm(target("gfx1100"), 64, 1024, 101) == 1536 // 120
     assert blocks_per_sm(target("gfx1100"), 256, 33 * 1024, 86) == 1

@@ -1,4 +1,4 @@
-"""Where the last wave of tiles is split, the tiles before it and its blocks are whole clusters."""
+"""If the last wave of tiles is split, the tiles before it and its blocks are whole clusters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.templates.test_mma_sanitizers import BASE
 
 
 def test_the_tiles_that_are_not_split_are_whole_clusters() -> None:
-    """Else the blocks of one cluster would have tiles of both kinds."""
+    """Otherwise the blocks of one cluster would have tiles of both kinds."""
     target = TARGETS["sm_120"]
     assert target.processors % 4 != 0, "a round of tiles is whole clusters by itself"
-    # A round of tiles, and a few more.
+    # One wave of tiles, and a few more.
     problem = Conv2d(1, 65, 85, 256, 32, 1, 1)
     plan = mma.plan(problem, replace(BASE, split_last_wave=1, split=4, tile_k=64, pipeline_stages=2), target)
     assert plan.combine == "cluster"

@@ -1,4 +1,4 @@
-"""The cost model of `stem_wgmma` beside what an H200 took, and what is left to `stem`."""
+"""The cost model of `stem_wgmma` compared with an H200, and the layers that it leaves to `stem`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_three(n: int, size: int, k: int) -> Conv2d:
     return Conv2d(n, size, size, 3, k, 3, 3, stride=2, pad=1, quantization=BIASED)
 
 
-# Some of the 430 kernels that the model is fitted to, and how many microseconds they took.
+# Some of the 430 kernels to which the model is fitted, with their times in microseconds.
 MEASURED: list[tuple[Conv2d, tuple[int, int, int], float]] = [
     (resnet(256, OF_PYTORCH), (14, 3, 1), 108.83),
     (resnet(256, OF_PYTORCH), (14, 2, 4), 136.90),
@@ -45,7 +45,7 @@ MEASURED: list[tuple[Conv2d, tuple[int, int, int], float]] = [
     (of_three(32, 224, 32), (14, 2, 4), 16.15),
     (of_three(32, 224, 48), (28, 2, 1), 14.02),
 ]
-# What lanes store: 24 channels are no sixteens.
+# Stored by lanes: 24 channels are not a multiple of 16.
 STORED = of_three(128, 224, 24), (16, 3, 1), 78.7
 
 
@@ -76,5 +76,5 @@ def test_outputs_that_lanes_store_take_longer() -> None:
     ids=str,
 )
 def test_which_layers_it_is_for(problem: Conv2d, family: str) -> None:
-    """In the races that were measured the other family lost."""
+    """In the measured races the other family lost."""
     assert generator.default(problem, SM_90A).config.family == family

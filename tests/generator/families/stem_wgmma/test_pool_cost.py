@@ -1,4 +1,4 @@
-"""The cost model of `stem_pool` beside what an H200 took, and what is left to the two kernels in turn."""
+"""The cost model of `stem_pool` compared with an H200, and the layers that it leaves to two kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def resnet(n: int, quantization: Quantization = OF_ONNX, window: int = 3) -> Poo
     return PooledConv2d.over(convolution, window=window, window_stride=2, window_pad=window - 2)
 
 
-# What the model is fitted to: rows of windows, warps of a team, and microseconds.
+# Data to which the model is fitted: rows of windows, warps per team, and microseconds.
 MEASURED: list[tuple[PooledConv2d, int, int, float]] = [
     (resnet(256), 14, 1, 94.2),
     (resnet(256), 14, 4, 100.4),
@@ -55,5 +55,5 @@ def test_times_are_near_those_that_were_measured() -> None:
     ids=str,
 )
 def test_which_layers_it_is_for(problem: PooledConv2d, family: str) -> None:
-    """At one image and at eight, the two in turn took 4.4 and 8.3 us, and one kernel 11 and more."""
+    """At one image and at eight, the two kernels took 4.4 and 8.3 us, and one kernel 11 and more."""
     assert generator.default(problem, SM_90A).config.family == family

@@ -1,4 +1,4 @@
-"""The cost model of `tcgen05`, which nobody has measured: what follows from the data sheet, and what it chooses."""
+"""The cost model of `tcgen05`, which is not fitted to measurements: consequences of the data sheet, and its choices."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def us(problem: Conv2d, *values: int) -> float:
 
 
 def test_the_rate_is_the_data_sheets() -> None:
-    """4.5 POPS of a B200, at about the clock that its rate is given for."""
+    """4.5 POPS of a B200, at about the clock for which its rate is given."""
     assert 2 * PRODUCTS * SM_100A.processors * 1.85e9 == pytest.approx(4.5e15, rel=0.02)
-    # A tile of few channels for each pixel comes too slowly for that.
+    # Tiles with few channels per pixel load too slowly for that.
     products = LARGE.pixels * LARGE.k * LARGE.reduction / SM_100A.processors / PRODUCTS / cost_units.CLOCK_MHZ
     assert products < us(LARGE, 128, 256, 2, 128, 4) < us(LARGE, 128, 128, 2, 128, 6) < us(LARGE, 128, 64, 2, 128, 8)
 
@@ -45,7 +45,7 @@ def test_residuals_are_waited_for() -> None:
 
 
 def test_few_channels_come_in_short_slabs() -> None:
-    """Half of a slab of 128 bytes would be zeros, which are multiplied as well."""
+    """Half of a slab of 128 bytes would be zeros, which are multiplied too."""
     few = replace(LARGE, c=64, k=64, n=64)
     plans = generator.cheapest(few, SM_100A, 1000)
     found = [plan.config for plan in plans if isinstance(plan.config, Tcgen05)]
@@ -55,7 +55,7 @@ def test_few_channels_come_in_short_slabs() -> None:
 
 
 def test_waves_are_whole() -> None:
-    """One tile more than there are multiprocessors takes a round more."""
+    """One more tile than SMs takes another wave."""
     tiles = [Conv2d(n, 16, 8, 1024, 128, 3, 3, pad=1) for n in (SM_100A.processors, SM_100A.processors + 1)]
     full, more = (us(problem, 128, 128, 2, 128, 6) for problem in tiles)
     assert more > 1.5 * full

@@ -1,4 +1,4 @@
-"""The cost model of wgmma beside what an H200 took, and what it chooses for the layers of the suite `dense`."""
+"""The cost model of wgmma compared with an H200, and its choices for the layers of the suite `dense`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_times_are_predicted_on_the_whole() -> None:
 
 
 def test_residuals_in_device_memory_are_waited_for() -> None:
-    """Where 520 channels are no whole chunks of the copy engine; without a residual it makes no difference."""
+    """520 channels are not whole chunks of TMA; without a residual it makes no difference."""
 
     def us(k: int, residual: str) -> float:
         problem = Conv2d(128, 28, 28, 128, k, 1, 1, quantization=Quantization(residual=residual))
@@ -119,8 +119,9 @@ def test_rows_that_a_stride_passes_over_do_not_come() -> None:
 
 
 def test_layers_of_many_channels_are_left_to_it() -> None:
-    """Those of the suite whose images fill the GPU, or to halo, which is of warpgroups as well. Of 576 to 96 channels
-    on 14x14, the fastest that was measured is mma's."""
+    """Layers of the suite whose images fill the GPU, or go to halo, which uses warpgroups too. For 576 to 96 channels
+    on 14x14, the fastest measured kernel is mma's.
+    """
     chosen = {}
     for row in json.loads((RESULTS / "dense.json").read_text())["rows"]:
         problem = parse(row["problem"])
