@@ -39,11 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Ledger(Path(ledger)))
     # The threads of NumPy's matrix products busy-wait for each other, and take the cores from the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # From 1.29 on, ONNX Runtime sends what it is used for from a thread of its own, which reads the environment (the
-    # proxies) while a test writes it: glibc's getenv ends the process there. It looks at this when it is imported.
+    # From 1.29 on, ONNX Runtime sends telemetry from its own thread, which reads the environment (the proxies) while a
+    # test writes it: glibc's getenv then crashes the process. ONNX Runtime reads this when it is imported.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    # PyTorch's engine onednn is an exact oracle under this instruction set and below, and reads it once: see
-    # docs/contract.md. Where the processor has no AVX-VNNI, it is AVX2.
+    # PyTorch's engine onednn, which reads this once, is an exact oracle up to this instruction set: see
+    # docs/contract.md. On processors without AVX-VNNI it uses AVX2.
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2_VNNI"
     # set by tests/repository/mutate.py, whose hundreds of runs share it
     if kept := os.environ.get("QCONV_TESTS_CACHE"):

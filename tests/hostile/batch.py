@@ -1,7 +1,7 @@
-"""Many cases of one surface in a process of their own: what hangs or crashes there is one failure, with its seed.
+"""Many cases of one surface in a separate process: a hang or a crash there is one failure, reported with its seed.
 
-python -m tests.hostile.batch SURFACE FIRST COUNT    # one JSON document: counts, and what failed with its input
-python -m tests.hostile.batch SURFACE --seed SEED    # that one, with its traceback
+    python -m tests.hostile.batch SURFACE FIRST COUNT    # one JSON document: counts, and failures with their inputs
+    python -m tests.hostile.batch SURFACE --seed SEED    # that case, with its traceback
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 from tests.hostile.judge import Surface, Wrong, judge
 from tests.hostile.surfaces import SURFACES
 
-# What takes longer hangs. The watch is set anew so often: it starts a thread, which takes longer than most cases.
+# A case that takes longer hangs. The watchdog is reset at this interval: it starts a thread, which takes longer than
+# most cases.
 DEADLINE_S, SET_S = 20.0, 1.0
 MOST_FAILURES = 20
-# One seed is one case: no hash decides what is drawn.
+# One seed is one case: hashes must not influence the draw.
 ENVIRONMENT = {**os.environ, "PYTHONHASHSEED": "0"}
 
 
@@ -39,7 +40,7 @@ def run(surface: Surface, first: int, count: int) -> dict[str, Any]:
         given = case(surface, seed)
         at = time.monotonic()
         if at - watched >= SET_S:
-            # Ends the process where not even a signal would: in the code of SQLite, of protobuf, of a compiler.
+            # Ends the process even where no signal would: inside SQLite, protobuf or a compiler.
             faulthandler.dump_traceback_later(DEADLINE_S, exit=True)
             watched = at
         try:
@@ -63,7 +64,7 @@ def main() -> None:
         print(given)
         print(judge(surface, given))
         return
-    # What a library prints to stdout goes elsewhere: the answer is one document.
+    # Libraries' output to stdout is redirected: the answer is one document.
     answer = os.dup(1)
     os.dup2(2, 1)
     found = run(surface, int(first), int(second))

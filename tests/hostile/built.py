@@ -1,4 +1,4 @@
-"""Manifests of built models: a session runs such a folder and gives its bits, or refuses it by name."""
+"""Manifests of built models: a session runs such a folder with the right bits, or refuses it by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FED = {"x": networks.images(1, 9)}
 
 @cache
 def _model() -> Any:
-    """A region of two convolutions and a sum, and a head."""
+    """Return a model with a region of two convolutions and a sum, and a head."""
     b, c = networks.Builder(7), networks.CHANNELS
     x = b.node("Relu", b.conv("x", 3, c, stride=2))
     x = b.node("Add", b.conv(x, c, c, size=1), x)
@@ -35,7 +35,7 @@ def _model() -> Any:
 
 @cache
 def _folder() -> tuple[Path, str]:
-    """The folder, and what its manifest says."""
+    """Return the folder and its manifest's text."""
     folder = Path(tempfile.mkdtemp(prefix="qconv-hostile-")) / "built"
     device = open_device("cpu")
     build(_model(), folder, Place(device.name, device.target), config=CONFIG)
@@ -48,7 +48,7 @@ def _wanted() -> Any:
 
 
 def draw(rng: Random) -> bytes:
-    """Half of them with the digest of what they say, as of a program that is wrong and knows it."""
+    """Draw a manifest; half of them have a valid digest, as if written by a faulty program that knows it."""
     _, text = _folder()
     if rng.random() < 0.1:
         return of_bytes(rng, encoded(text))
@@ -57,7 +57,7 @@ def draw(rng: Random) -> bytes:
 
 
 def _sealed(text: str) -> str:
-    """With other settings, other bits would be right."""
+    """Return the manifest with a valid digest; settings stay, because with others other bits would be right."""
     document = json.loads(text)
     if not isinstance(document, dict) or document.get("config") != CONFIG:
         return text

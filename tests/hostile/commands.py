@@ -1,4 +1,4 @@
-"""Command lines, in this process: what is refused ends with an exit code and one sentence on stderr.
+"""Command lines, in this process: a refusal ends with an exit code and one sentence on stderr.
 
 The device is a GPU that nobody has, and nothing may be compiled, so that no command line gets as far as tuning.
 """
@@ -53,7 +53,7 @@ LINES = (
 
 @cache
 def _home() -> Path:
-    """What the command lines name."""
+    """Create the files and folders that the command lines name."""
     folder = Path(tempfile.mkdtemp(prefix="qconv-hostile-"))
     with Database.open(folder / "tune.sqlite") as rows:
         rows.add(make_measurement(0))
@@ -63,7 +63,7 @@ def _home() -> Path:
 
 
 def draw(rng: Random) -> bytes:
-    """A line as a list of words, some of them others."""
+    """Return a line as a list of words, some of them replaced."""
     words = rng.choice(LINES).split()
     options = [word for line in LINES for word in line.split() if word.startswith("--")]
     for _ in range(rng.choice((1, 1, 2, 3))):
@@ -86,12 +86,14 @@ def draw(rng: Random) -> bytes:
 
 
 def take(given: bytes) -> None:
-    """Raises what the command printed. No argument of a process holds a zero byte, so that these are left out."""
+    """Run the line, and raise the command's refusal. Arguments of a process contain no zero byte, so these are left
+    out.
+    """
     words = [word.replace("\0", "") for word in json.loads(given)]
     if "refresh" in words and "--dry-run" not in words:
         return  # it would tune
     with _at_home():
-        # They take what those of a process take: no lone surrogate goes to stdout.
+        # Its stdout accepts the same text as a process's: no lone surrogates.
         out = io.TextIOWrapper(io.BytesIO(), "utf-8")
         err = io.TextIOWrapper(shown := io.BytesIO(), "utf-8", errors="backslashreplace", write_through=True)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -100,7 +102,7 @@ def take(given: bytes) -> None:
         said = shown.getvalue().decode()
     if code not in (0, 1, 2, 3, 4):
         raise Wrong(f"exit code {code}: {said!r}")
-    if code in (2, 3, 4) and "doctor" not in words:  # which says on stdout what is wrong
+    if code in (2, 3, 4) and "doctor" not in words:  # it reports problems on stdout
         message = said.rpartition("Error: ")[2]
         if not message:
             raise Wrong(f"exit code {code} without an error: {said!r}")

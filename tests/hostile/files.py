@@ -1,4 +1,4 @@
-"""Files that qconv reads again: databases, entries of the cache, workloads."""
+"""Files that qconv reads back: databases, cache entries, workloads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _statement(rng: Random, file: sqlite3.Connection) -> tuple[str, tuple[object
 
 
 def take_database(given: bytes) -> None:
-    """What can be read is sound and can be stored elsewhere; what is added is there."""
+    """Check that readable rows are sound and can be stored elsewhere, and that rows can be added."""
     path = _folder() / "taken.sqlite"
     for old in _folder().glob("taken.sqlite*"):
         old.unlink()
@@ -112,7 +112,7 @@ BINARY = bytes(range(256)) * 4
 
 @cache
 def _entry() -> tuple[Path, dict[str, bytes]]:
-    """Where an entry lies in a cache of its own, and what is in it."""
+    """Return the path of an entry in its own cache, and its files."""
     with _in_cache():
         needs = {"conv2d": Resources(32, 0, 0, 1024, 256)}
         built = kernels.publish(_source(), "sm_80", ("-O3",), ".cubin", BINARY, "nvrtc 13.0", 12.5, needs)
@@ -124,7 +124,7 @@ def _in_cache() -> contextlib.AbstractContextManager[object]:
 
 
 def draw_entry(rng: Random) -> bytes:
-    """The files of an entry, as JSON of latin-1; null is a folder of that name."""
+    """Draw the files of an entry, as JSON of latin-1; null is a folder of that name."""
     files: dict[str, str | None] = {name: content.decode("latin-1") for name, content in _entry()[1].items()}
     name = rng.choice(list(files))
     content = str(files[name])
@@ -141,7 +141,7 @@ def draw_entry(rng: Random) -> bytes:
 
 
 def take_entry(given: bytes) -> None:
-    """It is found with the bytes that were built, or it is removed and can be built again."""
+    """Check that the entry is found with the built bytes, or is removed and can be built again."""
     folder, _ = _entry()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)

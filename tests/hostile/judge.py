@@ -1,7 +1,7 @@
-"""What may become of an input: it is taken and right, or refused by a sentence of this project's own.
+"""The verdict on an input: it is accepted and right, or refused by a sentence of this project.
 
-A refusal counts only if it is one of the errors that qconv documents, of exactly that type, and was raised by a line of
-qconv: what Python, NumPy or a parser says of a value that nobody checked is a traceback that happens to be short.
+A refusal counts only if it is one of qconv's documented errors, of exactly that type, raised by a line of qconv: a
+message of Python, NumPy or a parser about an unchecked value is merely a short traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REFUSALS: tuple[type[Exception], ...] = (
     DeviceError,
     KernelMissing,
 )
-# What no reader can do anything with: words of the interpreter about itself.
+# Phrases that mean nothing to a reader: the interpreter's words about itself.
 INTERNAL = re.compile(
     r"Traceback|object at 0x|NoneType|has no attribute|unhashable|list index|invalid literal|could not convert"
     r"|unexpected keyword|positional argument|not subscriptable|not iterable|out of range\b(?!:)|KeyError|<class"
@@ -32,27 +32,28 @@ LONGEST = 1200
 
 
 class Wrong(AssertionError):
-    """The input was neither refused as it should be, nor taken rightly."""
+    """The input was neither properly refused nor correctly accepted."""
 
 
 class Refused(Exception):
-    """Raised by a surface that has seen the refusal itself, and checked what it says."""
+    """Raised by a surface that has seen the refusal itself, and checked its text."""
 
 
 @dataclass(frozen=True)
 class Surface:
-    """Where input comes in. `draw` makes one out of a seed, mostly a damaged valid one; `take` uses it as qconv would,
-    and raises `Wrong` where what came of it is not right. An input is bytes, so that a vector can hold it."""
+    """A place where input arrives. `draw` makes an input from a seed, mostly a damaged valid one; `take` uses it as
+    qconv would, and raises `Wrong` if the result is not right. An input is bytes, so that a vector can store it.
+    """
 
     name: str
     draw: Callable[[Random], bytes]
     take: Callable[[bytes], None]
-    cases: int  # of the slow suite
+    cases: int  # cases in the slow suite
     refusals: tuple[type[Exception], ...] = REFUSALS
 
 
 def judge(surface: Surface, given: bytes) -> str:
-    """'taken' or 'refused'; raises Wrong, with what happened."""
+    """Return 'taken' or 'refused'; raise Wrong with the details otherwise."""
     try:
         surface.take(given)
     except Wrong:
@@ -77,7 +78,9 @@ def _check(error: BaseException, refusals: tuple[type[Exception], ...]) -> None:
 
 
 def check_sentence(message: str) -> None:
-    """Something to read: of several words, no longer than anybody reads, and about the input, not the interpreter."""
+    """Check that a message is readable: several words, not too long, and about the input rather than the
+    interpreter.
+    """
     if len(message.split()) < 4 or len(message) > LONGEST:
         raise Wrong(f"no sentence of 4 words to {LONGEST} letters: {message[: LONGEST + 1]!r}")
     if (internal := INTERNAL.search(message)) is not None:

@@ -1,4 +1,4 @@
-"""ONNX models: a session takes what ONNX Runtime takes and gives its bits, or refuses it by name."""
+"""ONNX models: a session accepts the models that ONNX Runtime accepts and returns its bits, or refuses them by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qconv.onnx.tensor import Unsupported
 from tests.hostile.judge import REFUSALS, Refused, Surface, Wrong, check_sentence, judge
 from tests.hostile.mutations import VALUES, WORDS, of_bytes
 
-# One in so many of those that are taken runs, for that may compile kernels.
+# One in this many accepted models is run, because running may compile kernels.
 RUN = 40
 TYPES = tuple(range(18))
 FIELDS = ("name", "op_type", "domain")
@@ -35,7 +35,7 @@ def _convolution(rng: Any) -> tuple[ModelProto, dict[str, Any]]:
 
 @cache
 def _valid() -> tuple[bytes, ...]:
-    """Models of one op, and a network in each of its formats."""
+    """Return models of one op, and a network in each of its formats."""
     rng = np.random.default_rng(0)
     add = model_of("QLinearAdd", [drawn(rng, "uint8", (1, 3, 4, 4))] * 2, drawn(rng, "uint8", (1, 3, 4, 4)))[0]
     network = networks.resnet_like()
@@ -113,10 +113,10 @@ def _alter_graph(rng: Random, graph: Any) -> None:
 
 
 def take(given: bytes) -> None:
-    """What a session takes, ONNX Runtime takes; now and then it is run, and gives the same bits."""
+    """Check that ONNX Runtime accepts what a session accepts; some models are also run, and must give the same bits."""
     try:
         session = Session(given, "cpu")
-    except MemoryError as error:  # as ONNX Runtime says it of a constant that is too large
+    except MemoryError as error:  # ONNX Runtime's error for a constant that is too large
         raise Refused from error
     if any(not row.why for row in session.explain().rows):
         raise Wrong("a layer runs somewhere, and nobody says why")

@@ -1,4 +1,4 @@
-"""Valid inputs made hostile: by their bytes, by their words, and by their structure as JSON."""
+"""Valid inputs made hostile: in their bytes, their words, and their structure as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-# Numbers at and beyond their limits, what is no number though it looks like one, and what other programs choke on.
+# Numbers at and beyond limits, words that look like numbers, and text that other programs fail on.
 WORDS = (
     *("", " ", "0", "-0", "-1", "1", "2", "3", "127", "128", "255", "256", "65536", "1000000", "+1", "007", "1_000"),
     *("2147483647", "2147483648", "-2147483648", "4294967296", "9223372036854775808", "9" * 40, "9" * 5000),
@@ -27,7 +27,7 @@ _DELIMITED = re.compile(r"([:=,|\s\"'{}\[\]/+.]+)")
 
 
 def of_bytes(rng: Random, data: bytes) -> bytes:
-    """One to eight of: a bit, a byte, a run that is gone, doubled, moved or nothing, and a file that ends early."""
+    """Apply one to eight changes: a bit, a byte, a run removed, doubled, moved or zeroed, and a truncation."""
     content = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 8))):
         at, length = rng.randrange(len(content) + 1), rng.choice((1, 1, 2, 4, 16, 256))
@@ -54,7 +54,7 @@ def of_bytes(rng: Random, data: bytes) -> bytes:
 
 
 def of_words(rng: Random, text: str, more: Sequence[str] = ()) -> str:
-    """Words and delimiters replaced, left out, doubled, exchanged."""
+    """Replace, remove, double or exchange words and delimiters."""
     parts = _DELIMITED.split(text)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at = rng.randrange(len(parts))
@@ -78,12 +78,12 @@ def of_words(rng: Random, text: str, more: Sequence[str] = ()) -> str:
 
 
 def of_json(rng: Random, text: str) -> str:
-    """A value somewhere in it replaced, left out, named anew, doubled or put many lists deep."""
+    """Replace, remove, rename, double or deeply nest a value."""
     document = copy.deepcopy(json.loads(text))
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         document = _changed(rng, document)
     written = json.dumps(document, ensure_ascii=rng.random() < 0.5)
-    if rng.random() < 0.05:  # a name twice
+    if rng.random() < 0.05:  # a duplicate name
         name = re.search(r'"\w+": ', written)
         if name is not None:
             written = written[: name.start()] + f"{name.group()}1, " + written[name.start() :]
@@ -118,5 +118,5 @@ def encoded(text: str) -> bytes:
 
 
 def decoded(given: bytes) -> str:
-    """As text from a command line is: what is not UTF-8 is kept as lone surrogates."""
+    """Return the text as decoded on a command line: invalid UTF-8 becomes lone surrogates."""
     return given.decode("utf-8", "surrogateescape")

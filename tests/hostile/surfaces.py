@@ -1,4 +1,4 @@
-"""Every surface that input comes in by."""
+"""All surfaces through which input arrives."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ print(json.dumps([[output.tolist() for output in outputs], [row.runs_on for row 
 
 @pytest.fixture
 def shipped() -> Iterator[Path]:
-    """A model, its input and a layer, in a folder that anybody may enter."""
+    """Create a model, its input and a layer, in a folder that anybody may enter."""
     folder = Path(tempfile.mkdtemp(prefix="qconv-shipped-"))
     folder.chmod(0o755)
     yield folder
@@ -41,7 +41,7 @@ def shipped() -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def test_a_session_in_a_container(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every layer runs on kernels out of the layer, with the bits of ONNX Runtime outside."""
+    """Every layer uses kernels of the cache layer, with the bits of ONNX Runtime outside."""
     monkeypatch.delenv("QCONV_PATH", raising=False)
     model = networks.quantized(networks.resnet_like(), "QOperator", "u8u8", False)
     feeds = {"x": networks.images(1, 0)}
@@ -49,7 +49,7 @@ def test_a_session_in_a_container(shipped: Path, monkeypatch: pytest.MonkeyPatch
     np.savez(shipped / "x.npz", **feeds)
     place = building.Place(open_device("cpu").name, target("cpu"))
     session = Session(model, "cpu")
-    session.run(None, feeds)  # what stands at the ends of a network is known with the shapes of a call
+    session.run(None, feeds)  # the layers at the ends of a network are determined by the shapes of a call
     keys = [str(problem) for problem in session.problems]
     binaries = {str(binary.path): binary for built in building.build(keys, place) for binary in built.binaries}
     building.copy_to(shipped / "layer", binaries.values(), building.runtime_for(target("cpu")))

@@ -1,4 +1,4 @@
-"""What the tuner meets while it measures: the kernel, its child, another tuner, or the database gives way."""
+"""Faults during measurement: in the kernel, its child process, another tuner, or the database."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENTRY = f" {PLAN.main.kernel}(const"
 
 
 def broken(statement: str) -> Candidate:
-    """The default, with a statement at the beginning of its kernel."""
+    """Return the default config, with a statement at the beginning of its kernel."""
     whole = Candidate.of(PLAN)
     *before, source = whole.sources
     at = source.text.index("{", source.text.index(ENTRY)) + 1
@@ -43,13 +43,13 @@ def broken(statement: str) -> Candidate:
 
 
 def test_a_kernel_that_loops_for_ever() -> None:
-    """It is a row, and so is the next config, in time."""
+    """The config gets a row, and so does the next config, in time."""
     began = time.monotonic()
     with Child(CPU, WALL_CLOCK, 6.0) as worker:
         row = worker.measure(broken("for (volatile int turning = 1; turning;) {}"))
         assert row.outcome == "timeout"
         assert "6 s" in str(row.reason)
-        worker._timeout_s = 60.0  # the next is not to fail where others have the cores
+        worker._timeout_s = 60.0  # the next one must not fail because other processes use the cores
         assert worker.measure(Candidate.of(PLAN)).outcome == "correct"
     assert time.monotonic() - began < 120
 
@@ -63,7 +63,7 @@ def test_a_kernel_that_writes_where_nothing_is() -> None:
 
 
 def test_a_child_that_is_killed_is_asked_again() -> None:
-    """The kernel kills one where memory is short, in the middle of a measurement: the verdict is the next worker's."""
+    """The OS kills the child during a measurement, as when memory is short: the next worker gives the verdict."""
     with Child(CPU, WALL_CLOCK, 20.0) as worker:
         worker._ready()
         process = worker._process
@@ -75,7 +75,7 @@ def test_a_child_that_is_killed_is_asked_again() -> None:
 
 
 def test_two_tuners_on_one_problem(tmp_path: Path) -> None:
-    """Each config is one row, whoever measured it last, and both have a winner."""
+    """Each config has one row, from the last measurement, and both tuners have a winner."""
     words = [sys.executable, "-m", "qconv.cli", "tune", str(PROBLEM), "--device", "cpu", "--trials", "8", "--json"]
     words += ["--db", str(tmp_path / "t.sqlite")]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
@@ -90,7 +90,7 @@ def test_two_tuners_on_one_problem(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_restarted_in_the_middle() -> None:
-    """What was stored is there, and what is stored while the server is away waits for it."""
+    """Stored rows survive, and rows stored while the server is down wait for it."""
     added = [make_measurement(number) for number in range(200)]
     with server() as where, Database.open(where) as rows:
         restarting = threading.Thread(target=where.restart)
@@ -98,7 +98,7 @@ def test_a_server_that_is_restarted_in_the_middle() -> None:
             if number == 50:
                 restarting.start()
             rows.add(row)
-            if number == 120:  # by then it may be up again, with connections that nobody told
+            if number == 120:  # by then it may be up again, with connections that were not notified
                 restarting.join()
         assert rows.measurements() == added
         assert rows.best(added[0].problem, added[0].device, added[0].target) is not None

@@ -1,6 +1,6 @@
 """Damaged, absurd and malicious input, by seeds: a few hundred cases here, 10^5 in the slow suite.
 
-What failed once is in vectors.json, input and all: a later change of what is drawn does not lose it.
+Every past failure is stored in vectors.json with its input, so that later changes of the draws do not lose it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.hostile.surfaces import EVERY, SURFACES
 
 ROOT = Path(__file__).parents[2]
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
-# How many seeds of each the fast suite tries: together as long as the ops of one network.
+# Seeds per surface in the fast suite: together they take as long as the ops of one network.
 FEW = {
     "keys": 150,
     "configs": 100,
@@ -49,7 +49,7 @@ def test_what_failed_once(number: int) -> None:
 
 
 def said_by(*arguments: str) -> str:
-    """By a process of its own, that imports what the surfaces do."""
+    """Return the output of a separate process that has the surfaces' imports."""
     path = f"{ROOT}:{ROOT / 'tests' / 'support'}:{ROOT / 'tests' / 'repository'}"
     environment = {**batch.ENVIRONMENT, "PYTHONPATH": path}
     command = [sys.executable, *arguments]
@@ -62,7 +62,7 @@ def said_by(*arguments: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SURFACES)
 def test_many(name: str) -> None:
-    """In a process of its own, that a crash or a hang ends."""
+    """Run in a separate process, which a crash or a hang ends."""
     surface = SURFACES[name]
     found = json.loads(said_by("-m", "tests.hostile.batch", name, "1000000", str(surface.cases)))
     assert found["failures"] == []
@@ -70,7 +70,7 @@ def test_many(name: str) -> None:
 
 
 def test_nothing_reads_the_environment_beside_a_case() -> None:
-    """A case writes it, and glibc's getenv in another thread may then read what was freed."""
+    """A case writes the environment, and glibc's getenv in another thread could then read freed memory."""
     count = "len(os.listdir('/proc/self/task'))"
     program = f"import os, numpy; before = {count}; import tests.hostile.surfaces; print({count} - before)"
     assert said_by("-c", program) == "0\n"
@@ -91,7 +91,7 @@ def takes(*outcomes: Exception | None) -> Surface:
 
 
 def test_the_judge_tells_a_refusal_from_an_accident() -> None:
-    """A refusal of the right type that this file raises is none of qconv's; what the judge is given it tells apart."""
+    """A refusal of the right type that this file raises is not qconv's; the judge distinguishes them."""
     for accident in (KeyError("x"), ValueError("of this file, not of qconv"), RecursionError("deep"), SystemExit(3)):
         with pytest.raises(Wrong):
             judge(takes(accident), b"")

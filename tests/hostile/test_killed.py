@@ -1,5 +1,6 @@
-"""A process that is killed at any of its writes, or whose disk is full from any of them on: what it had finished is
-there, what is there is whole, and the same work goes through afterwards."""
+"""A process that is killed at any of its writes, or whose disk is full from any of them on: its finished work survives,
+existing files are complete, and repeating the work succeeds.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-# Each is work that changes files of a folder, and what must hold of the folder whenever it stopped, given what the
-# work had said until then.
+# Each entry is work that changes files of a folder, and an invariant of the folder whenever the work stopped, given its
+# output until then.
 
 
 def store(folder: Path, say: Say) -> None:
@@ -67,7 +68,7 @@ def build(folder: Path, say: Say) -> None:
 
 
 def built(folder: Path, said: list[str]) -> None:
-    """What has a name that is looked for is whole, without any healing."""
+    """Every file with a name that is looked up is complete, without any repair."""
     for entry in folder.glob("cache/kernels/*/*/[!.]*"):
         assert (entry / "build.json").exists()
         assert (entry / "kernel.cubin").read_bytes() == BINARY
@@ -85,7 +86,7 @@ def merge(folder: Path, say: Say) -> None:
 
 
 def merged(folder: Path, said: list[str]) -> None:
-    """Once, or not at all."""
+    """The merge happened once or not at all."""
     if not (folder / "tune.sqlite").exists():
         return
     with Database.open(folder / "tune.sqlite") as rows:
@@ -116,7 +117,7 @@ def test_killed_at_every_write(name: str, every: bool, folder: Path) -> None:
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
 def test_no_write_succeeds_from_one_on(name: str, number: int, folder: Path) -> None:
-    """It is said, by an error of ours or of the system, which the command line shows as a sentence."""
+    """It is reported, by an error of ours or of the system, which the command line shows as a sentence."""
     work, check = WORKS[name]
     for at in stops(work, folder, True)[:: 1 if number == errno.ENOSPC else 8]:
         ended = traced.run(lambda say: work(folder, say), folder, at, number)
@@ -133,7 +134,7 @@ def test_no_write_succeeds_from_one_on(name: str, number: int, folder: Path) -> 
 
 
 def stops(work: Callable[[Path, Say], None], folder: Path, every: bool) -> range:
-    """The numbers of the changes that the work makes."""
+    """Return the numbers of the changes that the work makes."""
     whole = traced.run(lambda say: work(folder, say), folder, None)
     assert whole.code == 0, whole.said
     clear(folder)

@@ -1,4 +1,6 @@
-"""Where qconv runs: paths of any letters, no home, a disk that is full, a clock that goes back, two at once."""
+"""Unusual environments: paths with any characters, no home, a full disk, a clock that goes back, two processes at
+once.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ WINNER = Measurement(
     times_us=(2.0,),
     median_us=2.0,
 )
-# A space, letters of several scripts, what a URL, a shell, a format and SQL would read as something else; and bytes
-# that are no UTF-8, as an older system left them.
+# A space, letters of several scripts, characters that are special in URLs, shells, formats and SQL; and bytes that are
+# not UTF-8, as an older system left them.
 NAMES = ["with space", "\u00dcn\u00ef \u65e5\u672c", "%20?#&=;'\"{}$(x)`", "-rf", "line\nbreak", "bytes\udcff"]
 compiled = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
@@ -44,7 +46,7 @@ compiled = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def command(
     *words: str, cwd: Path | None = None, prefix: tuple[str, ...] = (), **environment: str | None
 ) -> subprocess.CompletedProcess[str]:
-    """In a process whose stdout takes UTF-8 and nothing else; None takes a variable away."""
+    """Run a command in a process whose stdout accepts only UTF-8; None removes a variable."""
     known = {**os.environ, "PYTHONIOENCODING": "utf-8:strict", **environment}
     return subprocess.run(
         [*prefix, sys.executable, "-m", "qconv.cli", *words],
@@ -57,7 +59,7 @@ def command(
     )
 
 
-# All of them as one path, but for the bytes, which not every file system takes.
+# All of them in one path, except the bytes, which not every file system accepts.
 PATHS = {"letters": "/".join(NAMES[:-1]), "bytes": NAMES[-1]}
 
 
@@ -80,7 +82,7 @@ def says(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None
 
 @pytest.mark.parametrize("place", [PATHS["bytes"]], indirect=True, ids=["bytes"])
 def test_a_path_that_is_no_utf_8_can_be_printed(place: Path) -> None:
-    """What is said has the path in it, byte for byte."""
+    """The message contains the path, byte for byte."""
     with Database.open(place / "t.sqlite") as rows:
         rows.add(WINNER)
     done = command("db", "export", "--db", "./t.sqlite", "--out", "o.json", "--format", "text", cwd=place)
@@ -93,7 +95,7 @@ def test_a_path_that_is_no_utf_8_can_be_printed(place: Path) -> None:
 @compiled
 @pytest.mark.parametrize("place", PATHS.values(), indirect=True, ids=PATHS)
 def test_everything_works_in_a_folder_of_any_name(place: Path) -> None:
-    """Tuned, looked up, run, exported, built and merged, with every path below it."""
+    """Tunes, looks up, runs, exports, builds and merges, with every path in that folder."""
     where = {"QCONV_CACHE": str(place / "cache"), "QCONV_DB": None, "TMPDIR": str(place)}
     device = ("--device", "cpu")
     says(command("tune", KEY, *device, "--trials", "3", cwd=place, **where), 0, "winner")
@@ -104,13 +106,13 @@ def test_everything_works_in_a_folder_of_any_name(place: Path) -> None:
     rows = str(place / "rows.json")
     says(command("db", "export", "--format", "text", "--out", rows, cwd=place, **where), 0)
     says(command("db", "merge", rows, "--db", str(place / "new.sqlite"), cwd=place, **where), 0, "3 added")
-    # The separator of QCONV_PATH is a colon, as in PATH; no name here has one.
+    # The separator of QCONV_PATH is a colon, as in PATH; no name here contains one.
     layered = {**where, "QCONV_CACHE": str(place / "none"), "QCONV_PATH": str(place / "layer"), "QCONV_NO_COMPILE": "1"}
     says(command("run", KEY, *device, "--verify", cwd=place, **layered), 0, "True")
 
 
 def test_without_a_home_what_is_needed_is_said(tmp_path: Path) -> None:
-    """A user without HOME and without an entry in the list of users."""
+    """A user without HOME and without an entry in the user database."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root becomes another user, by setpriv")
     caps = "+dac_read_search"
@@ -136,7 +138,7 @@ def test_without_a_home_what_is_needed_is_said(tmp_path: Path) -> None:
 
 @pytest.fixture
 def tiny() -> Iterator[Path]:
-    """A file system of 640 KiB."""
+    """Mount a file system of 640 KiB."""
     folder = Path(tempfile.mkdtemp(prefix="qconv-hostile-"))
     mounted = ["mount", "-t", "tmpfs", "-o", "size=640k,mode=0700", "none", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mounted, capture_output=True, check=False).returncode:
@@ -150,7 +152,7 @@ def tiny() -> Iterator[Path]:
 @pytest.mark.slow
 @compiled
 def test_a_disk_that_is_full(tiny: Path) -> None:
-    """Every command says so, and what was stored before can be read; with room, they go through."""
+    """Every command reports it, and stored data stays readable; with free space, the commands succeed."""
     database, filler = str(tiny / "t.sqlite"), tiny / "filler"
     with Database.open(database) as rows:
         rows.add(WINNER)
@@ -180,8 +182,9 @@ def test_a_disk_that_is_full(tiny: Path) -> None:
 
 
 def test_a_clock_that_goes_back(tmp_path: Path) -> None:
-    """A row that is measured again replaces the one from the future; of two databases, the newer time counts; what is
-    stored comes back with the time that it was given."""
+    """A repeated measurement replaces the row from the future; when two databases are merged, the newer time wins;
+    stored rows come back with their own time.
+    """
     now = datetime(2026, 1, 2, tzinfo=UTC)
     early, late = (make_measurement(0, created_at=now + timedelta(days=days), median_us=10.0 + days) for days in (0, 9))
     with Database.open(tmp_path / "a.sqlite") as rows, Database.open(tmp_path / "b.sqlite") as others:
@@ -202,7 +205,7 @@ def test_no_duration_is_of_a_clock_that_can_go_back() -> None:
 
 
 def test_two_processes_make_one_database(tmp_path: Path) -> None:
-    """Both find it missing, and both add what they have."""
+    """Both find it missing, and both add their rows."""
     rows = tmp_path / "rows.json"
     rows.write_text(text.dump([make_measurement(0)]))
     words = [sys.executable, "-m", "qconv.cli", "db", "merge", str(rows), "--db", str(tmp_path / "t.sqlite"), "--json"]

@@ -1,4 +1,4 @@
-"""Keys, configs and rows of text."""
+"""Keys, configs and rows in text form."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from qconv.tune_db import text as rows_text
 from tests.hostile.judge import Surface, Wrong
 from tests.hostile.mutations import decoded, encoded, of_bytes, of_json, of_words
 
-# One in so many configs that are taken is rendered as well, which takes a hundred times longer.
+# One in this many accepted configs is also rendered, which takes a hundred times longer.
 RENDERED = 64
 
 
 @cache
 def valid_problems() -> tuple[Problem, ...]:
-    """Some of each op."""
+    """Return some problems of each op."""
     cpu = target("cpu")
     return (
         *problems(0, 40),
@@ -54,7 +54,7 @@ def draw_key(rng: Random) -> bytes:
 
 
 def take_key(given: bytes) -> None:
-    """Its canonical form is a fixed point, and what is derived of it is sound."""
+    """Check that the canonical form is a fixed point, and that the derived values are sound."""
     problem = parse(decoded(given))
     again = parse(str(problem))
     if again != problem or str(again) != str(problem):
@@ -67,7 +67,7 @@ def take_key(given: bytes) -> None:
 
 @cache
 def _plans() -> tuple[Plan, ...]:
-    """One for each family and target that some problem or other has here."""
+    """Return one plan per family and target that has any problem here."""
     found: dict[str, Plan] = {}
     for name in ("cpu", "sm_80", "sm_90a", "gfx942", "gfx1100"):
         to = target(name)
@@ -90,7 +90,7 @@ def _first(problem: Problem, family: str, to: Target) -> Plan | None:
 
 
 def draw_config(rng: Random) -> bytes:
-    """Behind the number of the plan that it is for: the config as JSON."""
+    """Return the number of a plan and a config for it as JSON."""
     number = rng.randrange(len(_plans()))
     config = json.dumps(_plans()[number].config.as_dict())
     text = encoded(of_json(rng, config)) if rng.random() < 0.5 else encoded(of_words(rng, config))
@@ -100,7 +100,7 @@ def draw_config(rng: Random) -> bytes:
 
 
 def take_config(given: bytes) -> None:
-    """It comes back as it was; a plan of it fits its target, and can be rendered."""
+    """Check that the config round-trips, and that its plan fits the target and can be rendered."""
     number, _, text = given.partition(b" ")
     base = _plans()[int(number)]
     config = generator.config_from_json(decoded(text))
@@ -128,7 +128,7 @@ def draw_rows(rng: Random) -> bytes:
 
 
 def take_rows(given: bytes) -> None:
-    """What is taken is written and read again as it is."""
+    """Check that accepted rows round-trip."""
     taken = rows_text.parse(decoded(given), "rows.json")
     if rows_text.parse(rows_text.dump(taken), "again") != sorted(taken, key=lambda row: row.key):
         raise Wrong("the rows do not come back as they were taken")

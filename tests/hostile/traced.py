@@ -1,7 +1,7 @@
-"""A process that is stopped at its n-th change of the files below a folder: killed there, or told that it failed.
+"""A process that is stopped at its n-th change of the files below a folder: killed there, or given an error.
 
-It is traced with ptrace, as a debugger does, which a process may do with its own child: every call of the system that
-would change a file is seen, whoever makes it, SQLite's C code as well. On Linux x86-64 only.
+It is traced with ptrace, as by a debugger, which any process may do with its own child. It sees every system call that
+would change a file, including those of SQLite's C code. Linux x86-64 only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRACE_ME, GET_REGISTERS, SET_REGISTERS, CONTINUE_TO_CALL, SET_OPTIONS = 0, 12, 1
 MARK_CALLS, KILL_WITH_US = 1, 0x100000
 STOPPED_AT_CALL = signal.SIGTRAP | 0x80
 
-# Calls that change what is stored: by a descriptor in the first argument, or by a path in that argument.
+# Calls that change stored data: by a descriptor in the first argument, or by a path in that argument.
 BY_DESCRIPTOR = {
     1: "write",
     18: "pwrite64",
@@ -36,7 +36,7 @@ BY_DESCRIPTOR = {
     285: "fallocate",
 }
 BY_PATH = {82: 0, 83: 0, 84: 0, 87: 0, 264: 1, 263: 1, 258: 1, 316: 1, 90: 0, 268: 1}
-OPENING = {2: (0, 1), 257: (1, 2)}  # open, openat: where the path and the flags are
+OPENING = {2: (0, 1), 257: (1, 2)}  # open, openat: positions of the path and the flags
 CREATES = os.O_CREAT | os.O_TRUNC
 
 
@@ -66,16 +66,17 @@ def _ptrace(request: int, pid: int, data: Any = None) -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """How the process ended. `changes` are those that it made or was stopped at."""
+    """The end of the process. `changes` are those that it made, and the one at which it was stopped."""
 
     code: int | None  # None: it was killed
     changes: int
-    said: str  # what it wrote to the pipe
+    said: str  # its output to the pipe
 
 
 def run(work: Callable[[Callable[[str], None]], None], folder: Path, at: int | None, fails: int | None = None) -> Ended:
-    """Does the work in a forked process, which tells the parent what it has finished by `say`. At the change numbered
-    `at` it is killed; with `fails`, that change and all later ones fail with this error number instead."""
+    """Do the work in a forked process, which reports finished steps to the parent by `say`. It is killed at change
+    number `at`; with `fails`, that change and all later ones fail with this error number instead.
+    """
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

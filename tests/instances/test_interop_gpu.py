@@ -1,4 +1,4 @@
-"""On a GPU: other libraries' arrays and streams, and what is refused."""
+"""Other libraries' arrays and streams on a GPU, and refusals."""
 
 from __future__ import annotations
 

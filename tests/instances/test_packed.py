@@ -1,4 +1,4 @@
-"""Pack once, run many; unpacking gives back what was packed."""
+"""Pack once, run many times; unpacking returns the packed values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_pack_once_run_many(layout: str) -> None:
 
 
 def test_what_follows_from_the_weights_is_folded_once() -> None:
-    """bias - x_zero * the sum of (w - w_zero), one number a filter."""
+    """bias - x_zero * the sum of (w - w_zero), one number per filter."""
     problem, drawn = drawn_for("nhwc")
     packed = qconv.lookup(problem, "cpu").pack(drawn.arrays[1], **drawn.parameters)
     values = problem.checked(drawn.parameters)

@@ -1,4 +1,4 @@
-"""One thread for NumPy's matrices: while it is asked for, and no longer."""
+"""One thread for NumPy's matrix products: while requested, and no longer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def known() -> blas.Threads:
 
 
 def test_numpys_wheels_have_the_functions() -> None:
-    """What they are linked with, as they say it themselves."""
+    """The libraries that they report to be linked with."""
     config = np.show_config(mode="dicts")
     assert isinstance(config, dict)
     if "openblas" in config["Build Dependencies"]["blas"]["name"]:

@@ -1,4 +1,4 @@
-"""The table of element types, and what a convolution asks of the types of its operands and sums."""
+"""The table of element types, and the requirements of a convolution on its operands and sums."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_largest_product_is_that_of_the_ranges() -> None:
 
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Quantization]:
-    """Quantizations of float16, whose products add up in float32, as one that some op serves would be entered."""
+    """Enter a float16 whose products are summed in float32, as if some op served it."""
     planted = replace(ELEMENT_TYPES["float16"], sums="float32", short="f16")
     monkeypatch.setitem(ELEMENT_TYPES, planted.name, planted)
     return lambda **given: Quantization(**({"x_type": "float16", "w_type": "float16", "out_type": "float32"} | given))

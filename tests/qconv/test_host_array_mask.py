@@ -1,4 +1,4 @@
-"""A masked array is refused by its name, wherever arrays are given."""
+"""A masked array is refused by its name, wherever arrays are accepted."""
 
 from __future__ import annotations
 

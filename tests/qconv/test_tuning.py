@@ -40,7 +40,7 @@ def test_problems_are_tuned_and_looked_up_at_once(tmp_path: Path, monkeypatch: p
 
 
 class Raced:
-    """In place of the race of a network: what it saw in the database when it was made and when it ended."""
+    """A stand-in for the race of a network: it records the database's contents at its start and end."""
 
     seen: ClassVar[list[int]] = []
 

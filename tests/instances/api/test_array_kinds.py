@@ -1,4 +1,4 @@
-"""Arrays come out as they went in, whoever's they are."""
+"""Results have the array type of the inputs, for any library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callers' scales are finite and positive; those of a network are what its other runtimes take."""
+"""Callers' scales must be finite and positive; those of a network are accepted if other runtimes accept them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_it_is_of_any_library_and_order_of_bytes(kept: Callable[[Any], Any]) -> 
 
 
 def test_a_network_may_have_any() -> None:
-    """As ONNX Runtime has it: the quotient is negative."""
+    """As in ONNX Runtime, the quotient is negative."""
     assert np.array_equal(conversion_api.quantize(X, -0.5), np.full((2, 3), -2, np.int8))
     assert np.array_equal(conversion_api.quantize(X, 0.0), np.full((2, 3), 127, np.int8))
 

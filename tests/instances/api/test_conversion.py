@@ -1,4 +1,4 @@
-"""quantize, dequantize, requantize, choose_qparams, quantize_dynamic: arrays of any shape, the bits of the oracle."""
+"""quantize, dequantize, requantize, choose_qparams, quantize_dynamic on arrays of any shape match the oracle's bits."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_choose_and_dynamic(view: str) -> None:
     y, *chosen = qconv.quantize_dynamic(x, **given)
     assert_same(y, oracle(Dynamic(**extents), x)[0], SHAPE)
     assert [array.tobytes() for array in chosen] == [scale.tobytes(), zero.tobytes()]
-    # What was chosen is what quantize takes.
+    # quantize accepts the chosen parameters.
     assert_same(qconv.quantize(x, scale, zero, **given), y, SHAPE)
 
 
@@ -149,7 +149,7 @@ def test_a_mode_is_the_system_that_it_names() -> None:
         assert_same(y, oracle(problem, x, 0.1, 3)[0], SHAPE)
     y, scale, zero = qconv.quantize_dynamic(x, mode="ort")
     assert (y.dtype, scale.shape, zero.shape) == (np.uint8, (), ())
-    # A flag alone.
+    # a single flag
     assert not np.array_equal(qconv.quantize(x, 0.1), qconv.quantize(x, 0.1, rounding="rtz"))
 
 

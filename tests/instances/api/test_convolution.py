@@ -1,4 +1,4 @@
-"""`qconv.conv2d`: the problem is read off the arrays and the parameters."""
+"""`qconv.conv2d` derives the problem from the arrays and the parameters."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_parameters_of_another_library_s_arrays() -> None:
 
 
 class Array(Foreign):
-    """Foreign, with what every array says of itself."""
+    """Foreign, with the attributes that every array has."""
 
     @property
     def shape(self) -> Any:

@@ -1,4 +1,4 @@
-"""add, mul, unary, apply_table: arrays of any shape, the bits of the oracle."""
+"""add, mul, unary, apply_table on arrays of any shape match the oracle's bits."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_tensors_one_behind_the_other() -> None:
     a, b = whole((2, 3, 5, 16), 1), whole((2, 3, 5, 8), 2)
     assert np.array_equal(qconv.concat([a, b]), np.concatenate([a, b], axis=-1))
     assert np.array_equal(qconv.concat([a, a], axis=1), np.concatenate([a, a], axis=1))
-    # Bytes are copied, whatever they stand for.
+    # Bytes are copied, whatever they represent.
     assert np.array_equal(qconv.concat([a, b], y_scale=3e38), np.concatenate([a, b], axis=-1))
     out = np.empty((2, 3, 5, 24), np.int8)
     zeros = {"x_zero_points": [3, -4], "y_zero_point": -4}

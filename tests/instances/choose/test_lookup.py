@@ -1,5 +1,6 @@
-"""What lookup chooses for a problem nobody tuned: neighbours' winners, what is near them and the cost model's best,
-ranked by what they are expected to take."""
+"""The choices of lookup for untuned problems: neighbours' winners, configs near them and the cost model's best, ranked
+by their expected time.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class H200:
 
 
 def row(problem: Problem, config: Config, median_us: float | None = None, digest: str | None = None) -> Measurement:
-    """Without a time, it took what was expected of it."""
+    """Return a row; without a time, it has its expected time."""
     plan = generator.plan(problem, config, TARGET)
     time_us = median_us or generator.expected([plan])[0].us
     return Measurement(
@@ -71,8 +72,9 @@ def chosen(problem: Problem, *rows: Measurement) -> tuple[Plan, str, str]:
 
 @pytest.fixture(autouse=True)
 def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cost model's best takes a tenth of a second, and these tests ask again and again. Configs that differ from a
-    neighbour's by a field have tests of their own."""
+    """Cache the cost model's best: it takes a tenth of a second, and these tests ask for it repeatedly. Configs that
+    differ from a neighbour's in one field have their own tests.
+    """
     monkeypatch.setattr(generator, "cheapest", CHEAPEST)
     monkeypatch.setattr(ranking, "moved", lambda plan: iter(()))
 
@@ -82,7 +84,7 @@ CHEAPEST = cache(generator.cheapest)
 
 @pytest.fixture(scope="module")
 def ratios() -> dict[Config, float]:
-    """What is expected of configs that serve the problem and its neighbours, over the least of all."""
+    """Return the expected times of configs that serve the problem and its neighbours, relative to the least."""
     plans = CHEAPEST(PROBLEM, TARGET, generator.RANKED)
     times = [one.us for one in generator.expected(plans)]
     found = {plan.config: us / min(times) for plan, us in zip(plans, times, strict=True)}
@@ -142,7 +144,7 @@ def test_of_two_neighbours_the_model_prefers_one_and_distance_does_not(ratios: d
 
 
 def test_configs_a_field_away_are_candidates(ratios: dict[Config, float]) -> None:
-    """The next choices of each field, where they are feasible; and one that is expected to be faster goes first."""
+    """The next choices of each field are candidates where feasible, and are preferred if expected to be faster."""
     plan = generator.plan(PROBLEM, max(ratios, key=ratios.__getitem__), TARGET)
     near = list(MOVED(plan))
     choices = generator.families(PROBLEM)[plan.config.family].choices
@@ -188,8 +190,9 @@ def test_a_neighbour_too_far_is_not_asked(ratios: dict[Config, float]) -> None:
 def test_the_same_extents_are_trusted_more(
     ratios: dict[Config, float], least: float, most: float, origin: str, digest: str | None
 ) -> None:
-    """Another bias or scale: the very tiles were measured. Where a kernel is expected to be faster by more than the
-    model may be off, it has come since."""
+    """The winner differs in bias or scale only, so the very tiles were measured. If a kernel is expected to be faster
+    by more than the model's error, it was added since.
+    """
     config = between(ratios, least, most)
     plan, said, reason = chosen(replace(PROBLEM, quantization=BIASED), row(PROBLEM, config, digest=digest))
     assert (said, plan.config == config) == (origin, origin == "nearest")
@@ -197,7 +200,7 @@ def test_the_same_extents_are_trusted_more(
 
 
 def test_of_a_neighbour_another_config_counts_only_if_it_is_about_as_fast(ratios: dict[Config, float]) -> None:
-    """Its winner keeps more blocks busy than this problem has tiles for."""
+    """The neighbour's winner uses more blocks than this problem has tiles."""
     of_neighbour = generator.space(FARTHER, TARGET, likely=True)[0]
     winner, fits = next(p.config for p in of_neighbour if not serves(PROBLEM, p.config)), between(ratios, 0.99, 1.0)
     (us,) = (one.us for one in generator.expected([generator.plan(FARTHER, fits, TARGET)]))
@@ -215,7 +218,7 @@ def serves(problem: Problem, config: Config) -> bool:
 
 
 def test_a_tile_of_another_kind_of_layer_is_not_taken() -> None:
-    """What an H200 took 180 us for where the cost model's choice takes 42, and 44 where fp16 takes 12."""
+    """Covers choices that took an H200 180 us where the cost model's takes 42, and 44 where fp16 takes 12."""
     tile = generator.config_from_json(
         '{"family": "mma", "instruction": 0, "tile_m": 64, "tile_n": 64, "tile_k": 64, "warp_m": 64, "warp_n": 16, '
         '"pipeline_stages": 2, "prefetch_fragments": 0, "split": 1, "split_last_wave": 0, "persist": 0, "stream_k": 0, '
@@ -284,7 +287,7 @@ def test_chains_are_of_one_kind_where_each_of_them_is() -> None:
 
 
 def test_a_network_prefers_what_its_race_kept() -> None:
-    """Whatever was faster by itself; and by itself that is what counts."""
+    """In a network, the kept winner is preferred to rows that were faster alone; a single layer prefers these."""
     first, second = (plan.config for plan in CHEAPEST(PROBLEM, TARGET, generator.RANKED)[:2])
     kept = replace(row(PROBLEM, first, 9.0), protocol={"phase": KEPT})
     layers = Layered([TextLayer(dump([kept, row(PROBLEM, second, 2.0), row(PROBLEM, first, 3.0)]), "rows.json")])

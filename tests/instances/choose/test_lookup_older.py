@@ -1,4 +1,4 @@
-"""What lookup makes of measurements whose templates have changed since."""
+"""Lookup with measurements whose templates have changed since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every winner that travels in the package can be reached from the device that it was measured on."""
+"""Every winner shipped in the package can be looked up on the device where it was measured."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KNOWN = "conv2d:n=128:h=56:w=56:c=128:k=128:r=3:s=3:pad=1,1,1,1:groups=128"
 
 
 class Named:
-    """As much of a device as choosing needs."""
+    """The device attributes that choosing needs."""
 
     def __init__(self, row: Measurement) -> None:
         self.name, self.target = row.device, target(row.target)
@@ -56,7 +56,7 @@ def test_every_row_is_found_and_feasible(path: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_layer_is_expected_to_be_much_faster_untuned(path: Any) -> None:
-    """A family that has come since may be: then its layers are tuned again."""
+    """A family that was added since may be faster: its layers must then be tuned again."""
     slow = overtaken(rows(path))
     assert not slow, "\n".join(f"{row.problem}: {row.median_us:.1f} us" for row in slow)
 

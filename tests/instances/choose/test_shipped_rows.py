@@ -1,4 +1,4 @@
-"""A GPU of which nothing travels in the package is served by what others of its generation took."""
+"""A GPU without shipped winners uses measurements from GPUs of its generation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_another_generation_is_not_asked(name: str) -> None:
 
 
 def test_times_are_scaled_by_bandwidth_and_by_clock() -> None:
-    """A copy, more or less, by the one; what multiplies for long, by the other."""
+    """Copies scale with bandwidth, long multiplications with the clock."""
     copies, multiplies = Conv2d(32, 56, 56, 64, 64, 1, 1), Conv2d(32, 28, 28, 512, 512, 3, 3, pad=1)
     slow, (fast,) = SPEEDS["NVIDIA H100 PCIe"], [SPEEDS[elsewhere.FITTED_TO]]
     by_bytes, by_clock = fast.tb_per_s / slow.tb_per_s, fast.clock_mhz / slow.clock_mhz

@@ -1,4 +1,4 @@
-"""A library for NVIDIA GPUs builds against CUDA's header, and asks the driver for what Python's device asks it for."""
+"""A library for NVIDIA GPUs builds against CUDA's header, and makes the same driver calls as Python's device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS = next(
 
 
 def lacking() -> str | None:
-    """What is missing for building: a header, a compiler of kernels."""
+    """Return what is missing for building: a header, or a compiler of kernels."""
     if HEADERS is None:
         return "no cuda.h"
     try:
@@ -64,7 +64,7 @@ def environment(stub: Path, log: Path, major: int = 9) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def asked(built: Path, stub: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """One target after the other, each on a device that it runs on."""
+    """Return the driver calls for each target in turn, on a device that runs it."""
     answer: list[dict[str, Any]] = []
     for name, major in zip(TARGETS, (8, 9), strict=True):
         command = [sys.executable, SUPPORT / "stub_session.py", built / "libqconv_kernels.so", name, *TARGETS]
@@ -93,7 +93,7 @@ def test_everything_that_an_argument_can_be_was_compared(asked: list[dict[str, A
 
 
 def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stub: Path, tmp_path: Path) -> None:
-    """On 8.0 code for 9.0 alone is left out, on 7.0 all of it."""
+    """On 8.0, code for 9.0 only is skipped; on 7.0, all of it."""
     for major, skipped in ((8, 5), (7, None)):
         run = subprocess.run(
             [built / "qconv_self_test"],
@@ -108,7 +108,7 @@ def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stub: Path, 
         assert run.returncode == (1 if skipped else 3)
 
 
-# What a program begins with: a library and memory of its device.
+# The first steps of a program: a library, and memory of its device.
 OPENED = (
     "import ctypes, sys; from built_library import Library, NO_DEVICE\n"
     "library, memory = Library(sys.argv[1]), ctypes.c_void_p()\n"
@@ -117,7 +117,7 @@ OPENED = (
 
 
 def test_an_upload_has_landed_when_it_returns(built: Path, stub: Path, tmp_path: Path) -> None:
-    """Whatever stream launches next. The stub's device memory is the host's."""
+    """The data has arrived whatever stream launches next. The stub's device memory is host memory."""
     program = (
         f"{OPENED}"
         "assert library.c.qconv_upload(library.device, memory, b'bytes', ctypes.c_size_t(5)) == 0, library.error\n"
@@ -127,7 +127,7 @@ def test_an_upload_has_landed_when_it_returns(built: Path, stub: Path, tmp_path:
 
 
 def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, tmp_path: Path) -> None:
-    """Objects of a program may end after the driver has: to close them does not end the process."""
+    """A program's objects may be destroyed after the driver: closing them then must not crash the process."""
     program = (
         f"{OPENED}"
         "ctypes.CDLL('libcuda.so.1').qconv_stub_end()\n"
@@ -141,7 +141,7 @@ def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, t
 
 
 def printed_by(program: str, built: Path, variables: dict[str, str]) -> str:
-    """In a process of its own, whose driver is the stub; it is given the library."""
+    """Return a program's output, in a process of its own with the stub driver and the library."""
     command = [sys.executable, "-c", program, str(built / "libqconv_kernels.so")]
     run = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

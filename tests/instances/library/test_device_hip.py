@@ -1,5 +1,6 @@
-"""A library for AMD GPUs builds against HIP's headers, and without ROCm against the declarations that it uses; it asks
-the HIP runtime for what Python's device asks it for. The kernels are compiled where there is a clang."""
+"""A library for AMD GPUs builds against HIP's headers, and without ROCm against its own declarations; it makes the same
+HIP calls as Python's device. The kernels are compiled if clang is available.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         try:
             compiler_ahead(target(TARGETS[0]))
         except CompileError:
-            # What the binaries hold, no stub looks at.
+            # No stub reads the contents of the binaries.
             patch.setattr(writing, "_compiled", lambda _: Binary(b"none", Path("kernel.co"), "no compiler", 0.0, {}))
         writing.write(gpu_winners(*TARGETS), folder)
     return folder
@@ -125,7 +126,7 @@ def test_without_a_runtime_a_sentence_says_so(built: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 @without_hip
 def test_it_builds_and_links_against_hip_itself(written: Path) -> None:
-    """CMake finds the headers by itself; the runtime of that package is loaded, and finds no GPU here or this one."""
+    """CMake finds the headers by itself; the runtime of that package is loaded, and finds no GPU here, or this one."""
     with_hip = build(written, "-DBUILD_SHARED_LIBS=ON", into=written / "with_hip")
     run = subprocess.run([with_hip / "qconv_self_test"], capture_output=True, text=True, check=False)
     assert "cannot be loaded" not in run.stderr

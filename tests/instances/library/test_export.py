@@ -1,4 +1,4 @@
-"""Exported sources compile alone, for the targets that they were tuned on, and several link into one program."""
+"""Exported sources compile alone for their tuned targets, and several link into one program."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ MAPS = {"x_map": im2col(PROBLEMS[0], 16, 64), "w_map": matrix("w", "int8", 24, 1
 
 
 def read_back(entry: dict[str, Any]) -> TensorMap:
-    """As a program that has the manifest alone."""
+    """Return the tensor map as read by a program with only the manifest."""
 
     def tuples(given: dict[str, Any]) -> dict[str, Any]:
         return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
@@ -167,7 +167,7 @@ def test_the_manifest_says_how_to_compile(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_kernel_of_the_cpu_device_loads_with_the_runtime_that_is_exported(tmp_path: Path) -> None:
-    """All of it by a compiler that was told nothing else: there is nothing that is not in the folder."""
+    """The compiler gets no other flags: everything that is needed is in the folder."""
     [kernel] = export([winner(PROBLEMS[0], "cpu")], tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     subprocess.run(manifest["cpu_runtime"]["compile"], cwd=tmp_path, check=True)
@@ -181,7 +181,7 @@ def test_a_kernel_of_the_cpu_device_loads_with_the_runtime_that_is_exported(tmp_
 
 
 def test_a_host_compiler_that_contracts_is_told_not_to(tmp_path: Path) -> None:
-    """As GCC does unless it is told; clang does within a statement alone, of which these kernels have none."""
+    """GCC contracts unless told otherwise; clang does so only within a statement, of which these kernels have none."""
     if shutil.which("g++") is None or platform.machine() != "x86_64":
         pytest.skip("no g++ that compiles for x86_64")
     added = Conv2d(1, 3, 3, 4, 4, 1, 1, quantization=Quantization(bias="float32", residual="int8"))
@@ -203,7 +203,7 @@ def test_the_header_says_alignment_and_what_shared_memory_needs(tmp_path: Path) 
     kernels = export([row_of(large), winner(PROBLEMS[0], "gfx90a")], tmp_path)
     header = (tmp_path / HEADER).read_text()
     assert re.search(r"int8_t\* x;  // .*; aligned to 16 bytes\n", header)
-    # Vectors of values by channel, and of workspaces, are read at once.
+    # Arrays of per-channel values, and workspaces, are read in vectors.
     assert re.search(r"int32_t\* offset;  // .*; aligned to 16 bytes\n", header)
     assert re.search(r"int32_t\* weights;  // .* bytes, .*; aligned to 16 bytes\n", header)
     symbols = {kernel.plan.target.vendor: kernel.symbol(kernel.plan.main.kernel) for kernel in kernels}
@@ -229,7 +229,7 @@ def test_an_older_template_of_an_unfused_pair_is_said_of_each(tmp_path: Path) ->
 
 
 def test_two_of_one_code_have_a_file_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sources that differ in their comments alone have one digest."""
+    """Sources that differ only in comments have the same digest."""
     rows = [winner(problem, "sm_80") for problem in PROBLEMS[:2]]
     render = generator.render
     monkeypatch.setattr(generator, "render", lambda plan: replace(render(plan), digest="d" * 32))

@@ -1,4 +1,4 @@
-"""Two libraries in one program, and what a library shows of itself: each calls its own functions and no other's."""
+"""Two libraries in one program, and the symbols that a library exports: each calls its own functions only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_function_and_handle_has_its_prefix(folders: tuple[Path, Path]) ->
     renamed = set(re.findall(r"^#define (qconv_\w+) QCONV_NAMED\(\1\)$", text, flags=re.M))
     handles = re.findall(r"^typedef struct (\w+) \1;", text, flags=re.M)
     assert renamed == {*handles, *functions_of(folders[0])}
-    # None is declared in another way.
+    # No function is declared in another form.
     assert len(functions_of(folders[0])) == len(re.findall(r"^\w[\w *]*\bqconv_\w+\([^)]*\);", text, flags=re.M)) > 20
 
 
@@ -95,7 +95,7 @@ def test_a_program_links_both(folders: tuple[Path, Path], tmp_path: Path, shared
 @builds
 @pytest.mark.slow
 def test_what_is_loaded_beside_it_is_not_taken_for_its_own(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    """Without a prefix, as plugins are loaded; one of them in front of all others."""
+    """Libraries without a prefix are loaded as plugins, one of them before all others."""
     paths = [build(folder, "-DBUILD_SHARED_LIBS=ON", into=tmp_path / folder.name) for folder in folders]
     program = (
         "import ctypes, sys; from built_library import Library\n"
@@ -124,7 +124,7 @@ def functions_of(folder: Path) -> set[str]:
 @builds
 @pytest.mark.slow
 def test_a_shared_library_is_installed_with_a_self_test_that_runs(tmp_path: Path) -> None:
-    """Built by a project whose flags change the arithmetic: that of a dynamic quantization would be another."""
+    """Built by a project whose flags would change the arithmetic of a dynamic quantization."""
     dynamic = plan_of("choosing", "cpu", Dynamic(1, 3, 17))
     write([small(), winner_of(dynamic)], tmp_path / "folder")
     made = build(tmp_path / "folder", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CXX_FLAGS=-ffast-math")
@@ -138,7 +138,9 @@ def test_a_shared_library_is_installed_with_a_self_test_that_runs(tmp_path: Path
 @builds
 @pytest.mark.slow
 def test_a_project_has_its_own_rules(tmp_path: Path) -> None:
-    """Every warning is an error, files are compiled together, and the program rounds upwards: the bits stay."""
+    """Every warning is an error, files are compiled together, and the program rounds upwards: the bits stay the
+    same.
+    """
     problem = Conv2d(1, 6, 5, 12, 10, 3, 3, pad=(1, 1, 1, 1), quantization=REAL)
     write([winner_of(plan_of("simt", "cpu", problem)), small()], tmp_path)
     strict = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -pedantic -Werror"

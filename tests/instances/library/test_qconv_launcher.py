@@ -1,5 +1,6 @@
-"""The launcher's choices, on NVIDIA's device with a stub for its driver: which kernel of a problem serves a device, and
-which addresses of arrays are refused. Its table is of this test, and its kernels launch nothing."""
+"""The choices of the launcher, on NVIDIA's device with a stub driver: the kernel of a problem for a device, and the
+array addresses that it refuses. The table is this test's, and the kernels launch nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 HERE, ELSEWHERE = "NVIDIA H200", "NVIDIA A10"
 DEFAULT, TUNED_ELSEWHERE, TUNED_HERE = ("", 0.0), (ELSEWHERE, 1.0), (HERE, 9.0)
-# The compute capability, the kernels of a problem, which of them is chosen. A table may have them in any order.
+# The compute capability, the kernels of a problem, and the chosen one. Tables may have any order.
 CHOSEN: dict[str, tuple[str, tuple[tuple[str, tuple[str, float]], ...], int | None]] = {
     "one tuned here": ("8.6", (("sm_86", TUNED_ELSEWHERE), ("sm_86", TUNED_HERE), ("sm_86", DEFAULT)), 1),
     "one tuned elsewhere": ("8.6", (("sm_86", DEFAULT), ("sm_86", TUNED_ELSEWHERE)), 1),
@@ -40,7 +41,7 @@ TENSORS = (
     *(("same", "input", 40, 1, 1), ("y", "output", 48, 2, 0), ("mean", "output", 8, 1, 0)),
 )
 NAMES = [name for name, *_ in TENSORS]
-# Where they lie when nothing shares memory with anything.
+# Offsets without any overlap.
 SEPARATE = {"x": 0, "w": 64, "residual": 96, "same": 144, "y": 192, "mean": 240}
 
 
@@ -65,12 +66,12 @@ def table_text() -> str:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the driver in it, under the name that the launcher asks for."""
+    """Build the library with the stub driver in it, under the name that the launcher loads."""
     folder = tmp_path_factory.mktemp("launcher")
     for name in (*SAME.values(), DEVICES["nvidia"]):
         shutil.copy(LIBRARY / name, folder)
     (folder / DEVICES["nvidia"]).rename(folder / "qconv_device.h")
-    # One file, for the headers of all three are compiled once.
+    # One file, so that the headers of all three are compiled once.
     own = '#include "qconv_launcher.cpp"\n#include "stub_cuda.cpp"\n'
     (folder / "library.cpp").write_text(own + table_text())
     flags = [
@@ -182,7 +183,7 @@ def test_an_output_over_a_byte_of_another_array_is_refused(library: Path) -> Non
 
 
 def test_a_kernel_that_does_not_run_on_the_device_is_not_packed(library: Path) -> None:
-    """The first of the table are for 8.6."""
+    """The first kernels of the table are for 8.6."""
     for capability, wanted in (("8.6", OK), ("8.0", NO_KERNEL)):
         ((status, _, error),) = asked(library, capability, [(0, placed({}))])
         assert status == wanted, error

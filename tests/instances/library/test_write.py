@@ -1,4 +1,4 @@
-"""What is exported as a library builds with CMake and a C++ compiler alone, and computes what the oracle does."""
+"""An exported library builds with only CMake and a C++ compiler, and matches the oracle."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_one_who_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every family in one library."""
+    """Export every family in one library."""
     made = tmp_path_factory.mktemp("library")
     write([*winners(), winner_of(plan_of("simt", "cpu", TURNED))], made)
     return made
@@ -104,7 +104,7 @@ def test_every_kernel_passes_its_self_test(built: Path) -> None:
 @builds
 @pytest.mark.slow
 def test_a_wrong_output_is_found_and_told(folder: Path, built: Path, tmp_path: Path) -> None:
-    """A stored input of one problem is changed: what the kernel makes of it is not what is stored."""
+    """A stored input of one problem is changed: the kernel's output then differs from the stored one."""
     text = (folder / "test/self_test_vectors.cpp").read_text()
     changed = re.sub(r'(array_0_0\[\] =\n    ")\\\d{1,3}', r"\g<1>\\177", text, count=1)
     assert changed != text
@@ -121,7 +121,7 @@ def test_a_wrong_output_is_found_and_told(folder: Path, built: Path, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_problem_computes_what_the_oracle_does(library: Library, seed: int) -> None:
-    """On data that the library has not seen."""
+    """On data that the library does not contain."""
     for _, _, problem in CASES:
         drawn = registry.draw(problem, seed)
         for got, wanted in zip(library.call(problem, drawn), op_of(problem).compute(problem, drawn), strict=True):
@@ -131,7 +131,7 @@ def test_every_problem_computes_what_the_oracle_does(library: Library, seed: int
 @builds
 @pytest.mark.slow
 def test_an_installed_library_is_found_by_its_package(folder: Path, tmp_path: Path) -> None:
-    """It is static, and of the objects that were compiled with the export."""
+    """The package is static, made of the objects that were compiled with the export."""
     build(folder, "-DQCONV_PREBUILT=ON", into=tmp_path / "static")
     subprocess.run(
         ["cmake", "--install", tmp_path / "static", "--prefix", tmp_path / "prefix"], check=True, capture_output=True
@@ -223,7 +223,7 @@ def test_scales_that_a_sum_cannot_have_are_refused(library: Library) -> None:
 @builds
 @pytest.mark.slow
 def test_an_output_over_what_is_read_is_refused(library: Library) -> None:
-    """But for a residual as a whole, which the thread that writes an output has read there."""
+    """The exception is a residual at the same address: the thread that writes an output has read it."""
     problem = next(p for _, _, p in CASES if isinstance(p, Conv2d) and p.quantization.residual == "int8")
     drawn = registry.draw(problem, 6)
     x, w, residual = (aligned(array) for array in drawn.arrays)
@@ -241,7 +241,7 @@ def test_an_output_over_what_is_read_is_refused(library: Library) -> None:
 @builds
 @pytest.mark.slow
 def test_an_output_over_what_another_kernel_reads_is_refused(library: Library) -> None:
-    """Where a problem has two outputs, or two kernels."""
+    """Covers problems with two outputs or two kernels."""
     for problem in (next(p for f, _, p in CASES if f == "unfused"), CASES[-1][2]):
         drawn = registry.draw(problem, 6)
         named = dict(zip((tensor.name for tensor in problem.inputs), map(aligned, drawn.arrays), strict=True))
@@ -316,7 +316,7 @@ def test_weights_in_the_other_layout_are_turned(library: Library, problem: Conv2
 
 
 def test_kernels_of_a_library_share_nothing_by_name(tmp_path: Path) -> None:
-    """A function that two files define in different ways would be taken from either."""
+    """A function that two files define differently could be taken from either."""
     if shutil.which("g++") is None or shutil.which("nm") is None:
         pytest.skip("no g++, or no nm")
     other = winner_of(plan_of("simt", "cpu", Conv2d(1, 4, 4, 8, 8, 1, 1, quantization=Quantization(bias="int32"))))

@@ -1,4 +1,4 @@
-"""An output that shares memory with what the kernel reads is refused, but where its plan lets it write there."""
+"""An output that overlaps an input is refused, unless its plan allows it to be written there."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ def whole(shape: tuple[int, ...], seed: int) -> Any:
 
 
 def shifted(x: Any, y: Any) -> Any:
-    """A residual that begins half of itself behind the output."""
+    """Return a residual that begins half of its size after the output."""
     return qconv.conv2d(x[:, :2], W, residual=y[1:], residual_scale=1.0, out=y.reshape(-1)[64:192].reshape(1, 2, 4, 16))
 
 
 def wider(x: Any, y: Any) -> Any:
-    """An output of four bytes for each of the residual's, at whose address it begins."""
+    """Return an output of four bytes per byte of the residual, beginning at its address."""
     residual = np.resize(y, (4, *SHAPE))
     out = residual.view(np.float32).reshape(SHAPE)
     return qconv.conv2d(x, W, residual=residual[0], residual_scale=1.0, out_type="float32", out=out)
 
 
 def by_a_byte(x: Any, is_behind: bool) -> Any:
-    """An output whose first byte is the input's last, or the other way round. Of odd extents, at any address."""
+    """Return an output whose first byte is the input's last, or the reverse. The extents are odd, the address is
+    arbitrary.
+    """
     small = (1, 3, 3, 5)
     before, behind = x.reshape(-1)[:45].reshape(small), x.reshape(-1)[44:89].reshape(small)
     return qconv.max_pool(before, 1, out=behind) if is_behind else qconv.max_pool(behind, 1, out=before)
@@ -41,7 +43,7 @@ def by_a_byte(x: Any, is_behind: bool) -> Any:
 
 SHAPE = (1, 4, 4, 16)
 W = whole((16, 1, 1, 16), 2)
-# Each is called with an array and another of the same shape, and the output lies in one of them, or beside it.
+# Each is called with an array and another of the same shape; the output overlaps one of them, or neither.
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "conv2d": (lambda x, y: qconv.conv2d(x, W, out=x), "out shares memory with x"),
     "conv1d": (lambda x, y: qconv.conv1d(x[0], W[:, 0], out=x[0]), "out shares memory with x"),
@@ -116,7 +118,7 @@ def test_what_lies_beside_is_not_shared() -> None:
 
 
 class Foreign:
-    """An array of a library of which nothing is known but DLPack."""
+    """An array of a library that supports nothing but DLPack."""
 
     def __init__(self, array: Any) -> None:
         self._array, self.shape, self.dtype = array, array.shape, array.dtype
@@ -153,7 +155,7 @@ def test_an_output_over_another_is_refused() -> None:
 
 @pytest.mark.parametrize("over", ["x", "w1", "w"])
 def test_two_kernels_in_turn_refuse_what_one_kernel_refuses(over: str) -> None:
-    """The second of them reads neither `x` nor the weights of the first."""
+    """The second kernel reads neither `x` nor the weights of the first."""
     device, one = open_device("cpu"), Conv2d(1, 16, 1, 16, 16, 1, 1)
     problem = PooledConv2d.over(one, window=1) if over == "w" else chain_of([one, one])
     pair = load(generator.unfused_plan(problem, device.target), device)

@@ -1,4 +1,4 @@
-"""Kernels that are compiled ahead are what a lookup finds, on a machine where nothing can be compiled or written."""
+"""Lookups find kernels that were compiled ahead, on a machine where nothing can be compiled or written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE = open_device("cpu").name
 
 @pytest.fixture(scope="module")
 def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by somebody who has a compiler: one kernel, the runtime, and a measurement of that problem."""
+    """Build a layer as a user with a compiler: one kernel, the runtime, and a measurement of that problem."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     folder = tmp_path_factory.mktemp("layer") / "built"
@@ -56,7 +56,7 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def elsewhere(layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another user's session, with that layer, and nothing that compiles."""
+    """Simulate another user's session, with that layer and no compiler."""
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("QCONV_PATH", os.pathsep.join(("/nowhere", str(layer))))
     monkeypatch.setenv("QCONV_NO_COMPILE", "1")
@@ -112,7 +112,7 @@ def test_a_layer_that_others_can_write_is_refused(
 
 
 def test_what_is_compiled_is_what_such_a_device_would_look_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are the shipped winners, of a GPU that is not here; nothing is compiled twice."""
+    """They are the shipped winners for a GPU that is not present; nothing is compiled twice."""
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path))
     compiled: list[str] = []
 

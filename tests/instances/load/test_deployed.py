@@ -1,4 +1,4 @@
-"""A folder of kernels answers lookups by itself, and what is not as it was built is refused."""
+"""A folder of kernels answers lookups by itself, and refuses anything that was changed since it was built."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deployed") / "built"
     collected = Collected(building.Place(CPU.name, CPU.target))
     with answered_by(collected):
-        assert qconv.lookup(PROBLEM, "cuda:7").pack(np.zeros(3)) is None  # no device is asked
+        assert qconv.lookup(PROBLEM, "cuda:7").pack(np.zeros(3)) is None  # no device is opened
         assert qconv.lookup(PROBLEM, "cpu").why.startswith("simt, default")
     folder.mkdir()
     choices = collected.write(folder)
@@ -81,7 +81,7 @@ def test_another_version_s_kernels_are_refused(built: Path) -> None:
 
 
 def test_for_a_gpu_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a lookup on an H200 would choose is compiled."""
+    """The choice of a lookup on an H200 is compiled."""
     asked: list[tuple[str, ...]] = []
 
     monkeypatch.setattr(building, "compiler_ahead", lambda _: None)
@@ -98,7 +98,7 @@ def test_for_a_gpu_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 class Compiled:
-    """Stands for a binary."""
+    """A stand-in for a binary."""
 
     path = Path("kernel.cubin")
 

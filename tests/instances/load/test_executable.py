@@ -1,4 +1,4 @@
-"""What a kernel counts and adds up in: zeros that belong to one Bound, which it leaves as zeros."""
+"""The scratch of a kernel: zeros that belong to one Bound, and that the kernel leaves as zeros."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AT = 8 * [field.name for field in PLAN.fields].index("counters")
 
 
 class Recorder:
-    """A kernel that keeps what it is given, and at a launch what lies in the scratch, which it then spoils."""
+    """A kernel that records its arguments and, at a launch, its scratch, which it then spoils."""
 
     def __init__(self) -> None:
         self.bound: list[tuple[str, int, bool]] = []  # kernel, address of the scratch, overlap
@@ -72,13 +72,13 @@ def test_each_bound_has_zeros_of_its_own() -> None:
         bound()
     addresses = [address for _, address, _ in kernel.bound[1:]]
     assert len(set(addresses)) == 2
-    # They are cleared when they are bound, and by nobody but the kernel after that.
+    # The scratch is cleared at binding, and afterwards only by the kernel.
     zeros, spoiled = [0] * ELEMENTS, [7] * ELEMENTS
     assert kernel.found == [*((at, zeros) for at in addresses), *((at, spoiled) for at in addresses)]
 
 
 def test_what_is_folded_has_none() -> None:
-    """One fold serves every Bound: what is written once a set of weights has nothing of a Bound."""
+    """One fold serves every Bound: its results, written once per set of weights, belong to none of them."""
     instance, kernel = recorded()
     instance.pack(DRAWN.arrays[1], **DRAWN.parameters)
     assert kernel.bound == [("conv2d_fold", 0, False)]
@@ -111,7 +111,7 @@ USES = """    if (tile::block_x() == 0 && tile::block_y() == 0 && tile::thread()
 
 
 def using(cleared: str, elements: int = ELEMENTS) -> str:
-    """The source, with a kernel that adds to its scratch and takes it away again."""
+    """Return the source with a kernel that adds to its scratch and subtracts again."""
     text, begin = generator.render(PLAN).text, "    Shared& shared = tile::shared_memory<Shared>();\n"
     assert text.count(begin) == 1, "the text to replace has changed: put the scratch elsewhere"
     return text.replace(begin, begin + USES.replace("ELEMENTS", str(elements)).replace("CLEARED", cleared))
@@ -163,7 +163,9 @@ def test_overlapping_is_asked_of_the_main_kernel_alone() -> None:
 
 
 def test_what_is_written_for_the_kernel_is_fenced_from_launches_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch that overlaps reads folded sums before the kernel in front of it has ended: not behind the fold."""
+    """An overlapping launch reads folded sums before the previous kernel has ended, so it must not follow the fold
+    directly.
+    """
     filled: list[int] = []
     monkeypatch.setattr(type(CPU), "fill", lambda self, array, byte: filled.append(array.nbytes))
     instance, _ = recorded(OVERLAPPING)
@@ -204,7 +206,7 @@ def test_a_kernel_that_does_not_overlap_is_not_asked_to() -> None:
 
 
 class Encoder:
-    """A device that says which map it encodes for which address."""
+    """A device that records which map it encodes for which address."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -218,7 +220,7 @@ class Encoder:
 
 
 class Keeper:
-    """A kernel that keeps the arguments that it is bound with."""
+    """A kernel that keeps its bound arguments."""
 
     def __init__(self) -> None:
         self.bound: list[tuple[str, bytes]] = []
@@ -229,7 +231,7 @@ class Keeper:
 
 
 def with_maps(plan: Plan) -> Plan:
-    """The plan with tensor maps of x, w, y and of a workspace, each behind its array's field."""
+    """Return the plan with tensor maps of x, w, y and of a workspace, each after its array's field."""
     (folded,) = [field.path for field in plan.fields if field.role == "workspace"]
     rows = matrix("x", "int8", 30, 16, 8, 16)
     maps = [
@@ -264,7 +266,7 @@ def test_tensor_maps_are_encoded_where_arrays_lie() -> None:
         assert mapped(arguments, "x") == CPU.adopt("x", DRAWN.arrays[0])[1]
         assert mapped(arguments, "y") == CPU.adopt("y", bound.y)[1]
         assert [mapped(arguments, name) for name in ("w", folded)] == [mapped(folds, name) for name in ("w", folded)]
-    # x came back and is not encoded again; nor is anything when a bound launch runs.
+    # x is used again and not encoded again; a bound launch encodes nothing.
     assert [array for array, _ in encoder.asked] == ["w", folded, "x", "y", "y", "y"]
     bounds[0]()
     assert len(encoder.asked) == 6

@@ -1,4 +1,4 @@
-"""What choosing between kernels goes by: times of what a lookup would choose."""
+"""The basis of choices between kernels: the times of lookup's choices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_was_measured_and_what_is_predicted(tmp_path: Path) -> None:
     assert tuned is again
     assert tuned is not None
     assert (tuned.measured_us, tuned.predicted_us) == (7.0, generator.predicted_us(best))
-    # The costs of a sum are an order, and no times: a copy of its bytes is one.
+    # The costs of a sum only rank configs and are not times; the time of a copy of its bytes is one.
     assert other is not None
     assert other.measured_us is None
     assert other.predicted_us == pytest.approx((3000 / DEVICE.target.processors / MEMORY + LAUNCH) / CLOCK_MHZ)

@@ -1,4 +1,4 @@
-"""An instance in use on the CPU device: what it accepts, what it refuses, and what it remembers."""
+"""An instance on the CPU device: the arguments that it accepts, refuses and caches."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def plain() -> Case:
 
 
 class OldDlpack(Foreign):
-    """As libraries did it before the protocol had arguments."""
+    """An array of a library from before the protocol had arguments."""
 
     def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
         return self.array.__dlpack__()
@@ -192,7 +192,7 @@ def read_only(array: Array) -> Array:
 
 
 NEW = np.zeros(FULL.y_shape, "uint8")
-# What is given instead of x, w or out, or for a parameter, and what the refusal says.
+# Replacements of x, w, out or a parameter, and the refusal's text.
 REFUSED: dict[str, tuple[str, Any, list[str]]] = {
     "x of another shape": ("x", lambda x: x[:, :-1], ["x has shape (2, 5, 5, 16)", "takes (2, 6, 5, 16)"]),
     "x of other dimensions": ("x", lambda x: x.reshape(-1), ["x has shape (960,)", "takes (2, 6, 5, 16)"]),

@@ -1,4 +1,4 @@
-"""A manifest is read as a whole, and what is not as it was written is refused by a sentence that names it."""
+"""A manifest is read as a whole, and any change since it was written is refused by a sentence that names it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def built(tmp_path: Path) -> Path:
 
 
 def change(folder: Path, alter: Callable[[dict[str, Any]], object], sealed: bool = True) -> None:
-    """Write the manifest with something else in it, by default as a program that knows the digest would."""
+    """Change the manifest; by default with a valid digest, as by a program that knows it."""
     path = folder / "manifest.json"
     document = json.loads(path.read_text())
     alter(document)
@@ -104,7 +104,7 @@ def test_what_has_another_type_is_refused(name: str, built: Path) -> None:
 
 
 def test_what_was_changed_since_is_refused(built: Path) -> None:
-    """With every value of its type."""
+    """Every value still has its type."""
     change(built, given(counts=[1, 3]), sealed=False)
     with pytest.raises(ValueError, match=r"is damaged \(its sha256='.*' is not that of what it says\): build it again"):
         read_manifest(built, OfATest, CPU)
@@ -129,7 +129,7 @@ def test_another_schema_is_refused(built: Path) -> None:
 
 def test_a_folder_without_a_manifest_is_none_of_ours(built: Path) -> None:
     (built / "manifest.json").unlink()
-    built.chmod(0o777)  # whoever may write into a folder that is none of ours
+    built.chmod(0o777)  # others could write to the folder
     for place in ("nothing", "a folder", "a pipe"):
         if place == "a folder":
             (built / "manifest.json").mkdir()

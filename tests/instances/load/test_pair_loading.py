@@ -1,4 +1,4 @@
-"""From a plan to what runs: which binary is taken, whose sources, and what an instance passes on."""
+"""Loading of plans: the chosen binary, its sources, and the arguments that an instance passes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lookup remembers and forgets, what is near what, and that an export has the winners of every device."""
+"""The caches of lookup, the distance between problems, and exports with the winners of every device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBLEM = Conv2d(1, 8, 8, 16, 16, 3, 3, pad=1)
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The databases that were asked, in order; every answer is another object."""
+    """Record the databases that are queried, in order; every answer is a different object."""
     asked: list[Any] = []
 
     def cold(problem: Conv2d, device: object, database: str | None, in_sequence: bool) -> object:
@@ -89,7 +89,7 @@ def test_what_one_database_answered_is_not_another_ones_answer(found: list[Any])
 def test_a_cold_lookup_that_is_exact_renders_each_kernel_once(
     parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To see whether today's source is what was measured, and to load it."""
+    """Once to compare today's source with the measured one, and to load it."""
     device = open_device("cpu")
     problem: Problem = PROBLEM if parts == 1 else chain_of([PROBLEM, Conv2d(1, 8, 8, 16, 8, 1, 1)])
     plan = generator.unfused_plan(problem, device.target) if parts == 2 else generator.default(problem, device.target)
@@ -112,7 +112,9 @@ def test_a_cold_lookup_that_is_exact_renders_each_kernel_once(
 
 
 def test_an_export_has_the_winners_of_every_device(tmp_path: Path) -> None:
-    """Two parts of one architecture may have the same winner: its source is one file, and both are in the manifest."""
+    """Two devices of one architecture may have the same winner: its source is one file, and both are in the
+    manifest.
+    """
     row = winner(PROBLEM, "sm_90a")
     rows = [replace(row, device=device) for device in ("NVIDIA H100", "NVIDIA H200")]
     export(rows, tmp_path)

@@ -1,4 +1,4 @@
-"""Which winners are exported: whose, for which targets, of which problems."""
+"""The exported winners: their origins, targets and problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The activations: near their real functions, and the same bits from the kernel as from the oracle."""
+"""The activations approximate their real functions, and kernels have the oracle's bits."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def sigmoid(x: float) -> float:
 
 @dataclass(frozen=True)
 class Curve:
-    """The real function in fp64, and how far from it the activation may be, as contract.md has it."""
+    """The real function in fp64, and the activation's error bound in contract.md."""
 
     real: Callable[[float], float]
-    error: float  # absolute, and of |x| where that is more than 1
-    from_zero: bool = True  # it goes through zero: small values have small relative errors
+    error: float  # absolute, or relative to |x| if that exceeds 1
+    from_zero: bool = True  # f(0) = 0: small values have small relative errors
 
 
 REAL = {
@@ -123,7 +123,7 @@ def check_against_the_oracle(name: str, out_type: str, device: Device, modes: Se
 
 
 def mode_of(name: str, out_type: str) -> int:
-    """One of the modes, so that every two of an activation, an output type and a mode occur together."""
+    """Return a mode, so that every pair of an activation, an output type and a mode occurs."""
     return (ACTIVATIONS.index(name) + SCALED_TYPES.index(out_type)) % len(MODES)
 
 
@@ -146,12 +146,12 @@ def test_every_two_occur_together() -> None:
 @pytest.mark.parametrize("out_type", SCALED_TYPES)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_kernel_is_the_oracle_in_the_other_modes(name: str, out_type: str) -> None:
-    """Steps of the epilogue follow each other: what fails here alone takes three of them together."""
+    """The steps of the epilogue are independent: a failure only here needs three of them together."""
     check_against_the_oracle(name, out_type, CPU, [mode for mode in EVERY_MODE if mode != mode_of(name, out_type)])
 
 
 def outputs(name: str, values: list[float], device: Device) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The activation of any fp32 value, by the kernel and by the oracle: the sums are 0, the bias is the value."""
+    """Return the activation of fp32 values, by the kernel and by the oracle: the sums are 0, the bias is the value."""
     q = Quantization(
         out_type="float32", bias="float32", activation=name, mode=Mode(order="multiply_divide", bias_scaling="real")
     )
@@ -207,7 +207,7 @@ def test_a_slope_of_zero_is_relu_even_where_the_value_overflows() -> None:
 
 
 def test_what_overflows_below_is_next_to_nothing() -> None:
-    """Minus infinity times nothing is not a number: these curves are held at their end."""
+    """Minus infinity times zero is not a number: these curves are clamped at their end."""
     x = np.array([-100, 0, 100], np.int8)
     for name in ("hardswish", "silu", "gelu"):
         problem = Conv2d(1, 1, 3, 1, 1, 1, 1, quantization=Quantization(out_type="float32", activation=name))

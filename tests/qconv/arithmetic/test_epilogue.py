@@ -1,4 +1,4 @@
-"""A relu or a relu6 whose zeros the output's own clamp makes is left to it."""
+"""A relu or a relu6 whose zeros the output's own clamp produces is left to the clamp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def names(q: Quantization) -> list[str]:
 
 @pytest.mark.parametrize("mode", PRESETS)
 def test_no_relu_is_followed_by_a_packed_clamp_at_the_same_zero(mode: str) -> None:
-    """ptxas makes F2IP.U8.RELU of the two, which is an illegal instruction on an H200."""
+    """ptxas combines the two into F2IP.U8.RELU, which is an illegal instruction on an H200."""
     for out_type in ("int8", "uint8"):
         q = Quantization.of(mode, out_type=out_type, activation="relu")
         assert ("relu" in names(q)) == (out_type == "int8" or not packs(q))

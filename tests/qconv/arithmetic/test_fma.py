@@ -13,13 +13,13 @@ def rounded_once(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     guess = np.float32(float(exact))
     near = (guess, np.nextafter(guess, np.float32(np.inf)), np.nextafter(guess, np.float32(-np.inf)))
-    # The nearest; where two are as near, the one with an even mantissa.
+    # The nearest; of two equally near ones, the one with an even mantissa.
     return min(near, key=lambda each: (abs(Fraction(float(each)) - exact), int(each.view(np.uint32)) & 1))
 
 
 def test_half_way_cases_are_decided_by_what_fp64_lost() -> None:
-    """Each beside an addend that is too small for fp64, of either sign, and beside numbers that are not half-way."""
-    half_way = np.float32(1 + 2.0**-12)  # whose square lies half-way between two floats
+    """With addends that are too small for fp64, of either sign, and with numbers that are not half-way."""
+    half_way = np.float32(1 + 2.0**-12)  # its square is half-way between two floats
     triples = [
         (sign * half_way * scale, half_way, np.float32(tiny * scale))
         for sign in (1, -1)

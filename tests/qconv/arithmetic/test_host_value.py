@@ -1,5 +1,4 @@
-"""The C++ line of every run-time value computes what its NumPy line does, bit for bit, and the same parameters are
-refused."""
+"""The C++ line of every run-time value matches its NumPy line bit for bit, and refuses the same parameters."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ COUNT = 160
 
 
 def quantizations(count: int) -> list[Quantization]:
-    """Random ones, in modes whose flags are dealt as well; what contradicts itself is dealt again."""
+    """Return random quantizations in modes whose flags are dealt too; contradictory draws are dealt again."""
     rng = random.Random(28)
     decks, found = Decks(rng), list[Quantization]()
     while len(found) < count:
@@ -43,7 +42,7 @@ def quantizations(count: int) -> list[Quantization]:
             found.append(replace(quantization(decks), mode=Mode(**flags)))
         except ValueError:
             continue
-    # A relu6 whose top may lie beyond the type's largest value, whatever else is dealt.
+    # A relu6 whose top may exceed the type's largest value, whatever else is dealt.
     capped = [Quantization(out_type=out_type, activation="relu6") for out_type in ("int8", "uint8")]
     looked_up = [
         Quantization(out_type=out_type, y_zero_point=zero, table=True, mode=Mode(zero_point_add=added))
@@ -51,7 +50,7 @@ def quantizations(count: int) -> list[Quantization]:
         for zero in (False, True)
         for added in MODE_VALUES["zero_point_add"]
     ]
-    # The order of two terms shows in the last bit alone, and not of every draw.
+    # The order of two terms changes only the last bit, and not in every draw.
     of_two_terms = [
         Quantization(
             out_type=out_type,
@@ -89,20 +88,21 @@ def library(entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> c
 
 
 def drawn_anew(values: dict[str, Array], rng: np.random.Generator) -> dict[str, Array]:
-    """Scales of any magnitude, most of which are no float32; numbers among which there are denormals."""
+    """Draw scales of any magnitude, most of which are not float32 numbers, and some denormals."""
     changed = dict(values)
     for name, array in values.items():
         if name.endswith("scale"):
             changed[name] = array * 10.0 ** rng.uniform(-25, 25, array.shape)
         elif name == "table" and rng.random() < 0.3:
-            changed[name] = array[:255] if rng.random() < 0.5 else array + np.int32(1)  # one is beyond the type
+            # one is outside the type's range
+            changed[name] = array[:255] if rng.random() < 0.5 else array + np.int32(1)
         elif name in ("slope", "low", "high") and rng.random() < 0.3:
             changed[name] = np.float64(rng.choice([1e-39, -1e-39, -0.0])).reshape(1)
     return changed
 
 
 def scalars(values: Mapping[str, Array]) -> dict[str, Any]:
-    """As Python takes them: one number is a scalar."""
+    """Return the values in Python's form: single numbers are scalars."""
     return {name: array[0] if array.size == 1 and name != "bias" else array for name, array in values.items()}
 
 

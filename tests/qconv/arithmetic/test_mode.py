@@ -1,4 +1,6 @@
-"""Every flag of the arithmetic, by stored vectors with ties built on purpose: random data does not see the flags."""
+"""Every flag of the arithmetic, by stored vectors with ties built on purpose: random data does not exercise the
+flags.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,13 @@ def spec_of(case: Case, mode: str) -> Quantization:
 
 @lru_cache(maxsize=256)
 def instance_of(quantization: Quantization, device: Device) -> Runnable:
-    """One output of three products: any accumulator of 15 bits is 127 (a + b) + c."""
+    """Return a kernel with one output of three products: any accumulator of 15 bits is 127 (a + b) + c."""
     problem = Conv2d(1, 1, 1, 3, 1, 1, 1, quantization=quantization)
     return load(generator.default(problem, device.target), device)
 
 
 def run(case: Case, quantization: Quantization, device: Device) -> tuple[int, int]:
-    """The output of the kernel and of the oracle."""
+    """Return the outputs of the kernel and of the oracle."""
     a = round(case.acc / 254)
     b = round(case.acc / 127) - a
     x = np.array([a, b, case.acc - 127 * (a + b)], np.int8).reshape(1, 1, 1, 3)
@@ -111,7 +113,7 @@ def test_a_vector_tells_two_systems_apart(a: str, b: str) -> None:
 
 
 def with_flag(flag: str, value: str) -> Mode:
-    """The default with one flag changed, and what that flag needs beside it."""
+    """Return the default with one flag changed, and the other flags that it requires."""
     if flag == "fma":
         return Mode(order="multiply_reciprocal", bias_scaling="real", fma=value)
     if flag == "order" and value != "multiply":
@@ -119,8 +121,8 @@ def with_flag(flag: str, value: str) -> Mode:
     return Mode(**{flag: value})
 
 
-# Told apart elsewhere: padding by a border; the corrections agree wherever fp32 is accepted; a real bias is an order;
-# what is requantized before the residual is added, by tests/conformance/test_onnxruntime_residual.py.
+# Distinguished by other tests: padding by a border; the corrections agree wherever fp32 is accepted; a real bias is an
+# order; requantization before the residual by tests/conformance/test_onnxruntime_residual.py.
 TOLD_ELSEWHERE = ("real", "requantized", "requantized_last")
 FLIPS = [
     (flag, one, other)

@@ -1,5 +1,6 @@
-"""A convolution that requantizes its own output before it adds a residual: what the ONNX Runtime behind
-tests/conformance/test_onnxruntime_residual.py computes, in the kernels of the CPU device, and what is refused."""
+"""A convolution that requantizes its own output before it adds a residual: kernels on the CPU device match ONNX Runtime
+as in tests/conformance/test_onnxruntime_residual.py, and unsupported cases are refused.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_the_last_of_a_chain_adds_it() -> None:
 
 
 def test_its_own_output_is_rounded_and_clamped_first() -> None:
-    """Ties go to even, and what saturates is cut off before the residual brings it back."""
+    """Ties go to even, and saturated values are clamped before the residual is added."""
     q = Quantization(
         residual="int8", inner_zero_point=True, residual_zero_point=True, y_zero_point=True, mode=REQUANTIZED
     )
@@ -74,7 +75,7 @@ def test_its_own_output_is_rounded_and_clamped_first() -> None:
     zeros = {"inner_zero_point": 10, "residual_zero_point": -1, "y_zero_point": 5}
     scales = {"x_scale": 0.5, "w_scale": 0.25, "inner_scale": 1.0, "residual_scale": 2.0, "y_scale": 1.0}
     (y,) = registry.compute(problem, registry.Sample((x, w, residual), scales | zeros))
-    own = [0, 2, 50, -50]  # half to even; none of them reaches an end
+    own = [0, 2, 50, -50]  # half to even; none of them saturates
     assert y.ravel().tolist() == [own[0] + 2 + 5, own[1] + 2 + 5, own[2] - 98 + 5, own[3] + 102 + 5]
     (y,) = registry.compute(problem, registry.Sample((x, w, residual), scales | zeros | {"inner_scale": 0.25}))
     assert y.ravel().tolist() == [8, 8, -64, 72]  # 7.5, 8.5, 29.25 - 93, -34.5 + 107

@@ -37,8 +37,9 @@ def cli(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def here(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The same in this process, where nothing is imported anew: for what writes no database and prints in Python only.
-    A traceback is a failure here."""
+    """Run a command in this process, without new imports: for commands that write no database and print in Python only.
+    A traceback fails the test.
+    """
     code: object = 0
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         try:
@@ -161,7 +162,7 @@ def test_targets_that_lack_the_same_are_one_line(
 
 
 def test_no_time_is_expected_of_the_cpu_device() -> None:
-    """The models are of GPUs: what a CPU takes is a hundred times as much."""
+    """The models are of GPUs: a CPU takes a hundred times as long."""
     assert "the cost model's own best; nothing near" in document_here("lookup", KEY, "--device", "cpu")["reason"]
 
 
@@ -172,7 +173,7 @@ def test_the_default_database_is_qconv_db(tmp_path: Path) -> None:
 
 
 def test_db_list_merge_export_prune(tmp_path: Path) -> None:
-    """Prune keeps the best, and the row 0.9 % slower, which ties with it; the row 2 % slower goes."""
+    """Prune keeps the best row and the row 0.9 % slower, which ties with it; the row 2 % slower is removed."""
     db, cpu = tmp_path / "tune.sqlite", open_device("cpu")
     plans, _ = generator.space(parse(KEY), cpu.target)
     store(db, cpu, zip(plans, (10.0, 10.09, 10.2), strict=False))
@@ -252,10 +253,10 @@ def _negative_time(path: Path) -> None:
 def test_a_bad_database_is_refused_by_name_and_left_as_it_is(
     db: Path, tmp_path: Path, spoil: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only lookups go on without one that was cut short, and say so."""
+    """Only lookups continue without a truncated one, and say so."""
     bad = tmp_path / "bad.sqlite"
     if spoil in (_truncated, _evil_config, _negative_time):
-        # A copy by merge: one file, whatever the journal mode.
+        # A copy by merge is one file, whatever the journal mode.
         assert cli("db", "merge", db, "--db", bad).returncode == 0
     spoil(bad)
     before = bad.read_bytes()

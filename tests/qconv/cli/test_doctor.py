@@ -1,4 +1,4 @@
-"""The doctor says what works and what is missing, and runs a kernel."""
+"""The doctor reports working and missing parts, and runs a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""export and build, as they are typed."""
+"""The commands export and build, as typed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Answer = tuple[int, str, str]
 def command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., Answer]:
-    """Runs the command in an empty folder, without a database."""
+    """Run a command in an empty folder, without a database."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "none.sqlite"))
 

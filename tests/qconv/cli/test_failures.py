@@ -1,4 +1,6 @@
-"""Whatever a machine lacks is one sentence with a remedy and an exit code; under --json one document as well."""
+"""Anything that a machine lacks is reported by one sentence with a remedy and an exit code; with --json also as a
+document.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 
 
 class Gpu(RuntimeError):
-    """As CuPy raises it."""
+    """An error with CuPy's name."""
 
 
 Gpu.__module__ = "cupy_backends.cuda.api.runtime"
@@ -64,7 +66,9 @@ FAILURES: dict[str, tuple[Exception, int, str]] = {
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a tree that is run from its sources, no metadata says what qconv-tune depends on: pyproject.toml does."""
+    """Simulate a tree that is run from its sources: no metadata lists the dependencies of qconv-tune, but
+    pyproject.toml does.
+    """
     try:
         metadata.requires("qconv-tune")
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""An installation that lacks a package says so in a sentence, whichever it is and whatever was asked."""
+"""An installation that lacks any package says so in a sentence, whatever the command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qconv.version import __version__
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 PACKAGES = [re.split(r"[>=]", one)[0].replace("-", "_") for one in PROJECT["dependencies"]]
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:x_type=int8:w_type=int8:out_type=int8"
-# The command in a process in which one package cannot be found.
+# Runs the command in a process in which one package cannot be found.
 WITHOUT = """
 import importlib.abc
 import sys
@@ -50,7 +50,7 @@ def test_a_package_that_is_not_there_is_a_sentence(missing: str) -> None:
     remedy = (
         rf"qconv-tune itself depends on: .* run {re.escape(sys.executable)} -m pip install qconv-tune again"
         if core_packages()
-        else rf"this command needs: pip install {missing}"  # run from its sources, which no metadata describes
+        else rf"this command needs: pip install {missing}"  # run from its sources, without metadata
     )
     assert re.fullmatch(rf"Error: No module named '{missing}\S*', which {remedy}\n", done.stderr)
     assert json.loads(done.stdout)["error"]["exit_code"] == 3

@@ -18,9 +18,9 @@ from tests.tuner.measure.test_child import ends
 
 KEY = "conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"
 
-# Whoever runs the tests behind a shell's `&` ignores Ctrl-C, and so would these processes.
+# A test run in a shell's background ignores Ctrl-C, and its child processes would inherit that.
 HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-# The command, which gets a signal when it imports the module that is named first.
+# Runs the command, and sends it a signal when it imports the named module.
 AT_IMPORT = f"""{HEEDS}
 import os, signal, sys
 from qconv.cli import main
@@ -37,12 +37,12 @@ sys.addaudithook(at_import)
 sys.argv[1:] = sys.argv[3:]
 main()
 """
-# The commands need them, or lookup does.
+# Needed by the commands or by lookup.
 IMPORTS = ("json", "click", "numpy", "ml_dtypes", "qconv.ops.registry", "qconv.device.cpu", "sqlalchemy", "_ctypes")
 
 
 def stopped_at(name: str, number: str, folder: Path) -> tuple[int, str]:
-    """The exit code, and what it said on stderr."""
+    """Return the exit code and the output on stderr."""
     command = [sys.executable, "-c", AT_IMPORT, name, number, "lookup", KEY, "--device", "cpu"]
     environment = {**os.environ, "QCONV_CACHE": str(folder)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
@@ -56,7 +56,7 @@ def test_ctrl_c_at_an_import_is_one_line(name: str, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_once_the_work_is_done_is_one_line() -> None:
-    """While Python ends: threads are waited for there, and what is raised is printed as ignored."""
+    """During Python's shutdown, threads are joined, and exceptions are printed as ignored."""
     late = "import atexit, os, signal; atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
     program = HEEDS + late + "from qconv.cli import main\nimport sys\nsys.argv[1:] = ['help', 'exit-codes']\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
@@ -122,7 +122,7 @@ def test_a_tuner_that_is_ended_ends_its_worker_and_its_compilers(number: str, tm
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:
-    """As long as the machine takes; a test that hangs says so by its own time-out."""
+    """Wait as long as the machine takes; a hanging test is reported by its own time-out."""
     end = time.monotonic() + 300
     while not is_true():
         assert time.monotonic() < end

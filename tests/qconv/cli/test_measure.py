@@ -1,4 +1,4 @@
-"""A wrong kernel ends `run --verify` and `bench` with exit code 1, and the document says which outputs differ."""
+"""A wrong kernel ends `run --verify` and `bench` with exit code 1, and the document lists the differing outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that commands write: replaced whole where they are regular files, written to where they are anything else."""
+"""Files that commands write: regular files are replaced as a whole, anything else is written to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_pipe_stays_a_pipe_and_its_reader_gets_the_text(tmp_path: Path) -> Non
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as readers:
-        # Open for both, so that neither side waits for the other where the writer never comes.
+        # Opened for both, so that neither side blocks if the writer never comes.
         held = os.open(pipe, os.O_RDWR)
         read = readers.submit(lambda: _read(held, len(TEXT.encode())))
         write_whole(pipe, TEXT)
@@ -52,7 +52,7 @@ def _read(pipe: int, count: int) -> bytes:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux names the pipes of a process in a folder")
 def test_a_pipe_that_has_no_path_gets_the_text() -> None:
-    """`--out /dev/stdout`, say."""
+    """Such as `--out /dev/stdout`."""
     reading, writing = os.pipe()
     write_whole(Path(f"/dev/fd/{writing}"), "rows")
     os.close(writing)
@@ -61,7 +61,7 @@ def test_a_pipe_that_has_no_path_gets_the_text() -> None:
 
 
 def test_a_terminal_is_written_to() -> None:
-    """A device node."""
+    """A terminal is a device node."""
     master, terminal = os.openpty()
     write_whole(Path(os.ttyname(terminal)), "rows")
     assert os.read(master, 100) == b"rows"

@@ -1,4 +1,4 @@
-"""The line of progress holds what matters in 80 columns."""
+"""The progress line fits its most important parts in 80 columns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the command line refuses: one message that says value, rule and remedy, an exit code, and nothing done.
+"""The refusals of the command line: one message with the value, the rule and the remedy, an exit code, and no side
+effects.
 
-In this process, which takes a hundredth of the time that a new one does: `test_cli.py` has what needs one.
+They run in this process, a hundred times faster than in a new one: `test_cli.py` has the cases that need one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Answer = tuple[int, str, str]
 def command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., Answer]:
-    """Runs the command in an empty folder. Whatever it does not expect is raised here."""
+    """Run a command in an empty folder. Unexpected errors are raised here."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> Answer:
@@ -185,7 +186,7 @@ def test_bad_input_is_refused_with_a_message_and_nothing_is_done(
 
 
 def test_kernels_in_turn_are_told_apart(command: Callable[..., Answer]) -> None:
-    """Together they are no file that compiles."""
+    """Several kernels together are not one compilable file."""
     pointwise = "conv2d:n=1:h=8:w=8:c=8:k=8:r=1:s=1"
     code, text, told = command("source", f"{pointwise}+{pointwise}", "--target", "cpu")
     assert code == 0
@@ -219,7 +220,7 @@ def test_every_command_refuses_a_zero_point_that_its_type_cannot_hold(
 
 @pytest.mark.parametrize("action", ["lookup", "tune", "run", "bench", "space", "source", "export", "build"])
 def test_every_command_refuses_an_option_that_the_op_does_not_have(action: str, command: Callable[..., Answer]) -> None:
-    # The value is no integer: the option is refused before it is read.
+    # The value is not an integer: the option is refused before it is read.
     code, out, err = command(action, "add", "--n", "x")
     assert (code, out) == (2, "")
     assert "add has no option --n, which belongs to conv2d, conv2d_pool, max_pool" in err
@@ -271,7 +272,7 @@ def test_a_gpu_without_cupy_names_what_to_install(
 
 
 def stored(path: Path, *devices: str) -> Path:
-    """A database with a winner of each device."""
+    """Create a database with a winner of each device."""
     plan = generator.default(parse(KEY), target("cpu"))
     with Database.open(path) as rows:
         for device in devices:

@@ -1,4 +1,4 @@
-"""help by topics: every op has its own options and no other, and no line is wider than a terminal."""
+"""Help by topics: every op lists exactly its own options, and no line is wider than a terminal."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_is_no_topic() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", [shell for shell, _ in COMPLETION])
 def test_a_shell_completes_commands(shell: str) -> None:
-    """As the script that the shell evaluates asks for it."""
+    """Uses the request of the script that the shell evaluates."""
     words = {"COMP_WORDS": "qconv-tune dev", "COMP_CWORD": "1" if shell != "fish" else "dev"}
     asked = {"_QCONV_TUNE_COMPLETE": f"{shell}_complete", **words}
     program = "import sys; from qconv.cli import main; sys.argv[0] = 'qconv-tune'; main()"

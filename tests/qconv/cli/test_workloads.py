@@ -1,4 +1,4 @@
-"""A workload at the command line, on a made-up device: the table, the document, and what Ctrl-C says."""
+"""A workload on the command line, with a simulated device: the table, the document, and the output after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """One of a server, in whose place there is a file."""
+    """Return the URL of a server, replaced by a file."""
     honest = Database.open
 
     def opened(given: str, **how: Any) -> Database:
@@ -124,7 +124,7 @@ def test_a_batch_replaces_that_of_the_file(command: list[str], capsys: pytest.Ca
 
 
 def test_what_replaces_layers_stands_below_their_sum() -> None:
-    """And only where it is one kernel: a chain that is faster unfused replaces nothing."""
+    """Only if it is one kernel: a chain that is faster unfused replaces nothing."""
     at: dict[str, Any] = {"trials": 9, "is_raced": True}
 
     def result(name: str, role: Any, tuned_us: float, config: str) -> Result:
@@ -190,7 +190,7 @@ def test_what_is_refused(arguments: list[str], says: str, capsys: pytest.Capture
 def test_a_problem_of_which_no_config_worked_is_named(
     form: list[str], command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its failures may be time-outs, which the table does not count; the others are tuned as ever."""
+    """Its failures may be time-outs, which the table does not count; the others are tuned normally."""
     honest = Scaled.measure
 
     def measure(self: Scaled, candidate: Candidate, best_us: float | None = None) -> Measurement:
@@ -208,7 +208,7 @@ def test_a_problem_of_which_no_config_worked_is_named(
 
 
 def test_stale_winners_are_listed_and_tuned_again(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """As rows of an older template: their digests are no source's."""
+    """The rows are of an older template: their digests match no source."""
     assert run(*command) == 0
     db = command[command.index("--db") + 1]
     with Database.open(db) as rows:

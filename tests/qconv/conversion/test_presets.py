@@ -1,4 +1,4 @@
-"""The named modes against the systems themselves, at tolerance 0, ties included."""
+"""The named modes compared with the systems themselves, at tolerance 0, including ties."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 def finite(x: Any) -> Any:
-    """What a NaN or an int32 overflow gives is another matter: the systems leave it to the hardware."""
+    """Exclude NaNs and int32 overflows, which the systems leave to the hardware."""
     wide = x.astype(np.float64)
     return np.where(np.isfinite(wide) & (np.abs(wide) < 1e5), x, np.ones_like(x))
 
@@ -90,7 +90,7 @@ def test_onnx_quantize(system: str, x_type: str, out_type: str, size: str) -> No
     ]
     (y,) = run_onnx(system, model, arrays)
     with np.errstate(all="ignore"):
-        # A quotient beyond fp16 is infinite, whose conversion to int32 the reference leaves to NumPy.
+        # A quotient beyond fp16 is infinite; the reference leaves its conversion to int32 to NumPy.
         defined = np.isfinite((x / broadcast(problem, scale)).astype(ELEMENT_TYPES[x_type].numpy).astype(np.float32))
     assert (y == expected)[defined].all(), int((y != expected).sum())
 
@@ -225,7 +225,7 @@ def test_decomposed_dequantize(x_type: str, out_type: str) -> None:
         assert (y.numpy() == expected).all()
 
 
-# determine_qparams knows the middle of symmetric types of 8 bits only.
+# determine_qparams handles the middle of symmetric types for 8 bits only.
 @pytest.mark.parametrize(
     ("mapping", "out_type"),
     [*(("asymmetric", one) for one in ("int8", "uint8", "int16")), *(("symmetric", one) for one in ("int8", "uint8"))],
@@ -283,7 +283,7 @@ def test_fbgemm_choice_and_dynamic() -> None:
 
 
 def test_requantize_is_dequantize_then_quantize() -> None:
-    """What presets of Requantize stand for, of the systems that have no such op."""
+    """The meaning of Requantize's presets for systems that have no such op."""
     for system in ("ort", "onnx-ref", "migraphx", "rocmlir", "decomposed", "et-vulkan"):
         problem = Requantize.of(system, **SIZES["channel"], x_zero_point=True, y_zero_point=True)
         x, x_scale, x_zero, y_scale, y_zero = draw(problem, 9)

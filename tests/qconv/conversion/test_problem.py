@@ -39,7 +39,7 @@ def test_the_key_says_sizes_and_types_and_what_differs() -> None:
         str(Quantize(1, 1, 9, low=-127)) == "quantize:outer=1:channels=1:inner=9:x_type=float32:out_type=int8:low=-127"
     )
     assert parse("dequantize:inner=3:channels=2:outer=1") == Dequantize(1, 2, 3)
-    large = Choose(1, 1, 9, rule="onnx", eps=1e20)  # with a plus sign, which joins nothing
+    large = Choose(1, 1, 9, rule="onnx", eps=1e20)  # the exponent's plus sign is not a separator
     assert parse(str(large)) == large
     turned = Quantize(2, 3, 9, channels_last=True)
     assert str(turned) == "quantize:outer=2:channels=3:inner=9:x_type=float32:out_type=int8:channels_last"
@@ -49,7 +49,7 @@ def test_the_key_says_sizes_and_types_and_what_differs() -> None:
 
 
 def drawn(rng: random.Random) -> Conversion:
-    """Any problem that is accepted."""
+    """Draw any accepted problem."""
     while True:
         made = CONVERSIONS[rng.choice(sorted(CONVERSIONS))]
         fields = {name for name in made.__dataclass_fields__ if rng.random() < 0.5}
@@ -214,6 +214,6 @@ def test_the_integers_alone_have_their_channels_last(op: type[Conversion]) -> No
     assert scale.shape == (3,)
     plain = op(2, 3, 20)
     assert (problem.kinds, problem.io_bytes) == (plain.kinds, plain.io_bytes)
-    # No winner of the one is a neighbour of the other: their kernels differ.
+    # No winner of one is a neighbour of the other: their kernels differ.
     assert problem.shape_class != plain.shape_class
     assert problem.shape_class != op(2, 3, 21, channels_last=True).shape_class  # type: ignore[call-arg]

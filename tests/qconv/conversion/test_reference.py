@@ -1,4 +1,4 @@
-"""The oracle of the conversions against rational arithmetic, and against values worked out by hand."""
+"""The oracle of the conversions compared with rational arithmetic and with values computed by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_table_of_the_contract() -> None:
 
 
 def test_every_flip_of_a_flag_is_seen_by_a_vector() -> None:
-    """The vectors stand in pairs with the same numbers, whose flags differ in one and whose outputs differ."""
+    """The vectors come in pairs with the same numbers, whose flags differ in one and whose outputs differ."""
     flips = set()
     for one, other in zip(VECTORS[::2], VECTORS[1::2], strict=True):
         assert one["given"] == other["given"]
@@ -139,7 +139,7 @@ def test_choices_worked_out_by_hand() -> None:
     assert chosen([255, 3], out_type="uint8") == (1.0, 0)
     assert chosen([-2.5, 252.5], out_type="uint8") == (1.0, 2)
     assert chosen([-2.5, 252.5], out_type="uint8", rule="onnx") == (1.0, 2)
-    # -128 - rne(-2.5) = -126, and rne(-128 + 2.5) = -126; -3.5 ties apart from the rest only with an odd low.
+    # -128 - rne(-2.5) = -126, and rne(-128 + 2.5) = -126; -3.5 separates the two only with an odd low.
     assert chosen([-2.5, 251.5], low=-127) == (1.0, -125)
     assert chosen([-2.5, 251.5], low=-127, rule="onnx") == (1.0, -124)
     assert chosen([-127.5, 3], mapping="symmetric") == (1.0, 0)

@@ -1,4 +1,4 @@
-"""What the data of a conversion has on purpose: ties, which random numbers would never be."""
+"""Deliberate features of a conversion's data: ties, which random numbers would not contain."""
 
 from __future__ import annotations
 

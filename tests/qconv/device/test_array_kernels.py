@@ -1,5 +1,6 @@
-"""Arrays are moved and compared as NumPy does it: on the devices, and by the text of a GPU's kernels, compiled for the
-CPU with a thread for each of their own."""
+"""Arrays are moved and compared as by NumPy: on the devices, and by the text of a GPU's kernels, compiled for the CPU
+with one thread per GPU thread.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ SHAPES = [
 ]
 LARGE = [(2, 3, 50176), (1, 64, 3136), (3, 50176, 3), (2, 49, 2048), (0, 3, 5), (70000, 2, 4)]
 
-# In place of what CUDA and HIP give a kernel, with a thread for each of the block's.
+# Replaces the built-ins of CUDA and HIP, with one thread per thread of the block.
 PRELUDE = """
 #include <barrier>
 #include <cstring>
@@ -151,12 +152,12 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "kernels.so"))
 
 
-# Elements in front of an array and behind it, so that a kernel that leaves its bounds is found out, and harms nothing.
+# Guard elements before and after an array, so that an out-of-bounds kernel is detected and does no harm.
 AROUND = 8192
 
 
 def within(array: Any) -> tuple[Any, Any]:
-    """A copy with something around it; and all of that."""
+    """Return a copy with guard elements around it, and the whole."""
     whole = np.full(2 * AROUND + array.size, 111, array.dtype)
     inner = whole[AROUND : AROUND + array.size].reshape(array.shape)
     inner[...] = array
@@ -203,7 +204,7 @@ def test_copies_of_a_gpu(kernels: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) 
 
 
 def views(dtype: str) -> Iterator[Any]:
-    """Arrays that are seen in another order of axes, in part, backwards, or again and again."""
+    """Yield arrays viewed in another order of axes, in part, backwards, or repeated."""
     for shape in ((3, 5, 4, 8), (2, 3, 6, 16), (7, 2, 2, 12), (1, 5, 1, 3), (2, 2, 1100, 1)):
         held = drawn(shape, dtype)
         yield held.transpose(0, 2, 3, 1)
@@ -242,7 +243,7 @@ def test_elements_in_any_order_are_gathered(
 def test_what_is_one_run_is_one_axis() -> None:
     assert array_kernels.gathered((2, 3, 4, 16), (192, 64, 16, 1), 1, 0).extents == (48,)
     assert array_kernels.gathered((2, 3, 4, 16), (192, 64, 16, 1), 1, 4) == array_kernels.Gathered(4, (96,), (1,))
-    shuffled = array_kernels.gathered((4, 7, 2, 58), (812, 116, 58, 1), 1, 0)  # as of a shuffle of channels
+    shuffled = array_kernels.gathered((4, 7, 2, 58), (812, 116, 58, 1), 1, 0)  # as in a shuffle of channels
     assert (shuffled.item_bytes, shuffled.count) == (8, 4 * 7 * 2 * 58 // 8)
     many = array_kernels.gathered((2,) * 9, tuple(3**at for at in range(9)), 1, 0)
     assert not many.is_one_launch
@@ -264,7 +265,7 @@ def test_words_are_read_where_words_lie() -> None:
     assert array_kernels.launch_of((1, 3, 66), 1, 0)[1][-1] == 0
 
 
-# None of them runs a kernel of CuPy's: they allocate, copy memory as it lies, fill it, or are types.
+# None of them runs a CuPy kernel: they allocate, copy contiguous memory, fill it, or are types.
 OF_CUPY = {"ndarray", "cuda", "empty", "zeros", "asarray", "asnumpy", "from_dlpack"}
 
 

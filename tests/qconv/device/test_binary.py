@@ -1,6 +1,6 @@
-"""`qconv.device.binary` against what the compilers say of their own binaries, and against damage.
+"""`qconv.device.binary` compared with the compilers' statements about their own binaries, and given damaged ones.
 
-The tests of real binaries need a compiler, never a GPU. Those of hand-made ones need nothing at all.
+The tests of real binaries need a compiler, never a GPU. Those of hand-made ones need nothing.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ extern "C" __global__ void __launch_bounds__(256) matrix(const Args a) {
 
 @cache
 def cubin(arch: str) -> tuple[bytes, str]:
-    """The CUDA kernels compiled for `arch`, and the compiler's log."""
+    """Return the CUDA kernels compiled for `arch`, and the compiler's log."""
     cuda = pytest.importorskip("cupy.cuda", reason="needs CuPy, for NVRTC", exc_type=ImportError)
-    nvrtc: Any = cuda.nvrtc  # not a module of its own: it cannot be imported by this name
+    nvrtc: Any = cuda.nvrtc  # not a separate module: it cannot be imported by this name
     try:
         nvrtc.getVersion()
     except Exception as error:  # CuPy loads the library on first use, and fails in its own ways
@@ -126,14 +126,14 @@ def clang(*arguments: str, given: bytes) -> bytes:
 
 @cache
 def assembly(arch: str) -> bytes:
-    """The HIP kernels compiled for `arch`, as text."""
+    """Return the HIP kernels compiled for `arch`, as assembly text."""
     device = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "--no-gpu-bundle-output"]
     return clang(*device, "-nogpuinc", "-nogpulib", "-O3", "-std=c++17", "-S", given=HIP.encode())
 
 
 @cache
 def code_object(arch: str) -> bytes:
-    """That text assembled: most of the time goes to what the compiler does before it writes one."""
+    """Return that text assembled; the compiler's other passes take most of the time."""
     return clang("--target=amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "assembler", given=assembly(arch))
 
 
@@ -141,7 +141,7 @@ def code_object(arch: str) -> bytes:
 
 
 def elf(machine: int, sections: list[tuple[str, int, bytes, int]]) -> bytes:
-    """An ELF file of (name, type, data, size) sections; the size matters only to those without data."""
+    """Return an ELF file of (name, type, data, size) sections; the size matters only for sections without data."""
     sections = [("", 0, b"", 0), *sections, (".shstrtab", 3, b"", 0)]
     names = b"\0".join(name.encode() for name, *_ in sections) + b"\0"
     sections[-1] = (".shstrtab", 3, names, 0)
@@ -156,7 +156,7 @@ def elf(machine: int, sections: list[tuple[str, int, bytes, int]]) -> bytes:
 
 
 def small_cubin(*, reserved: bool = False, info: bytes | None = None) -> bytes:
-    """Kernel `k`: 40 registers, a frame of 16 bytes, 2048 bytes of shared memory, 8 x 4 threads."""
+    """Return kernel `k`: 40 registers, a frame of 16 bytes, 2048 bytes of shared memory, 8 x 4 threads."""
     symbols = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0x10, 1, 0, 0) + struct.pack("<IBBHQQ", 3, 2, 0, 1, 0, 0)
     counts = b"".join(struct.pack("<BBHII", 4, a, 8, 1, v) for a, v in ((0x2F, 40), (0x11, 16), (0x12, 16)))
     if info is None:
@@ -172,7 +172,7 @@ def small_cubin(*, reserved: bool = False, info: bytes | None = None) -> bytes:
 
 
 def pack(value: object) -> bytes:
-    """MessagePack, in the long forms that small metadata of a compiler would not exercise."""
+    """Return MessagePack in the long forms, which a compiler's small metadata would not exercise."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, int):
@@ -278,7 +278,7 @@ def test_agrees_with_ptxas(arch: str) -> None:
     mostly_slow(["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"], {"gfx942", "gfx1100"}),
 )
 def test_agrees_with_llvm(arch: str) -> None:
-    """With what the same compiler writes as text: its metadata, and for registers the kernel descriptor."""
+    """Compares with the same compiler's text output: its metadata and, for registers, the kernel descriptor."""
     binary, text = code_object(arch), assembly(arch).decode()
     described = [entry for entry in text.split("\n  - ") if "\n    .name:" in entry]
     seen = {}
@@ -355,14 +355,14 @@ def test_names_the_kernels_that_are_there(make: Any) -> None:
     ids=["small cubin", "small code object", "sm_80", "sm_120", "gfx942"],
 )
 def test_damage_raises_only_value_error(make: Any, kernel: str) -> None:
-    """300 variants, cut off or with flipped bits: each gives an answer of the right types or ValueError."""
+    """300 variants, truncated or with flipped bits: each gives an answer of the right types or ValueError."""
     binary = make()
     dice = random.Random(kernel)
     for _ in range(300):
         variant = bytearray(binary)
         if dice.random() < 0.3:
             del variant[dice.randrange(len(variant)) :]
-        # Half of the flips go to the start: machine code, which is not read, is most of a real binary's rest.
+        # Half of the flips go to the start: the rest of a real binary is mostly machine code, which is not read.
         for _ in range(dice.choice((1, 2, 8))):
             end = len(variant) if dice.random() < 0.5 else min(len(variant), 2048)
             if end:

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels, and what is said when a kernel cannot be compiled."""
+"""The cache of compiled kernels, and the errors of kernels that cannot be compiled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HERE = f"cpu-{folders.machine()}"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
+    """Create an empty cache."""
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -151,7 +151,7 @@ PLACES: dict[str, Callable[[Binary], Path]] = {
 @pytest.mark.parametrize("place", PLACES)
 def test_what_others_could_have_written_is_refused(root: Path, plan: Plan, place: str) -> None:
     built = build(plan)
-    root.chmod(0o755)  # where others can come to what lies in it
+    root.chmod(0o755)  # where others can access its files
     path = PLACES[place](built)
     mode = path.stat().st_mode & 0o777
     path.chmod(mode | 0o020)
@@ -192,7 +192,7 @@ def test_a_folder_that_others_can_write_is_refused_before_anything_is_built(
 
 
 def test_the_machine_is_named() -> None:
-    """By what a host's binary depends on."""
+    """By the properties on which a host binary depends."""
     kind, architecture, *libc = folders.machine().split("-")
     assert (kind, architecture) == (platform.system().lower(), platform.machine().lower())
     assert libc[0] in ("glibc", "another")
@@ -205,7 +205,7 @@ def test_another_kind_of_host_builds_its_own(root: Path, plan: Plan, monkeypatch
     assert other.path.parents[2].name == "cpu-linux-s390x-glibc-2.40"
     assert other.path != built.path
     assert cache.find(generator.render(plan), "cpu") == other
-    # Code for a GPU is the same on every host.
+    # GPU code is the same on every host.
     published = cache.publish(generator.render(plan), "sm_80", (), ".cubin", b"code", "nvrtc 1", 1.0, {})
     monkeypatch.undo()
     monkeypatch.setenv("QCONV_CACHE", str(root))

@@ -1,4 +1,4 @@
-"""What holds a loaded kernel says that it cannot leave its process; a problem can."""
+"""Objects that hold a loaded kernel refuse to be pickled; problems can be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling: what this package compiles, the programs that everybody has compile as well."""
+"""Sources that this package compiles also compile with the usual command-line compilers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUDA = {name: text for name, text in golden_files.read().items() if name.endswit
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CUDA)
 def test_nvcc_takes_what_nvrtc_does(name: str, tmp_path: Path) -> None:
-    """By the command in an export's manifest. NVRTC compiles everything for the device, nvcc only what says so."""
+    """By the command in an export's manifest. NVRTC compiles everything for the device, nvcc only marked functions."""
     if shutil.which("nvcc") is None:
         pytest.skip("nvcc is not installed")
     (tmp_path / name).write_text(CUDA[name])
@@ -32,7 +32,7 @@ def test_nvcc_takes_what_nvrtc_does(name: str, tmp_path: Path) -> None:
     assert (tmp_path / command[-1]).stat().st_size > 0
 
 
-# Threads that all come to the compiler first: as an export's, on a machine whose GPU nobody has asked for.
+# Several threads that reach the compiler first, as in an export on a machine whose GPU was not used yet.
 THREADS = """
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

@@ -1,4 +1,4 @@
-"""A CPU device that is made with a seed runs its kernels in that order, and every one by its own rules of rounding."""
+"""A CPU device created with a seed runs its kernels in that order, with its own rounding mode."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ KERNEL(floats) {
     memcpy(output + at + 1, &value, sizeof value);
 }
 """
-FLUSHES, ROUNDS_UP, EXCEPTIONS = 0x8040, 0x4000, 0x3F  # of MXCSR
+FLUSHES, ROUNDS_UP, EXCEPTIONS = 0x8040, 0x4000, 0x3F  # bits of MXCSR
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="MXCSR is x86's")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_kernels_round_as_ever_whatever_their_caller_does(workers: int) -> None:
-    """A program that flushes denormal numbers, or rounds upwards, gets the same bits, and goes on as before."""
+    """In a program that flushes denormals, or rounds upwards, the bits are the same, and the program's mode is kept."""
     run = Runner(runtime_cache(), FLOATS)
     halves, denormal = struct.unpack("2i", struct.pack("2f", 2.5, 1e-39))
     own = run.library.control(0x1F80 | FLUSHES | ROUNDS_UP)

@@ -1,5 +1,6 @@
-"""Clusters on the CPU device: their barrier, what blocks send each other, what the async proxy sees, and launches that
-overlap."""
+"""Clusters on the CPU device: their barrier, data sent between blocks, the async proxy's view, and overlapping
+launches.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
 from qconv.errors import LaunchError
 
-# Two blocks of `width` threads. Each has words in one of two places, and the other's come to the other.
+# Two blocks of `width` threads. Each has words in one of two places, and receives the other's words in the other place.
 TEXT = (
     prelude({"cluster", "parts", "warpgroup", "overlap"})
     + """
@@ -186,7 +187,7 @@ def test_what_a_cluster_does_wrong_is_reported(run: Runner, kernel: str, seed: i
 
 @pytest.mark.parametrize("phase", range(4))
 def test_a_wait_is_for_this_phase_or_the_one_before(run: Runner, phase: int) -> None:
-    """Two are complete. Parity tells no others apart, and a wait for the third is for what does not come."""
+    """Two phases are complete. Parity cannot distinguish others, and a wait for the third would never end."""
     says = {0: "a wait for phase 0 of an mbarrier that has completed 2", 2: "1 of 1 threads wait for bytes"}
     says[3] = "a wait for phase 3 of an mbarrier that has completed 2"
     options: dict[str, Any] = {"threads": 1, "shared_bytes": 16 + 512}

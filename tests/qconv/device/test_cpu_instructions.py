@@ -37,7 +37,7 @@ def cache() -> Path:
 
 @pytest.fixture(scope="module")
 def runners(cache: Path) -> dict[int, Runner]:
-    """By the lanes of a warp: all the instructions of so many."""
+    """Return a runner per number of lanes in a warp, with all the instructions of that size."""
     found = {}
     for lanes in (32, 64):
         cases = [case for case in TYPED if case[0].lanes == lanes]
@@ -47,7 +47,7 @@ def runners(cache: Path) -> dict[int, Runner]:
 
 
 def draw(instruction: MatrixInstruction, a_type: str, b_type: str, seed: int) -> list[Array]:
-    """A, B and what their product is added to, all of their types' whole range."""
+    """Draw A, B and the initial sums from the full range of their types."""
     rng = np.random.default_rng(seed)
     m, n, k = instruction.m, instruction.n, instruction.k
     wanted = (((m, k), np.dtype(a_type)), ((k, n), np.dtype(b_type)), ((m, n), np.dtype(np.int32)))
@@ -80,7 +80,7 @@ def test_two_warps_multiply(
 
 
 def alterations(fragment: Fragment) -> Iterator[Fragment]:
-    """The fragment with two of its dimensions exchanged, wherever that is a layout and moves an element."""
+    """Yield the fragment with two of its dimensions exchanged, if that is a layout and moves an element."""
     dims, lanes = (*fragment.lane, *fragment.element), len(fragment.lane)
     for first, second in combinations(range(len(dims)), 2):
         across = first < lanes <= second
@@ -107,7 +107,7 @@ ALTERED = [
 def test_a_wrong_layout_shows(
     runners: dict[int, Runner], instruction: MatrixInstruction, operand: str, altered: Fragment
 ) -> None:
-    """The operand is held in a layout that differs in two dimensions; its type and shape are right."""
+    """The operand is in a layout that differs in two dimensions; its type and shape are right."""
     tiles = draw(instruction, "int8", "int8", seed=3)
     words = registers(tiles, [altered if name == operand else getattr(instruction, name) for name in "abd"])
     name, sums = kernel_name(instruction, "int8", "int8"), instruction.lanes * instruction.d.registers

@@ -1,4 +1,4 @@
-"""What the CPU prelude has for shared and device memory: asynchronous copies, ldmatrix and atomics."""
+"""The memory operations of the CPU prelude: asynchronous copies, ldmatrix and atomics."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class TestCopies:
         right = values[1:] + values[:1]
         results = [run("never_waits", values, 64, 64, threads=64, shared_bytes=256, seed=seed) for seed in (0, 1)]
         assert results[0] != right
-        assert results[1] == right  # which is why both are tried
+        assert results[1] == right  # the reason to test both
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_without_a_barrier_are_a_race(self, cache: Path, seed: int) -> None:

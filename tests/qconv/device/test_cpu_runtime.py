@@ -1,4 +1,4 @@
-"""The CPU device's runtime, seen through small kernels: results, schedules, divergence, refusals."""
+"""The CPU device's runtime, tested by small kernels: results, schedules, divergence, refusals."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class TestDivergence:
     def test_names_the_line_and_the_block(self, run: Runner) -> None:
         line = "".join([PRELUDE, REDUCE, WARP, INDICES, DIVERGENT]).split("KERNEL(early_return)")[0].count("\n") + 3
         with pytest.raises(LaunchError) as failure:
-            run("early_return", [], 1, 64, grid=(2, 3, 4), threads=64, seed=1)  # which starts with the last block
+            run("early_return", [], 1, 64, grid=(2, 3, 4), threads=64, seed=1)  # it starts with the last block
         assert str(failure.value) == (
             f"divergent barrier in block (1,2,3): 32 of 64 threads wait at line {line}, 32 have returned"
         )
@@ -329,8 +329,9 @@ def flip(path: Path) -> None:
 def test_a_damaged_runtime_is_built_again(
     damage: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loading half of a library would end this process with SIGBUS. A small one stands for the runtime, and is not
-    loaded but read."""
+    """Loading a truncated library would end this process with SIGBUS. A small file stands for the runtime, and is only
+    read.
+    """
     small = {"cpu_runtime.cpp": 'extern "C" int qconv_cpu_launch() { return 42; }\n'}
     loaded: list[bytes] = []
 
@@ -351,7 +352,7 @@ def test_a_damaged_runtime_is_built_again(
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 def test_a_runtime_that_cannot_be_loaded_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gcc compiles C++, and leaves out its library: what it makes would be found from then on by every compiler."""
+    """gcc compiles C++ but does not link its library: every compiler would later find that broken binary."""
     monkeypatch.setenv("CXX", "gcc")
     says = ""
     try:

@@ -1,4 +1,4 @@
-"""What the sanitizers find in kernels on the CPU device, and that they find nothing where nothing is wrong."""
+"""The findings of the sanitizers in kernels on the CPU device, and no findings in correct kernels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestSanitizersFindNothing:
 
     @pytest.mark.parametrize("sanitizer", ["address", "thread"])
     def test_in_exchanges(self, cache: Path, sanitizer: cpu_runtime.Sanitizer) -> None:
-        # Lanes hand over through memory of their own, read by others after the exchange.
+        # Lanes pass values through their own memory, which others read after the exchange.
         text = """
 KERNEL(through_memory) {
     int* values = (int*)qconv_cpu_shared();

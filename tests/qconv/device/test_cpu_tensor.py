@@ -1,4 +1,4 @@
-"""Copies by tensor maps on the CPU device, as late as they may be and as early: what NumPy says lies where it says."""
+"""TMA copies on the CPU device, as late as allowed and as early, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kernel_of(case: Case, seed: int, text: str | None = None) -> CpuKernel:
 
 
 def finding(case: Case, seed: int, text: str | None = None) -> str | None:
-    """What a launch shows: the runtime's message, or where the first byte differs."""
+    """Return the runtime's message, or the position of the first differing byte."""
     try:
         return difference(case, *case.on(CpuDevice(TARGET, seed), kernel_of(case, seed, text)))
     except LaunchError as error:

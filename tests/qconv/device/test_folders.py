@@ -1,4 +1,4 @@
-"""Folders that something is built in: gone when it is built, and some day when it was not."""
+"""Temporary build folders: removed when the build is done, and eventually after an aborted one."""
 
 from __future__ import annotations
 

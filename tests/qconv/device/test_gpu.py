@@ -1,7 +1,7 @@
-"""On a GPU: kernels of every family in CUDA graphs, in chains that overlap or not, on two streams, in clusters.
+"""Kernels of every family on a GPU: in CUDA graphs, in chains with and without overlap, on two streams, in clusters.
 
-A family that serves the problem is tested from the day it stands in FAMILIES: its cheapest config, a random one, and
-the cheapest with scratch, with a cluster and with overlapping, where it has them.
+Every family in FAMILIES that serves the problem is tested automatically: its cheapest config, a random one, and the
+cheapest with scratch, with a cluster and with overlap, if it has them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from qconv.targets.target import Target
 
 pytestmark = pytest.mark.gpu
 
-# The output is as the input, for chains; and the weights are folded.
+# The output has the input's form, for chains; and the weights are folded.
 QUANTIZATION = Quantization(per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32")
 PROBLEM = Conv2d(2, 9, 9, 64, 64, 3, 3, pad=(1, 1, 1, 1), quantization=QUANTIZATION)
 LAYERS = [registry.draw(PROBLEM, seed) for seed in range(6)]
@@ -77,7 +77,7 @@ WAIT = """    asm volatile("griddepcontrol.launch_dependents;");
 
 @lru_cache(maxsize=1)
 def waiting(gpu: Device) -> Executable:
-    """A kernel that keeps the rules of one that overlaps, in the simplest way: the next may begin, and it waits."""
+    """Return the simplest kernel that obeys the rules of overlap: it launches its dependents, and waits."""
     require_hopper(gpu)
     plan = altered(chosen("simt", gpu.target)[0], overlaps=True)
     begin = "    Shared& shared = tile::shared_memory<Shared>();\n"
@@ -90,7 +90,7 @@ def waiting(gpu: Device) -> Executable:
 
 
 def want(index: int, x: Any) -> Any:
-    """What layer `index` makes of x."""
+    """Return the output of layer `index` for x."""
     return expected(PROBLEM, replace(LAYERS[index], arrays=(x, LAYERS[index].arrays[1])))
 
 
@@ -150,7 +150,7 @@ def test_a_launch_captured_by_torch(kernel: str, gpu: Device) -> None:
 def test_each_reads_what_the_one_before_it_wrote(
     kernel: str, overlap: bool, buffers: int, way: str, gpu: Device, cupy: Any
 ) -> None:
-    """With two buffers each also writes over what the one before it read; else every result is looked at."""
+    """With two buffers each layer also overwrites the input of the previous one; otherwise every result is checked."""
     for instance in instances(kernel, gpu, overlap):
         arrays = [gpu.empty(PROBLEM.x_shape, "int8") for _ in range(buffers)]
         bounds = [
@@ -187,7 +187,7 @@ def test_each_reads_what_the_one_before_it_wrote(
 @pytest.mark.parametrize("overlap", [False, True], ids=["one after the other", "overlapping"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_launches_of_one_bound_follow_each_other(kernel: str, overlap: bool, gpu: Device, cupy: Any) -> None:
-    """Each begins with the scratch that the one before it left."""
+    """Each launch begins with the scratch that the previous one left."""
     for instance in instances(kernel, gpu, overlap):
         x = gpu.upload(X[0])
         bound = instance.bind(x, gpu.upload(LAYERS[0].arrays[1]), overlap=overlap, **LAYERS[0].parameters)
@@ -225,7 +225,7 @@ def test_two_of_one_packed_run_at_the_same_time(kernel: str, gpu: Device, cupy: 
 def test_calls_that_are_not_bound_on_a_stream_given_by_its_address(
     kernel: str, overlap: bool, gpu: Device, cupy: Any
 ) -> None:
-    """Nobody waits between them, so the scratch of one is the memory of the next."""
+    """Nothing waits between them, so the scratch of one is the memory of the next."""
     for instance in instances(kernel, gpu, overlap):
         stream = cupy.cuda.Stream(non_blocking=True)
         packed = instance.pack(gpu.upload(LAYERS[0].arrays[1]), stream=stream.ptr, **LAYERS[0].parameters)
@@ -246,7 +246,7 @@ def test_calls_that_are_not_bound_on_a_stream_given_by_its_address(
 def test_weights_written_on_the_stream_are_there_behind_refold(
     kernel: str, overlap: bool, gpu: Device, cupy: Any
 ) -> None:
-    """All layers have the parameters of the first one here; only their weights are written, by a kernel of CuPy's."""
+    """All layers use the first layer's parameters; only their weights are written, by a CuPy kernel."""
     for instance in instances(kernel, gpu, overlap):
         x, weights = gpu.upload(X[0]), [gpu.upload(layer.arrays[1]) for layer in LAYERS]
         w = gpu.empty(PROBLEM.w_shape, "int8")

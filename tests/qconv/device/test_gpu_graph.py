@@ -1,5 +1,6 @@
-"""How a graph gets its memory, on a stand-in for CuPy whose memory is the host's and whose graphs are lists of
-functions: what CuPy itself does is tested where there is a GPU."""
+"""The memory of a graph, on a stand-in for CuPy with host memory and with lists of functions as graphs: CuPy itself is
+tested on GPUs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Pool:
 
 
 class FunctionMemory:
-    """As CuPy's, it gives itself back when nobody holds it."""
+    """Memory that, as CuPy's, frees itself when the last reference is gone."""
 
     def __init__(self, size: int, allocate: Callable[[int, int], int], free: Callable[[int, int], None]) -> None:
         self._free, self.ptr = free, 0
@@ -89,7 +90,7 @@ class Place:
         return made
 
     def added(self, a: Any, b: Any) -> Any:
-        """It may lie where `a` lies."""
+        """Return a + b, possibly in the memory of `a`."""
         wish([a.ptr])
         made = self._malloc(SIZE)
         one, other, to = a.ptr, b.ptr, made.ptr
@@ -133,10 +134,10 @@ def test_a_graph_writes_an_arena_and_outputs_of_their_own(here: Place, gpu_graph
 
     def work() -> list[Any]:
         a, b = here.fill(1), here.fill(2)
-        c = here.added(a, b)  # 3, where a was
+        c = here.added(a, b)  # 3, in the memory of a
         addresses[:] = [a.ptr, b.ptr, c.ptr]
         del a, b
-        d = here.added(c, here.fill(4))  # 7, where c was; the 4 lies where b was
+        d = here.added(c, here.fill(4))  # 7, in the memory of c; the 4 is in that of b
         del c
         return [here.added(d, d)]
 

@@ -1,4 +1,4 @@
-"""The extended launch, with a driver in C that says what it was given: its structs are those of cuda.h 13.0."""
+"""The extended launch, with a driver in C that records its arguments: its structs are those of cuda.h 13.0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qconv.device import launch_attributes
 from qconv.errors import LaunchError
 from qconv.generator.plan import Launch
 
-# As in cuda.h, written out: what is left of it is the layout.
+# The declarations of cuda.h, reduced to the layout.
 DRIVER = """
 #include <stddef.h>
 typedef struct { int id; char pad[8 - sizeof(int)];
@@ -69,7 +69,7 @@ def test_the_structs_lie_as_the_driver_reads_them(library: ctypes.CDLL) -> None:
         ctypes.sizeof(launch_attributes.Value),
     ]
     assert ours == list((ctypes.c_size_t * 7).in_dll(library, "sizes"))
-    # What a program with cuda.h 13.0 in it prints of CUlaunchConfig and CUlaunchAttribute.
+    # Values printed by a program with cuda.h 13.0 for CUlaunchConfig and CUlaunchAttribute.
     assert ours == [56, 32, 40, 48, 72, 8, 64]
 
 
@@ -104,7 +104,7 @@ def test_threads_that_launch_on_streams_of_their_own_do_not_mix_them_up(
     monkeypatch.setattr(launch_attributes, "driver", Driver)
     launch = Launch("k", (1, 1, 1), 32, 0)
     run = launch_attributes.launcher(1, launch, 2)
-    # All of them at once, so that no identity is given twice.
+    # All of them at once, so that no identity is reused.
     barrier = threading.Barrier(4)
 
     def work(stream: int) -> None:

@@ -1,4 +1,4 @@
-"""How many blocks of a launch a multiprocessor of an H200 holds, by the shared memory that it asks for."""
+"""The number of resident blocks per SM of an H200, by the requested shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def launch_of(blocks: int, smem_bytes: int, cluster: int = 1) -> Launch:
 
 
 def resident(room: int, static_bytes: int) -> int:
-    """By the units that blocks are given it in."""
+    """Return the number of blocks, by the units of allocation."""
     taken = -(-(room + static_bytes) // UNIT) * UNIT + H200.reserved_bytes
     return H200.smem_bytes // taken
 
@@ -67,7 +67,7 @@ def test_a_launch_asks_for_it_only_where_it_overlaps(monkeypatch: pytest.MonkeyP
             return SimpleNamespace(ptr=7)
 
     class Driver:
-        launchKernel = None  # as CuPy calls it
+        launchKernel = None  # CuPy's name
 
         @staticmethod
         def funcGetAttribute(attribute: int, function: int) -> int:

@@ -1,4 +1,4 @@
-"""What recorded work takes and gives back, as a device writes it down and answers it from an arena."""
+"""The allocations of recorded work, as a device records them and serves them from an arena."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def address(array: Any) -> int:
 
 
 class Kept:
-    """A `place` that remembers."""
+    """A place that keeps its allocations."""
 
     def __call__(self, allocations: Sequence[Allocation]) -> Placement:
         self.allocations = tuple(allocations)
@@ -41,7 +41,7 @@ def test_what_is_taken_and_given_back_is_written_down() -> None:
 
     kept = Kept()
     DEVICE.record(work, kept)
-    # The view keeps what it is of; the zeros go as soon as they are turned.
+    # The view keeps its base; the zeros are freed as soon as they are transposed.
     assert kept.allocations == (
         Allocation(60, 3), Allocation(24, 3), Allocation(24, None), Allocation(12, None)
     )  # fmt: skip
@@ -107,5 +107,5 @@ def test_a_wish_is_of_what_is_in_use() -> None:
     assert trace.allocations == (
         Allocation(4, 3), Allocation(4, None, (0,)), *[Allocation(4, None)] * 3
     )  # fmt: skip
-    wish([16])  # without a trace nobody hears it
+    wish([16])  # without a trace it has no effect
     np.testing.assert_array_equal(DEVICE.zeros((2,), "int8"), [0, 0])

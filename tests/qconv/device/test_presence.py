@@ -1,4 +1,4 @@
-"""A GPU that is seen, but cannot be used, is told before anything runs on the CPU device."""
+"""A GPU that is present but unusable is reported before anything runs on the CPU device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def refuse(name: str, *rest: Any, **named: Any) -> Any:
         if name.partition(".")[0].startswith("cupy"):
-            raise RuntimeError("half of CuPy\nis here")  # as a broken installation does
+            raise RuntimeError("half of CuPy\nis here")  # the error of a broken installation
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
@@ -61,7 +61,7 @@ def test_a_gpu_is_seen_by_its_device_or_on_the_bus(tmp_path: Path) -> None:
     assert [gpu.vendor for gpu in seen_gpus(both)] == ["NVIDIA", "AMD"]
     bus = machine(tmp_path / "bus", pci=("0x10de", "0x030000"))
     assert [gpu.vendor for gpu in seen_gpus(bus)] == ["NVIDIA"]
-    # Its sound, and another vendor's display.
+    # Its audio device, and another vendor's display.
     assert seen_gpus(machine(tmp_path / "sound", pci=("0x10de", "0x040300"))) == ()
     assert seen_gpus(machine(tmp_path / "laptop", pci=("0x1002", "0x030000"))) == ()
 

@@ -1,4 +1,4 @@
-"""Running a compiler: it and its children end with whoever started it."""
+"""Running a compiler: it and its children end with the process that started it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qconv.device import program
 from qconv.errors import CompileError, CompileTimeout
 from tests.tuner.measure.test_child import ends
 
-# A compiler with a child, whose number it writes.
+# A compiler with a child, whose process id it writes.
 HANGS = "sleep 600 & echo $! >pid.new; mv pid.new pid; wait"
 RUN = f"from pathlib import Path\nfrom qconv.device import program\nprogram.run(['sh', '-c', {HANGS!r}], Path.cwd())"
 
@@ -42,7 +42,7 @@ def test_a_compiler_ends_with_the_process_that_started_it(number: str, tmp_path:
 
 
 def test_a_compiler_outlives_the_thread_that_started_another(tmp_path: Path) -> None:
-    """Linux can tie a process to the thread that started it, which is none of its own to end."""
+    """Linux can tie a process to the thread that started it, which would end too early here."""
     first = threading.Thread(target=program.run, args=(["true"],))
     first.start()
     first.join()
@@ -57,7 +57,7 @@ def children_of_this_process() -> set[str]:
 
 
 def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
-    """Neither a child that a compiler did not wait for, nor a watcher of ours."""
+    """Neither a child that a compiler did not wait for, nor a watcher of ours remains."""
     before, children = os.listdir("/proc/self/fd"), children_of_this_process()
     program.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $! >pid.new; mv pid.new pid"], tmp_path)
     assert ends(child_in(tmp_path))

@@ -1,4 +1,4 @@
-"""What the driver is asked for by a tensor map, by a stand-in in C; and what the CPU device reads."""
+"""The driver calls for a tensor map, recorded by a stand-in in C; and the CPU device's reading of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import LaunchError
 from qconv.generator.tensor_map import TensorMap, im2col, matrix
 
-# As cuda.h declares them, with what they are given as the 16 first words of the map.
+# The declarations of cuda.h; the arguments become the first 16 words of the map.
 DRIVER = """
 #include <stdint.h>
 typedef struct { uint64_t words[16]; } Map;

@@ -1,4 +1,4 @@
-"""On a GPU: maps that its driver encodes bring and take what NumPy says, bit for bit."""
+"""Maps encoded by a GPU's driver load and store the same bytes as NumPy."""
 
 from __future__ import annotations
 

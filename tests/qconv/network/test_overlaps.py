@@ -1,4 +1,4 @@
-"""Every layer of a session asks its kernel to overlap with the one before where that gains."""
+"""Every layer of a session asks its kernel to overlap with the previous one if that is faster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shuffled(model: Model, x: str) -> str:
 
 
 def convolved(model: Model, x: str) -> str:
-    """What only moves bytes runs here where they come from here."""
+    """Add a convolution, after which layers that only move bytes run here too."""
     return model.conv(x, 4, 4, model.numbers(), model.numbers())
 
 

@@ -1,4 +1,4 @@
-"""Float layers around quantized ones have the bits of an InferenceSession, which has their channels in blocks."""
+"""Float layers around quantized ones match an InferenceSession, which uses blocked channels for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(proto: Any, feeds: Any) -> Session:
 
 
 def with_open(proto: Any, names: str) -> Any:
-    """With these extents of x open. ONNX Runtime knows by their names which are the same; "?" has none."""
+    """Make these extents of x dynamic. ONNX Runtime identifies equal ones by their names; "?" has none."""
     for dim, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, names, strict=True):
         if name != "C":
             dim.Clear()
@@ -38,7 +38,7 @@ def with_open(proto: Any, names: str) -> Any:
     return proto
 
 
-# Models of which, if each part decides its layouts by itself, floats differ; of the others, if no batch has a name.
+# Models whose floats differ if each part decides its layouts alone; in the others, only if no batch has a name.
 @pytest.mark.parametrize(("seed", "rounds", "is_open"), [(27, 2, False), (31, 2, True), (30, 1, True)])
 def test_a_model_of_islands(seed: int, rounds: int, is_open: bool) -> None:
     made = Islands(seed).made(rounds)
@@ -59,7 +59,7 @@ def test_models_of_islands(seed: int, channels: tuple[int, ...], extents: str, m
 
 
 def test_an_integer_behind_the_floats() -> None:
-    """At scales with which the average and the float beside it fall on both sides of a tie."""
+    """At scales for which the average and the float next to it are on opposite sides of a tie."""
     made = Islands(27).made(2)
     average = next(node.output[0] for node in made.nodes if node.op_type == "GlobalAveragePool")
     (reals,) = (
@@ -76,7 +76,7 @@ def test_an_integer_behind_the_floats() -> None:
 
 
 def within_a_branch() -> Made:
-    """A convolution that only one of two graphs of an If has, behind a quantized one."""
+    """A convolution after a quantized one, in only one of two graphs of an If."""
     made = conv(w_shape=(16, 4, 3, 3))
     w = numpy_helper.from_array(np.random.default_rng(2).standard_normal((16, 16, 3, 3)).astype(np.float32), "w_within")
     gives = [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)]
@@ -96,7 +96,7 @@ def test_a_convolution_within_a_branch() -> None:
 
 
 def test_layers_in_blocks_have_the_names_of_those_in_whose_place_they_stand() -> None:
-    """A user finds them by these. Only the layers that bring floats into blocks are new."""
+    """Users look for these names. Only the layers that convert floats to blocks are new."""
     proto = Islands(27).made(2).proto
     for node in proto.graph.node:
         node.name = f"{node.op_type} that makes {node.output[0]}"

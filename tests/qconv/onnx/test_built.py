@@ -1,4 +1,4 @@
-"""A model that was built for a target runs with no compiler, no database and no disk that can be written."""
+"""A model built for a target runs without a compiler, a database or a writable disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HERE = Place(CPU.name, CPU.target)
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    """Some of it runs in ONNX Runtime."""
+    """Return a model that partly runs in ONNX Runtime."""
     return networks.quantized(networks.squeeze_excite_like(), "QOperator", "u8s8", per_channel=False)
 
 
@@ -60,7 +60,7 @@ def test_its_bits(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch, tmp
 
 
 class OfADevice(np.ndarray[Any, Any]):
-    """As an array of CuPy's, but what CuPy would compile a kernel for, where it runs, is refused."""
+    """An array like CuPy's that refuses operations for which CuPy would compile a kernel."""
 
     def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("CuPy would compile a kernel for this")
@@ -73,7 +73,7 @@ class OfADevice(np.ndarray[Any, Any]):
 
 
 def refuse_cupys_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the CPU device gives is refused to be moved or computed with but by the device."""
+    """Make arrays of the CPU device refuse to be moved or computed with, except by the device."""
     for name in ("upload", "empty", "zeros", "contiguous", "exchanged"):
         made = getattr(CpuDevice, name)
         monkeypatch.setattr(CpuDevice, name, lambda *given, made=made: made(*map(plain, given)).view(OfADevice))
@@ -88,7 +88,7 @@ def plain(given: Any) -> Any:
 
 @pytest.mark.parametrize("network", ["squeeze_excite", "mobilenet_v3", "resnet"])
 def test_all_that_moves_bytes_is_asked_of_the_device(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU, that has kernels which a folder holds; CuPy's are compiled where they run."""
+    """On a GPU, the device uses kernels of the folder; CuPy's would be compiled on the spot."""
     model = networks.quantized(networks.NETWORKS[network](), "QOperator", "u8s8", per_channel=True)
     refuse_cupys_kernels(monkeypatch)
     session = Session(model, "cpu")
@@ -222,7 +222,7 @@ def test_several_batches(model: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_for_a_gpu_that_is_not_here(model: Any, tmp_path: Path) -> None:
-    """Where NVRTC or nvcc is here it compiles for it, and a session of another target refuses the folder."""
+    """With NVRTC or nvcc present it compiles for the target, and a session of another target refuses the folder."""
     try:
         compiler_ahead(target("sm_90a"))
     except CompileError as missing:

@@ -1,4 +1,4 @@
-"""On a GPU, a model that was built runs where nothing can be compiled: neither by qconv nor by CuPy."""
+"""On a GPU, a built model runs where neither qconv nor CuPy can compile anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models through the backend against ONNX Runtime, bit for bit; and what is refused, by name."""
+"""Models through the backend compared with ONNX Runtime bit for bit; refusals by name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model_of(
     opset: int = OPSET,
     shapes: bool = True,
 ) -> Any:
-    """With the types of the outputs as ONNX itself infers them."""
+    """Return a model with the output types that ONNX itself infers."""
     helper = onnx.helper
     shown = [
         helper.make_tensor_value_info(
@@ -50,7 +50,7 @@ def model_of(
     for name in outputs:
         output = made.graph.output.add()
         output.CopyFrom(inferred[name])
-        if not output.type.tensor_type.HasField("shape"):  # ONNX's checker wants one, of sizes that are not known
+        if not output.type.tensor_type.HasField("shape"):  # ONNX's checker requires one, with unknown sizes
             rank = next(iter(inputs.values())).ndim
             output.type.tensor_type.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in range(rank))
     return made
@@ -81,10 +81,10 @@ def conv_model(
     constant: bool = True,
     **attributes: Any,
 ) -> tuple[Any, dict[str, Any]]:
-    """Scales that are powers of two and odd zero points: ties."""
+    """Return a model with powers of two as scales and odd zero points: ties."""
 
     def whole(shape: tuple[int, ...], dtype: str) -> Any:
-        # This CPU may lack VNNI, where ONNX Runtime saturates uint8 * int8: its weights are small.
+        # This CPU may lack VNNI, where ONNX Runtime saturates uint8 * int8: the weights are small.
         limits = (-63, 64) if dtype == "int8" and x_type == "uint8" else (np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
         return rng.integers(*limits, shape).astype(dtype)
 
@@ -163,7 +163,7 @@ def test_convinteger_of_one_axis(device: str) -> None:
 
 
 def chain(rng: Any) -> tuple[Any, dict[str, Any]]:
-    """Real numbers in and out, with a convolution between, and a Constant among the nodes."""
+    """Return a chain of floats in and out, with a convolution in between, and a Constant among the nodes."""
     make = onnx.helper.make_node
     zero = onnx.numpy_helper.from_array(np.asarray(128, "uint8"))
     nodes = [
@@ -196,7 +196,7 @@ def test_several_nodes_in_one_graph(device: str) -> None:
 
 
 def test_dynamic_quantization_before_a_convolution(device: str) -> None:
-    """The zero point is known when the model runs, not before."""
+    """The zero point is known only at run time."""
     rng = np.random.default_rng(5)
     make = onnx.helper.make_node
     nodes = [
@@ -232,7 +232,7 @@ def test_quantize_and_dequantize_per_axis(axis: int, out_type: str, device: str)
 
 @pytest.mark.parametrize("real", ["float16", "bfloat16"])
 def test_sixteen_bit_reals(real: str, device: str) -> None:
-    """The quotient is rounded to their type, as the specification has it and ONNX's reference does it."""
+    """The quotient is rounded to their type, as in the specification and in ONNX's reference."""
     rng = np.random.default_rng(7)
     kind = np.dtype(ml_dtypes.bfloat16) if real == "bfloat16" else np.dtype(real)
     x, scale = rng.normal(size=(6, 40)).astype(kind), rng.uniform(0.01, 0.05, 40).astype(kind)
@@ -241,7 +241,7 @@ def test_sixteen_bit_reals(real: str, device: str) -> None:
     (q,) = qconv.onnx.run_model(model, inputs, device)
     assert_same([q], onnx.reference.ReferenceEvaluator(model).run(None, inputs))
     model, inputs = linear("QuantizeLinear", (x, scale, zero), opset=23, axis=1, precision=onnx.TensorProto.FLOAT)
-    # In fp32, where the reference of an older onnx knows no precision.
+    # In fp32, because the reference of an older onnx has no precision attribute.
     quotient = np.rint(x.astype("float32") / scale.astype("float32"))
     wanted = np.clip(quotient + zero, -128, 127).astype("int8")
     assert_same(qconv.onnx.run_model(model, inputs, device), [wanted])

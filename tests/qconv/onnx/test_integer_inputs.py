@@ -1,4 +1,4 @@
-"""Models that take integers: the same outputs as of the real numbers that quantize to them."""
+"""Models that take integers give the same outputs as with the floats that quantize to them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_network_of_integers_gives_the_same(form: str, types: str) -> None:
     changed, found = with_integer_inputs(model)
     assert found["x"].dtype == {"u": "uint8", "s": "int8"}[types[0]]
     x = networks.images(2, 9)
-    # Without it, ONNX Runtime computes a convolution of int8 in floats where nothing quantizes in front of it.
+    # Otherwise ONNX Runtime computes a convolution of int8 in floats if nothing before it quantizes.
     config = networks.INT8_ALLOWED
     session = Session(changed, "cpu", config=config)
     (wanted,) = networks.by_ort(model, {"x": x}, config)
@@ -51,7 +51,7 @@ def test_a_network_of_integers_gives_the_same(form: str, types: str) -> None:
 
 
 def lying_last(x: Any, offset: int) -> Any:
-    """The same images, their channels last in memory, so many bytes from where an array would begin."""
+    """Return the same images in channels-last memory, `offset` bytes after an array's usual start."""
     last = x.transpose(0, 2, 3, 1)
     held = np.empty(last.size + 64, x.dtype)
     begin = -held.ctypes.data % 16 + offset
@@ -81,7 +81,7 @@ def test_images_whose_channels_lie_last_are_not_turned(
     monkeypatch.setattr(CpuDevice, "exchanged", lambda self, x: turned.append(x.shape) or exchanged(self, x))
     for x, want in zip(images, wanted, strict=True):
         np.testing.assert_array_equal(session.run(None, {"x": as_given(lying_last(x, offset))})[0], want)
-    assert set(turned) == {(2, 30, 16)}  # the outputs, back
+    assert set(turned) == {(2, 30, 16)}  # the outputs, transposed back
 
 
 def test_a_path_is_as_good_as_a_model_and_the_model_stays(tmp_path: Path) -> None:

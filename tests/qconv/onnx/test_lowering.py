@@ -38,7 +38,7 @@ def test_a_model_of_quantize_dynamic_says_that_its_zero_points_are_computed(weig
 
 
 def test_a_layer_that_quantizes_between_floats_says_whose_they_are() -> None:
-    """Beside layers of its op that run on kernels, there is a kernel: the place is the reason."""
+    """Its op has a kernel next to kernel layers: the reason is its place."""
     made = conv(w_shape=(4, 4, 3, 3))
     node = helper.make_node
     nodes = [

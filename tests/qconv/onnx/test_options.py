@@ -1,4 +1,4 @@
-"""What a session is asked for besides its model: what is wrong is refused with a sentence."""
+"""The other arguments of a session: errors are refused with a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear or cubic Resize of bytes has the bits of ONNX Runtime wherever that has its channels."""
+"""A linear or cubic Resize of bytes matches ONNX Runtime, whatever layout that uses for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def resized(
     opset: int = 18,
     **attributes: Any,
 ) -> Made:
-    """A convolution, a Resize and what is behind it. The Resize has no name; `numbers` are its inputs behind x."""
+    """Return a convolution, a Resize and a following layer. The Resize has no name; `numbers` are its inputs after
+    x.
+    """
     w = weights_of(channels, shape[1], *[1] * (len(shape) - 2))
     held = conv_inputs(w=w, w_z=np.int8(0), y_s=np.float32(0.05), y_z=np.asarray(3, dtype), x_z=np.asarray(9, dtype))
     node = helper.make_node
@@ -52,7 +54,7 @@ def resized(
 
 
 def turned_in(made: Made) -> bool:
-    """Whether its Resize has the channels last; a session has ONNX Runtime's bits."""
+    """Return true if its Resize is channels-last; the session matches ONNX Runtime."""
     session = Session(made.proto, "cpu")
     for got, wanted in zip(session.run(None, made.feeds), networks.by_ort(made.proto, made.feeds), strict=True):
         assert_equal(got, wanted, str(made.nodes))
@@ -97,7 +99,7 @@ def test_however_it_is_said(numbers: dict[str, Any], more: dict[str, Any]) -> No
 
 
 def test_the_other_order_has_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else these tests would show nothing."""
+    """Otherwise these tests would prove nothing."""
     made = resized(THREE)
     monkeypatch.setattr("qconv.onnx.fallback.orders", lambda model, config: {})
     got = Session(made.proto, "cpu").run(None, made.feeds)[0]

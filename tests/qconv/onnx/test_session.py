@@ -1,4 +1,4 @@
-"""A session against ONNX Runtime, bit for bit: whole quantized networks, and what is asked of a session besides."""
+"""A session compared with ONNX Runtime bit for bit: whole quantized networks, and the session's other features."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qconv.device import Device
 from qconv.device.cpu import CpuDevice
 from qconv.onnx import Session, Unsupported
 
-# As quantize_static makes them, with the settings under which ONNX Runtime folds int8 on every processor, and without.
+# As quantize_static makes them, with and without the settings with which ONNX Runtime folds int8 on every processor.
 QUANTIZED = [
     (form, types, per_channel, config)
     for form in networks.FORMATS
@@ -34,8 +34,8 @@ QUANTIZED = [
 ]
 
 
-# What runs elsewhere although ONNX Runtime has folded all convolutions: in the format QOperator, quantize_static leaves
-# global pools in floats, and with them what they read of a function of bytes.
+# Layers in the fallback although ONNX Runtime has folded all convolutions: in the format QOperator, quantize_static
+# leaves global pools in floats, and with them the functions of bytes that they read.
 FLOAT_POOLS = {
     "squeeze_excite": {"DequantizeLinear": 1, "Div": 1, "GlobalAveragePool": 1, "QuantizeLinear": 1},
     "mobilenet_v3": {
@@ -45,7 +45,7 @@ FLOAT_POOLS = {
 }
 
 
-# Sums and tables that are parts of the convolutions in front of them.
+# Sums and tables that are part of the preceding convolutions.
 FOLDED = {
     ("resnet", "QDQ"): 2,
     ("squeeze_excite", "QOperator"): 2,
@@ -80,13 +80,13 @@ def test_every_format_of_a_network(
         assert (here["QLinearConv"], here["com.microsoft.QGemm"]) == (convolutions, matrices)
         assert session.explain().fallen_back == fallen_back(network, form)
         assert count >= convolutions + 3
-    else:  # some of them in floats, as ONNX Runtime has them
+    else:  # some of them in floats, as in ONNX Runtime
         assert 3 <= here["QLinearConv"] < convolutions
 
 
 @pytest.mark.parametrize("form", networks.FORMATS)
 def test_no_kernel_turns_the_images_but_the_one_that_quantizes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was the second launch of a network."""
+    """The transposition used to be the second launch of a network."""
     model = networks.quantized(networks.NETWORKS["resnext"](), form, "u8s8", per_channel=True)
     turned = []
     exchanged = CpuDevice.exchanged
@@ -125,7 +125,7 @@ def test_a_network(network: str, form: str, types: str) -> None:
         kernels[in_convolutions] = len(session.problems)
         assert count >= 9
     assert kernels[False] - kernels[True] == FOLDED[network, form]
-    # A division by a constant, between what is quantized.
+    # A division by a constant, between quantized tensors.
     whys = [row.why for row in explanation.rows if row.op == "Div" and row.runs_on == "qconv"]
     assert len(whys) == (2 if network == "squeeze_excite" else 0)
     assert all(why.startswith("DequantizeLinear, Div, QuantizeLinear folded") for why in whys)
@@ -134,7 +134,7 @@ def test_a_network(network: str, form: str, types: str) -> None:
 @pytest.mark.parametrize("types", networks.TYPES)
 @pytest.mark.parametrize("form", networks.FORMATS)
 def test_shuffled_channels(form: str, types: str) -> None:
-    """All of it here, and each shuffle one layer that reads and gives tensors whose channels are last."""
+    """All of it runs here, and each shuffle is one layer with channels-last tensors."""
     model = networks.quantized(networks.shuffle_like(), form, types, per_channel=True)
     config = networks.INT8_ALLOWED if (form, types) == ("QDQ", "s8s8") else {}
     session, count = compare(model, config, {"x": networks.images(2, 9)})
@@ -172,7 +172,7 @@ def test_any_batch_in_turn(model: Any, session: Session) -> None:
 
 
 def test_what_a_session_runs_can_be_tuned(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of its kernels, for the shapes that have run; then a new session has the winners."""
+    """Tunes all of its kernels, for the shapes that have run; a new session then uses the winners."""
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "tune.sqlite"))
     x = networks.images(2, 5)
     session = Session(model, "cpu", **NEVER)
@@ -190,11 +190,11 @@ def test_what_a_session_runs_can_be_tuned(model: Any, tmp_path: Path, monkeypatc
 
 
 def test_a_clamp_that_onnxruntime_leaves_is_folded() -> None:
-    """With symmetric activations: the output of a convolution and that of the Relu behind it have one scale."""
+    """With symmetric activations, the outputs of a convolution and of the following Relu have one scale."""
     model = networks.quantized(networks.resnet_like(), "QOperator", "s8s8", True, ActivationSymmetric=True)
     session, _ = compare(model, {}, {"x": networks.images(1, 4)})
     folded = [row for row in session.explain().rows if "Relu, QuantizeLinear folded" in row.why]
-    # Behind the additions it is a table; in front of the pool, which is in floats, it stays.
+    # After the additions it is a table; before the pool, which is in floats, it stays.
     assert Counter(row.op for row in folded) == {"QLinearConv": 2, "Relu": 2}
     assert session.explain().fallen_back["Relu"] == 1
 
@@ -214,7 +214,7 @@ def test_what_runs_where_and_why(session: Session) -> None:
 
 @pytest.fixture(scope="module")
 def partly() -> Any:
-    """A model of which some layers run elsewhere."""
+    """Return a model of which some layers run in the fallback."""
     return networks.quantized(networks.squeeze_excite_like(), "QOperator", "u8s8", per_channel=False)
 
 
@@ -238,7 +238,7 @@ def test_strict_takes_what_runs_here_as_a_whole() -> None:
     graph = onnx.helper.make_graph(nodes, "g", [x], [y], constants)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     session = Session(model, "cpu", strict=True)
-    # Its shape is known, and so the kernel was chosen before the first run.
+    # Its shape is known, so the kernel was chosen before the first run.
     assert "simt" in session.explain().rows[0].why
     (got,) = session.run(None, {"x": np.arange(12, dtype=np.uint8).reshape(1, 3, 2, 2)})
     np.testing.assert_array_equal(got, [[[[3, 6], [9, 12]]] * 2])
@@ -270,7 +270,7 @@ def test_a_profile_has_every_step(session: Session, partly: Any) -> None:
     assert Counter(row.runs_on for row in profile.rows) == {"qconv": 13}
     assert all(row.time_us > 0 for row in profile.rows)
     assert str(profile).endswith("us  in all")
-    # Layers that run elsewhere are one step where they are one subgraph.
+    # Fallback layers are one step if they are one subgraph.
     rows = Session(partly, "cpu").profile(feeds).rows
     assert any(row.runs_on == "fallback" and row.op.endswith(" layers") for row in rows)
 

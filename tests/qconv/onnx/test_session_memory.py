@@ -1,4 +1,4 @@
-"""The arena of a session: whole networks whose unused memory is spoiled before each launch, and what is said of it."""
+"""The arena of a session: whole networks whose unused memory is spoiled before each launch, and its reported size."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Lifetimes = Callable[[Sequence[Allocation]], list[Allocation]]
 
 
 class Spoiling:
-    """Before memory is taken from an arena, everything in it that is not in use is spoiled."""
+    """Spoils all unused memory of an arena before memory is taken from it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, read: Lifetimes = list) -> None:
         self.taken = 0
-        self.offsets: tuple[int | None, ...] = ()  # of what was placed last
+        self.offsets: tuple[int | None, ...] = ()  # of the last placement
         take = cpu.PlacedAllocator.take
         allocations: dict[Placement, Sequence[Allocation]] = {}
 
@@ -55,13 +55,13 @@ class Spoiling:
 
 
 def run(model: Any, feeds: dict[str, Any], **settings: Any) -> Session:
-    """The first run is layer after layer, the second is recorded, and the third is in the arena as well."""
+    """Run three times: layer by layer, recorded, and in the arena."""
     session = Session(model, "cpu", **settings)
     held = []
     for turn in range(3):
         fed = {name: np.roll(x, turn, -1) for name, x in feeds.items()}
         held.append((session.run_on_device(None, fed), networks.by_ort(model, fed)))
-    for given, wanted in held:  # what a run gave is not written by the next
+    for given, wanted in held:  # a run must not overwrite earlier outputs
         for got, want in zip(given, wanted, strict=True):
             assert_equal(np.asarray(got), want, "output")
     return session
@@ -72,7 +72,7 @@ def run(model: Any, feeds: dict[str, Any], **settings: Any) -> Session:
     [("resnet", "QDQ", "u8s8"), ("mobilenet", "QOperator", "u8u8"), ("mobilenet_v3", "QOperator", "u8s8")],
 )
 def test_a_network_in_a_spoiled_arena(network: str, form: str, types: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last has layers in ONNX Runtime, between segments of kernels that have an arena each."""
+    """The last network has layers in ONNX Runtime, between segments of kernels that each have an arena."""
     spoiling = Spoiling(monkeypatch)
     model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel=True)
     session = run(model, {"x": networks.images(2, 9)}, sums_in_convolutions=False, fused_convolutions=False)
@@ -108,12 +108,12 @@ def test_sums_and_tables_lie_in_place_unless_what_they_read_is_read_again(monkey
     for _ in range(3):
         y = chain.node("QLinearSigmoid", [y, *numbers, *numbers], domain="com.microsoft")
     run(chain.made(chain.conv(y, 8, 4, numbers, numbers)), chain.fed, **unfused)
-    # The images with their channels last, then what the convolution makes, which becomes what the tables make.
+    # The images channels-last, then the convolution's output, which becomes the tables' outputs.
     images, made, *tables, output = spoiling.offsets
     assert images != made
     assert tables == [made] * 3
     assert output is None
-    # A sum of the tensor that a table has made and of what the table has read.
+    # A sum of a table's output and of the table's input.
     twice, y, numbers = model()
     z = twice.node("QLinearSigmoid", [y, *numbers, *numbers], domain="com.microsoft")
     z = twice.add(z, numbers, y, numbers, numbers)
@@ -135,7 +135,7 @@ def test_a_run_that_is_not_recorded_has_no_arena() -> None:
 
 
 def test_a_sum_never_lies_where_its_second_tensor_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it makes is as large as the first; here the first is a constant, and the second has the size of both."""
+    """Its output is as large as the first tensor; here the first is a constant, and the second has the size of both."""
     spoiling = Spoiling(monkeypatch)
     made = Model()
     made.input(2, 8, 9, 9)
@@ -151,7 +151,7 @@ def test_a_sum_never_lies_where_its_second_tensor_does(monkeypatch: pytest.Monke
 @pytest.mark.gpu
 @pytest.mark.parametrize("network", ["resnet", "mobilenet_v3"])
 def test_a_graph_reads_nothing_of_its_arena_that_it_has_not_written(network: str, gpu: Device) -> None:
-    """And what it gave before lies elsewhere."""
+    """Earlier outputs are in other memory."""
     cupy = pytest.importorskip("cupy")
     model = networks.quantized(networks.NETWORKS[network](), "QDQ", "u8s8", per_channel=True)
     session = Session(model, gpu.spec, sums_in_convolutions=False, fused_convolutions=False)

@@ -1,6 +1,8 @@
-"""Trained networks, as exports are, quantized and compared whole: the detector, the recogniser and the classifier that
-rapidocr-onnxruntime ships (`pip install '.[networks]'`). They have opset 12, hundreds of constants that are nodes,
-BatchNormalization by itself, hard swish in four ops, squeeze-and-excite, Resize, ConvTranspose and dynamic shapes."""
+"""Trained networks in their exported form, quantized and compared as a whole: the detector, the recogniser and the
+classifier that rapidocr-onnxruntime ships (`pip install '.[networks]'`). They have opset 12, hundreds of constants as
+nodes, separate BatchNormalization, hard swish in four ops, squeeze-and-excite, Resize, ConvTranspose and dynamic
+shapes.
+"""
 
 from __future__ import annotations
 

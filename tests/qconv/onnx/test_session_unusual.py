@@ -1,4 +1,4 @@
-"""Malformed and unusual models: each runs as it does in ONNX Runtime, bit for bit, or is refused by name."""
+"""Malformed and unusual models: each runs as in ONNX Runtime, bit for bit, or is refused by name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from unusual_models import (
 
 from qconv.onnx import Session, Unsupported
 
-# Each with what `explain` says of its convolutions or products: how many run here.
+# Each with the number of its convolutions or products that run here, according to `explain`.
 RUN: dict[str, tuple[Callable[[], Made], int]] = {
     "scales of one element": (lambda: conv(x_s=np.float32([0.03]), x_z=np.uint8([9]), y_s=np.float32([0.9])), 1),
     "scales per channel": (lambda: conv(w_s=np.linspace(0.01, 0.03, 6, dtype=np.float32)), 1),
@@ -149,7 +149,7 @@ REFUSED: dict[str, Callable[[], Made]] = {
 
 
 def outcome(model: Any, feeds: Mapping[str, Any]) -> list[Any] | None:
-    """What ONNX Runtime gives; None where it does not take the model, or the inputs."""
+    """Return ONNX Runtime's outputs, or None if it refuses the model or the inputs."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
     try:

@@ -1,4 +1,4 @@
-"""What the convolutions of a model are as problems, and which of them feed each other."""
+"""The convolutions of a model as problems, and the chains that they form."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def test_a_model_that_is_not_quantized_is_read_as_it_will_be() -> None:
 
 
 def test_what_feeds_one_convolution_alone_may_be_fused_with_it() -> None:
-    """Two and three; not what is also read by something else, as the projection is by the addition."""
+    """Two and three convolutions; not those whose output has another reader, such as the addition after the
+    projection.
+    """
     workload = workload_of(inverted_residual(), "m", batch=4)
     expand, depthwise, project, _ = problems(workload)
     assert set(problems(workload, "fusion")) == {
@@ -83,7 +85,7 @@ def test_what_feeds_one_convolution_alone_may_be_fused_with_it() -> None:
 
 
 def test_what_the_model_gives_as_well_is_not_fused() -> None:
-    """One kernel does not write the tensor between its convolutions."""
+    """A fused kernel does not write the tensor between its convolutions."""
     made = inverted_residual()
     made.graph.output.append(onnx.ValueInfoProto(name="a6"))
     workload = workload_of(made, "m", batch=4)
@@ -92,7 +94,7 @@ def test_what_the_model_gives_as_well_is_not_fused() -> None:
 
 
 def pooled(*, quantize: bool, **pool: Any) -> onnx.ModelProto:
-    """Conv, Relu and MaxPool, with the pool between what quantizes and what dequantizes."""
+    """Return Conv, Relu and MaxPool, with the pool between quantization and dequantization."""
     chain = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", strides=[2, 2], pads=[1, 1, 1, 1])]
     chain.append(helper.make_node("Relu", ["c"], ["r"]))
     if quantize:
@@ -135,7 +137,7 @@ def test_an_open_batch_is_asked_for_and_a_fixed_one_is_not_changed() -> None:
 
 
 def quantized(x_zero: int = 3, y_zero: int = 0) -> onnx.ModelProto:
-    """DequantizeLinear, Conv, Relu, QuantizeLinear: as ONNX Runtime's quantize_static writes it."""
+    """Return DequantizeLinear, Conv, Relu, QuantizeLinear, as written by ONNX Runtime's quantize_static."""
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s", "zx"], ["xf"]),
         helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wf"], axis=0),
@@ -180,7 +182,7 @@ def test_what_surrounds_a_convolution_says_its_types(x_zero: int, y_zero: int) -
 
 
 def test_quantized_convolutions_behind_ops_that_onnx_does_not_know() -> None:
-    """QLinearAdd is ONNX Runtime's own: its output has the shape of its inputs."""
+    """QLinearAdd is ONNX Runtime's own op: its output has the shape of its inputs."""
     q = ["x", "s", "zx", "w", "s", "zw", "s", "zx", "b"]
     added = helper.make_node("QLinearAdd", ["c", "s", "zx", "x", "s", "zx", "s", "zx"], ["a"], domain="com.microsoft")
     nodes = [

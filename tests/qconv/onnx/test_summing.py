@@ -1,4 +1,4 @@
-"""Sums of real numbers beside quantized layers have the bits of an InferenceSession, which has their channels last."""
+"""Float sums next to quantized layers match an InferenceSession, which uses channels-last for them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ SIZES = (2, 16, 11, 9)
 
 
 def between_convolutions(op: str, axes: list[int], keeps: int, as_input: bool, dynamic: bool = False) -> Made:
-    """A sum of what lies between two convolutions, in real numbers. ONNX Runtime has the channels last all the way from
-    one to the other."""
+    """Return a float sum of a tensor between two convolutions. ONNX Runtime uses channels-last all the way from one to
+    the other.
+    """
     made = conv(x=bytes_of("uint8", *SIZES), w=weights_of(16, 16, 1, 1), w_z=np.int8(0))
     node = helper.make_node
     given: dict[str, Any] = {} if as_input else {"axes": axes}
@@ -66,7 +67,7 @@ def test_what_is_turned_says_so() -> None:
 
 @pytest.mark.parametrize("axes", [[2, 3], [1, 2, 3]])
 def test_where_nothing_is_turned_it_runs_with_its_neighbours(axes: list[int]) -> None:
-    """Here is no quantized layer that makes or reads what it adds."""
+    """There is no quantized layer here that writes or reads its input."""
     made = conv()
     nodes = [*made.nodes, helper.make_node("ReduceMean", ["f"], ["m"], axes=axes)]
     reals = np.random.default_rng(3).standard_normal(SIZES).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The ops between convolutions on the command line: what each is asked for by its options."""
+"""The ops between convolutions on the command line: the options of each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The oracle against the definition, written as loops over exact integers and fractions, and against values worked out
-by hand."""
+"""The oracle compared with the definition, written as loops over exact integers and fractions, and with values computed
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from qconv import Conv2d, Parameters, Quantization
 from qconv.arithmetic.quantization import BIASES, OUT_TYPES, X_TYPES
 from qconv.ops import convolution, registry
 
-# Those that a fraction can follow; the curves are compared with their real functions in test_activation.py.
+# Activations that fractions can follow; test_activation.py compares the curves with their real functions.
 EXACT = ("none", "relu", "relu6", "leaky_relu", "clamp", "hardswish")
 
 # ---- the definition, slowly ----
 
 
 def accumulators(problem: Conv2d, x: Any, w: Any, x_zero: int, w_zero: list[int]) -> dict[tuple[int, ...], int]:
-    """Every output position's sum, in Python integers. Where the window leaves the image, it adds nothing."""
+    """Return every output position's sum, in Python integers. Window positions outside the image add nothing."""
     sums = {}
     for n, i, j, k in itertools.product(*map(range, problem.y_shape)):
         group = k // (problem.k // problem.groups)
@@ -39,11 +40,11 @@ def accumulators(problem: Conv2d, x: Any, w: Any, x_zero: int, w_zero: list[int]
 
 
 def nearest_even(value: Fraction) -> int:
-    return round(value)  # Python's rounds a half to even
+    return round(value)  # Python rounds half to even
 
 
 def rounded(value: Fraction, bits: int, least_exponent: int) -> Fraction:
-    """To a binary floating-point number of so many significant bits; half to even."""
+    """Round to a binary floating-point number with `bits` significant bits; half to even."""
     if value == 0:
         return value
     exponent = 0
@@ -60,7 +61,7 @@ def fp32(value: Fraction) -> Fraction:
 
 
 def finished(q: Quantization, acc: int, p: dict[str, Any], k: int) -> Any:
-    """One output from its sum: each fp32 operation is exact and then rounded once."""
+    """Return one output from its sum: each fp32 operation is exact and then rounded once."""
     if q.bias == "int32":
         acc += int(p["bias"][k])
     if q.out_type == "int32":
@@ -210,8 +211,9 @@ def test_relu6_stops_at_six_in_units_of_the_output() -> None:
 
 
 def test_the_multiplier_is_a_chain_of_fp32_operations() -> None:
-    """(x_scale * w_scale) / y_scale, each rounded: 2.3749998 and 7.1000004 where exact arithmetic, rounded once, has
-    2.375 and 7.1, so that the ties fall to the other side."""
+    """(x_scale * w_scale) / y_scale, each rounded: 2.3749998 and 7.1000004 instead of the exact 2.375 and 7.1, rounded
+    once, so that the ties fall to the other side.
+    """
     given = {"x_scale": 0.35, "w_scale": 0.95, "y_scale": 0.14}
     assert outputs([4, -4], given=given) == [9, -9]  # 9.499999; not 9.5, which is 10
     given = {"x_scale": 0.71, "w_scale": 0.8, "y_scale": 0.08}
@@ -276,7 +278,7 @@ def test_zero_points_are_per_channel_where_asked() -> None:
 
 
 def test_a_batch_is_its_images_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many images are computed a few at a time: here five and at last two."""
+    """Many images are computed a few at a time: here five and finally two."""
     monkeypatch.setattr(convolution, "AT_A_TIME", 2000)
     q = Quantization(per_channel=True, bias="int32", activation="relu", residual="int8")
     problem = Conv2d(37, 5, 6, 8, 12, 3, 3, pad=(1, 1, 1, 1), quantization=q)

@@ -1,4 +1,4 @@
-"""Random samples see: `draw` gives outputs of many values, in every tensor of every kind of problem."""
+"""Random samples are sensitive: `draw` gives outputs of many values, in every tensor of every kind of problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qconv.ops.registry import Sample
 from qconv.problem.chain import Chain
 from qconv.sampling.operands import Variety
 
-# How many problems of each kind the fast suite draws: small ones are many.
+# Problems of each kind in the fast suite: small ones are many.
 MANY = {"depthwise": 60, "direct": 40, "conversions": 100, "matrix": 15}
 LAYER = Conv2d(*(2, 9, 9, 12, 20, 3, 3), pad=1)
 
@@ -31,7 +31,7 @@ def quantized(**spec: Any) -> Conv2d:
 def test_outputs_vary(kind: str) -> None:
     row, wrong = count(kind, 0, MANY.get(kind, 24))
     assert not wrong, "\n".join(wrong)
-    # Most samples keep the promise; for the others, padding forbids it.
+    # Most samples keep the promise; for the others, padding makes it impossible.
     assert kind == "conversions" or row["forced"] <= 0.1 * row["tensors"]
 
 
@@ -44,7 +44,7 @@ def test_outputs_of_many_problems_vary(kind: str) -> None:
 
 
 def test_what_lacks_variety_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """First attempts lack variety more often than what `draw` gives, which says so."""
+    """First attempts lack variety more often than the results of `draw`."""
     problems = problems_of("problems", 7, 120)
 
     def lacking() -> set[int]:
@@ -62,12 +62,12 @@ def test_variety_names_the_rule_that_is_broken() -> None:
     assert "one value in 51%" in Variety.of(np.where(spread < 520, 0, spread)).lacks()
     spread[:, 2] = 7
     assert "1 channels of one value" in Variety.of(spread).lacks()
-    # Too few to ask for many values, or for a channel that lives.
+    # Too few to require many values, or a channel that is not constant.
     assert not Variety.of(np.arange(4, dtype=np.int8).reshape(1, 4)).lacks()
 
 
 def test_only_a_problem_that_allows_no_other_is_forced() -> None:
-    """Where the sample gives a reason, it holds: padding that is most of the windows."""
+    """If the sample gives a reason, it holds: padding makes up most of the windows."""
     named = 0
     for index, problem in enumerate(problems_of("problems", 2, 200)):
         (seen,) = window.windows([problem], np.random.default_rng(0))
@@ -83,7 +83,7 @@ def test_only_a_problem_that_allows_no_other_is_forced() -> None:
 
 
 def test_filters_are_placed_for_all_pixels_not_for_those_looked_at() -> None:
-    """Without a bias, the filters place the sums. Of a layer with many products, 16 pixels are looked at."""
+    """Without a bias, the filters shift the sums. Of a layer with many products, 16 pixels are examined."""
     layer = Conv2d(1, 14, 14, 256, 256, 3, 3, quantization=Quantization(activation="relu6", out_type="uint8"))
     (seen,) = window.windows([layer], np.random.default_rng(0))
     assert len(seen.pixels) == window.LEAST_PIXELS
@@ -182,7 +182,7 @@ def test_a_large_layer_is_calibrated_on_a_few_of_its_outputs() -> None:
     (seen,) = window.windows([problem], np.random.default_rng(0))
     assert len(seen.pixels) * problem.k * problem.reduction <= window.MOST_PRODUCTS
     assert len(seen.pixels) >= window.LEAST_PIXELS
-    # What it sees of them is what the whole has: the sums of the oracle.
+    # The examined part represents the whole: the sums of the oracle.
     small = replace(problem, n=1, h=14, w=14)
     (seen,) = window.windows([small], np.random.default_rng(0))
     assert not seen.complete
@@ -195,8 +195,9 @@ def test_a_large_layer_is_calibrated_on_a_few_of_its_outputs() -> None:
 
 
 def test_a_wrong_intermediate_tensor_shows_in_the_outputs() -> None:
-    """A block of three whose intermediate was wrong in 540 bytes passed on five seeds in a row: its outputs were 45
-    everywhere."""
+    """A block of three whose intermediate tensor was wrong in 540 bytes once passed on five seeds: its outputs were 45
+    everywhere.
+    """
     rng = np.random.default_rng(0)
     for index, problem in enumerate(fused_problems(11, 20, TARGET, 3)):
         drawn = registry.draw(problem, index)
@@ -216,7 +217,7 @@ def outputs_with(problem: Chain, drawn: Sample, spoiled: str, rng: np.random.Gen
         w, *others = others
         x = convolution.conv2d(one, x, w, getattr(checked, layer), *(others if one is problem.last else ()))
         if layer == spoiled:
-            # Only what the next layer reads: a stride may pass over the rest.
+            # Only values that the next layer reads: a stride may skip the rest.
             flat = x.reshape(-1)
             at = rng.permutation(flat.size)[:bytes_wrong]
             flat[at] ^= rng.integers(1, 128, len(at)).astype(x.dtype)

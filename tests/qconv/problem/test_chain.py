@@ -97,12 +97,12 @@ def test_in_one_kernel_nothing_between_the_two_is_an_argument() -> None:
     plan, _ = generator.space(PROBLEM, TARGET, likely=True)
     arrays = {field.role: field.elements for field in plan[0].fields if field.is_pointer}
     assert set(arrays) == {"x", "w1", "w2", "y", "residual", "workspace", "value"}
-    # What is allocated beside the caller's arrays: folded sums and weights in another order.
+    # Workspaces beside the caller's arrays: folded sums and repacked weights.
     assert {f.name for f in plan[0].fields if f.role == "workspace"} == {"offset", "taps", "fragments"}
 
 
 def test_each_of_two_launches_overlaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second waits for what the first writes, as the first does for what was launched before."""
+    """The second waits for the first one's output, as the first does for the launch before."""
     target = TARGETS["cpu.sm_90a"]
     device, drawn = CpuDevice(target), registry.draw(PROBLEM, 5)
     pair = load(generator.unfused_plan(PROBLEM, target), device)
@@ -216,7 +216,7 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
     assert_same(registry.compute(BLOCK, drawn)[0], x, "in turn")
     together = generator.space(BLOCK, TARGET, likely=True)[0][0]
     assert together.config.family == "block"
-    # The first by itself, and behind it one kernel, or two.
+    # The first alone, followed by one kernel, or by two.
     best = {str(BLOCK.rest): generator.space(BLOCK.rest, TARGET, likely=True)[0][0].config}
     pair = generator.unfused_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
     best[str(BLOCK.rest)] = generator.unfused_plan(BLOCK.rest, TARGET).config
@@ -231,8 +231,9 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
 
 
 def test_what_warpgroups_read_was_fenced_for_the_async_proxy() -> None:
-    """There is a fence behind every layer whose outputs they read, in more plans than run: test_fences.py shows that it
-    matters."""
+    """Every layer whose outputs warpgroups read is followed by a fence, in more plans than run here: test_fences.py
+    shows that it is necessary.
+    """
     dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
     kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.on_wgmma]  # type: ignore[attr-defined]
     assert {p.config.on_wgmma for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Problems and their keys; and that everything malformed is refused with the value and the rule."""
+"""Problems and their keys; malformed ones are refused with the value and the rule."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_derived_sizes() -> None:
         assert conv2d(quantization=Quantization(out_type=out_type)).io_bytes == 256 + 144 + 36 * 4 * width
 
 
-# What is asked for, and what the refusal has to say: the value, and the rule or the remedy.
+# The requested values, and the parts of the refusal: the value, and the rule or the remedy.
 PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"n": 0}, ["n=0", "between 1 and"]),
     ({"h": -1}, ["h=-1", "between 1 and"]),

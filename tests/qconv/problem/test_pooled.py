@@ -1,4 +1,4 @@
-"""A convolution and the max pool behind it: the problem, its key, its parameters, and the two kernels in turn."""
+"""A convolution followed by a max pool: the problem, its key, its parameters, and the two unfused kernels."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_left_out_of_a_key_is_the_default() -> None:
     assert str(plain).endswith(":out_type=int8:window=2,2")
     assert parse(f"{KEY}:window=2") == plain
     assert parse(f"{KEY}:window_pad=0,0,0,0:window=2,2:window_stride=1,1") == plain
-    # Whatever differs makes another problem.
+    # Any difference makes another problem.
     others = [
         parse(f"{KEY}:window={rest}")
         for rest in ("2,3", "3,2", "2:window_stride=2", "2:window_stride=1,2", "2:window_pad=1,0,0,0", "2:ceil_mode")
@@ -134,7 +134,7 @@ def test_it_is_made_of_its_parts() -> None:
 
 
 def test_it_counts_what_reaches_memory() -> None:
-    """And what is between the two does not."""
+    """The intermediate tensor does not count."""
     between = 2 * 6 * 7 * 8
     assert PROBLEM.io_bytes == FIRST.io_bytes - between + 2 * 3 * 4 * 8
     assert PROBLEM.operations == FIRST.operations
@@ -343,6 +343,6 @@ def test_data_are_drawn_again_where_the_largest_are_too_often_the_same(monkeypat
     monkeypatch.setattr(pooled_op, "DRAWS", 0)
     assert lacks() == "one value in 53% of 6528 outputs, more than 50%"
     assert registry.draw(one, 327).forced == (f"{lacks()} behind the pool, in 1 draws",)
-    # What is large is drawn once.
+    # Large samples are drawn once.
     monkeypatch.setattr(pooled_op, "MOST_OPERATIONS", 0)
     assert registry.draw(one, 327).forced == ()

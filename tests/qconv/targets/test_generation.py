@@ -1,4 +1,4 @@
-"""Generations: each has what came before it, and a broken one is refused."""
+"""Generations: each includes its predecessor's features, and a broken one is refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every matrix instruction is executed in NumPy from its fragments, and its layout compared with the manuals.
+"""Every matrix instruction, executed in NumPy from its fragments, with its layout compared with the manuals.
 
-The execution cannot see a permutation of k that A and B share; the formulas, written from the manuals, can.
+The execution cannot detect a permutation of k that A and B share; the formulas, written from the manuals, can.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def test_mfma_takes_signed_types_only() -> None:
 
 
 def test_dimensions_are_accepted_exactly_when_they_cover_the_axis_once() -> None:
-    """The rule that a fragment checks, against brute force."""
+    """The rule that a fragment checks, compared with brute force."""
     accepted = 0
     for sizes in itertools.product((2, 3, 4), repeat=3):
         for strides in itertools.product((1, 2, 3, 4, 6, 8, 9, 12, 16), repeat=3):

@@ -1,4 +1,4 @@
-"""The table of targets, which is not written here again, and how a device finds its target."""
+"""The table of targets, which is not repeated here, and how a device finds its target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_table_lists_each_target_under_its_name() -> None:
 
 
 def test_the_cpu_emulates_what_gpus_have() -> None:
-    """What a GPU has and no emulation does would go untested where there is no such GPU."""
+    """Features of a GPU without an emulation would be untested where there is no such GPU."""
     emulations = [entry.generation for entry in TARGETS.values() if entry.vendor == "cpu"]
     for entry in TARGETS.values():
         has = entry.generation

@@ -1,4 +1,4 @@
-"""ArgMax as a problem: its key, what it refuses, its data and its oracle."""
+"""ArgMax as a problem: its key, its refusals, its data and its oracle."""
 
 from __future__ import annotations
 

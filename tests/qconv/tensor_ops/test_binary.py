@@ -1,4 +1,4 @@
-"""Add and mul as problems: keys, how the second tensor is broadcast, what is refused, the random data."""
+"""Add and mul as problems: keys, broadcasting of the second tensor, refusals, the random data."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_is_refused_of_a_call(kind: Any, given: dict[str, Any], says: str) 
 
 
 def test_outputs_vary() -> None:
-    """As they must for a comparison with them to mean something, with ties and with both ends of the range."""
+    """Comparisons need varied outputs, with ties and with both ends of the range."""
     ends = 0
     for index, problem in enumerate(binary_problems(3, 60)):
         drawn = registry.draw(problem, index)

@@ -1,4 +1,4 @@
-"""Pools as problems: keys, how many windows there are, what is refused, the random data."""
+"""Pools as problems: keys, the number of windows, refusals, the random data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_key_says_sizes_and_types_and_what_differs() -> None:
         (9, 3, 2, (0, 0, 0, 0), True, 4),
         (10, 3, 2, (0, 0, 0, 0), True, 5),
         (10, 3, 2, (0, 0, 0, 0), False, 4),
-        # The fifth window would begin in the padding behind the input.
+        # The fifth window would begin in the padding after the input.
         (8, 2, 2, (1, 0, 1, 0), False, 5),
         (7, 2, 2, (1, 0, 1, 0), True, 4),
         (8, 2, 3, (1, 0, 1, 0), True, 3),

@@ -1,4 +1,4 @@
-"""A channel shuffle as a problem: its key, what it refuses, its oracle."""
+"""A channel shuffle as a problem: its key, its refusals, its oracle."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from qconv.problem.pooled import PooledConv2d  # noqa: E402
 from qconv.torch import chains, convolution  # noqa: E402
 from qconv.torch.chains import LAYERS, OPS  # noqa: E402
 
-# The CPU device has no matrix instructions of its own, and kernels for several convolutions need them.
+# The plain CPU device has no matrix instructions, which kernels for several convolutions need.
 DEVICE = open_device("cpu.sm_80")
 CONVOLUTIONS = ["qconv.conv2d.default", "qconv.conv2d.scalar", "qconv.conv2d.default"]
 
@@ -73,14 +73,14 @@ def graph_of(*arguments: Any) -> tuple[Any, Any]:
 
 
 def found_in(graph: Any, x: Any) -> tuple[list[Conv2d], dict[int, list[Chain]]]:
-    """The problems of its convolutions, and of the chains that it has, by how many they are."""
+    """Return the problems of its convolutions, and of its chains by length."""
     layers = [layer.problem for layer in chains.layers_of(graph, [x])]
     counts = {count: range(len(layers) - count + 1) for count in OPS}
     return layers, {count: [chains.chain_of(layers[i : i + count]) for i in at] for count, at in counts.items()}
 
 
 def stored(times: Path, graph: Any, x: Any, wanted: Problem, us: float) -> None:
-    """10 us for each convolution, `us` for one chain, and more for the others."""
+    """Store 10 us for each convolution, `us` for one chain, and more for the others."""
     plain, every = found_in(graph, x)
     others = [one for of in every.values() for one in of if one != wanted]
     tens = [(generator.default(one, DEVICE.target), 10.0) for one in plain]
@@ -114,7 +114,7 @@ def test_what_was_measured_to_be_slower_stays_but_is_worth_measuring(times: Path
 
 @pytest.mark.parametrize("arguments", [(4,), (5, True)])
 def test_what_is_read_otherwise_or_by_others_stays(arguments: Any, times: Path) -> None:
-    """The first two differ in the zero point between them; or somebody else sees what the second gives."""
+    """The first two differ in the zero point between them, or the second's output has another reader."""
     graph, x = graph_of(*arguments)
     of_two = found_in(*graph_of())[1][2]
     for one in of_two:
@@ -154,7 +154,7 @@ def stem_of(*arguments: Any) -> tuple[Any, Any]:
 
 @pytest.fixture
 def pairs_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two kernels in turn count as one, so that what no kernel serves here is one op as well."""
+    """Make two kernels count as one, so that pools that no kernel serves here become one op too."""
     monkeypatch.setattr(LookupTime, "is_one_kernel", True)
 
 
@@ -167,7 +167,7 @@ def test_a_convolution_and_a_pool_are_one_op_with_the_same_bits(
     assert [layer.problem.op for layer in layers] == ["conv2d", "max_pool"]
     wanted = PooledConv2d.behind(*(layer.problem for layer in layers))  # type: ignore[arg-type]
     assert qconv.torch.alternatives(graph, x) == (wanted,)
-    assert len(list(targets(qconv.torch.fuse(graph, x)))) == 2  # predicted to take no less
+    assert len(list(targets(qconv.torch.fuse(graph, x)))) == 2  # predicted to be no faster
     overload = "default" if per_channel else "scalar"
     for time_us, left in ((19.0, [f"qconv.conv2d_pool.{overload}"]), (20.0, [f"qconv.conv2d.{overload}", chains.POOL])):
         plain = [(generator.default(layer.problem, DEVICE.target), 10.0) for layer in layers]
@@ -196,7 +196,7 @@ def test_a_pool_for_which_no_kernel_is_stays(times: Path) -> None:
 def test_a_pool_that_may_be_one_kernel_is_worth_measuring(
     us: float, found: list[str], times: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a lookup gives two in turn."""
+    """Covers lookups that return two kernels."""
     graph, x = stem_of()
     monkeypatch.setattr(Expectations, "one_kernel_us", lambda self, problem: us)
     assert [one.op for one in qconv.torch.alternatives(graph, x)] == found
@@ -204,7 +204,7 @@ def test_a_pool_that_may_be_one_kernel_is_worth_measuring(
 
 
 class Behind(torch.nn.Module):
-    """A chain of two with a pool behind it, whose output is convolved again."""
+    """A chain of two followed by a pool, whose output is convolved again."""
 
     def __init__(self) -> None:
         super().__init__()

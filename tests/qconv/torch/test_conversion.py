@@ -1,4 +1,4 @@
-"""quantize and dequantize of `torch.ops.qconv` give the bits of the one-liners, however the tensor lies."""
+"""quantize and dequantize of `torch.ops.qconv` match the one-liners, whatever the tensor's layout."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_decomposed_is_pytorchs_own() -> None:
 
 
 def test_only_so_many_numbers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scale may be another one at every call."""
+    """A scale may differ at every call."""
     x = torch.from_numpy(X)
     monkeypatch.setattr(conversion, "_numbers", {})
     monkeypatch.setattr(conversion, "REMEMBERED", 3)

@@ -1,4 +1,4 @@
-"""The convolutions of `torch.ops.qconv`, at tolerance 0 against the oracle, and what they refuse."""
+"""The convolutions of `torch.ops.qconv` compared with the oracle at tolerance 0, and their refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, products and pools of `torch.ops.qconv` give the bits of the one-liners of NumPy arrays."""
+"""Sums, products and pools of `torch.ops.qconv` match the one-liners on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_windows_count_as_pytorch_counts_them() -> None:
 
 
 def test_a_graph_of_pools_is_not_held_to_remainders() -> None:
-    """Sizes that are dynamic may be odd or even."""
+    """Dynamic sizes may be odd or even."""
 
     class Pool(torch.nn.Module):
         def forward(self, x: Any) -> Any:

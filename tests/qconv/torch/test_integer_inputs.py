@@ -1,4 +1,4 @@
-"""Lowered networks that take integers: the same outputs as of the real numbers that quantize to them."""
+"""Lowered networks that take integers give the same outputs as with the floats that quantize to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def integers(x: Any) -> Any:
 
 
 class Convolution(torch.nn.Module):
-    """With or without a second reader of its input."""
+    """A convolution with or without a second reader of its input."""
 
     def __init__(self, is_read_twice: bool) -> None:
         super().__init__()

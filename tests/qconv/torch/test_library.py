@@ -1,4 +1,6 @@
-"""What PyTorch asks of an op: `opcheck`, `torch.compile` in one graph, `torch.export`, and packages of AOTInductor."""
+"""PyTorch's requirements on an op: `opcheck`, `torch.compile` in one graph, `torch.export`, and AOTInductor
+packages.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ def test_every_op_is_checked() -> None:
 
 @pytest.mark.parametrize("overload", overloads(), ids=lambda overload: overload.qualified)
 def test_an_output_is_made_of_every_overload(overload: Any) -> None:
-    """A fake kernel and a real one are there."""
+    """Every overload has a fake kernel and a real one."""
     packet = getattr(ops, overload.op)
     defined = getattr(packet, overload.name or "default")
     keys = ("CPU", "CUDA", "Meta")
@@ -126,7 +128,7 @@ def test_an_output_is_made_of_every_overload(overload: Any) -> None:
 
 
 class Network(torch.nn.Module):
-    """Every op in a row, from real numbers to real numbers."""
+    """Every op in sequence, from floats to floats."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""On a GPU: PyTorch's stream, its graphs, its compiler; nothing waits once the weights are packed."""
+"""PyTorch's stream, graphs and compiler on a GPU; nothing waits once the weights are packed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REAL = torch.linspace(-6, 6, 2 * 32 * 14 * 14).reshape(2, 32, 14, 14)
 
 
 def expected(network: Any, x: Any) -> Any:
-    """On the CPU device."""
+    """Return the network's output on the CPU device."""
     cpu = Network()
     cpu.load_state_dict({name: value.cpu() for name, value in network.state_dict().items()})
     return cpu(x.cpu())
@@ -81,10 +81,10 @@ def test_scales_and_zero_points_of_channels_on_the_gpu() -> None:
 def test_it_runs_on_the_current_stream() -> None:
     network, x = Network().cuda(), REAL.cuda()
     network(x)
-    negated = x.neg()  # loads a kernel of PyTorch's, which waits for what runs
+    negated = x.neg()  # loads a kernel of PyTorch's, which waits for running work
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        network(negated)  # gives the stream memory of its own, which waits as well
+        network(negated)  # allocates the stream's own memory, which waits too
         torch.cuda.synchronize()
         torch.cuda._sleep(1_000_000_000)
         y = network(negated)
@@ -134,7 +134,7 @@ def test_weights_that_are_written_are_packed_again() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_inductor(mode: str) -> None:
-    """The first thing that a process does: what a call keeps must not lie in the memory of a graph."""
+    """As the first action of a process: tensors that a call caches must not be in the memory of a graph."""
     conversion._numbers.clear()
     network, x = Network().cuda(), REAL.cuda()
     compiled = torch.compile(network, fullgraph=True, mode=mode)

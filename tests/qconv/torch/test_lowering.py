@@ -1,4 +1,4 @@
-"""Which nodes of a PT2E graph become ops, which stay, and that the integers are the same within one step."""
+"""The nodes of a PT2E graph that become ops, those that stay, and integers that agree within one step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def q(x: Any, values: Any = Y) -> Any:
 
 
 class Graph(torch.nn.Module):
-    """`body` of the module and the integers that it is given."""
+    """A module with `body`, and its integer inputs."""
 
     def __init__(self, body: Callable[..., Any], channels: int = 8) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Graph(torch.nn.Module):
 
 
 def lowered(body: Callable[..., Any], *inputs: Any) -> tuple[Any, list[Any]]:
-    """The lowered module, and how its layers differ. What only converts has the graph's bits."""
+    """Return the lowered module, and the differences of its layers. Conversions match the graph's bits."""
     inputs = inputs or (integers(2, 8, 6, 6),)
     program = torch.export.export(Graph(body), inputs).module()
     module = qconv.torch.lower(program)

@@ -1,4 +1,4 @@
-"""Whole networks of torchao's PT2E, lowered: every layer within one step of what the graph computes."""
+"""Whole networks of torchao's PT2E, lowered: every layer is within one step of the graph's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_more_images(network: str, system: str) -> None:
 
 
 def _check(network: str, system: str, seeds: Iterable[int]) -> None:
-    """Compares layer by layer, and prints the figures of docs/tasks/pytorch.md."""
+    """Compare layer by layer, and print the figures of docs/tasks/pytorch.md."""
     graph = quantized(network, quantizer(system))
     if not any(target.startswith("quantized_decomposed.") for target in targets(graph)):
         pytest.skip(f"this torchao quantizes nothing for {system} with PyTorch {torch.__version__}")

@@ -1,4 +1,4 @@
-"""Weights are packed once, and again whenever one of the tensors that they are packed from was written."""
+"""Weights are packed once, and again whenever one of the tensors from which they are packed was written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMED = {"padding": 1, "x_scale": 0.02, "y_scale": 0.1, "x_zero_point": 3, "y_ze
 
 
 class Layer:
-    """Weights with all that is packed of them, and what a call gives; by NumPy as well."""
+    """Weights with all other packed tensors, and the result of a call; also by NumPy."""
 
     def __init__(self, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ class Layer:
 
 @pytest.fixture
 def packed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """One entry for each packing."""
+    """Record one entry per packing."""
     packing.forget()
     made: list[int] = []
     pack = convolution._packed
@@ -156,7 +156,7 @@ def test_what_a_captured_graph_reads_is_kept(packed: list[int]) -> None:
 
 
 def test_threads_pack_at_the_same_time(packed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One packs while another looks for what is gone."""
+    """One thread packs while another removes expired entries."""
     tensor = torch.zeros(1)
 
     def pack(key: str) -> None:
@@ -178,7 +178,7 @@ def test_threads_pack_at_the_same_time(packed: list[int], monkeypatch: pytest.Mo
 
 
 def test_memory_that_is_used_again_is_other_weights(packed: list[int]) -> None:
-    """Freed memory comes back at the same address, with other weights in it."""
+    """Freed memory is reused at the same address, with other weights in it."""
     for seed in range(6):
         layer = Layer(seed)
         assert np.array_equal(layer(), layer.wanted())
@@ -195,7 +195,7 @@ def test_two_views_of_one_memory_are_two_weights(packed: list[int]) -> None:
 
 
 def test_inference_tensors_are_packed_at_every_call(packed: list[int]) -> None:
-    """They have no version, so that nothing tells whether they were written."""
+    """They have no version, so writes cannot be detected."""
     with torch.inference_mode():
         layer = Layer()
         layer()
@@ -213,7 +213,7 @@ def test_what_was_made_before_inference_mode_is_packed_once(packed: list[int]) -
 
 
 def test_a_copy_is_packed(packed: list[int]) -> None:
-    """Writing past autograd changes nothing, rather than a part: `forget` makes it seen."""
+    """Writing past autograd has no effect at all, not even a partial one; `forget` makes it visible."""
     layer = Layer()
     layer.w = layer.w.to(memory_format=torch.channels_last)
     before = layer()
@@ -240,7 +240,7 @@ def test_a_launch_overlaps_where_that_gains(gains: bool, monkeypatch: pytest.Mon
 @pytest.mark.slow
 @pytest.mark.skipif(which("g++") is None, reason="AOTInductor compiles with a C++ compiler, and there is no g++")
 def test_few_scales_are_kept_in_a_package(packed: list[int], tmp_path: Path) -> None:
-    """By the option that docs/tasks/pytorch.md names: without it Inductor makes constants of 8 numbers anew."""
+    """By the option that docs/tasks/pytorch.md names: without it Inductor recreates constants of 8 numbers."""
 
     class Few(torch.nn.Module):  # type: ignore[misc]
         def __init__(self, layer: Layer) -> None:

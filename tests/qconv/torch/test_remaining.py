@@ -1,4 +1,4 @@
-"""Every node of a lowered graph that computes and stays PyTorch's is named, with its reason."""
+"""Every computing node of a lowered graph that stays PyTorch's is named, with its reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = (0.05, 1, -128, 127, torch.int8)
 
 
 class Network(torch.nn.Module):
-    """A function of what a convolution gives as real numbers, and of its input."""
+    """A function of a convolution's output as floats, and of its input."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def test_what_stays_is_named(name: str) -> None:
 
 
 def test_what_costs_nothing_is_not_named() -> None:
-    """Views and sizes."""
+    """Covers views and sizes."""
     assert stays(lambda y, x: y.flatten(1).unsqueeze(0)[:, :, : y.shape[1]].transpose(0, 1)) == {}
 
 

@@ -1,4 +1,4 @@
-"""What a module runs on kernels is tuned, and its next call has the winners."""
+"""Tuning covers all kernels of a module, and its next call uses the winners."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ X = torch.ones(1, 8, 4, 4)
 
 def test_every_kernel_of_a_call_is_a_problem() -> None:
     network = Network()
-    network(X)  # what is packed already counts as well
+    network(X)  # entries that are packed already count too
     found = qconv.torch.problems(network, X)
     assert [problem.op for problem in found] == ["quantize", "conv2d", "conv2d", "global_average_pool"]
     assert found == qconv.torch.problems(network, X)

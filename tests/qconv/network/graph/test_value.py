@@ -1,4 +1,4 @@
-"""A tensor on either side and in either order of axes."""
+"""A tensor on host or device, in either order of axes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nothing_is_turned_between_two_layers_that_run_here() -> None:
 
 @pytest.mark.parametrize("side", ["host", "there"])
 def test_channels_that_lie_last_stay_there(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the order of axes says: a copy into that order, and another out of it, would be of whole images."""
+    """Changing the order of axes back and forth would copy whole images."""
     turned = np.arange(2 * 4 * 5 * 3, dtype=np.int8).reshape(2, 4, 5, 3)
     value = Value(CPU, **{side: turned.transpose(0, 3, 1, 2)})
     monkeypatch.setattr(CpuDevice, "exchanged", None)

@@ -1,4 +1,4 @@
-"""ArgMax in a session, index for index that of ONNX Runtime, and what of DequantizeLinear is folded into it."""
+"""ArgMax in a session gives ONNX Runtime's indices, and DequantizeLinear before it is folded where possible."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CASES = [(shape, axis) for shape in SHAPES for axis in (*range(len(shape)), -1)]
 
 
 def few_values(shape: tuple[int, ...], dtype: str) -> Any:
-    """So that the largest is there several times."""
+    """Draw few values, so that the largest occurs several times."""
     x = whole_range(np.random.default_rng(len(shape)), dtype, shape)
     return x // 32 * 32
 
 
 def compared(model: Any, feeds: dict[str, Any], what: str) -> list[Any]:
     session = Session(model, "cpu")
-    for _ in range(2):  # the second time it is recorded
+    for _ in range(2):  # the second run is recorded
         for got, wanted in zip(session.run(None, feeds), networks.by_ort(model, feeds), strict=True):
             assert_equal(got, wanted, what)
     return list(session.explain().rows)
@@ -123,7 +123,7 @@ def test_bytes_are_compared_instead_of_what_they_stand_for() -> None:
 
 
 def test_no_two_bytes_become_one_number() -> None:
-    """What the fold says, of the ends of the scales that it takes and of many between them."""
+    """Checks the fold's claim at the ends of its scales and for many between them."""
     steps = np.arange(-255, 256).astype(np.float32)
     limits = np.finfo(np.float32)
     some = np.exp(np.random.default_rng(1).uniform(np.log(1e-37), np.log(1e36), 20_000)).astype(np.float32)
@@ -138,7 +138,7 @@ def test_no_two_bytes_become_one_number() -> None:
     [
         {"s": np.float32(-0.05)},
         {"s": np.float32(0)},
-        {"s": np.float32(1e-40)},  # some processors take it for zero
+        {"s": np.float32(1e-40)},  # some processors flush it to zero
         {"s": np.float32(3e36)},  # infinite from 114 steps on
         {"s": np.float32(np.nan)},
         {"s": np.float16(0.05)},

@@ -1,4 +1,4 @@
-"""Sums and products of quantized tensors in a session, bit for bit those of ONNX Runtime."""
+"""Sums and products of quantized tensors in a session match ONNX Runtime bit for bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qconv.device import open_device
 from qconv.network import Layer, Network, Tensor, Unserved, Value, read_layer
 
 FULL = (3, 5, 4, 6)
-# Equal ones; numbers; one a channel, an image's channel, a pixel, a column; of fewer dimensions; with extents of 1.
+# Equal shapes; numbers; one value per channel, image and channel, pixel, or column; fewer dimensions; extents of 1.
 SHAPES = [
     (FULL, FULL), (FULL, (1,)), ((), FULL), (FULL, (1, 5, 1, 1)), ((1, 5, 1, 1), FULL), (FULL, (3, 5, 1, 1)),
     ((3, 5, 1, 1), FULL), ((1, 5, 4, 6), (1, 1, 4, 6)), ((4, 6), FULL), (FULL, (6,)), ((6,), FULL), ((7,), (7,)),
@@ -71,7 +71,7 @@ def test_a_constant_with_fewer_axes(shapes: tuple[tuple[int, ...], ...]) -> None
 
 
 def layer_of(**changed: Any) -> Any:
-    """The reading of a sum of tensors `a` and `b`, with some of its inputs changed."""
+    """Return the layer read from a sum of tensors `a` and `b`, with some inputs changed."""
     held = {"a_s": np.float32(0.1), "a_z": np.uint8(3), "b_s": np.float32(0.1), "b_z": np.uint8(3)}
     held |= {"y_s": np.float32(0.1), "y_z": np.uint8(4)}
     held = {name: value for name, value in (held | changed).items() if value is not ...}
@@ -112,7 +112,7 @@ def test_equal_shapes_stay_in_the_order_in_which_they_lie() -> None:
 
 
 def test_the_kernel_begins_with_the_input_with_which_onnxruntime_begins() -> None:
-    """The kernel's first is the larger one: here it is the layer's second."""
+    """The kernel's first input is the larger one: here it is the layer's second."""
     for shapes, first in (((FULL, (6,)), "b"), (((6,), FULL), "a"), (((1, 5, 1, 1), FULL), "b")):
         problem, _, _ = layer_of().problem(shapes)
         assert problem.added_first == first

@@ -1,4 +1,4 @@
-"""The ends of a network run here where everything that they touch does."""
+"""The ends of a network run on kernels if all adjacent layers do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCALE, ZERO = np.float32(0.037), np.uint8(19)
 def network_of(
     extra: tuple[Layer, ...] = (), outputs: tuple[str, ...] = ("y",), x_type: str = "float32", **constants: Any
 ) -> tuple[Network, dict[str, IntegerConvolution]]:
-    """x -> QuantizeLinear -> convolution -> DequantizeLinear -> y."""
+    """Return x -> QuantizeLinear -> convolution -> DequantizeLinear -> y."""
     held = {"s": SCALE, "z": ZERO, "w": np.ones((2, 3, 1, 1), np.int8), "w_s": np.float32(1), "w_z": np.int8(0)}
     layers = (
         Layer("quantize", "QuantizeLinear", ("x", "s", "z"), ("q",)),
@@ -44,7 +44,7 @@ def test_both_ends_have_the_bits_of_onnx() -> None:
     found = serve_ends(*network_of())[0]
     assert sorted(found) == ["conv", "dequantize", "quantize"]
     x = np.random.default_rng(2).uniform(-1, 10, (2, 3, 5, 7)).astype(np.float32)
-    x.flat[:9] = np.arange(9) * SCALE + SCALE / 2  # ties, or beside one
+    x.flat[:9] = np.arange(9) * SCALE + SCALE / 2  # ties, or next to one
     wanted = np.clip(np.rint(x / SCALE) + int(ZERO), 0, 255).astype(np.uint8)
     np.testing.assert_array_equal(computed(found["quantize"], x), wanted)
     real = (wanted.astype(np.float32) - np.float32(ZERO)) * SCALE
@@ -114,7 +114,7 @@ def test_images_are_turned_by_the_kernels_of_the_ends(shape: tuple[int, ...]) ->
     np.testing.assert_array_equal(made.channels_last, np.moveaxis(wanted, 1, -1))
     back = dequantize(Value(CPU, channels_last=made.channels_last))
     np.testing.assert_array_equal(back.on_device, (wanted.astype(np.float32) - np.float32(ZERO)) * SCALE)
-    # Where nothing moves, one scale serves the whole tensor.
+    # If nothing is transposed, one scale serves the whole tensor.
     sizes = (1, 1, x.size) if 1 in (shape[1], np.prod(shape[2:])) else (shape[0], shape[1], int(np.prod(shape[2:])))
     turns = sizes[1] > 1
     assert quantize.problems == (Quantize(*sizes, out_type="uint8", zero_point=True, channels_last=turns),)
@@ -130,7 +130,7 @@ def test_images_are_turned_by_the_kernels_of_the_ends(shape: tuple[int, ...]) ->
     ],
 )
 def test_one_reader_of_images_is_enough(op: str, inputs: tuple[str, ...], attributes: dict[str, Any]) -> None:
-    """The others would have turned the tensor, or turn it back as often."""
+    """The others would have transposed the tensor, or transpose it back as often."""
     other = Layer("other", op, inputs, ("o",), attributes)
     network, served = network_of((other,), pads=np.array([0, 0, 1, 1, 0, 0, 1, 1]))
     rows = replace(served["conv"], axes=0)
@@ -144,7 +144,7 @@ def test_one_reader_of_images_is_enough(op: str, inputs: tuple[str, ...], attrib
 
 @pytest.mark.parametrize(("shape", "beside"), [((2, 33, 4, 4), "conv"), ((2, 3, 4, 4), "matrix"), ((2, 3), "conv")])
 def test_other_tensors_keep_their_order(shape: tuple[int, ...], beside: str) -> None:
-    """More channels than a thread has, what a product of matrices reads as rows, and what is no image."""
+    """Covers more channels than a thread handles, rows for a matrix product, and tensors that are not images."""
     network, served = network_of()
     if beside == "matrix":
         served = {"conv": replace(served["conv"], axes=0)}

@@ -1,4 +1,4 @@
-"""Joining and cutting tensors in a session, bit for bit as ONNX Runtime, beside layers that run on kernels."""
+"""Joining and splitting tensors in a session, bit for bit as in ONNX Runtime, next to layers on kernels."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_split_of_an_older_model_has_its_widths_as_an_attribute() -> None:
 
 
 def test_a_split_that_runs_elsewhere_is_one_node_there() -> None:
-    """What the caller brings is cut for the caller."""
+    """The caller's input is split for the caller."""
     node = helper.make_node("Split", ["x_fed"], ["y", "z"], axis=1)
     session = run_beside(node, {"x": FULL}, {}, "int8", ("y", "z"))
     assert session.explain().fallen_back["Split"] == 2

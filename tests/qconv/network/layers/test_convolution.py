@@ -1,4 +1,4 @@
-"""What is read of a layer, and why one is not."""
+"""Reading of layers, and the reasons for refusals."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ RNG = np.random.default_rng(8)
 def read(
     op: str, x_type: str = "uint8", attributes: dict[str, Any] | None = None, **constants: Any
 ) -> IntegerConvolution:
-    """A layer whose first input is x; the constants follow in their order, None for one that is not there, and an
-    ellipsis for one that is computed."""
+    """Return a layer whose first input is x; the constants follow in order, None for an absent one, and an ellipsis for
+    a computed one.
+    """
     names = tuple("" if value is None else name for name, value in constants.items())
     held = {name: np.asarray(value) for name, value in constants.items() if value is not None and value is not ...}
     layer = Layer("layer", op, ("x", *names), ("y",), attributes or {})
@@ -32,7 +33,7 @@ def bytes_of(*shape: int, dtype: str = "int8") -> Any:
 
 
 def linear(w: Any, **changed: Any) -> dict[str, Any]:
-    """The inputs of QLinearConv and QLinearMatMul behind x."""
+    """Return the inputs of QLinearConv and QLinearMatMul after x."""
     given = {
         "x_s": np.float32(0.1), "x_z": np.uint8(9), "w": w, "w_s": np.float32(0.2), "w_z": np.int8(0),
         "y_s": np.float32(0.3), "y_z": np.uint8(4),

@@ -1,4 +1,4 @@
-"""A clamp behind a convolution becomes part of it where no bit changes, and is left alone elsewhere."""
+"""A clamp after a convolution is folded into it if no bit changes, and is left alone otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCALE, ZERO = 0.37, 11
 
 
 def network_with(**changed: Any) -> Network:
-    """x -> QLinearConv -> DequantizeLinear -> Relu or Clip -> QuantizeLinear."""
+    """Return x -> QLinearConv -> DequantizeLinear -> Relu or Clip -> QuantizeLinear."""
     given = {"clamp": "Relu", "scale": SCALE, "zero": ZERO, "out": "int8", "outputs": ("y",), "limits": ()} | changed
     given = {"own": SCALE, "read": (np.float32(SCALE), np.int8(ZERO)), "attributes": {}} | given
     numbers = {
@@ -49,7 +49,7 @@ def folded(network: Network) -> tuple[Network, IntegerConvolution]:
 
 
 def computed(convolution: IntegerConvolution, x: Any) -> Any:
-    """By the oracle, in the layout of the kernels."""
+    """Compute the convolution by the oracle, in the layout of the kernels."""
     problem = convolution.problem((1, 3, 7, 9))
     w = convolution.weights.transpose(0, 2, 3, 1)
     return conv2d(problem, x, w, problem.checked(dict(convolution.parameters)))
@@ -72,7 +72,7 @@ def computed(convolution: IntegerConvolution, x: Any) -> Any:
 def test_a_folded_clamp_has_the_bits_of_the_four_layers(
     clamp: str, limits: tuple[float | None, ...], are_attributes: bool
 ) -> None:
-    """The limits are inputs, or attributes as until opset 10; without one, every byte is within it."""
+    """The limits are inputs, or attributes up to opset 10; without a limit, every byte passes."""
     named = {name: value for name, value in zip(("min", "max"), limits, strict=False) if value is not None}
     given: dict[str, Any] = {"attributes": named} if are_attributes else {"limits": limits}
     network = network_with(clamp=clamp, **given)
@@ -117,7 +117,7 @@ def test_what_would_change_bits_is_left_alone(changed: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("clamp", "limits"), [("Relu", ()), ("Clip", ("low",))])
 def test_a_clamp_behind_sums_is_left_alone(clamp: str, limits: tuple[str, ...]) -> None:
-    """They have no scale, and neither the scale of what reads them nor a zero point has to be given."""
+    """They have no scale, and neither a reader's scale nor a zero point need exist."""
     layers = (
         Layer("conv", "ConvInteger", ("x", "w"), ("q",)),
         Layer("dq", "DequantizeLinear", ("q", "s"), ("r",)),

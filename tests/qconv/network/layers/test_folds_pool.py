@@ -1,4 +1,4 @@
-"""A max pool of what a convolution gives becomes part of it where no bit changes, and is left alone elsewhere."""
+"""A max pool of a convolution's output is folded into it if no bit changes, and is left alone otherwise."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two kernels in turn count as one, so that what no kernel serves here is folded as well."""
+    """Make two kernels count as one, so that pools that no kernel serves here are folded too."""
     monkeypatch.setattr(LookupTime, "is_one_kernel", True)
 
 
 def ran(model: Model, *outputs: str, **choice: bool | None) -> Session:
-    """A session three runs of which had the bits of ONNX Runtime."""
+    """Return a session after checking that three of its runs had the bits of ONNX Runtime."""
     made = model.made(*outputs)
     session = Session(made, "cpu", **({"pools_in_convolutions": True, "fused_convolutions": False} | choice))
     for turn in range(RUNS):
@@ -65,7 +65,7 @@ def said(session: Session) -> dict[str, str]:
 
 
 def stem(dtype: str = "uint8", seed: int = 0, size: int = 3, **pool: Any) -> tuple[Model, str, str]:
-    """A convolution and a pool, and their names."""
+    """Return a model of a convolution and a pool, and their names."""
     model = Model(dtype, seed)
     own = model.conv(model.input(2, 3, 9, 10), 3, 8, model.numbers(), model.numbers(), size)
     return model, own, model.node("MaxPool", [own], **(pool or POOL))
@@ -105,7 +105,7 @@ def test_where_no_kernel_is_for_both_they_stay_two() -> None:
 def test_a_kernel_that_is_nearly_as_fast_is_worth_measuring(
     ratio: float | None, is_near: bool, times: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a lookup gives two in turn: nobody else would ever measure the one."""
+    """Covers lookups that return two kernels: otherwise the single kernel would never be measured."""
 
     def one_kernel_us(self: Expectations, problem: Problem) -> float | None:
         (several,) = self.of([problem])
@@ -124,7 +124,7 @@ def test_a_kernel_that_is_nearly_as_fast_is_worth_measuring(
 
 
 def test_a_clamp_in_front_and_layers_behind(one_kernel: None) -> None:
-    """The clamp is the convolution's. What reads the pool begins a region of its own."""
+    """The clamp belongs to the convolution. The reader of the pool begins its own region."""
     model = Model("int8", 1)
     own_is, y_is, z_is = model.numbers(), model.numbers(), model.numbers()
     own = model.conv(model.input(2, 3, 9, 10), 3, 8, model.numbers(), own_is, 3)
@@ -149,7 +149,7 @@ def test_the_last_of_a_chain_has_no_pool(one_kernel: None) -> None:
     assert list(said(session)) in ([a, b], [b, y])
     (region,) = session._runner._regions.values()
     assert [(one.begin, one.end) for one in region.fusions] == [(0, 2), (1, 3)]
-    # And the pool ends the region.
+    # The pool ends the region.
     assert [one.layer.name for one in region.elements] == [a, b, y]
 
 
@@ -178,7 +178,7 @@ def test_what_is_left_alone(what: str, one_kernel: None) -> None:
 
 
 def measured(times: Path, session: Session, time_us: float) -> PooledConv2d:
-    """As if both in turn took so long, and each by itself 10 us; the problem of both."""
+    """Store invented times: `time_us` for both kernels, and 10 us for each alone; return the problem of both."""
     *alone, pooled = session.problems
     assert [one.op for one in session.problems] == ["conv2d", "max_pool", "conv2d_pool"]
     assert isinstance(pooled, PooledConv2d)
@@ -194,7 +194,7 @@ def test_whichever_was_measured_to_be_faster(one_kernel: None, times: Path) -> N
     model, own, y = stem(seed=4)
     first = ran(model, y, pools_in_convolutions=None)
     assert list(said(first)) == [own, y]
-    # A pair is predicted to take what its parts take: not clearly less, but worth measuring.
+    # A pair is predicted to take the sum of its parts: not clearly less, but worth measuring.
     assert "with what follows, one kernel predicted at" in said(first)[own]
     for time_us, ops in ((21.0, {"QLinearConv": 1, "MaxPool": 1}), (19.0, {"QLinearConv": 1})):
         pooled = measured(times, first, time_us)
@@ -219,7 +219,7 @@ def test_a_folder_that_was_built_has_it(one_kernel: None, times: Path, tmp_path:
 
 @pytest.mark.parametrize("form", networks.FORMATS)
 def test_the_pool_of_a_network(form: str, one_kernel: None) -> None:
-    """In QDQ models the pool stands between integers once ONNX Runtime has rewritten the model."""
+    """In QDQ models the pool is between integers once ONNX Runtime has rewritten the model."""
     made, fed = networks.quantized(networks.resnet_like(), form, "u8s8", per_channel=True), {"x": networks.images(2, 9)}
     session = Session(made, "cpu", pools_in_convolutions=True, fused_convolutions=False)
     for _ in range(RUNS):
@@ -271,7 +271,7 @@ def test_shapes_of_a_region() -> None:
 
 
 def test_nothing_is_folded_behind_a_pool() -> None:
-    """What is added, looked up or convolved would be what the pool gives."""
+    """A sum, a table or a convolution would apply to the pool's output."""
     model = Model("uint8", 6)
     x, own_is, y_is = model.input(1, 4, 5, 5), model.numbers(), model.numbers()
     own = model.conv(x, 4, 4, model.numbers(), own_is)
@@ -299,5 +299,5 @@ def test_nothing_is_folded_behind_a_pool() -> None:
 
 
 def of_x(convolution: IntegerConvolution) -> dict[str, Any]:
-    """The scale and the zero point that it would have to read what it gives."""
+    """Return the scale and the zero point with which a reader must read the output."""
     return {f"x_{what}": convolution.parameters[f"y_{what}"] for what in ("scale", "zero_point")}

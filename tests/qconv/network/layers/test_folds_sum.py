@@ -1,4 +1,4 @@
-"""A sum behind a convolution becomes part of it where no bit changes, and is left alone elsewhere."""
+"""A sum after a convolution is folded into it if no bit changes, and is left alone otherwise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDED = "com.microsoft.QLinearAdd folded"
 
 
 def whys(model: Model, *outputs: str) -> dict[str, str]:
-    """What is said of each layer, once three runs had the bits of ONNX Runtime."""
+    """Return the explanation of each layer, after checking that three runs had the bits of ONNX Runtime."""
     made = model.made(*outputs)
     session = Session(made, "cpu", sums_in_convolutions=True)
     for turn in range(RUNS):
@@ -50,7 +50,7 @@ def test_a_convolution_and_a_sum_are_one_layer(dtype: str, own_is_first: bool) -
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 1, 1, 1), (1, 1, 2, 1)], ids=str)
 @pytest.mark.parametrize("own_is_first", [True, False])
 def test_the_sum_begins_as_that_of_onnxruntime(own_is_first: bool, shape: tuple[int, ...]) -> None:
-    """A convolution that changes nothing, and bytes whose sum depends on it. Of single numbers the other is first."""
+    """An identity convolution, and bytes whose sum depends on the order. For single numbers the other is first."""
     for at, given in enumerate(TELLING):
         model = Model("uint8", at)
         x, residual = (model.input(*shape) for _ in "ab")
@@ -88,7 +88,7 @@ def test_of_two_convolutions_the_later_one_takes_the_sum() -> None:
 
 
 def test_a_sum_of_sums() -> None:
-    """Blocks one behind the other: each convolution takes one sum, and reads what the one before gave."""
+    """Consecutive blocks: each convolution adds the previous sum, and reads the previous output."""
     model = Model("int8", 3)
     x, x_is = model.input(2, 8, 6, 6), model.numbers()
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_a_product_of_matrices_and_a_sum() -> None:
 @pytest.mark.parametrize("lacking", ["own", "residual", "y", "own, residual, y"])
 @pytest.mark.parametrize("own_is_first", [True, False])
 def test_a_zero_point_that_is_not_given_is_zero(own_is_first: bool, lacking: str) -> None:
-    """Whatever those of the other tensors are. ONNX Runtime asks for all of them; ONNX does not."""
+    """Independent of the other tensors' zero points. ONNX Runtime requires all of them; ONNX does not."""
     model = Model("uint8", 7)
     zeros = {name: 0 if name in lacking else zero for name, zero in (("own", 100), ("residual", 37), ("y", 201))}
     own_is, residual_is, y_is = (model.numbers((0.1, zero)) for zero in zeros.values())
@@ -133,7 +133,7 @@ def test_a_zero_point_that_is_not_given_is_zero(own_is_first: bool, lacking: str
     made = with_sum(network, served[own], add)
     assert made is not None
     assert made.parameters == whole.parameters
-    # A convolution that writes with another zero point than the sum reads stays a layer of its own.
+    # A convolution whose output zero point differs from the sum's input stays a separate layer.
     another = {**served[own].parameters, "y_zero_point": np.uint8(99)}
     assert with_sum(network, replace(served[own], parameters=another), add) is None
 
@@ -218,7 +218,7 @@ def test_the_pass_alone() -> None:
 
 
 def test_a_sum_of_other_shapes_at_run_time_runs_elsewhere() -> None:
-    """Its shape is known only with the input: what was folded runs as it was read."""
+    """Its shape is known only with the input: the folded layers then run separately."""
     model = Model()
     x, residual = model.input(2, 4, 5, 5), model.input(2, 1, 5, 5, open_shape=["N", "C", "H", "W"])
     own_is, residual_is, y_is = (model.numbers() for _ in range(3))

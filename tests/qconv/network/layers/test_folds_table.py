@@ -1,4 +1,4 @@
-"""A function of what a convolution gives becomes part of it where no bit changes, and is left alone elsewhere."""
+"""A function of a convolution's output is folded into it if no bit changes, and is left alone otherwise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qconv.network.layers.folds import with_table
 from qconv.network.layers.table import Tabulated
 from qconv.onnx import Session
 
-# Kernels for several convolutions need matrix instructions, which the CPU device itself has none of.
+# Kernels for several convolutions need matrix instructions, which the plain CPU device does not have.
 DEVICE = open_device("cpu.sm_80")
 
 
@@ -36,7 +36,7 @@ def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def function(model: Model, x: str, x_is: Any, y_is: Any, *ops: str) -> str:
-    """Ops of real numbers between what is dequantized and quantized again."""
+    """Add float ops between a dequantization and a quantization."""
     name = model.node("DequantizeLinear", [x, *x_is])
     for op in ops:
         name = model.node(op, [name])
@@ -48,7 +48,7 @@ def quantized(model: Model, op: str, x: str, x_is: Any, y_is: Any, **attributes:
 
 
 def ran(model: Model, *outputs: str, device: str = "cpu", **choice: bool | None) -> dict[str, str]:
-    """What is said of each layer, once three runs had the bits of ONNX Runtime."""
+    """Return the explanation of each layer, after checking that three runs had the bits of ONNX Runtime."""
     made = model.made(*outputs)
     session = Session(made, device, **({"tables_in_convolutions": True} | choice))
     for turn in range(RUNS):
@@ -78,7 +78,7 @@ def test_a_convolution_and_a_function_are_one_layer(dtype: str, what: str) -> No
 
 
 def test_a_clamp_stays_in_front_of_the_table() -> None:
-    """Sigmoid of a clamped number is another than that of the number."""
+    """The sigmoid of a clamped number differs from that of the number."""
     model = Model("uint8", 12)
     own_is, y_is = model.numbers((0.1, 128)), model.numbers((0.004, 3))
     own = model.conv(model.input(2, 8, 6, 7), 8, 16, model.numbers(), own_is, 3)
@@ -90,7 +90,7 @@ def test_a_clamp_stays_in_front_of_the_table() -> None:
 
 
 def test_bytes_without_a_scale() -> None:
-    """What ONNX's Relu of int8 does: the table is of bytes alone."""
+    """ONNX's Relu of int8: the table is of bytes alone."""
     model = Model("int8", 3)
     own = model.conv(model.input(2, 4, 5, 5), 4, 8, model.numbers(), model.numbers())
     assert list(ran(model, model.node("Relu", [own]))) == [own]
@@ -106,7 +106,7 @@ def test_a_product_of_matrices_and_a_function() -> None:
 
 
 def test_the_layer_that_reads_it_has_the_scale_of_the_table() -> None:
-    """Where there are two tables in a row, the first is folded; a convolution behind one reads what the table gave."""
+    """Of two consecutive tables, the first is folded; a convolution after one reads the table's output."""
     model = Model("uint8", 5)
     a_is, b_is, c_is, d_is, e_is = (model.numbers() for _ in range(5))
     a = model.conv(model.input(2, 8, 5, 6), 8, 16, model.numbers(), a_is)
@@ -119,7 +119,7 @@ def test_the_layer_that_reads_it_has_the_scale_of_the_table() -> None:
 
 
 def test_a_sum_behind_a_function_stays() -> None:
-    """Even where both have one scale: what the table gives is added, which the epilogue does not have."""
+    """Even if both have one scale: it would add the table's output, which the epilogue does not support."""
     model = Model("uint8", 6)
     x, x_is = model.input(2, 8, 5, 6), model.numbers()
     a_is = b_is = model.numbers()
@@ -150,7 +150,7 @@ def test_what_is_left_alone(what: str) -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_end_of_a_chain(count: int, times: Path) -> None:
-    """Expand, filter and project in one kernel, with a function behind the last; none behind the others."""
+    """Expand, filter and project in one kernel, with a function after the last; none after the others."""
     model = Model("int8", count)
     x_is, a_is, b_is, c_is, y_is = (model.numbers() for _ in range(5))
     a = model.conv(model.input(1, 16, 5, 6), 16, 32, x_is, a_is)
@@ -221,7 +221,7 @@ def test_the_pass_alone() -> None:
     (region,) = find_regions(network, served, Choices(sums=False, chains=False))[1].values()
     assert [(one.begin, one.end) for one in region.fusions] == [(0, 2)]  # type: ignore[union-attr]
     assert find_regions(network, served, Choices(tables=False))[1] == served
-    # Bytes of one type that become those of the other; and a table behind a table.
+    # Bytes of one type that become the other, and a table after a table.
     convolution, table = served[own], served[y]
     assert isinstance(convolution, IntegerConvolution)
     assert isinstance(table, Tabulated)

@@ -1,4 +1,4 @@
-"""Layers that only move bytes: what they give is NumPy's, what lies last stays last, and where they run."""
+"""Layers that only move bytes: their results are NumPy's, channels-last tensors stay so, and where they run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def layer_of(op: str, attributes: dict[str, Any] | None = None, constant: Any = 
 
 
 def both_orders(x: Any) -> list[Value]:
-    """As it lies, and with its channels last if it has any."""
+    """Return the value as it is, and channels-last if it has channels."""
     last = [] if x.ndim < 3 else [np.ascontiguousarray(np.moveaxis(x, 1, -1))]
     return [Value(CPU, there=CPU.upload(x)), *(Value(CPU, channels_last=CPU.upload(array)) for array in last)]
 
@@ -121,7 +121,7 @@ def test_what_is_not_served_says_why() -> None:
 
 
 def network_of(*layers: Layer, outputs: tuple[str, ...] = ("y",)) -> tuple[Network, dict[str, Any]]:
-    """The layers with what is read of them; x is what the caller brings."""
+    """Return the network of the layers, and their readings; x is the caller's input."""
     held = {"s": np.float32(0.1), "z": np.uint8(9), "w": np.ones((3, 3, 1, 1), np.int8), "w_s": np.float32(1)}
     held["w_z"] = np.int8(0)
     tensors = {name: Tensor(name, "uint8") for name in ("x", *(name for layer in layers for name in layer.outputs))}
@@ -163,6 +163,6 @@ def test_what_the_caller_brings_is_moved_by_who_reads_it(first: Layer | None) ->
     here = first is None or first.op == "QuantizeLinear"
     layers = (*begin, turn(x, "t"), turn("t", "u"), conv("u", "y"))
     assert list(serve_moving(*network_of(*layers))[0]) == (["t", "u", "y"] if here else ["y"])
-    # Another reader that runs elsewhere, or the caller, wants it there.
+    # Another reader in the fallback, or the caller, needs it there.
     assert list(serve_moving(*network_of(*layers, other("u", "o")))[0]) == ["y"]
     assert list(serve_moving(*network_of(*layers, outputs=("y", "u")))[0]) == ["y"]

@@ -1,4 +1,4 @@
-"""Pools in a session, bit for bit those of ONNX Runtime."""
+"""Pools in a session match ONNX Runtime bit for bit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from qconv.device import open_device
 from qconv.network import Layer, Network, Tensor, Unserved, Value, read_layer
 
 BYTES = ("int8", "uint8")
-# The window of one shape each: pads and strides of their own on every side, windows that are not whole at the end,
-# padding by rule, one axis, and the whole image.
+# Windows with different pads and strides on every side, incomplete windows at the end, automatic padding, one axis, and
+# the whole image.
 WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 16, 9, 11), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
     ((1, 5, 9, 8), {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [2, 0, 1, 1]}),
@@ -86,14 +86,14 @@ def test_what_runs_elsewhere(why: str, shape: tuple[int, ...], window: dict[str,
 
 
 def test_the_padding_by_rule_is_taken_where_it_is_one() -> None:
-    """The same layer, for a size with which ONNX Runtime pads by nothing."""
+    """The same layer, at a size for which ONNX Runtime does not pad."""
     window = {"kernel_shape": [1, 1], "strides": [3, 3], **BY_RULE}
     row = runs_on(*node_of("MaxPool", {"x": whole_range(np.random.default_rng(6), "int8", (1, 2, 7, 7))}, **window), "")
     assert row.runs_on == "qconv", row.why
 
 
 def layer_of(op: str, attributes: dict[str, Any], outputs: tuple[str, ...] = ("y",), **changed: Any) -> Any:
-    """The reading of a pool of tensor `x`, with some of its constants changed."""
+    """Return the layer read from a pool of tensor `x`, with some of its constants changed."""
     held = {"x_s": np.float32(0.1), "x_z": np.uint8(3), "y_s": np.float32(0.1), "y_z": np.uint8(4)}
     held = {name: value for name, value in (held | changed).items() if value is not ...}
     names = ("x",) if op == "MaxPool" else ("x", "x_s", "x_z", "y_s", "y_z")

@@ -1,4 +1,4 @@
-"""Shuffled channels as one layer, and what only looks like it."""
+"""Channel shuffles recognized as one layer, and sequences that only look like one."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_groups_of_channels_are_dealt_out_in_turn(shape: tuple[int, ...], groups
 @pytest.mark.parametrize(
     ("split", "join"),
     [
-        ([2, 4, 3, 5, 3], [2, 12, 3, 5]),  # other axes apart
+        ([2, 4, 3, 5, 3], [2, 12, 3, 5]),  # other axes split
         ([2, 3, 4, 3, 5], [2, 12, 5, 3]),  # joined to another shape
-        ([1, 2, 12, 3, 5], [2, 12, 3, 5]),  # images apart
+        ([1, 2, 12, 3, 5], [2, 12, 3, 5]),  # images split
         ([2, 12, 15], [2, 12, 3, 5]),
     ],
 )
@@ -113,7 +113,7 @@ def test_another_order_stays_and_two_shuffles_in_turn_are_two() -> None:
         Layer("again", "Transpose", ("z",), ("v",), {"perm": SWAP}),
         Layer("last", "Reshape", ("v", "whole"), ("u",)),
     )
-    # The join would be the split of a second one, if it was not taken.
+    # The join would be the split of a second shuffle, if it were not used.
     network, served = folded([2, 3, 4, 3, 5], SWAP, [2, 3, 4, 3, 5], *more, outputs=("u",))
     assert [layer.name for layer in network.layers] == ["join", "again", "last"]
     assert isinstance(served["join"], Shuffled)

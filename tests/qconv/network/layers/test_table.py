@@ -1,4 +1,4 @@
-"""Functions of bytes in a session, bit for bit those of ONNX Runtime: every byte, and the order in which they lie."""
+"""Functions of bytes in a session match ONNX Runtime bit for bit, for every byte and either memory order."""
 
 from __future__ import annotations
 

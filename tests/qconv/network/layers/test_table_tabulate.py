@@ -1,4 +1,4 @@
-"""Functions of real numbers between bytes become one table, where no bit changes."""
+"""Float functions between bytes become one table, if no bit changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def network_of(*layers: Layer, outputs: tuple[str, ...] = ("q",), c_type: str = 
 
 
 def reversed_bytes(layers: Sequence[Layer], x: str, y: str) -> Callable[[Any], Any]:
-    """Stands for whoever computes the layers."""
+    """A stand-in for the engine that computes the layers."""
     return lambda array: (255 - array).astype(np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Resize by whole factors and Pad with a constant, bit for bit as ONNX Runtime, beside layers that run on kernels."""
+"""Resize by whole factors and Pad with a constant match ONNX Runtime bit for bit, next to layers on kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDING = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 
 
 def resized(scales: list[float] | None, sizes: list[int] | None, shape: tuple[int, ...] = FULL, **given: Any) -> bool:
-    """Whether it ran on kernels; the bits are ONNX Runtime's either way."""
+    """Return true if it ran on kernels; the bits are ONNX Runtime's either way."""
     held = {"s": np.float32(scales or []), **({} if sizes is None else {"n": np.int64(sizes)})}
     node = helper.make_node("Resize", ["x", "", *held], ["y"], mode="nearest", **given)
     return not run_beside(node, {"x": shape}, held, "uint8").explain().fallen_back
@@ -63,7 +63,7 @@ def test_axes_and_a_policy_as_of_opset_18() -> None:
 
 
 def test_as_of_opset_10() -> None:
-    """It had no roi then, and one way to round. Max pools had no bytes."""
+    """It had no roi, and one rounding. Max pools did not support bytes."""
     held = {"s": np.float32([1, 1, 3, 3]), "scale": np.float32(1), "zero": np.uint8(0)}
     read = ["x_fed", "scale", "zero", "scale", "zero"]
     nodes = [

@@ -1,4 +1,4 @@
-"""Pads, strides and dilations of a convolution, bit for bit as ONNX Runtime's."""
+"""Pads, strides and dilations of a convolution match ONNX Runtime bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qconv.network.layers.window import check_auto_pad, sides
 
 
 def convolution(sizes: tuple[int, ...], filters: tuple[int, ...], **attributes: Any) -> Any:
-    """The row of a QLinearConv with these extents, whose bits were those of ONNX Runtime."""
+    """Return the row of a QLinearConv with these extents, after comparing its bits with ONNX Runtime's."""
     rng = np.random.default_rng(sum(sizes))
     arrays = {"x": whole_range(rng, "uint8", (2, 3, *sizes)), "x_s": np.float32(0.1), "x_z": np.uint8(7)}
     arrays |= {"w": whole_range(rng, "uint8", (4, 3, *filters)), "w_s": np.float32(0.01), "w_z": np.uint8(0)}
@@ -46,7 +46,7 @@ def test_padding_by_rule(auto_pad: str, sizes: tuple[int, ...], filters: tuple[i
 @pytest.mark.parametrize(("size", "is_served"), [(9, True), (10, False)])
 @pytest.mark.parametrize("axes", [1, 2])
 def test_where_onnx_runtime_begins_behind_the_first_pixel(size: int, is_served: bool, axes: int) -> None:
-    """Windows of one pixel that move by five leave three over, or four: ONNX Runtime computes these itself."""
+    """Windows of one pixel with stride five leave three or four pixels over: ONNX Runtime computes these itself."""
     sizes, strides = (size, 6)[:axes], (5, 1)[:axes]
     lower = convolution(sizes, (1,) * axes, auto_pad="SAME_LOWER", strides=strides)
     assert (lower.runs_on == "qconv") == is_served, lower.why

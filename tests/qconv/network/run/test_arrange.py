@@ -1,4 +1,4 @@
-"""Which kernels a region gets: by times that were measured, else by predictions; and the bits stay the same."""
+"""The kernels of a region: chosen by measured times, else by predictions; the bits stay the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from qconv.onnx import Session
 from qconv.op import Problem
 from qconv.tune_db.measurement import KEPT
 
-# The CPU device has no matrix instructions of its own, and kernels for several convolutions need them.
+# The plain CPU device has no matrix instructions, which kernels for several convolutions need.
 DEVICE = open_device("cpu.sm_80")
 FUSED = {2: "fused", 3: "block"}
 
@@ -51,7 +51,7 @@ def tens(problems: list[Problem]) -> list[tuple[Any, float]]:
 
 
 def inverted_residual(seed: int = 0, with_sum: bool = True) -> tuple[Model, str]:
-    """1x1, depthwise 3x3, 1x1, and a sum with what the first one reads."""
+    """Return 1x1, depthwise 3x3, 1x1, and a sum with the first one's input."""
     model = Model("int8", seed)
     x, x_is = model.input(2, 16, 5, 6), model.numbers()
     a_is, b_is, c_is, y_is = (model.numbers() for _ in range(4))
@@ -62,7 +62,7 @@ def inverted_residual(seed: int = 0, with_sum: bool = True) -> tuple[Model, str]
 
 
 def alike(made: Any, fed: dict[str, Any], **choice: bool) -> Session:
-    """A session whose runs have the bits of ONNX Runtime, layer after layer and recorded."""
+    """Return a session whose runs match ONNX Runtime bit for bit, layer by layer and recorded."""
     session = Session(made, DEVICE.spec, **choice)
     for turn in range(RUNS):
         given = {name: np.roll(array, turn, -1) for name, array in fed.items()}
@@ -72,7 +72,7 @@ def alike(made: Any, fed: dict[str, Any], **choice: bool) -> Session:
 
 
 def problems_of(made: Any, fed: dict[str, Any]) -> tuple[list[Problem], list[Problem]]:
-    """Those of the layers by themselves, and those of several in one kernel."""
+    """Return the problems of single layers, and those of several layers in one kernel."""
     session = Session(made, DEVICE.spec, fused_convolutions=True)
     session.run(None, fed)
     (region,) = session._runner._regions.values()
@@ -86,7 +86,7 @@ def test_a_chain_that_was_measured_to_be_faster(count: int, with_sum: bool, time
     model, y = inverted_residual(count, with_sum)
     made = model.made(y)
     plain, fused = problems_of(made, model.fed)
-    # The last of so many convolutions is the one with the sum.
+    # The last convolution of a chain of this length is the one with the sum.
     wanted = [one for one in fused if len(getattr(one, "LAYERS", "")) == count][-1]
     slow = [(one_kernel(one, DEVICE.target), 1000.0) for one in fused if one is not wanted]
     store(times, DEVICE, [*tens(plain), *slow, (one_kernel(wanted, DEVICE.target), 9.0 * count)])
@@ -98,7 +98,7 @@ def test_a_chain_that_was_measured_to_be_faster(count: int, with_sum: bool, time
     assert f"; {FUSED[count]}, exact" in row.why
     assert len(rows) == len(plain) - count - with_sum + 1
     assert sum(time.op == "QLinearConv" for time in session.profile(model.fed).rows) == 4 - count
-    # Measured to be no faster, it is not taken; but stays among what is tuned.
+    # Measured to be no faster, it is not chosen, but remains among the problems to tune.
     store(times, DEVICE, [(one_kernel(wanted, DEVICE.target), 10.0 * (count + with_sum))])
     forget()
     session = alike(made, model.fed)
@@ -142,7 +142,7 @@ def test_what_is_between_two_steps_goes_with_its_reader() -> None:
     given = {name: Value(DEVICE, host=array) for name, array in model.fed.items()}
     (segment,) = runner.segments
     runner._in_turn(segment, given, noted)
-    # The input is added at the end; beside it there is what the step before has made.
+    # The input is added at the end; at each step the previous output is alive too.
     assert [len(names - set(given)) for names in alive] == [0, *[1] * (len(alive) - 1)]
 
 
@@ -162,14 +162,14 @@ def test_a_prediction_has_to_be_clearly_shorter() -> None:
     both = [Of(10.0, 7.0), Of(10.0, 3.0)]
     measured = Compared.of(Of(19.0, 50.0), both, UNSURE)  # type: ignore[arg-type, list-item]
     assert (measured.is_measured, measured.safe_ratio) == (True, pytest.approx(0.95 * NOISE))
-    # One of each compares with nothing: then all are predicted.
+    # One measurement each cannot be compared: then all are predicted.
     for one, others in ((Of(None, 9.0), both), (Of(1.0, 9.0), [both[0], Of(None, 3.0)])):
         predicted = Compared.of(one, others, UNSURE)  # type: ignore[arg-type]
         assert (predicted.is_measured, predicted.safe_ratio) == (False, pytest.approx(0.9 * UNSURE))
-    # Nor does a time in sequence with one by itself.
+    # A time in sequence cannot be compared with one alone.
     predicted = Compared.of(Of(1.0, 9.0, is_kept=True), both, UNSURE)  # type: ignore[arg-type, list-item]
     assert (predicted.is_measured, predicted.safe_ratio) == (False, pytest.approx(0.9 * UNSURE))
-    # But a sum takes what its bytes take, which is nearly as good as measured.
+    # The time of a sum by its bytes is nearly as good as a measured one.
     known = Compared.of(Of(19.0, 50.0), [both[0], Of(None, 10.0, by_bytes=10.0)], UNSURE_DENSE)  # type: ignore[arg-type, list-item]
     assert (known.is_measured, known.safe_ratio) == (False, pytest.approx(0.95 * UNSURE))
 
@@ -187,7 +187,7 @@ def test_predictions_of_dense_windows_have_to_be_much_shorter() -> None:
 
 
 def test_theshortest_way_is_not_the_greedy_one() -> None:
-    """The cheapest kernel stands in the middle, but the two around it are cheaper together."""
+    """The cheapest kernel is in the middle, but the two around it are cheaper together."""
     first, middle, last = (Fusion(at, at + 2, None) for at in range(3))  # type: ignore[arg-type]
     costs = {first: 11.0, middle: 10.0, last: 11.0}
     assert shortest([10.0] * 4, costs) == [first, last]
@@ -207,7 +207,7 @@ def test_what_a_race_of_the_network_kept_goes_before_what_is_faster_by_itself(ti
     store(times, DEVICE, [(plan, 1000.0) for plan, _ in tens(plain)], protocol={"phase": KEPT})
     forget()
     assert len(alike(made, model.fed).explain().rows) == len(plain)
-    # All layers by themselves, and one kernel for the first two: by times of one race again.
+    # All layers alone, and one kernel for the first two: again by times of one race.
     store(times, DEVICE, [(every[0], 1.0)], protocol={"phase": KEPT})
     forget()
     rows = alike(made, model.fed).explain().rows

@@ -1,4 +1,4 @@
-"""Which convolutions can be one layer; that it has the bits of them all, test_arrange.py shows."""
+"""Convolutions that can be fused into one layer; test_arrange.py checks the bits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_between_them_is_read_as_it_was_written(scale: float, zero_point
 
 @pytest.mark.parametrize("zero_point", [3, 4])
 def test_sums_are_of_bytes_with_the_same_zero_point_and_any_scale(zero_point: int) -> None:
-    """ConvInteger has no scale, neither for what it reads nor for its sums, which end a chain."""
+    """ConvInteger has no scales, neither of its input nor of its sums, which end a chain."""
     model = Model()
     mid = model.conv(model.input(1, 4, 5, 5), 4, 8, model.numbers(), model.numbers((0.05, 3)))
     (first,) = convolutions(model, mid)
@@ -81,7 +81,7 @@ def test_a_sum_is_the_last_ones() -> None:
 
 
 def test_a_table_is_the_last_ones() -> None:
-    """What it gives has a scale and a zero point of its own, which a chain has no name for."""
+    """Its output has its own scale and zero point, for which a chain has no parameter."""
     model = Model()
     a_is = model.numbers()
     a = model.conv(model.input(1, 4, 5, 5), 4, 4, model.numbers(), a_is)

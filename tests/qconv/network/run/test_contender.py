@@ -1,4 +1,4 @@
-"""A network with certain kernels, on the CPU device: what is launched is what was asked for."""
+"""A network with prescribed kernels, on the CPU device: the prescribed ones are launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in an arena: no two tensors that are in use lie over each other, whatever the graph, and little is wasted."""
+"""Offsets in an arena: no two live tensors overlap, whatever the graph, and little is wasted."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ SEEDS = range(200)
 
 
 def most_live_bytes(blocks: Sequence[Block]) -> int:
-    """No arena is smaller."""
+    """Return the lower bound of the arena's size."""
     begins = (block.begin for block in blocks)
     return max((sum(one.bytes for one in blocks if one.begin <= at < one.end) for at in begins), default=0)
 
 
 @dataclass
 class Work:
-    """Random layers one after the other, each of which reads some of what is in use, makes one tensor, and may need
-    memory while it runs; what nobody reads afterwards is given back."""
+    """Random layers in sequence, each of which reads some live tensors, writes one, and may need scratch memory;
+    tensors without further readers are freed.
+    """
 
     allocations: list[Allocation]
-    layers: list[tuple[tuple[int, ...], int]]  # what each reads, and what it makes, by number
+    layers: list[tuple[tuple[int, ...], int]]  # inputs and output of each layer, by number
 
     @classmethod
     def of(cls, seed: int) -> Work:
@@ -55,7 +56,7 @@ class Work:
 
 
 def run(work: Work, offsets: tuple[int | None, ...]) -> None:
-    """Every layer writes its number all over its output, and finds what it reads as it was written."""
+    """Run every layer: it fills its output with its number, and checks that its inputs are intact."""
     memory: dict[int, int] = {}
 
     def cells(number: int) -> range:
@@ -89,7 +90,7 @@ def test_what_is_in_use_stays(seed: int) -> None:
 
 
 def test_a_lifetime_that_ends_one_step_early_is_seen() -> None:
-    """What the test above would say of a plan that reads lifetimes so."""
+    """The check of the test above notices such a plan."""
     caught = 0
     for seed in SEEDS:
         work = Work.of(seed)
@@ -101,11 +102,11 @@ def test_a_lifetime_that_ends_one_step_early_is_seen() -> None:
             run(work, place(early).offsets)
         except AssertionError:
             caught += 1
-    assert caught > len(SEEDS) // 4  # elsewhere nothing else came to lie there
+    assert caught > len(SEEDS) // 4  # in the others nothing else was placed there
 
 
 def test_little_is_wasted() -> None:
-    """Over what is in use at the same time, of all random graphs together."""
+    """Relative to the live bytes, over all random graphs."""
     least = most = 0
     for seed in SEEDS:
         allocations = Work.of(seed).allocations

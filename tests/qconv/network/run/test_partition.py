@@ -1,4 +1,4 @@
-"""Which layers run together."""
+"""The partition of a network into segments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from qconv.network.run.partition import Segment
 
 
 def network_of(edges: dict[str, tuple[str, ...]], outputs: tuple[str, ...]) -> Network:
-    """Layer -> what it reads; a layer's one output has its name in capitals."""
+    """Return a network from layer -> inputs; a layer's only output is its name in capitals."""
     layers = tuple(Layer(name, "Op", reads, (name.upper(),)) for name, reads in edges.items())
     return Network(("X",), outputs, layers, {}, {})
 
@@ -22,7 +22,7 @@ def test_layers_of_one_kind_run_together() -> None:
 
 
 def test_a_segment_waits_for_nothing_that_waits_for_it() -> None:
-    """d reads a, and c, which waits for a: were a and d one segment, it and c would wait for each other."""
+    """d reads a and c, which waits for a: if a and d were one segment, it and c would wait for each other."""
     network = network_of({"a": ("X",), "c": ("A",), "d": ("A", "C")}, ("D",))
     segments = partition(network, {"c"})
     assert names(segments) == [(False, "a"), (True, "c"), (False, "d")]

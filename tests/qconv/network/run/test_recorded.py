@@ -1,4 +1,4 @@
-"""A segment that was recorded: the same bits for whatever comes, and nothing that it made before is lost."""
+"""A recorded segment: it gives the same bits for any inputs, and does not overwrite its earlier outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ W, V = (RNG.integers(-9, 9, shape).astype("int8") for shape in ((6, 4, 1, 1), (5
 
 class Counting(CpuDevice):
     recorded = 0
-    copied = 0  # arrays of more than a few bytes, from one on the device to another
+    copied = 0  # arrays of more than a few bytes, copied from device to device
 
     def copy(self, array: Any, to: Any) -> None:
         self.copied += 1
@@ -34,7 +34,7 @@ class Counting(CpuDevice):
 
 
 def network() -> Network:
-    """Two convolutions of one input."""
+    """Return a network of two convolutions of one input."""
     layers = (Layer("one", "ConvInteger", ("x", "w"), ("y",)), Layer("two", "ConvInteger", ("x", "v"), ("z",)))
     tensors = {"x": Tensor("x", "int8", (None, 4, None, None)), "y": Tensor("y", "int32"), "z": Tensor("z", "int32")}
     return Network(("x",), ("y", "z"), layers, tensors, {"w": W, "v": V})
@@ -47,7 +47,7 @@ def runner_on(device: CpuDevice) -> Runner:
 
 class Nowhere:
     def prepare(self, layers: Any, inputs: Any, outputs: Any) -> Any:
-        """An empty image, which no kernel serves."""
+        """Prepare an empty image, which no kernel serves."""
         return lambda given: {name: np.zeros((0, 5, 3, 3), np.int32) for name in outputs}
 
 
@@ -70,7 +70,7 @@ def given(device: CpuDevice, x: Any, way: str) -> Value:
 def test_the_second_run_of_a_form_is_recorded_and_later_ones_are_right(way: str) -> None:
     device = Counting(CPU.target)
     runner = runner_on(device)
-    inputs = [images() for _ in range(4)]  # at an address of its own each
+    inputs = [images() for _ in range(4)]  # each at its own address
     values = [given(device, x, way) for x in inputs]
     for x, value in zip(inputs, values, strict=True):
         made = runner.run({"x": value}, ["y", "z"])
@@ -91,7 +91,7 @@ def test_what_is_given_in_the_same_place_is_read_there(way: str) -> None:
         return device.copied - before
 
     def again() -> int:
-        """Other images in the same array."""
+        """Write other images to the same array, and run."""
         x = images()
         held.array[...] = x if way == "there" else x.transpose(0, 2, 3, 1)
         return copies_of(held.with_array(held.array), x)
@@ -102,7 +102,7 @@ def test_what_is_given_in_the_same_place_is_read_there(way: str) -> None:
     elsewhere = [copies_of(given(device, x, way), x) for x in others]
     assert device.recorded == 2
     assert elsewhere[1:] == [in_place + 1] * 2
-    assert again() == in_place + 1  # it has moved once, and is copied from then on
+    assert again() == in_place + 1  # it moved once, and is copied from then on
     assert device.recorded == 2
 
 
@@ -179,7 +179,7 @@ def test_a_shape_that_runs_elsewhere_is_not_recorded_behind_one_that_runs_here()
 
 
 def test_a_recording_keeps_what_its_launches_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights that are packed for a shape are forgotten behind others; a graph would read their memory."""
+    """Packed weights of a shape are evicted by others; a graph would read their freed memory."""
     monkeypatch.setattr(running, "MOST_SHAPES", 1)
     runner = runner_on(CpuDevice(CPU.target))
     for _ in range(2):
@@ -201,7 +201,7 @@ def test_the_profile_runs_each_layer_by_itself() -> None:
 
 
 class Doubled:
-    """x + x, and how many tensors of its kind are alive behind it."""
+    """x + x, and the number of live tensors of its kind after it."""
 
     def __init__(self, at: int, made: list[weakref.ref[Value]], alive: list[int]) -> None:
         self.layer = Layer(str(at), "Double", (f"t{at}",), (f"t{at + 1}",))
@@ -219,7 +219,7 @@ class Doubled:
 
 
 def test_a_tensor_between_layers_goes_with_its_last_reader() -> None:
-    """So that a recording's memory is what is alive at once, and not the sum of all tensors."""
+    """A recording's memory is then the live bytes, not the sum of all tensors."""
     made: list[weakref.ref[Value]] = []
     alive: list[int] = []
     chain = [Doubled(at, made, alive) for at in range(5)]

@@ -1,4 +1,4 @@
-"""Explanations are of a network's last run, whether it was recorded, replayed, or refused beforehand."""
+"""Explanations describe a network's last run, whether it was recorded, replayed, or refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYERS = (Layer("first", "MatMulInteger", ("x", "w"), ("c",)), Layer("second", "
 
 
 class Cast:
-    """Runs what no kernel serves; or refuses it, as a strict session does."""
+    """A fallback that casts, or refuses as a strict session does."""
 
     def __init__(self, strict: bool = False) -> None:
         self._strict = strict
@@ -37,7 +37,7 @@ class Cast:
 
 
 class Graphs(CpuDevice):
-    """A replay runs no Python, as on a GPU: what that would say of the run is dropped."""
+    """A replay runs no Python, as on a GPU: anything that it would report about the run is dropped."""
 
     runner: Runner
 
@@ -61,7 +61,7 @@ def runner_of(elsewhere: Cast) -> Runner:
 
 
 def explained(runner: Runner, batch: int) -> tuple[str, int | None, int | None]:
-    """Run a batch; return the place of the product, and the bytes that cross into and out of it."""
+    """Run a batch; return where the product ran, and the bytes that cross into and out of it."""
     x = np.random.default_rng(batch).integers(-128, 128, (batch, 3)).astype("int8")
     y = runner.run({"x": Value(CPU, host=x)}, ["y"])["y"].on_host
     np.testing.assert_array_equal(y, (x.astype("int32") @ HELD["w"]).astype("int8"))

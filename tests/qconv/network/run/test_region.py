@@ -1,4 +1,4 @@
-"""What forms a region, and where it stands."""
+"""The forming of regions, and their boundaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qconv.onnx import Session
 
 
 def regions(network: Network, sums: bool = True, chains: bool = True) -> tuple[list[str], list[Region]]:
-    """The names of the layers, and the regions."""
+    """Return the names of the layers, and the regions."""
     served = {layer.name: read_layer(layer, network) for layer in network.layers}
     choices = Choices(None if sums else False, None if chains else False, tables=False)
     made, found = find_regions(network, served, choices)
@@ -78,7 +78,7 @@ def test_what_two_read_ends_a_region() -> None:
 
 @pytest.mark.parametrize("reads_it_as_well", [True, False])
 def test_what_is_added_is_not_what_is_convolved(reads_it_as_well: bool) -> None:
-    """A convolution with a sum behind it reads two tensors. It goes on from the first, if that is not both."""
+    """A convolution followed by a sum reads two tensors. It continues from the first, unless that is both."""
     model = Model()
     x, mid_is, y_is = model.input(1, 4, 5, 5), model.numbers(), model.numbers()
     mid = model.conv(x, 4, 4, model.numbers(), mid_is)

@@ -1,4 +1,4 @@
-"""What a report counts as crossing."""
+"""The bytes that a report counts as crossing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from qconv.network.run.report import ELSEWHERE, HERE, explained
 
 
 def test_what_crosses_is_counted_once() -> None:
-    """x -> a (elsewhere) -> b, c (here) -> d (elsewhere); c's output is read by d and by the caller."""
+    """x -> a (elsewhere) -> b, c (here) -> d (elsewhere); d and the caller read c's output."""
     layers = (
         Layer("a", "Quantize", ("X",), ("A",)),
         Layer("b", "Conv", ("A", "W"), ("B",)),

@@ -1,4 +1,4 @@
-"""The run of a network: what is prepared once, what is kept, and who is asked to run the rest."""
+"""The run of a network: cached preparation, kept arrays, and the fallback for the remaining layers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ W = RNG.integers(-100, 100, (5, 3, 2, 2)).astype("int8")
 
 
 class Doubled:
-    """Runs every layer by doubling: it notes which segments it was asked for, and how many arrays were alive."""
+    """A fallback that doubles: it records its segments, and the number of live arrays."""
 
     def __init__(self) -> None:
         self.prepared: list[str] = []
@@ -36,7 +36,7 @@ class Doubled:
 
 
 def network_of(shape: tuple[int | None, ...] = (None, 3, 4, 4)) -> Network:
-    """x -> a (elsewhere) -> conv (here) -> b (elsewhere)."""
+    """Return x -> a (elsewhere) -> conv (here) -> b (elsewhere)."""
     layers = (
         Layer("a", "Double", ("x",), ("A",)),
         Layer("conv", "ConvInteger", ("A", "w"), ("C",)),
@@ -57,7 +57,7 @@ def images(count: int) -> Any:
 
 
 def wanted(x: Any) -> Any:
-    """By hand: the filter is two by two, without padding."""
+    """Return the expected output: the filter is two by two, without padding."""
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64) * 2, (2, 2), (2, 3))
     return 2 * np.einsum("nchwrs,kcrs->nkhw", windows, W.astype(np.int64))
 
