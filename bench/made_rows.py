@@ -27,7 +27,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256)
 ACTIVATIONS = ("none", "relu", "relu6", "silu", "hardswish")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 PROTOCOL = {"name": "cold cache, one graph of back-to-back launches, events", "rotated_bytes": 200_000_000}
-# Of twenty rows, how many failed, were timed in full, and raced; the tuner only screens the others.
+# Failed, fully timed, and raced rows in every twenty; the tuner only screens the others.
 FAILED, ALONE, RACED = 1, 6, 1
 # Repeats by phase, as the tuner's protocol has them.
 REPEATS = {"screened": 3, "alone": 9, "raced": 9}

@@ -243,7 +243,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--verify", action="store_true", help="compare with the oracle, time nothing")
     parser.add_argument("--peers", default="cudnn_fp16", metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--begin", type=int, default=0, metavar="NUMBER", help="of the first different pair")
-    parser.add_argument("--seconds", type=float, help="begin no pair after so many")
+    parser.add_argument("--seconds", type=float, help="begin no pair after this time")
     parser.add_argument("--device")
     parser.add_argument("--db", help="needed to tune")
     parser.add_argument("--out", type=Path, required=True)

@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batches", default="128,1", metavar="N,N", help="default: %(default)s")
     parser.add_argument("--image", type=int, metavar="SIZE", help="instead of the layers' own")
     parser.add_argument("--trials", type=int, default=24)
-    parser.add_argument("--seconds", type=float, help="begin no layer after so many")
+    parser.add_argument("--seconds", type=float, help="begin no layer after this time")
     parser.add_argument("--device")
     parser.add_argument("--db", required=True, help="where the measurements go")
     parser.add_argument("--out", type=Path, required=True)

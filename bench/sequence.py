@@ -143,7 +143,7 @@ class Ways:
         return len(self.outputs)
 
     def times_us(self) -> dict[str, float]:
-        """What a whole sequence takes."""
+        """Return the time of the whole sequence."""
         runners = {way: repeated(run) for way, run in self.runs.items()}
         return {way: us * self.launches for way, us in in_turns(runners, ROUNDS, RUNS).items()}
 

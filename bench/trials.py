@@ -188,7 +188,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--pair-configs", type=int, default=10, metavar="N", help="of a pair; default: %(default)s")
     parser.add_argument("--most-elements", type=int, metavar="N", help="of x: leave larger problems out")
     parser.add_argument("--repeats", type=int, default=5, help="default: %(default)s")
-    parser.add_argument("--seconds", type=float, required=True, help="begin no problem after so many")
+    parser.add_argument("--seconds", type=float, required=True, help="begin no problem after this time")
     parser.add_argument("--device")
     parser.add_argument("--db", required=True, help="what it has is not measured again")
     parser.add_argument("--out", type=Path, required=True, help="all rows of the database as text, compressed")

@@ -1,7 +1,7 @@
 """Many cases of one surface in a separate process: a hang or a crash there is one failure, reported with its seed.
 
-    python -m tests.hostile.batch SURFACE FIRST COUNT    # one JSON document: counts, and failures with their inputs
-    python -m tests.hostile.batch SURFACE --seed SEED    # that case, with its traceback
+python -m tests.hostile.batch SURFACE FIRST COUNT    # one JSON document: counts, and failures with their inputs
+python -m tests.hostile.batch SURFACE --seed SEED    # that case, with its traceback
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Counts what this project wants less of, and compares each count with its limit.
+"""Count unwanted constructs, and compare each count with its limit.
 
-    python tests/repository/house.py                                # the table; status 1 where a count is not its limit
+    python tests/repository/house.py                                # the table; status 1 if a count is not its limit
     python tests/repository/house.py --list "duplicated functions"  # what is counted, with file and line
 
-A limit is what was counted last, and only goes down: a change that leaves less lowers it, and a count above it fails,
-with its places. What LIMITS does not name has the limit zero. This file stands beside test_ladder.py, the other rule of
-how sources are written, and not in bench/, which measures kernels.
+A limit is the last count, and only decreases: a change that leaves fewer lowers it, and a count above it fails, with
+its places. A count that LIMITS does not name has the limit zero. This file is next to test_ladder.py, the other rule
+about sources, and not in bench/, which measures kernels.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ WRITTEN_ELSEWHERE = "tests/golden/"
 
 MOST_FUNCTION_LINES = 60
 MOST_TEMPLATE_COLUMNS = 110
-# Two functions are a duplicated pair where half of the runs of five tokens of the shorter one occur in the other, or so
-# many that it is no accident in a long one. Names count; comments, docstrings and layout do not. Short functions are
-# alike by chance, and one function may be defined within the other.
+# Two functions are a duplicated pair if half of the shorter one's runs of five tokens occur in the other, or
+# DUPLICATE_RUNS of them. Names count; comments, docstrings and layout do not. Short functions are alike by chance, and
+# one function may be defined within the other.
 RUN_TOKENS = 5
 LEAST_TOKENS = 60
 DUPLICATE_SHARE = 0.5
 DUPLICATE_RUNS = 200
 
-# Words of this project, and the field's words for the same. The former are in no identifier, but for names of tests,
+# Words of this project, and the field's words for them. The former must not be in identifiers, except names of tests,
 # which are sentences.
 FIELD_WORDS = {
     "agreed": "warp_uniform",
@@ -60,7 +60,7 @@ FIELD_WORDS = {
     "tails": "split_last_wave",
     "taker": "consumer",
 }
-# A granule is what AMD's manuals call the unit of registers that are allocated.
+# AMD's manuals call the allocation unit of registers a granule.
 FIELD_NAMES = ("register_granule", "pipeline_stages")
 
 LIMITS = {
@@ -75,9 +75,9 @@ LIMITS = {
     "words that say nothing": 300,
 }
 
-# How a comment or a docstring does not begin.
+# Words with which a comment or a docstring must not begin.
 OPENING = re.compile(r"(What|Which|That|Of|Those|Where|Whether)\b")
-# A count has a name (`pixels`), a ratio says which way is better, and the field has names for these: TMA, L2.
+# A count has a name (`pixels`), a ratio says which way is better, and TMA and L2 have names.
 VAGUE = re.compile(r"\bso (many|much)\b(?! (that|as)\b)|\btimes less\b|\bcopy engine\b|\bsecond-level cache\b", re.I)
 
 EXPRESSION = re.compile(r"""\$\{((?:"[^"]*"|'[^']*'|[^}"'])*)\}""")
@@ -107,18 +107,18 @@ class Function:
     tokens: tuple[str, ...]
 
     def overlaps(self, other: Function) -> bool:
-        """One is defined within the other."""
+        """Return true if one is defined within the other."""
         return self.path == other.path and self.first <= other.last and other.first <= self.last
 
     def runs(self, numbers: dict[tuple[str, ...], int]) -> frozenset[int]:
-        """As numbers, the same for the same run: they are compared much faster than tuples."""
+        """Return the runs as numbers, equal for equal runs: they are compared much faster than tuples."""
         every = (self.tokens[i : i + RUN_TOKENS] for i in range(len(self.tokens) - RUN_TOKENS + 1))
         return frozenset(numbers.setdefault(run, len(numbers)) for run in every)
 
 
 @lru_cache
 def files(root: Path, *suffixes: str) -> Mapping[str, str]:
-    """Path -> text of everything that is written by hand, tests included."""
+    """Return path -> text of all handwritten files, tests included."""
     found = (path for folder in (*PRODUCT, "tests") for path in sorted((root / folder).rglob("*")))
     named = {str(path.relative_to(root)): path for path in found if path.suffix in suffixes and path.is_file()}
     return {name: path.read_text() for name, path in named.items() if not name.startswith(WRITTEN_ELSEWHERE)}
@@ -126,7 +126,7 @@ def files(root: Path, *suffixes: str) -> Mapping[str, str]:
 
 @lru_cache
 def definitions(root: Path) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef], ...]:
-    """Every function of Python, with its path."""
+    """Return every Python function, with its path."""
     return tuple(
         (path, node)
         for path, text in files(root, ".py").items()
@@ -146,7 +146,7 @@ def names_and_comments(text: str) -> tuple[TokenInfo, ...]:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """However deep; no expression has a function that is named, and most of a tree is expressions."""
+    """Yield all nested statements. Expressions contain no named functions, and make up most of a tree."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
             yield node
@@ -180,12 +180,12 @@ def reads_of_constants(root: Path) -> Iterator[Found]:
 
 
 def wide_lines(root: Path) -> Iterator[Found]:
-    """They are counted as they stand in the template: what is generated is at most as wide, by another test."""
+    """Count lines of the template itself; another test limits the width of generated lines."""
     return lines_with(root, "templates/", ".j2", rf"^.{{{MOST_TEMPLATE_COLUMNS + 1},}}$")
 
 
 def inline_conditionals(root: Path) -> Iterator[Found]:
-    """`${ a if b else c }`, which a reader of C++ has to take apart."""
+    """Find `${ a if b else c }`, which a reader of C++ has to decode."""
     for path, text in files(root, ".j2").items():
         for expression in EXPRESSION.finditer(text):
             if re.search(r"\bif\b", STRING.sub("", expression[1])):
@@ -193,10 +193,10 @@ def inline_conditionals(root: Path) -> Iterator[Found]:
 
 
 def duplicated_functions(root: Path) -> Iterator[Found]:
-    """Pairs, of Python or of what templates mark for a device; those of tests are not counted."""
+    """Find pairs of Python functions or of device functions in templates; those of tests are not counted."""
     numbers: dict[tuple[str, ...], int] = {}
     known = [(one, one.runs(numbers)) for one in functions(root) if len(one.tokens) >= LEAST_TOKENS]
-    having: dict[int, list[int]] = defaultdict(list)  # by run of tokens, the functions so far that have it
+    having: dict[int, list[int]] = defaultdict(list)  # by run of tokens, the earlier functions that have it
     for at, (other, others) in enumerate(known):
         shared = Counter(before for run in others for before in having[run])
         for before, common in sorted(shared.items()):
@@ -220,7 +220,9 @@ def functions(root: Path) -> Iterator[Function]:
 
 
 def template_functions(path: str, text: str) -> Iterator[Function]:
-    """A function ends at the first brace that stands as far to the left as it begins: so all are written."""
+    """Yield a template's functions. By convention, a function ends at the first brace with the indentation of its
+    beginning.
+    """
     lines = text.splitlines()
     for first, line in enumerate(lines):
         if (begin := SIGNATURE.match(line)) is None:
@@ -238,7 +240,7 @@ def template_functions(path: str, text: str) -> Iterator[Function]:
 
 
 def foreign_words(root: Path) -> Iterator[Found]:
-    """Identifiers of Python, of templates and of the CPU device."""
+    """Find them in identifiers of Python, of templates and of the CPU device."""
     for path, line, name in identifiers(root):
         for word in {word.lower() for word in WORD.findall(name)} & FIELD_WORDS.keys():
             if name.lower() not in FIELD_NAMES and not name.startswith("test_"):
@@ -257,14 +259,16 @@ def identifiers(root: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def subjectless(root: Path) -> Iterator[Found]:
-    """Comments and docstrings that begin with a relative clause, so that a reader has to find what they are about."""
+    """Find comments and docstrings that begin with a relative clause, so that a reader has to search for the
+    subject.
+    """
     for path, line, said in sorted((*python_sentences(root), *template_comments(root))):
         if OPENING.match(said):
             yield Found(path, line, said)
 
 
 def vague_words(root: Path) -> Iterator[Found]:
-    """In comments, docstrings, messages and documents."""
+    """Find them in comments, docstrings, messages and documents."""
     for path, text in sorted({**files(root, ".py", ".j2", ".h", ".cpp"), **documents(root)}.items()):
         for number, line in enumerate(text.splitlines(), 1):
             for found in VAGUE.finditer(line):
@@ -273,13 +277,13 @@ def vague_words(root: Path) -> Iterator[Found]:
 
 @lru_cache
 def documents(root: Path) -> Mapping[str, str]:
-    """Path -> text of every page."""
+    """Return path -> text of every page."""
     found = (*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "tests").rglob("*.md"))
     return {str(path.relative_to(root)): path.read_text() for path in sorted(found)}
 
 
 def python_sentences(root: Path) -> Iterator[tuple[str, int, str]]:
-    """First lines of docstrings and of comments."""
+    """Yield the first lines of docstrings and of comments."""
     for path, text in files(root, ".py").items():
         tree = parsed(text)
         for node in (tree, *statements(tree)):
@@ -287,7 +291,7 @@ def python_sentences(root: Path) -> Iterator[tuple[str, int, str]]:
                 said := ast.get_docstring(node)
             ):
                 yield path, node.body[0].lineno, said.splitlines()[0]
-        goes_on = 0  # the line in which a comment would go on
+        goes_on = 0  # the line in which a comment would continue
         for token in names_and_comments(text):
             if token.type == COMMENT_TOKEN:
                 alone = token.line.strip() == token.string
@@ -318,12 +322,12 @@ MEASURES: dict[str, Callable[[Path], Iterator[Found]]] = {
     "sentences without a subject": subjectless,
     "words that say nothing": vague_words,
 }
-# Counted for every file by itself, under a name that begins with this.
+# Counted per file, under a name that begins with this.
 BY_FILE = "inline conditionals"
 
 
 def counted(root: Path) -> dict[str, list[Found]]:
-    """By name of the limit."""
+    """Return the counts by name of the limit."""
     found: dict[str, list[Found]] = {}
     for name, measure in MEASURES.items():
         if name != BY_FILE:
@@ -335,7 +339,7 @@ def counted(root: Path) -> dict[str, list[Found]]:
 
 
 def wrong(found: Mapping[str, Sequence[Found]], limits: Mapping[str, int]) -> list[str]:
-    """What is above its limit, each with its places, and what is below, so that the limit is lowered."""
+    """Report counts above their limits, with places, and counts below, so that the limit is lowered."""
     said = []
     for name in dict.fromkeys((*limits, *found)):
         here, limit = found.get(name, ()), limits.get(name, 0)

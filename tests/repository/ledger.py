@@ -1,11 +1,11 @@
-"""A ledger of the tests that ran, over several runs of pytest, and of those that ran in none.
+"""A ledger of the tests that ran in several runs of pytest, and of those that never ran.
 
     QCONV_TESTS_LEDGER=ledger python -m pytest -m "not slow"        # adds a line for each test
     python tests/repository/ledger.py ledger --one-in 4 --out left  # those that ran in none: pytest @left
     python tests/repository/ledger.py ledger --one-in 4             # exit status 1: one ran in none, and why
 
-A test is expected to run unless it is marked `gpu` or `--one-in` leaves it out. What is there to run is collected anew:
-a file that no run looked into is missed as well.
+A test is expected to run unless it is marked `gpu` or `--one-in` leaves it out. The existing tests are collected anew:
+a file that no run collected is also reported.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 @dataclass(eq=False)
 class Collection:
-    """A pytest plugin that notes which tests there are, without running any."""
+    """A pytest plugin that records the existing tests without running any."""
 
     tests: dict[str, bool] = field(default_factory=dict)  # whether each is expected to run
-    files: set[Path] = field(default_factory=set)  # those that have tests, be they left out
+    files: set[Path] = field(default_factory=set)  # files that have tests, even if they are left out
     skipped: dict[str, str] = field(default_factory=dict)  # files skipped as a whole -> the reason
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
@@ -89,7 +89,7 @@ def collected(arguments: Iterable[str], root: Path) -> Collection:
 
 
 def missing(ledger: Path, found: Collection, root: Path) -> dict[str, str]:
-    """Map each test that ran in no run of the ledger, and each file without tests, to the last reason that it gave."""
+    """Map each test that never ran, and each file without tests, to the last reason in the ledger."""
     ran, reasons = set(), dict[str, str]()
     for line in ledger.read_text().splitlines() if ledger.exists() else []:
         test, outcome, reason = json.loads(line)

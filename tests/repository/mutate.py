@@ -1,4 +1,4 @@
-"""Plants the bugs of `mutants` one by one in a copy of the repository, and says which of them the tests notice.
+"""Plant the bugs of `mutants` one by one in a copy of the repository, and report which of them the tests notice.
 
     python tests/repository/mutate.py                      # all of them
     python tests/repository/mutate.py --jobs 2 mma tuner   # those whose name, area or file contains a word
@@ -7,9 +7,9 @@
     python tests/repository/mutate.py --record FILE        # keeps the verdicts there
     python tests/repository/mutate.py --table FILE         # plants nothing: prints what was kept there, as a table
 
-A mutant is caught where one of the tests that it names fails, which passes without it. With --whole, one that they miss
-meets the fast suite, and then the slow one. Exit status 1: one was missed that is not explained as equivalent, or is no
-mutant at all.
+A mutant is caught if one of its named tests fails, and passes without it. With --whole, mutants that these tests miss
+are run against the fast suite, and then the slow one. Exit status 1: one was missed that is not explained as
+equivalent, or is not a valid mutant.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TIME_LIMIT_S = 600.0
 PASSED, FAILED, NOT_DONE = 0, 1, 99  # pytest's exit status; others say that it could not run the tests
 # A mutant with one of these is not a program: that it fails says nothing about the tests.
 NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "SyntaxError", "NameError", "ImportError")
-# A source that refuses itself when it is compiled was tested.
+# A source that fails its own static assertions was tested.
 REFUSES_ITSELF = "static assertion failed"
 # What is kept under a key that a mutant may have spoilt does not serve the others.
 OWN_CACHE = "src/qconv/device"
@@ -51,8 +51,8 @@ OWN_CACHE = "src/qconv/device"
 @dataclass(frozen=True)
 class Verdict:
     mutant: Mutant
-    caught_by: str  # named, fast, slow; "" where nothing noticed
-    says: str  # of the test that failed
+    caught_by: str  # named, fast, slow; "" if nothing noticed
+    says: str  # message of the failing test
     seconds: float
     invalid: bool = False
     unfinished: bool = False
@@ -63,7 +63,9 @@ class Verdict:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Node ids: the test that failed, or whose fixture did; where the process died, all that the mutant names."""
+        """Return node ids: the failing test, or the one whose fixture failed; all tests of the mutant if the process
+        died.
+        """
         word, _, rest = self.says.partition(" ")
         if word in ("FAILED", "ERROR"):
             return (rest.partition(" - ")[0],)
@@ -74,7 +76,7 @@ class Verdict:
 
 
 class Copy:
-    """The repository as it stands, untracked files included, in a folder of its own from which `qconv` is imported."""
+    """The working tree with its untracked files, in a folder of its own from which `qconv` is imported."""
 
     def __init__(self, root: Path, cache: Path, limit_s: float = TIME_LIMIT_S) -> None:
         self.root, self.tree, self._cache, self._limit_s = root, Tree(ROOT), cache, limit_s
@@ -89,13 +91,15 @@ class Copy:
 
     @property
     def _environment(self) -> dict[str, str]:
-        """Python keeps no bytecode here: a mutant has that of a file of the same second and the same length."""
+        """Return the environment; Python writes no bytecode, which a mutant of the same second and length would
+        share.
+        """
         return os.environ | {"PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def pytest(self, arguments: Sequence[str], *, own_cache: bool = False) -> tuple[int, str]:
-        """Exit status and output; a run that does not end says nothing: the machine may be busy."""
+        """Return exit status and output; a run that times out is no verdict, because the machine may be busy."""
         environment = self._environment | {
-            "COLUMNS": "400",  # the summary names the error: a narrow terminal cuts it off
+            "COLUMNS": "400",  # the summary names the error, which a narrow terminal cuts off
             "QCONV_TESTS_CACHE": "" if own_cache else str(self._cache),
         }
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
@@ -111,7 +115,7 @@ class Copy:
         return process.returncode, output
 
     def check_imports(self) -> None:
-        """That a test in this folder tests it, and not what is installed."""
+        """Check that a test in this folder tests this folder, not the installed package."""
         imported = subprocess.check_output(
             [sys.executable, "-c", "import qconv.generator, qconv.tuner; print(qconv.generator.__file__)"],
             cwd=self.root, env=self._environment, text=True,
@@ -120,7 +124,7 @@ class Copy:
             raise SystemExit(f"{imported.strip()} is imported instead of the copy in {self.root}")
 
     def check_honest(self, tests: Sequence[str]) -> None:
-        """Tests that failed with a mutant pass without one: else they say nothing about it."""
+        """Check that tests that failed with a mutant pass without one: otherwise they say nothing about it."""
         status, output = self.pytest(tests) if tests else (PASSED, "")
         if status not in (PASSED, NOT_DONE):
             raise SystemExit(f"without a mutant, a test that caught one fails as well\n{output[-4000:]}")
@@ -136,7 +140,7 @@ class Copy:
 
 
 def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
-    """Runs the named tests, and where these pass and `whole` asks for it, the suites."""
+    """Run the named tests and, if these pass and `whole` is set, the suites."""
     begin = time.monotonic()
     ignored = [f"--deselect={test}" for test in COMPARE_TEXT]
     named = [*node_ids(mutant.tests)]
@@ -149,7 +153,7 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
         for suite, arguments in runs.items() if whole else [("named", named)]:
             status, output = copy.pytest(arguments, own_cache=own_cache)
             says = _reason(output) if status >= 0 else f"the process died by signal {-status}"
-            # By a signal: of a wild address that no sanitizer saw, or from outside, as where memory ran out.
+            # Killed by a signal: by a wild address that no sanitizer saw, or from outside, as when memory ran out.
             crashed = status < 0
             unfinished = status == NOT_DONE
             invalid = status > FAILED or (REFUSES_ITSELF not in says and any(word in says for word in NOT_A_PROGRAM))
@@ -162,7 +166,7 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
 
 
 def _reason(output: str) -> str:
-    """The line of pytest's summary that says which test failed and why, or the last line."""
+    """Return the line of pytest's summary about the failed test, or the last line."""
     lines = output.strip().splitlines() or [""]
     return next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1])[:300]
 
@@ -241,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="parts of names, areas or paths; without one, all mutants")
     parser.add_argument("--jobs", type=int, default=1, help="copies that are worked on at once")
-    parser.add_argument("--sample", type=int, metavar="N", help="only so many, chosen by the commit")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N of them, chosen by the commit")
     parser.add_argument("--whole", action="store_true", help="what named tests miss meets both suites")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes every verdict there")
     parser.add_argument("--gpu", action="store_true", help="those that only a GPU notices, and no others")

@@ -1,4 +1,4 @@
-"""Whether every link within a built site leads to a file of it, and to a place in that file.
+"""Check that every link within a built site leads to one of its files, and to an anchor in that file.
 
 python tests/repository/site_links.py build/site
 """

@@ -1,9 +1,9 @@
-"""Where the time of a run of the tests went: a table by kind and one by file, out of the JUnit reports of pytest.
+"""The time of a run of the tests: a table by kind and one by file, from pytest's JUnit reports.
 
     python -m pytest -q -n auto --dist worksteal -m "not slow" --junitxml=fast.xml
     python tests/repository/suite_times.py fast.xml
 
-Of several reports the times are added up. They are seconds of the workers: on two of them, twice the wall clock.
+Times of several reports are added up. They are seconds of the workers: with two workers, twice the wall clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 MOST_FILES = 25
 REST = "the rest"
-# The first that fits gives the kind: a part of the file's name, as pytest reports it, or of the test's.
+# The first match determines the kind: a part of the file's name, as pytest reports it, or of the test's.
 KINDS = (
     ("sanitizer", "sanitizers: builds and runs"),
     ("generator.test_compiles", "compiling for targets, reading machine code"),
@@ -53,7 +53,7 @@ class Timed:
 
 
 def read(report: Path) -> Iterator[Timed]:
-    """Every test of a report that took any time, its fixtures included."""
+    """Yield every test of a report that took any time, including its fixtures."""
     for case in ElementTree.parse(report).iter("testcase"):
         yield Timed(case.get("classname", ""), case.get("name", ""), float(case.get("time", "0")))
 

@@ -1,7 +1,7 @@
-"""What CONTRIBUTING says to touch is all that has to be touched: each addition is put into a copy of the repository,
-where the tests that a contributor would run find it.
+"""CONTRIBUTING's lists of files to touch are complete: each addition is applied to a copy of the repository, where the
+usual tests find it.
 
-`additions/<name>` holds the files that are new, and `ADDITIONS` what is put into others.
+`additions/<name>` has the new files, and `ADDITIONS` the changes to others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILES = Path(__file__).with_name("additions")
 
 @dataclass(frozen=True)
 class Row:
-    """Text that is put into a file, before what follows it there."""
+    """Text that is inserted into a file, before the text `before`."""
 
     path: str
     text: str
@@ -33,11 +33,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Addition:
-    files: tuple[str, ...]  # that are the addition
+    files: tuple[str, ...]  # files that make up the addition
     tests: tuple[str, ...]  # arguments of pytest in the copy
     rows: tuple[Row, ...] = ()
-    lists: tuple[Row, ...] = ()  # which only name it
-    vectors: tuple[str, ...] = ()  # files that say what is expected of it
+    lists: tuple[Row, ...] = ()  # files that only list it
+    vectors: tuple[str, ...] = ()  # files with its expected values
 
 
 HARDSIGMOID_NUMPY = '''def hardsigmoid(x: Array) -> Array:
@@ -130,7 +130,7 @@ STRATEGY = Addition(
     files=("tuner/search/strategies/shuffled.py",),
     tests=("tests/tuner/search/test_strategy.py", "-k", "shuffled or names"),
 )
-# Floats of 8 bits: the CPU device multiplies them in C++, and Ada in one instruction beside that of bytes.
+# 8-bit floats: the CPU device multiplies them in C++, and Ada by an instruction like that of bytes.
 E4M3 = '        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, sums="float32", short="e4m3"),\n'
 E4M3_PLAIN = """PLAIN_E4M3 = DotProduct(
     name="plain_e4m3", vendor="cpu", a_types=("float8_e4m3fn",), b_types=("float8_e4m3fn",), sum_type="float32"

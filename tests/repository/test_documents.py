@@ -1,4 +1,4 @@
-"""What the documents tell a reader to run can be run: scripts, options, subcommands, files and links exist."""
+"""Everything that the documents tell a reader to run exists: scripts, options, subcommands, files and links."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ PYTEST_OPTIONS = {"--dist", "--junitxml", "-q", "-x", "-s", "-m", "-n", "-k", "-
 class Command:
     place: str  # document and line
     words: tuple[str, ...]
-    whole: bool  # in a block of its own, to be copied as it stands; else named in a sentence
+    whole: bool  # in a block of its own, to be copied as it is; otherwise quoted in a sentence
 
 
 def commands_of(text: str, name: str) -> Iterator[Command]:
-    """Every line of a block that is marked as a shell's, and what stands in backquotes in the sentences."""
+    """Yield every line of a shell block, and the backquoted text in sentences."""
 
     def place(at: int) -> str:
         return f"{name}:{text.count(chr(10), 0, at) + 1}"
@@ -48,7 +48,7 @@ def commands_of(text: str, name: str) -> Iterator[Command]:
     for block in FENCE.finditer(text):
         if block[1] in SHELLS:
             at = block.start(2)
-            # A command may go on in the next line.
+            # A command may continue in the next line.
             for line in block[2].replace("\\\n", "  ").splitlines(keepends=True):
                 words = shlex.split(line, comments=True)
                 yield from (Command(place(at), tuple(part), True) for part in parts(words))
@@ -60,7 +60,7 @@ def commands_of(text: str, name: str) -> Iterator[Command]:
 
 
 def parts(words: list[str]) -> Iterator[list[str]]:
-    """The commands between `&&`."""
+    """Yield the commands between `&&`."""
     while "&&" in words:
         yield words[: words.index("&&")]
         words = words[words.index("&&") + 1 :]
@@ -69,7 +69,7 @@ def parts(words: list[str]) -> Iterator[list[str]]:
 
 
 def span_words(span: str, folder: Path) -> tuple[str, ...] | None:
-    """None where the span is no command. `layers.py --time` in bench/README.md is a script of bench."""
+    """Return the words of a quoted command, or None. `layers.py --time` in bench/README.md is a script of bench."""
     if not re.match(r"(\.venv/bin/|python |pytest |compute-sanitizer |qconv-tune |\.ci/run|\w+\.py( |$))", span):
         return None
     words = [word.strip("[]") for word in shlex.split(span) if word != "..."]
@@ -82,7 +82,9 @@ def span_words(span: str, folder: Path) -> tuple[str, ...] | None:
 
 @lru_cache
 def parser_of(script: str) -> argparse.ArgumentParser:
-    """What its `add_argument` calls say, read and not run, since some scripts import what is large."""
+    """Return a parser from the script's `add_argument` calls, which are read but not run, as some scripts have heavy
+    imports.
+    """
     parser = argparse.ArgumentParser(prog=script, exit_on_error=False)
     for call in sorted(argument_calls(ROOT / script), key=lambda call: call.lineno):
         names = [ast.literal_eval(name) for name in call.args]
@@ -96,8 +98,9 @@ def parser_of(script: str) -> argparse.ArgumentParser:
 
 
 def argument_calls(script: Path) -> list[ast.Call]:
-    """Those of the script, and of the module beside it whose `parser_of` it calls; where it has none, of the modules
-    that it imports: two comparisons share theirs."""
+    """Return the calls in the script, and in the neighbouring module whose `parser_of` it calls; if there are none, in
+    the modules that it imports, because two comparisons share theirs.
+    """
     tree = ast.parse(script.read_text())
     found = [
         node
@@ -114,13 +117,13 @@ def argument_calls(script: Path) -> list[ast.Call]:
 
 
 def wrong_with(command: Command, written: set[str]) -> list[str]:
-    """One sentence for everything that the reader could not do. Files that it writes are added to `written`."""
+    """Return one sentence for everything that a reader could not do. Files that it writes are added to `written`."""
     program, *rest = command.words
     if PYTHON.fullmatch(program):
         if rest[:2] == ["-m", "pytest"]:
             return wrong_with_pytest(rest[2:])
         if rest[0] == "-m":
-            return []  # of Python itself
+            return []  # an option of Python itself
         return wrong_with_script(rest[0], rest[1:], command.whole, written)
     if Path(program).name == "pytest":
         return wrong_with_pytest(rest)
@@ -151,7 +154,7 @@ def wrong_with_script(script: str, words: list[str], whole: bool, written: set[s
 
 
 def is_option(word: str, known: set[str]) -> bool:
-    """A word that looks like an option and is none."""
+    """Return true for a word that looks like an option but is unknown."""
     return word.startswith("--") and word not in known
 
 
@@ -197,7 +200,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_commands_are_found() -> None:
-    """As many as a reader of these sees; with fewer, nothing is checked."""
+    """As many as a reader sees; with fewer, nothing would be checked."""
     pages = ("README.md", "docs/tasks/tune.md", "bench/README.md")
     found = {name: list(commands_of((ROOT / name).read_text(), name)) for name in pages}
     assert sum(command.whole for command in found["README.md"]) >= 3

@@ -1,4 +1,4 @@
-"""The examples run, and what they show is right."""
+"""The examples run, and their results are right."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from torchvision_models import import_models
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# They compile a library, or several kernels, or measure.
+# They compile a library or several kernels, or measure.
 SLOW = ("fleet", "library", "network", "torchvision_network")
-# Script -> the package that it needs, and the extra that brings it.
+# Script -> the package that it needs, and the extra that provides it.
 NEEDS = {
     "pytorch": ("torch", "torch"),
     "network": ("onnxruntime", "onnx"),

@@ -1,4 +1,4 @@
-"""The counts of tests/repository/house.py are what its limits say, and each count sees what it is made for."""
+"""The counts of tests/repository/house.py are at their limits, and each count finds its constructs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PYTHON_TWIN = "def {name}(x, scale):\n    '''{name} of x.'''\n" + "".join(
 TEMPLATE_TWIN = "struct S {{\n    __device__ __forceinline__ void {name}() {{  // {name}\n" + (
     "".join(f"        y[{i}] = x[{i}] * scale + offset;\n" for i in range(8)) + "    }}\n}};\n"
 )
-# What is written where, and which line of it is found by which count.
+# The planted files, and the line that each count must find.
 PLANTED = {
     "functions over 60 lines": ({"tuner/a.py": "x = 1\n" + LONG}, ["tuner/a.py:2"]),
     "dict[str, Any] in generator/": (
@@ -96,7 +96,7 @@ def test_functions_that_only_look_alike_are_no_pair(tmp_path: Path) -> None:
 
 
 def test_a_long_stretch_in_common_makes_a_pair(tmp_path: Path) -> None:
-    """Where both are so long that it is less than half of the shorter."""
+    """If both are long, it may be less than half of the shorter."""
     (tmp_path / "src").mkdir()
     common = "".join(f"    y{i} = x[{i}] * scale\n" for i in range(30))
     for name in ("a", "b"):

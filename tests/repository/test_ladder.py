@@ -19,7 +19,7 @@ FOLDERS = {
     **{f"qconv.{name}": ROOT / name for name in ("generator", "instances", "templates", "tune_db", "tuner")},
 }
 
-# From the bottom up. Modules of one rung may import each other, as long as there is no circle.
+# From the bottom up. Modules of one rung may import each other, but not in a circle.
 LADDER: tuple[tuple[str, ...], ...] = (
     (
         "qconv.version",
@@ -44,10 +44,10 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("qconv.instances",),
     ("qconv.tuner",),
     ("qconv.network",),
-    # The faces: they may use everything, and nothing below uses them.
+    # The front ends: they may use everything, and nothing below uses them.
     ("qconv.__main__", "qconv.benchmark", "qconv.cli", "qconv.onnx", "qconv.shipping", "qconv.torch", "qconv.tuning"),
 )
-# The root package only names where things are; it imports them when they are used.
+# The root package only names things; it imports them when they are used.
 FACE = "qconv"
 
 # Heavy packages, and the only place that may import each.
@@ -63,11 +63,11 @@ HOMES = {
     "onnx": "qconv.onnx",
     "onnxruntime": "qconv.onnx",
     "ml_dtypes": "qconv.dtypes",
-    # Elsewhere, callers bring its arrays, and the package takes them by protocol.
+    # Elsewhere, callers supply its arrays, and the package uses their protocols.
     "torch": "qconv.torch",
     "torchao": "qconv.torch",
 }
-# The report is a page as well, of another language than the kernels'.
+# The report is a page too, in another language than the kernels'.
 ALSO = {("qconv.tuner.report.report", "jinja2")}
 
 
@@ -93,7 +93,7 @@ def modules() -> dict[str, Path]:
 
 @lru_cache(maxsize=1)
 def imports() -> dict[str, tuple[Import, ...]]:
-    """What every module imports, wherever in it that stands."""
+    """Return the imports of every module, at any place in it."""
     return {module: read_imports(path.read_text(), module) for module, path in modules().items()}
 
 
@@ -120,12 +120,12 @@ def rung_of(module: str) -> int | None:
 
 
 def upward(module: str, found: tuple[Import, ...]) -> list[str]:
-    """What is wrong with a module's imports of this package, one sentence each."""
+    """Return one sentence for each wrong import of this package."""
     own, wrong = rung_of(module), []
     for one in found:
         place, rung = f"{module}:{one.line} imports {one.module}", rung_of(one.module)
         if one.module == FACE:
-            # `from qconv import x`, where x is no module: it would load what stands higher.
+            # `from qconv import x`, with x not a module, would load a higher rung.
             wrong.append(f"{place}, the root package; import the module itself")
         elif is_in(one.module, FACE) and rung is not None and own is not None and rung > own:
             wrong.append(f"{place}, which stands higher")
@@ -133,7 +133,7 @@ def upward(module: str, found: tuple[Import, ...]) -> list[str]:
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """Modules that import each other in a circle, the first of them again at the end; empty where there is none."""
+    """Return the modules of an import circle, the first one again at the end; empty if there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -161,13 +161,13 @@ def test_every_named_module_exists() -> None:
 
 def test_every_module_stands_on_one_rung() -> None:
     for module in set(modules()) - {FACE}:
-        # A package on one rung may not have a module of its own on another.
+        # A package on one rung must not have a module on another.
         rungs = {number for number, names in enumerate(LADDER) if any(is_in(module, name) for name in names)}
         assert len(rungs) == 1, f"{module} stands on {len(rungs)} rungs: give it one in tests/repository/test_ladder.py"
 
 
 def reached_from(module: str) -> set[str]:
-    """What is loaded with a module: by its imports at the top of files, and theirs."""
+    """Return all modules that are loaded with a module, through top-level imports."""
     reached, left = set[str](), [module]
     while left:
         name = left.pop()
@@ -178,14 +178,14 @@ def reached_from(module: str) -> set[str]:
 
 
 def at_the_top(module: str) -> tuple[Import, ...]:
-    """The imports outside of functions, and without what only a type checker reads."""
+    """Return the imports outside of functions, without those for type checkers only."""
     tree = ast.parse(modules()[module].read_text())
     tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     return read_imports(ast.unparse(tree), module)
 
 
 def test_choosing_needs_nothing_of_loading_nor_loading_of_choosing() -> None:
-    """So that the tuner takes either without the other."""
+    """So that the tuner can use either without the other."""
     policy, loading = "qconv.instances.choose.lookup", "qconv.instances.load.pair"
     instance = "qconv.instances.load.instance"
     for module, strangers in ((policy, {loading, instance, "qconv.device"}), (loading, {policy, instance})):
@@ -197,7 +197,7 @@ def test_choosing_needs_nothing_of_loading_nor_loading_of_choosing() -> None:
         for one in found
         if one.module in (policy, instance, "qconv.instances.load.serving")
     }
-    # A race of networks is of winners in use.
+    # A race of networks is about winners in use.
     winners = {("qconv.tuner.sequence", instance)}
     assert taken == {("qconv.tuner.search.tune", policy)} | winners
 
@@ -216,7 +216,7 @@ def test_an_import_of_a_higher_rung_is_seen() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """On any rung: within one package as well."""
+    """On any rung, and within one package too."""
     own = set(modules())
     found = circle({module: {one.module for one in every} & own for module, every in imports().items()})
     assert not found, f"these import each other in a circle: {' -> '.join(found)}"

@@ -1,4 +1,4 @@
-"""A test that ran in no run is missed: one that was skipped, one in a file that was, one that no run came to."""
+"""A test that never ran is reported: one that was skipped, one in a skipped file, and one that no run collected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_half_way():
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
-    """A repository whose fast suite has run once, with its ledger."""
+    """Create a repository whose fast suite has run once, with its ledger."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
     for name, text in {"conftest.py": (HERE.parent / "conftest.py").read_text(), **PLANTED}.items():
@@ -51,7 +51,7 @@ def planted(tmp_path: Path) -> Path:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-m", "not slow", "-p", "no:cacheprovider"]
     environment = os.environ | {VARIABLE: str(tmp_path / "ledger"), "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
-    # Its commit decides what --one-in leaves out: a copy in which bugs are planted has none.
+    # The commit decides what --one-in leaves out; the copy for planted bugs has none.
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     author = ("-c", "user.name=planted", "-c", "user.email=planted@localhost")
     subprocess.run(["git", *author, "-C", tmp_path, "commit", "-q", "--allow-empty", "-m", "planted"], check=True)
@@ -67,7 +67,7 @@ def said_of(planted: Path, *options: str) -> tuple[int, list[str]]:
 
 
 def test_what_hid_itself_is_told_with_its_reason(planted: Path) -> None:
-    """From the run itself, workers and all, to the exit status."""
+    """From the run itself, workers included, to the exit status."""
     status, (*lines, total) = said_of(planted, "--one-in", "4")
     many = [line for line in lines if "test_many" in line]
     assert 0 < len(many) < 25

@@ -13,7 +13,7 @@ TELL = f"\nimport sys\nprint('loaded:', *(name for name in {HEAVY} if name in sy
 
 
 def loaded_by(program: str) -> tuple[str, list[str]]:
-    """What the program printed, and which heavy packages were loaded when it was done."""
+    """Return the program's output, and the heavy packages that it loaded."""
     run = subprocess.run([sys.executable, "-c", program + TELL], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     printed, _, loaded = run.stdout.rpartition("loaded:")
@@ -60,7 +60,7 @@ def test_the_module_is_the_command() -> None:
     assert "Usage:" in run.stdout
 
 
-# Seconds of a processor: 0.03 and 0.24 when this was written, and more where other processes take its caches.
+# Processor seconds: 0.03 and 0.24 when this was written, and more if other processes share its caches.
 IMPORT_S, HELP_S = 0.06, 0.40
 
 

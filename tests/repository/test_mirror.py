@@ -1,5 +1,8 @@
-"""Each test is found by the name of what it tests: tests/ has the folders of the packages, and a file there is named
-after a module, a page or a folder of that package, or says here what else it is about."""
+"""Tests mirror the packages.
+
+tests/ has the folders of the packages, and a test file is named after a module, a page or a folder of its package, or
+is listed here with its subject.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ MIRRORED = {
     "qconv": "src/qconv",
     **{name: name for name in ("bench", "generator", "instances", "templates", "tune_db", "tuner")},
 }
-# What is of no one package: documents, other systems, hostile input and faults, the repository's own rules, and what
+# Folders without a package of their own: documents, other systems, hostile input and faults, the repository's own
+# rules, and shared helpers.
 # tests share.
 OTHERS = {"conformance", "docs", "hostile", "repository", "support"}
 # A test may be named after a module, a page, or a header or source in C++.
@@ -44,7 +48,7 @@ SUBJECTS = {
 
 
 def mirrored_files() -> list[Path]:
-    """Below tests/, of the mirrored folders and of unknown ones."""
+    """Return the files below tests/ in mirrored and in unknown folders."""
     found = (path.relative_to(TESTS) for path in sorted(TESTS.rglob("test_*.py")))
     return [path for path in found if path.parts[0] not in OTHERS]
 
@@ -54,15 +58,16 @@ def is_in_a_package(path: Path) -> bool:
 
 
 def names_of(path: Path) -> set[str]:
-    """What a test file may be named after: its folder, and what that folder of the package holds, at any depth where
-    it is the package's own."""
+    """Return the possible names of a test file: its folder, and the contents of the package's folder, at any depth if
+    that is the package itself.
+    """
     folder = ROOT.joinpath(MIRRORED[path.parts[0]], *path.parts[1:-1])
     held = folder.rglob("*") if len(path.parts) == 2 and path.parts[0] == "templates" else folder.iterdir()
     return {path.parent.name} | {each.stem for each in held if each.suffix in NAMING or each.is_dir()}
 
 
 def is_named_after(stem: str, names: set[str]) -> bool:
-    """`test_mma_random_gpu` is named after mma: a name, and what about it."""
+    """Return true if the stem is one of the names, with an optional suffix: test_mma_random_gpu is named after mma."""
     said = stem.removeprefix("test_")
     return any(said == name or said.startswith(f"{name}_") for name in names)
 

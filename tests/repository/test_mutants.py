@@ -1,4 +1,4 @@
-"""The list of planted bugs can be used: each still applies, and every file that it should cover has one."""
+"""The list of planted bugs is usable: each still applies, and every file that it should cover has one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mutants.node_ids import node_ids
 from mutants.tree import Place, Tree
 
 EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
-# What is planted in: every page and role, and what turns a problem into a stored winner.
+# Files to cover: every page and role, and the path from a problem to a stored winner.
 COVERED = (
     *("templates/**/*.j2", "generator/*.py", "tuner/**/*.py", "tune_db/*.py", "instances/*.py"),
     *("instances/library/*.py", "instances/library/*.cpp", "instances/library/*.h"),
@@ -95,7 +95,7 @@ def test_a_new_file_brings_its_own(tree: Tree, places: Mapping[str, Place]) -> N
 
 
 def is_empty(path: Path) -> bool:
-    """A package's `__init__.py` may say in its docstring what lives there, and hold nothing else."""
+    """Return true for a package's `__init__.py` with at most a docstring."""
     text = path.read_text()
     return not text.strip() or (path.suffix == ".py" and len(ast.parse(text).body) == 1)
 
@@ -205,8 +205,9 @@ def test_a_verdict_is_of_one_wording() -> None:
 
 @pytest.mark.slow
 def test_a_sample_is_caught() -> None:
-    """Others with every commit; all of them on demand: see mutate.py. One that is not done in a minute, on a
-    machine that has more to do, says nothing."""
+    """The sample differs with every commit; mutate.py runs all of them. A mutant that takes more than a minute, on a
+    busy machine, is no verdict.
+    """
     verdicts = mutate.run(mutate.sample(12, mutate.commit()), jobs=2, limit_s=60)
     done = [verdict for verdict in verdicts if not verdict.unfinished]
     assert len(done) >= 6, "too few were judged in time"

@@ -1,4 +1,4 @@
-"""The judge of planted bugs: what counts as caught, and what says nothing about the tests."""
+"""The judge of planted bugs: caught ones, and runs that say nothing about the tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mutants.tree import Tree
 
 
 class Answering(mutate.Copy):
-    """A copy in which nothing is planted; its tests answer what they are told."""
+    """A copy without a planted bug; its tests give prescribed answers."""
 
     answers: ClassVar[list[tuple[int, str]]] = []
 
@@ -40,7 +40,7 @@ LINE = Mutant("line", "page", "a line", "another", "It is another.", ("test_hous
 
 
 def test_a_death_by_a_signal_says_nothing_unless_it_is_expected(told: list[tuple[int, str]]) -> None:
-    """It may have come from outside, as where memory ran out; an expected one is checked without the mutant."""
+    """It may have come from outside, as when memory ran out; an expected one is checked without the mutant."""
     told += [(-9, "..")]
     (verdict,) = mutate.run([LINE])
     assert (verdict.invalid, verdict.caught_by, verdict.is_accepted) == (True, "", False)

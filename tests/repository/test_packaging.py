@@ -1,4 +1,6 @@
-"""What a wheel holds: every folder with templates is a package that pyproject.toml names, or it would stay behind."""
+"""The contents of a wheel: every folder with templates must be a package that pyproject.toml names, or it would be
+missing.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def test_every_folder_of_modules_travels() -> None:
 
 @pytest.mark.parametrize("name", LINKED)
 def test_a_folder_beside_src_is_reached_through_src(name: str) -> None:
-    """By a link that holds wherever the repository is cloned to."""
+    """By a link that works wherever the repository is cloned."""
     link = ROOT / "src/qconv" / name
     assert link.readlink() == Path("../..", name)
     assert (link / "__init__.py").samefile(ROOT / name / "__init__.py")

@@ -1,4 +1,4 @@
-"""The check of the built site sees what leads nowhere."""
+"""The check of the built site finds broken links."""
 
 from __future__ import annotations
 

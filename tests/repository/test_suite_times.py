@@ -1,4 +1,4 @@
-"""The table of where the time of the tests went counts each test once, under one kind and one file."""
+"""The table of the tests' times counts each test once, under one kind and one file."""
 
 from __future__ import annotations
 

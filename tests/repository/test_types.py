@@ -1,4 +1,4 @@
-"""What type checkers see of this installation, which may be an editable one: the calls of `typed_calls.py`."""
+"""The types of this installation, which may be an editable one, as checkers see them: the calls of `typed_calls.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECKERS = {
 def test_a_checker_refuses_the_wrong_lines_and_no_other(checker: str, tmp_path: Path) -> None:
     if find_spec(checker) is None:
         pytest.skip(f"{checker} is not installed: pip install 'qconv-tune[types]'")
-    # Elsewhere: a checker finds the package as a user's does, and not beside its own folder.
+    # Run elsewhere: a checker finds the installed package, not its own folder.
     command = [sys.executable, "-m", *CHECKERS[checker], str(CALLS)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     said = {int(line) for line in re.findall(r"typed_calls\.py:(\d+):.*error", done.stdout)}

@@ -1,8 +1,8 @@
-"""Wheels as users get them: installed into a clean environment of each Python that this machine has, and used there.
+"""Install wheels as users do, into a clean environment of each Python on this machine, and use them.
 
-    python tests/repository/wheels.py DIST    # status 1 where one fails; a Python that is not here is named
+    python tests/repository/wheels.py DIST    # status 1 if one fails; a missing Python is named
 
-DIST holds what `python -m build` made. The wheel is installed under each Python, the sdist under the newest, which
+DIST has the output of `python -m build`. The wheel is installed under each Python, the sdist under the newest, which
 builds it.
 """
 
@@ -24,7 +24,7 @@ LAYER = ["conv2d", "--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "
 
 
 def found(version: str) -> Path | None:
-    """Its interpreter: on PATH, or among pyenv's."""
+    """Return the interpreter of this version: on PATH, or among pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     named = shutil.which(f"python{version}")
     candidates = [*([Path(named)] if named else []), *sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)]
@@ -32,14 +32,14 @@ def found(version: str) -> Path | None:
 
 
 def _is(path: Path, version: str) -> bool:
-    """A shim of pyenv is there and refuses to run where the version is not chosen."""
+    """Check the version: a shim of pyenv exists but refuses to run if the version is not selected."""
     told = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([path, "-c", told], capture_output=True, text=True, check=False)
     return done.stdout.strip() == version
 
 
 def steps(bin_folder: Path) -> Iterator[Sequence[str]]:
-    """What a user does with it."""
+    """Yield a user's commands."""
     tune = str(bin_folder / "qconv-tune")
     yield [tune, "--version"]
     yield [tune, "help", "conv2d"]
@@ -51,7 +51,7 @@ def steps(bin_folder: Path) -> Iterator[Sequence[str]]:
 
 
 def try_out(python: Path, archive: Path, folder: Path) -> str | None:
-    """Why it does not work there; None where it does."""
+    """Return why the archive does not work with this Python, or None."""
     subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
     bin_folder = folder / "venv" / "bin"
     environment = {**os.environ, "QCONV_CACHE": str(folder / "cache")}

@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", help="a commit")
     parser.add_argument("new", nargs="?", default=WORKING_TREE, help="a commit; without one, the working tree")
-    parser.add_argument("--random", type=int, default=200, metavar="N", help="so many random plans")
+    parser.add_argument("--random", type=int, default=200, metavar="N", help="number of random plans")
     parser.add_argument("--seed", type=int, default=0, help="of the random plans")
     parser.add_argument("--jobs", type=int, default=2, help="processes that compile")
     parser.add_argument("--without", action="append", default=[], metavar="TARGET", help="leaves its cases out")

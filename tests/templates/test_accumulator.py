@@ -1,4 +1,4 @@
-"""Sums at the end of the int32 range, where a product is lost if any step on the way is wrong or saturates."""
+"""Sums at the end of the int32 range, where a wrong or saturating intermediate step loses a product."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EXTREMES = {"int8": (-128, 127), "uint8": (0, 255)}
 
 
 def longest(x_type: str, w_type: str, zero_points: bool) -> Conv2d:
-    """As many channels as an accumulator surely holds."""
+    """Return a problem with the most channels that an accumulator certainly holds."""
     q = Quantization(x_type, w_type, "int32", x_zero_point=zero_points, w_zero_point=zero_points)
     return Conv2d(1, 1, 2, INT_MAX // q.largest_product, 3, 1, 1, quantization=q)
 
 
 def drawn_at_the_end(problem: Conv2d, x_end: int, w_end: int) -> registry.Sample:
-    """Everything at one end of its type; the second pixel alternates, so that its sum comes from far and goes back."""
+    """Draw everything at one end of its type; the second pixel alternates, so that its sum moves far away and back."""
     q = problem.quantization
     x = np.full(problem.x_shape, EXTREMES[q.x_type][x_end], q.x_type)
     x[0, -1, 1, ::2] = EXTREMES[q.x_type][1 - x_end]
@@ -34,7 +34,7 @@ def drawn_at_the_end(problem: Conv2d, x_end: int, w_end: int) -> registry.Sample
     w[1, 0, 0, ::2] = EXTREMES[q.w_type][1 - w_end]
     parameters: dict[str, Any] = {}
     if q.x_zero_point:
-        # At the other end: the raw sums pass the range, and the corrections bring them back.
+        # At the other end: the raw sums exceed the range, and the corrections bring them back.
         parameters = {"x_zero_point": EXTREMES[q.x_type][1 - x_end], "w_zero_point": EXTREMES[q.w_type][1 - w_end]}
     return registry.Sample((x, w), parameters)
 
@@ -65,6 +65,6 @@ def test_the_longest_sum_on_a_gpu(x_type: str, w_type: str, zero_points: bool, g
 
 
 def test_a_deep_3x3_of_extremes() -> None:
-    """18432 products of a full-range 3x3 of 2048 channels: far beyond what fp32 holds, exact here."""
+    """18432 products of a full-range 3x3 of 2048 channels: far more than fp32 holds, exact here."""
     problem = Conv2d(1, 3, 3, 2048, 2, 3, 3, quantization=replace(WHOLE, x_type="int8"))
     check(problem, open_device("cpu"))

@@ -1,4 +1,4 @@
-"""The kernels of argmax against the oracle, index for index."""
+"""The kernels of argmax give the oracle's indices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_missing_barrier_is_found() -> None:
 
 @pytest.mark.parametrize("name", SANITIZED)
 def test_equal_elements(name: str) -> None:
-    """All of them, all but one, and two at the ends of a row."""
+    """Covers all equal, all but one, and two at the ends of a row."""
     problem, config = SANITIZED[name]
     kernel = load(generator.plan(problem, config, CPU.target), CPU)
     low, high = (0, 255) if problem.x_type == "uint8" else (-128, 127)
@@ -63,7 +63,7 @@ def test_equal_elements(name: str) -> None:
 
 
 def test_a_row_as_long_as_a_key_can_say() -> None:
-    """Its largest element is the last one, and beyond that no problem is made."""
+    """Its largest element is the last one; longer rows are refused."""
     problem = ArgMax(1, 2**24)
     x = np.zeros((1, 2**24, 1), np.int8)
     x[0, -1] = 1

@@ -1,4 +1,4 @@
-"""The kernels of add and mul against the oracle, bit for bit."""
+"""The kernels of add and mul compared with the oracle, bit for bit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_many_random_problems(first: int) -> None:
 
 @pytest.mark.parametrize("kind", [Add, Mul])
 def test_all_pairs_of_bytes(kind: type[Binary]) -> None:
-    """One kernel: scales and zero points are its arguments."""
+    """One kernel serves all: scales and zero points are its arguments."""
     low, high = RANGES["uint8"]
     every = np.arange(low, high + 1, dtype=np.uint8)
     pairs = (np.repeat(every, 256).reshape(1, 1, -1), np.tile(every, 256).reshape(1, -1))

@@ -1,5 +1,6 @@
-"""Random plans whose blocks work on a tile together, in clusters or through device memory: exact, and clean under the
-sanitizers. `QCONV_CLUSTER_PLANS=300 pytest -m slow tests/templates/test_cluster_random.py` takes 300 of them."""
+"""Random plans whose blocks share a tile, in clusters or through device memory, are exact, and clean under the
+sanitizers. `QCONV_CLUSTER_PLANS=300 pytest -m slow tests/templates/test_cluster_random.py` takes 300 of them.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from qconv.targets.target import TARGETS
 from tests.templates.test_simt_sanitizers import check
 
 FAST, LONG, CHUNK = 4, int(os.environ.get("QCONV_CLUSTER_PLANS", "16")), 4
-MOST_OPERATIONS = 1_500_000  # thread after thread, under a sanitizer
+MOST_OPERATIONS = 1_500_000  # threads run sequentially, under a sanitizer
 SM_90A = TARGETS["cpu.sm_90a"]
-# The kinds of plans by turns: split over a cluster, over device memory, two convolutions in a cluster.
+# The kinds of plans in turn: split over a cluster, over device memory, two convolutions in a cluster.
 KINDS = ("cluster", "fused", "cluster", "scratch")
 
 
@@ -46,7 +47,7 @@ def split(rng: random.Random, kind: str) -> Plan | None:
         plan = matrix_plan(problem, target, rng.random(), **wanted)
     except Infeasible:
         return None
-    return plan if plan.combine == kind else None  # equal shares may be whole tiles
+    return plan if plan.combine == kind else None  # equal parts may be whole tiles
 
 
 def fused_in_cluster(rng: random.Random) -> Plan | None:
@@ -78,7 +79,7 @@ def test_a_random_cluster() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, LONG, CHUNK))
 def test_nothing_is_found_in_random_clusters(first: int) -> None:
-    """Late and early under each sanitizer, by turns."""
+    """Alternates between late and early copies under each sanitizer."""
     for index in range(first, first + CHUNK):
         check(plan_of(2, index), ("address", "thread")[index // 4 % 2], seed=index + index // 8)
 

@@ -1,4 +1,4 @@
-"""The kernels that put rows of several tensors one behind the other, against the oracle, bit for bit."""
+"""The kernels that concatenate rows of several tensors, compared with the oracle bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of quantize, dequantize, requantize, choose and dynamic against the oracle, bit for bit."""
+"""The kernels of quantize, dequantize, requantize, choose and dynamic compared with the oracle, bit for bit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_many_random_conversions_with_channels_last_on_a_gpu(first: int, gpu: De
 
 @pytest.mark.parametrize(("vector", "unroll"), [(1, 1), (1, 8), (4, 1), (4, 4), (8, 1), (8, 2), (16, 1)])
 def test_every_vector_of_pixels_has_the_bits_of_two_steps(vector: int, unroll: int) -> None:
-    """Three images of 208 pixels: blocks end within an image, and a thread's last rows lie behind the last one."""
+    """Three images of 208 pixels: blocks end within an image, and a thread's last rows are past the end."""
     problem = Quantize(3, 3, 208, x_type="float16", out_type="uint8", zero_point=True, channels_last=True)
     drawn = registry.draw(problem, 7)
     plan = generator.plan(problem, Elementwise(threads=64, vector=vector, unroll=unroll), CPU.target)
@@ -87,10 +87,10 @@ def test_an_untuned_one_loads_wide_and_fills_the_device() -> None:
     for plan in (batch, alone):
         assert isinstance(plan, TurnedPlan)
         assert plan.alignment == {"x": 16, "scale": 4, "y": plan.word}
-        # 12 or 24 bytes of a thread are three words.
+        # 12 or 24 bytes per thread are three words.
         assert plan.word == plan.config.vector
     assert batch.main.threads == 256
-    assert alone.main.grid[0] > 132  # multiprocessors
+    assert alone.main.grid[0] > 132  # SMs
 
 
 @pytest.mark.slow

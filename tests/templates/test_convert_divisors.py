@@ -1,4 +1,4 @@
-"""Scales so small or so large that only a division is right, not a product with the inverse."""
+"""Scales so small or so large that only a division rounds correctly, not a product with the inverse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scale follows from the extremes wherever they are: in any slice, any lane, and behind the last whole vector."""
+"""The scale is right wherever the extremes are: in any slice, any lane, and after the last whole vector."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_they_are_seen_wherever_they_are(name: str) -> None:
     last = problem.inner - 1
     for at in sorted({0, 1, 63, 64, 127, last // 2, last - 3, last - 2, last - 1, last}):
         x = np.zeros(tensor.shape, tensor.dtype)
-        # Each channel has another range, its largest beside its smallest.
+        # Each channel has another range, its largest element next to its smallest.
         for channel in range(problem.channels):
             x[0, channel, at] = 100.0 + channel
             x[0, channel, last - at] = -50.0 - 9 * channel
@@ -40,7 +40,7 @@ def test_they_are_seen_wherever_they_are(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [Choose, Dynamic])
 def test_a_channel_may_have_more_slices_than_a_block_has_threads(kind: type[Choose | Dynamic]) -> None:
-    """The last of them has the extremes."""
+    """The last slice has the extremes."""
     problem, config = kind(1, 1, 2**16), Choosing(threads=128, team=128, vector=4, unroll=1, slices=256)
     x = np.zeros((1, 1, 2**16), np.float32)
     x[..., -2:] = -3, 5
@@ -48,7 +48,7 @@ def test_a_channel_may_have_more_slices_than_a_block_has_threads(kind: type[Choo
 
 
 def test_every_half_is_read() -> None:
-    """Normal, denormal, infinite or none: of the denormal ones, scales as small show every bit."""
+    """Normal, denormal, infinite and NaN; with scales as small as a denormal, every bit matters."""
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
     problem = Quantize(1, 1, 2**16, x_type="float16")
     for scale in (2.0**-26, 1.0):
@@ -60,7 +60,7 @@ def test_every_half_is_read() -> None:
 
 @pytest.mark.parametrize(("first", "scale"), [(-8192, 2.0**-26), (57344, 1.0), (-73728, 1.0)])
 def test_halves_are_written_to_both_ends_of_their_range(first: int, scale: float) -> None:
-    """Denormal ones, and the largest, behind which infinity begins; with the ties between them."""
+    """Denormals, and the largest before infinity, with the ties between them."""
     problem = Dequantize(1, 1, 2**14, x_type="int32", out_type="float16")
     x = np.arange(first, first + 2**14, dtype=np.int32).reshape(1, 1, -1)
     instance = load(generator.default(problem, CPU.target), CPU)
@@ -69,7 +69,7 @@ def test_halves_are_written_to_both_ends_of_their_range(first: int, scale: float
 
 @pytest.mark.parametrize(("out_type", "first"), [("float16", 2049), ("bfloat16", 257)])
 def test_what_lies_just_beside_a_tie_is_rounded_once(out_type: str, first: int) -> None:
-    """In fp32 on the way it would become the tie itself. An odd number from `first` on has one bit too many."""
+    """An intermediate fp32 would become the tie itself. Odd numbers from `first` on have one bit too many."""
     kind = {"x_type": "int32", "out_type": out_type, "precision": "float64", "scale_type": "float64"}
     problem = Dequantize(1, 1, 128, **kind)  # type: ignore[arg-type]
     odd = np.arange(first, first + 128, 2, dtype=np.int32)
@@ -84,7 +84,7 @@ def test_what_lies_just_beside_a_tie_is_rounded_once(out_type: str, first: int) 
 @pytest.mark.parametrize("rounding", MODE_VALUES["rounding"])
 @pytest.mark.parametrize("out_type", ["int8", "int32"])
 def test_ties_of_both_signs_are_rounded_as_the_mode_says(out_type: str, rounding: str, precision: str) -> None:
-    """And what lies just beside them. With a zero point behind it, an int32 is rounded to 64 bits."""
+    """Also covers their neighbours. With a zero point added afterwards, an int32 is rounded to 64 bits."""
     ties = np.arange(-127, 127, dtype=precision) + np.array(0.5, precision)
     far = np.array([2**22 - 1.5, 1.5 - 2**22], precision)
     x = np.concatenate([ties, np.nextafter(ties, np.inf), np.nextafter(ties, -np.inf), np.trunc(ties), far])

@@ -1,7 +1,7 @@
-"""What a kernel has to wait for, expect or make visible, left out one by one: the CPU device shows each.
+"""Waits, expectations and fences of kernels, removed one by one: the CPU device notices each removal.
 
-Sources are compiled without optimization, and run without a sanitizer: late launches (even seeds) and early ones, the
-two ends of what the memory model allows, give wrong outputs or an error.
+Sources are compiled without optimization and run without a sanitizer: late launches (even seeds) and early ones, the
+two extremes of the memory model, give wrong outputs or an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BOTH = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "
 
 PLANS = {
     "cluster": matrix(SM_90A, WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
-    # Ten vectors of a lane for four blocks: two have one less.
+    # Ten vectors per lane for four blocks: two blocks have one less.
     "cluster, odd": matrix(
         SM_90A, PRODUCT, BOTH, tile_k=32, warp_m=16, tile_n=40, warp_n=40, split=4, pipeline_stages=2
     ),
@@ -63,7 +63,7 @@ PLANS = {
     "dense, pw": fused(SM_90A, "dense pw", weights_in_smem=2, on_wgmma=2, first_n=4),
     "pw, dense, pw": fused(SM_90A, "pw dense pw", weights_in_smem=3, on_wgmma=3),
     "dw, pw, streamed": fused(SM_90A, "dw pw", c=32, k=72, warps=16, on_wgmma=1, second_n=1),
-    # Three units a warp, in two stages; channels that are written one by one.
+    # Three units per warp, in two stages; channels that are written one by one.
     "pointwise, residuals": generator.plan(
         Conv2d(1, 28, 29, 24, 21, 1, 1, quantization=ADDED_IN_PLACE),
         Pointwise(1, 1, atoms=2, pipeline_stages=2, warps=4, blocks_per_sm=1, weights_in_smem=0),
@@ -79,7 +79,7 @@ def executable_of(plan: Plan, text: str, seed: int) -> Executable:
 
 
 def finding(plan: Plan, text: str, seed: int) -> str | None:
-    """What a run shows: the runtime's message, or `wrong`."""
+    """Return the runtime's message, or `wrong`, or ""."""
     drawn = registry.draw(plan.problem, 1)
     try:
         y = outputs_of(executable_of(plan, text, seed), drawn)
@@ -100,7 +100,7 @@ class LeftOut(NamedTuple):
     new: str
     says: str  # part of the message, or `wrong`
     seed: int = LATE
-    also: tuple[str, str] | None = None  # what goes with it, and its place
+    also: tuple[str, str] | None = None  # an accompanying change, and its place
 
 
 def check_left_out(plan: Plan, bug: LeftOut) -> None:
@@ -265,7 +265,7 @@ def default(problem: Problem) -> Plan:
 
 
 def back_to_back(kinds: str, c: int = 32, residual: str = "none", **config: int) -> Plan:
-    """A chain whose output is like its input."""
+    """Return a chain whose output has the form of its input."""
     quantizations = [*(Quantization() for _ in kinds.split()[1:]), Quantization(residual=residual)]
     chain = [conv(kind, c, c, q) for kind, q in zip(kinds.split(), quantizations, strict=True)]
     tile = TILE if len(chain) == 2 else Block(**vars(TILE), third_m=1, third_n=2)
@@ -273,7 +273,7 @@ def back_to_back(kinds: str, c: int = 32, residual: str = "none", **config: int)
 
 
 UNITS = Pointwise(batch=1, batches=1, atoms=2, pipeline_stages=2, warps=4, blocks_per_sm=1, weights_in_smem=1)
-# Each launch of such a layer can read what the one before has written.
+# Layers whose launches can read the previous one's output.
 OVERLAPPING = {
     "mma": LAYER,
     "pointwise": generator.plan(Conv2d(1, 9, 9, 40, 40, 1, 1), UNITS, TARGETS[SM_90A]),
@@ -302,8 +302,9 @@ OVERLAPPING = {
 
 
 def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
-    """Three layers, each of which reads what the one before writes, as its residual as well if it has one; the last
-    writes over what the first has read."""
+    """Run three layers, each of which reads the previous output, also as its residual if it has one; the last
+    overwrites the first one's input.
+    """
     drawn = [registry.draw(plan.problem, i) for i in range(3)]
     instance = executable_of(plan, text, seed)
     x = drawn[0].arrays[0].copy()
@@ -327,12 +328,13 @@ def one_after_the_other(plan: Plan) -> list[NDArray[Any]]:
 
 
 def check_two_waits(layer: Plan) -> None:
-    """For a page where one thread asks for activations, and others read parameters."""
+    """Check a page in which one thread loads activations, and others read parameters."""
     text = generator.render(layer).text
     want = one_after_the_other(layer)
-    fetches, reads = re.finditer(re.escape(WAIT), text)  # who asks for activations, and who reads parameters
+    # the thread that loads activations, and those that read parameters
+    fetches, reads = re.finditer(re.escape(WAIT), text)
     assert fetches.start() < reads.start()
-    of_activations = text[: reads.start()] + text[reads.end() :]  # of these launches all parameters are the same
+    of_activations = text[: reads.start()] + text[reads.end() :]  # in these launches all parameters are equal
     for seed in (LATE, EARLY):
         for waits in (text, of_activations):
             assert all(map(np.array_equal, overlapped(layer, waits, seed), want))
@@ -341,7 +343,7 @@ def check_two_waits(layer: Plan) -> None:
 
 
 def reading(x: Any, plan: Plan, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A layer's arrays, with these activations and, where it has a residual, this residual."""
+    """Return a layer's arrays, with these activations and, if it has a residual, this residual."""
     names = [tensor.name for tensor in plan.problem.inputs]
     return tuple(x if name in ("x", "residual", "a") else own for name, own in zip(names, arrays, strict=True))
 
@@ -356,5 +358,5 @@ def test_a_launch_waits_for_the_one_before(name: str) -> None:
     assert text.count(WAIT) == 1
     found = overlapped(plan, text.replace(WAIT, ""), LATE)
     assert not any(map(np.array_equal, found[1:], want[1:]))
-    # Where nothing overlaps, nobody waits.
+    # Without overlap no wait is needed.
     assert all(map(np.array_equal, overlapped(plan, text.replace(WAIT, ""), EARLY), want))

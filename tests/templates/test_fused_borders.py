@@ -1,5 +1,6 @@
-"""Tiles of whole rows, whole columns or whole images: what lies beyond the image is filled once, and not computed.
-Tolerance 0."""
+"""Tiles of whole rows, whole columns or whole images: the area outside the image is filled once, and not computed.
+Tolerance 0.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ POINTWISE = (1, 1)
 
 
 def layers(*kinds: tuple[str, tuple[int, int]], h: int = 9, w: int = 9, **of_last: object) -> list[Conv2d]:
-    """`dw` and a window, or `dense` and a window; of the last, strides and pads that are not half the window."""
+    """Return layers of `dw` or `dense` with a window; the last one has strides and pads that are not half the
+    window.
+    """
     made: list[Conv2d] = []
     for kind, (r, s) in kinds:
         c = made[-1].k if made else 32 if kind == "dw" else 24
@@ -38,7 +41,7 @@ def layers(*kinds: tuple[str, tuple[int, int]], h: int = 9, w: int = 9, **of_las
 
 
 def plan_of(target: str, chain: Sequence[Conv2d], **config: int) -> FusedPlan:
-    """On the smallest tile that has a whole image, if the config does not say another."""
+    """Return a plan with the smallest tile that covers a whole image, unless the config has another."""
     tile = TILE if len(chain) == 2 else Block(**vars(TILE), third_m=1, third_n=2)
     sides = {"tile_h": chain[-1].oh, "tile_w": chain[-1].ow}
     whole = {name: min(choice for choice in CHOICES[name] if choice >= size) for name, size in sides.items()}
@@ -131,7 +134,7 @@ def test_a_border_is_what_the_next_layer_looks_at() -> None:
 
 
 def test_a_layer_before_one_that_is_not_whole_is_not() -> None:
-    """The windows of warpgroups begin beyond the image, and so does what they look at."""
+    """The windows of warpgroups begin outside the image, and so does their input."""
     outputs, borders = tile_outputs(chain_of(layers(DW, DENSE, DW, w=6)), 4, 7)
     assert outputs["second"][1] == 9
     assert outputs["first"][1] == 11
@@ -139,7 +142,7 @@ def test_a_layer_before_one_that_is_not_whole_is_not() -> None:
 
 
 def test_windows_in_the_padding_alone_leave_something_to_compute() -> None:
-    """Two outputs eight pixels apart behind nine of padding: all that a tile looks at is in front of the image."""
+    """Two outputs eight pixels apart after nine pixels of padding: the whole tile is before the image."""
     pair = layers(PW, ("dw", (1, 1)), h=1, w=1, stride=8, pad=(9, 9, 0, 0))
     outputs, borders = tile_outputs(chain_of(pair), 2, 7)
     assert pair[-1].oh == 2
@@ -148,7 +151,7 @@ def test_windows_in_the_padding_alone_leave_something_to_compute() -> None:
 
 
 def test_threads_have_several_channels_in_turn() -> None:
-    """128 threads have four of 640 each: some have others behind them."""
+    """128 threads have four of 640 channels each, so some have several groups."""
     gives = replace(GIVES, w_zero_point=False)
     pair = [Conv2d(1, 3, 3, 16, 640, 1, 1, quantization=gives)]
     pair.append(Conv2d(1, 3, 3, 640, 640, 3, 3, pad=1, groups=640, quantization=replace(TAKES, w_zero_point=False)))
@@ -157,7 +160,7 @@ def test_threads_have_several_channels_in_turn() -> None:
 
 
 def test_what_a_tool_takes_an_operand_to_be_lies_in_shared_memory() -> None:
-    """For compute-sanitizer 64 rows of 32 bytes begin where the first chunk does, though the second lies elsewhere."""
+    """compute-sanitizer assumes 64 rows of 32 bytes from the first chunk on, although the second is elsewhere."""
     plan = plan_of("sm_90a", layers(DW, PW, h=7, w=7, k=8), weights_in_smem=1, on_wgmma=1, second_n=1)
     chunks, pixels = plan.geometry.planes[1]
     last_two = (chunks - 2) * pixels * 16

@@ -1,4 +1,4 @@
-"""Two convolutions in one kernel where tiles and channels do not come out even: what lies past the end is left alone.
+"""Two convolutions in one kernel with incomplete tiles and channels: nothing past the end is accessed.
 
 The other plans under the sanitizers have tiles for all teams and whole shares of channels.
 """
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_team_without_a_tile_reads_nothing() -> None:
-    """Copies are made at once: nobody waits for those of such a team."""
+    """Copies are immediate: such a team does not wait for its own."""
     plan = plan_of(SM_80, "dense pw", tile_h=14, tile_w=14, teams=2, weights_in_smem=1)
     one_image = chain_of([replace(layer, n=1) for layer in plan.problem.layers.values()])
     made = generator.plan(one_image, plan.config, plan.target)
@@ -37,7 +37,7 @@ def test_a_last_share_of_few_channels_ends_with_them() -> None:
 
 
 def test_a_slab_that_begins_within_a_group_reads_no_channels_past_the_last() -> None:
-    """Their weights would be zero, but they lie behind the intermediate tensor."""
+    """Their weights would be zero, but they are behind the intermediate tensor."""
     plan = plan_of(SM_80, "pw grouped", second_n=2)
     wide = conv("pw", 16, 48, GIVES)
     made = generator.plan(chain_of([wide, conv("grouped", 48, 48, TAKES)]), plan.config, plan.target)

@@ -1,5 +1,6 @@
 """Random chains of convolutions through the families that run two or three in one kernel, on the CPU device: tolerance
-0."""
+0.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from qconv.problem.chain import Chain, FusedBlock
 from qconv.targets.target import TARGETS
 
 CHUNK = 20
-# How many problems run on each kind of matrix instructions; most on the one that has every choice.
+# Problems per kind of matrix instructions; most on the one that has every choice.
 LONG = {
     "cpu.sm_90a": 300,
     "cpu.sm_80": 60,
@@ -36,7 +37,7 @@ Feature = tuple[str, Any]
 
 
 def plans(name: str, seed: int, count: int, first: int, layers: int = 2) -> list[Plan]:
-    """Those that were asked for, and others at random."""
+    """Return the requested plans, and random others."""
     made = asked(name, seed, count)[0] if (name, count, layers) == (ASKED, LONG[ASKED], 2) else {}
     chosen = list(enumerate(fused_problems(seed, count, TARGETS[name], layers)))[first : first + CHUNK]
     return [made.get(index) or fused_plan(problem, TARGETS[name], index) for index, problem in chosen]
@@ -44,7 +45,9 @@ def plans(name: str, seed: int, count: int, first: int, layers: int = 2) -> list
 
 @lru_cache
 def asked(name: str, seed: int, count: int) -> tuple[dict[int, Plan], list[str]]:
-    """Plans for some of the problems, which together have what is wanted, and what none of them can have."""
+    """Return plans for some of the problems that together have the wanted features, and the features that none can
+    have.
+    """
     target = TARGETS[name]
     problems = fused_problems(seed, count, target)
     of = {f"{feature}={value}": one for (feature, value), one in wanted().items()}
@@ -108,9 +111,9 @@ def problem_features(problem: Chain) -> set[Feature]:
     }
 
 
-# Blocks that have a tile together have few slabs each.
+# Blocks that share a tile have few slabs each.
 DIVIDED = {"teams": (1,), "cluster_blocks": (2, 4), "warps": (4,), "first_n": (1,), "second_n": (1,)}
-# The values of a config that bring a feature; a choice brings itself, and the rest follows from the problem.
+# Config values that produce a feature; a choice produces itself, and the rest follows from the problem.
 ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
     **{("cluster_blocks", many): DIVIDED | {"cluster_blocks": (many,)} for many in (3, 4, 8)},
     ("by slices", True): DIVIDED | {"first_n": (1, 2, 4)},
@@ -121,7 +124,7 @@ ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
 
 
 def wanted() -> dict[Feature, Wanted]:
-    """The features of the architecture that has every choice. What a config is made for comes first."""
+    """Return the features of the architecture that has every choice, first those for which a config must be made."""
     of: set[Feature] = {(name, value) for name, values in FAMILIES["fused"].choices.items() for value in values}
     of |= {("kinds", (a, b)) for a in KINDS for b in KINDS}
     of |= {("between", (out, zero)) for out in ("int8", "uint8") for zero in (False, True)}
@@ -143,8 +146,8 @@ def wanted() -> dict[Feature, Wanted]:
     ):
         of |= {(name, flag) for flag in (False, True)}
     of |= set(ASKS)
-    of -= {("cluster_blocks", 6)}  # of 96 channels, which none has: test_fused_slices does
-    of -= {("tile_h", 28), ("tile_w", 28)}  # of images that take too long: test_fused_borders has them
+    of -= {("cluster_blocks", 6)}  # it needs 96 channels, which no problem has: see test_fused_slices
+    of -= {("tile_h", 28), ("tile_w", 28)}  # images would take too long: see test_fused_borders
     return {feature: asks_for(feature) for feature in sorted(of, key=lambda one: (not asks_for(one).asks, str(one)))}
 
 
@@ -172,9 +175,9 @@ def test_the_many_of_three_have_every_kind() -> None:
     every = [
         plan for first in range(0, 120, CHUNK) for plan in plans("cpu.sm_90a", LONG_SEED_OF_THREE, 120, first, layers=3)
     ]
-    of_chain = ("teams", "weights_in_smem", "on_wgmma")  # the others are a layer's, and pairs have all of them
+    of_chain = ("teams", "weights_in_smem", "on_wgmma")  # the others belong to a layer, and pairs cover all of them
     wanted: set[tuple[str, Any]] = {(name, value) for name in of_chain for value in FAMILIES["block"].choices[name]}
-    wanted -= {("on_wgmma", 3)}  # one problem in a hundred could: test_fused_sanitizers has it
+    wanted -= {("on_wgmma", 3)}  # one problem in a hundred could: see test_fused_sanitizers
     wanted |= {(f"{at} kinds", kinds) for at in (0, 1) for kinds in itertools.product(KINDS, repeat=2)}
     wanted |= {(f"{layer} kind", kind) for layer in FusedBlock.LAYERS for kind in ("depthwise", "matrix", "warpgroup")}
     seen: set[tuple[str, Any]] = set()

@@ -1,6 +1,6 @@
-"""Random chains of convolutions in one kernel on the first GPU, bit for bit against the oracle.
+"""Random chains of convolutions in one kernel on the first GPU, compared with the oracle bit for bit.
 
-Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
+Under compute-sanitizer, which also detects errors without wrong results, a few launches suffice:
 
     compute-sanitizer --tool memcheck python -m pytest tests/templates/test_fused_random_gpu.py -k sanitizer
 """
@@ -40,7 +40,7 @@ def check_some(gpu: Device, first: int, count: int) -> None:
         plan = fused_plan(problem, gpu.target, index)
         check(plan, gpu, seed=index)
         assert isinstance(plan.config, Fused)
-        # Clusters, whose blocks take turns on the CPU device, and warpgroups, whose instructions it emulates.
+        # Clusters, whose blocks alternate on the CPU device, and warpgroups, whose instructions it emulates.
         for others in ({"cluster_blocks": 2, "teams": 1}, WIDE | {"on_wgmma": 1}, *BOTH):
             try:
                 check(generator.plan(problem, replace(plan.config, **others), gpu.target), gpu, seed=index)

@@ -1,6 +1,6 @@
-"""Ways to run two convolutions in one kernel that few random plans have, each by a plan that asks for it: tolerance 0.
+"""Variants of fused kernels that few random plans have, each in a dedicated plan: tolerance 0.
 
-Without a sanitizer, whose compilers take these kernels ten times as long.
+They run without a sanitizer, whose compilers take ten times as long for these kernels.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_exact(name: str) -> None:
-    """Copies as late as they may be or as early, by turns."""
+    """Alternates between copies as late as allowed and as early."""
     plan, seed = PLANS[name], (LATE, EARLY)[NAMES.index(name) % 2]
     check(plan, CpuDevice(plan.target, seed=seed), seed=seed)
 
 
-# More than the threads of a block: each has several in turn.
+# More than the threads of a block: each thread has several in turn.
 MANY = {
     "channels of a depthwise layer": plan_of(SM_80, "dw pw", c=520, side=16, first_n=1),
     "vectors of a row of the input": plan_of(SM_80, "pw dw", c=256),
@@ -58,7 +58,7 @@ def test_the_last_block_of_a_cluster_has_fewer_slabs() -> None:
 
 
 def test_rows_and_columns_are_padded_each_by_its_own() -> None:
-    """The second looks at three columns of one row."""
+    """The second convolution reads three columns of one row."""
     first = Conv2d(1, 9, 9, 16, 32, 1, 1, quantization=GIVES)
     second = Conv2d(1, 9, 9, 32, 24, 1, 3, pad=(0, 1, 0, 1), quantization=TAKES)
     target = TARGETS[SM_80]

@@ -1,4 +1,4 @@
-"""Two and three convolutions in one kernel, under the sanitizers of the CPU device: only planted bugs are found."""
+"""Two and three convolutions in one kernel under the sanitizers of the CPU device: only planted bugs are found."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def conv(kind: str, c: int, k: int, q: Quantization, side: int = 9) -> Conv2d:
 
 def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, side: int = 9, **config: int) -> FusedPlan:
     *givers, consumer = kinds.split()
-    # Warpgroups do not add up the windows.
+    # Warpgroups do not sum the windows.
     gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("on_wgmma")) for q in (GIVES, TAKES))
     chain = [conv(givers[0], c, 32, gives, side)]
     for kind, channels, q in [*((kind, 32, gives) for kind in givers[1:]), (consumer, k, takes)]:
@@ -103,7 +103,7 @@ FAST_PLANS, FAST_PLANTED = {"dw, pw"}, {"no barrier between the two"}
 
 @pytest.mark.parametrize("name", mostly_slow(PLANS, FAST_PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
-    # A late copy that nobody waits for is never made: what an idle team asks for shows where copies are early.
+    # A late copy without a wait is never performed, so copies of an idle team show only in early launches.
     check(PLANS[name], "address", EARLY if "idle" in name else LATE)
 
 
@@ -121,7 +121,7 @@ def test_nothing_is_found_in_random_problems(name: str) -> None:
         check(fused_plan(problem, TARGETS[name], index), ("address", "thread")[index % 2], seed=index)
 
 
-# What some plan of the list must have: a bug that is planted there shows nowhere else.
+# Features that some plan of the list must have, because a bug planted there shows nowhere else.
 HAS: dict[str, Callable[[FusedPlan], bool]] = {
     "more tiles than teams": lambda plan: plan.tiles > plan.grid_teams,
     "fewer tiles than teams": lambda plan: plan.tiles < plan.grid_teams,
@@ -160,7 +160,7 @@ PLANTED = {
         "address",
         OVERFLOW,
         READ,
-        (EARLY,),  # a late copy that nobody waits for is never made
+        (EARLY,),  # a late copy without a wait is never performed
     ),
     "a share that ends past the last channel": Planted(
         "dw, pw, cluster, a ragged share",

@@ -1,5 +1,6 @@
-"""Blocks that have some channels each, the same in both layers, where a depthwise layer comes last: each keeps and
-writes its own alone. Tolerance 0."""
+"""Blocks with the same channels of both layers, where a depthwise layer comes last: each block keeps and writes only
+its own. Tolerance 0.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from tests.templates.test_simt_sanitizers import check as check_sanitized
 
 
 def plan_of(target: str, channels: int = 80, first: str = "pw", last: str = "dw", **config: int) -> FusedPlan:
-    """80 channels are two slices of 64 and 16 where slabs have 32; shared evenly they would be 48 and 32."""
+    """Return a plan: 80 channels are two slices of 64 and 16 if slabs have 32; divided evenly they would be 48 and
+    32.
+    """
     gives = replace(GIVES, w_zero_point=GIVES.w_zero_point and not config.get("on_wgmma"))
     c = channels if first == "dw" else 24
     pair = chain_of([conv(first, c, channels, gives), conv(last, channels, channels, TAKES)])
@@ -76,7 +79,7 @@ def test_the_plans_are_what_they_are_for() -> None:
 
 
 def test_as_many_blocks_are_resident_as_without_clusters() -> None:
-    """A cluster of more than two leaves multiprocessors idle; blocks by themselves do not."""
+    """A cluster of more than two leaves SMs idle; independent blocks do not."""
     pair = chain_of([replace(layer, n=64) for layer in plan_of("sm_90a", 128).problem.layers.values()])
     config = replace(TILE, cluster_blocks=4, first_n=4, second_n=1)
     assert generator.plan(pair, config, TARGETS["sm_90a"]).main.grid[0] == TARGETS["sm_90a"].processors

@@ -1,5 +1,6 @@
-"""The page `halo` on the CPU device: what it waits for, tells and fences, left out one by one; the sanitizers; launches
-that overlap; and what the family does not serve."""
+"""The page `halo` on the CPU device: its waits, signals and fences, removed one by one; the sanitizers; overlapping
+launches; and unsupported problems.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def plan_of(problem: Conv2d, **config: int) -> HaloPlan:
     return made
 
 
-# A consumer has two tiles at least, and slots are used twice in the plan that has few.
+# A consumer has at least two tiles, and slots are reused in the plan that has few.
 PLANS = {
     "staged": plan_of(Conv2d(2, 21, 21, 64, 64, 3, 3, pad=1, quantization=Quantization())),
     "residuals": plan_of(Conv2d(2, 13, 14, 48, 80, 3, 2, pad=1, quantization=ADDED), rows=4, consumers=3),
@@ -40,7 +41,7 @@ PLANS = {
     "strides": plan_of(Conv2d(4, 21, 40, 272, 64, 1, 1, stride=(2, 3), quantization=EVERYTHING)),
     "slots": plan_of(Conv2d(2, 12, 24, 128, 64, 3, 3, pad=9, dilation=9), consumers=3),
     "slabs": plan_of(Conv2d(2, 13, 13, 160, 64, 3, 2, pad=1, quantization=SUM)),
-    # Pixels as the rows of an instruction, and as many columns as there are channels.
+    # Pixels are the rows of an instruction, with one column per channel.
     "pixel rows": plan_of(Conv2d(2, 34, 34, 64, 80, 3, 3, pad=1, quantization=Quantization()), rows=16, channels=80),
     "pixel rows, residuals": plan_of(
         Conv2d(3, 33, 14, 144, 48, 3, 2, pad=1, quantization=SUM), rows=8, consumers=3, channels=48
@@ -57,7 +58,7 @@ PLANS = {
     "pixel rows, direct": plan_of(
         Conv2d(2, 32, 13, 32, 42, 2, 3, pad=1, dilation=2, quantization=HALF), rows=8, channels=48
     ),
-    # Pixels that lanes bring: by eight channels, by four, and from within words.
+    # Pixels loaded by lanes: by eight channels, by four, and unaligned.
     "gathered": plan_of(Conv2d(1, 31, 37, 40, 64, 3, 3, pad=1, quantization=Quantization())),
     "gathered slabs": plan_of(
         Conv2d(2, 26, 28, 148, 48, 3, 2, pad=1, quantization=EVERYTHING), rows=8, consumers=3, channels=48
@@ -65,7 +66,7 @@ PLANS = {
     "gathered, few slots": plan_of(Conv2d(1, 24, 32, 232, 64, 3, 3, pad=1, quantization=Quantization()), rows=6),
     "gathered, strides": plan_of(Conv2d(4, 26, 27, 50, 21, 3, 3, stride=2, pad=1, quantization=SUM)),
     "gathered, one by one": plan_of(Conv2d(2, 31, 32, 35, 64, 3, 4, stride=(4, 3), dilation=(2, 1), pad=2)),
-    # Windows of every second column; and of every second row as well, where taps look at no other.
+    # Windows of every second column; and of every second row too, if taps read no other.
     "windows": plan_of(Conv2d(2, 26, 28, 144, 48, 3, 3, stride=2, pad=1, quantization=SUM)),
     "rows between": plan_of(
         Conv2d(2, 31, 30, 32, 21, 3, 4, stride=(4, 3), dilation=(2, 1), pad=2, quantization=EVERYTHING)
@@ -268,7 +269,7 @@ LEFT_OUT = {
 }
 
 
-# Mutants of what lanes bring are judged by the plans above: most of these are left to the long tests.
+# Mutants of the gathering lanes are judged by the plans above: most of these are left to the long tests.
 OFTEN = {name for name, bug in LEFT_OUT.items() if not bug.plan.startswith("gathered")}
 OFTEN |= {"the wait for a window's copies", "the fence behind stored pixels", "the release by all warps of a consumer"}
 
@@ -299,7 +300,7 @@ def test_nothing_is_found(run: str) -> None:
 
 
 def check_on(gpu: Device, plan: HaloPlan, images: int = 30) -> None:
-    """Check a plan with more images: enough for all multiprocessors, so that rings come round."""
+    """Check a plan with more images: enough for all SMs, so that rings wrap around."""
     if gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no wgmma")
     check_exact(generator.plan(replace(plan.problem, n=images * plan.problem.n), plan.config, gpu.target), gpu, seed=1)

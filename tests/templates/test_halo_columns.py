@@ -1,4 +1,4 @@
-"""The page `halo` where neighbouring columns of the input are the channels of one pixel, on the CPU device."""
+"""The page `halo` with neighbouring input columns as the channels of one pixel, on the CPU device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.templates.test_mma_sanitizers import WRONG, check
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
 PLANS = {
-    # As the first layer of a residual network with padded channels, and with a zero point at the borders.
+    # The first layer of a residual network with padded channels, and with a zero point at the borders.
     "seven taps": plan_of(Conv2d(2, 22, 52, 16, 64, 7, 7, stride=2, pad=3, quantization=Quantization())),
     "borders": plan_of(Conv2d(2, 37, 38, 24, 40, 3, 3, stride=2, pad=(1, 2, 0, 1), quantization=EVERYTHING)),
     "residuals": plan_of(Conv2d(3, 18, 32, 32, 64, 3, 3, stride=(1, 2), pad=1, quantization=ADDED), rows=4),
@@ -22,9 +22,9 @@ PLANS = {
         Conv2d(2, 66, 34, 48, 80, 3, 3, stride=2, pad=1, quantization=SUM), rows=8, consumers=3, channels=80
     ),
     "columns of four": plan_of(Conv2d(1, 33, 48, 12, 21, 2, 6, stride=(1, 4), pad=(1, 3, 0, 2), quantization=HALF)),
-    # Pixels that lanes bring: of columns that are no whole sixteens together either.
+    # Pixels loaded by lanes: together, the columns are not a multiple of 16 bytes either.
     "copied": plan_of(Conv2d(1, 37, 38, 18, 40, 3, 3, stride=2, pad=1, quantization=EVERYTHING)),
-    # One tap is left of the filter, and rows that lanes bring lie a stride from each other.
+    # One tap is left of the filter, and rows that lanes load are a stride apart.
     "one tap, copied": plan_of(Conv2d(6, 33, 20, 18, 40, 1, 2, stride=2, pad=(2, 0, 2, 0), quantization=EVERYTHING)),
     "one tap, within words": plan_of(Conv2d(6, 34, 42, 5, 33, 1, 3, stride=(2, 3), pad=(1, 0, 1, 0), quantization=SUM)),
     "within words": plan_of(Conv2d(4, 13, 45, 5, 33, 3, 4, stride=(2, 3), pad=(1, 1, 1, 2), quantization=SUM)),

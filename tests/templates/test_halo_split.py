@@ -28,7 +28,7 @@ def plan_of(problem: Conv2d, **config: int) -> HaloSplitPlan:
     return made
 
 
-# Each consumer of a cluster has two tiles at least, and slots are used twice in the plan that has few.
+# Each consumer of a cluster has at least two tiles, and slots are reused in the plan that has few.
 PLANS = {
     "halves": plan_of(Conv2d(2, 13, 13, 128, 64, 3, 3, pad=1, quantization=Quantization())),
     "quarters": plan_of(Conv2d(4, 7, 13, 256, 64, 3, 3, pad=1, quantization=ADDED), rows=8, split=4),
@@ -119,7 +119,7 @@ def test_nothing_is_found(run: str) -> None:
 
 
 def test_a_planted_bug_is_found() -> None:
-    """The word that sums are read goes out before all threads have read them."""
+    """The signal that sums were read is sent before all threads have read them."""
     barrier = "    tile::warpgroup_barrier(consumer);  // all of its threads have read\n"
     check_planted(Planted("halves", barrier, "", "thread", RACE), PLANS["halves"])
 
@@ -133,7 +133,7 @@ def test_plans(name: str, gpu: Device) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_for_the_sanitizer(name: str, gpu: Device) -> None:
-    """Check them with fewer images: with three tiles a cluster and more, racecheck itself comes to a stop."""
+    """Check them with fewer images: racecheck itself hangs with three or more tiles per cluster."""
     check_on(gpu, PLANS[name], images=8)
 
 

@@ -1,4 +1,4 @@
-"""NHWC or NCHW, KRSC or KCRS: the same bits, where each has its own shape."""
+"""NHWC or NCHW, KRSC or KCRS: the same bits, in each layout's shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random problems through the matrix instructions of every architecture, which the CPU device executes: tolerance 0."""
+"""Random problems through the matrix instructions of every architecture, executed on the CPU device: tolerance 0."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from qconv.generator.families.mma.plan import MmaPlan
 from qconv.targets.target import TARGETS, Target
 
 FAST = 10
-# 300 for each family of instructions: mma, MFMA and WMMA.
+# 300 per family of instructions: mma, MFMA and WMMA.
 LONG = {
     **dict.fromkeys(("cpu.sm_75", "cpu.sm_80", "cpu.gfx1100", "cpu.gfx1201"), 150),
     **dict.fromkeys(("cpu.gfx908", "cpu.gfx942", "cpu.gfx950"), 100),
 }
 FAST_SEED, LONG_SEED = 1, 2
 CHUNK = 10
-GPU_SEED, GPU_COUNT = 3, 300  # of test_mma_random_gpu
+GPU_SEED, GPU_COUNT = 3, 300  # seed and count of test_mma_random_gpu
 
 
 def plans(name: str, seed: int, count: int, first: int, chunk: int) -> list[Plan]:
-    """Those that were asked for, and others at random."""
+    """Return the requested plans, and random others."""
     target, (made, _) = TARGETS[name], asked_plans(name, seed, count)
     chosen = list(enumerate(matrix_problems(seed, count, target)))[first : first + chunk]
     return [made.get((name, index)) or matrix_plan(problem, target, index) for index, problem in chosen]
 
 
 def asked_plans(name: str, seed: int, count: int) -> tuple[dict[Place, Plan], list[str]]:
-    """The few are asked for together, the many on each architecture."""
+    """Return the requested plans: of the few together, of the many on each architecture."""
     if count == FAST:
         return asked(tuple(EMULATIONS), seed, count, of_the_few())
     return asked((name,), seed, count, frozenset(wanted(TARGETS[name])))
@@ -64,7 +64,7 @@ def has_a_narrow_strip(plan: Plan) -> bool:
 
 @pytest.mark.parametrize("name", mostly_slow(EMULATIONS, {"cpu.sm_80"}))
 def test_the_last_strip_of_tiles_is_narrow(name: str) -> None:
-    asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that strips pay
+    asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # enough tiles for a tile swizzle
     narrow = Wanted(has_a_narrow_strip, asks)
     check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
 
@@ -76,7 +76,7 @@ def test_swizzled_tiles(name: str) -> None:
 
 
 def of_the_few() -> frozenset[Feature]:
-    """All architectures together have what the long tests have on each of them."""
+    """All architectures together have the features that the long tests have on each of them."""
     of = {feature for name in EMULATIONS for feature in wanted(TARGETS[name]) if feature[0] not in CHOICES}
     of |= {("role loader", loader) for loader in ("registers", "buffers", "async")}
     of |= {("types of mfma", ("int8", "int8"))}
@@ -106,7 +106,7 @@ def test_the_many_have_every_choice_role_and_width() -> None:
     assert not nowhere, f"{nowhere}: no config of {LONG} problems has them"
 
 
-# The problems that the tests on these GPUs draw. A feature that is missing would be found missing there only.
+# The problems of the tests on these GPUs. A missing feature would otherwise be noticed only there.
 GPUS = ("sm_90a", "sm_80", "sm_75", "gfx942", "gfx1100", "gfx1201")
 
 

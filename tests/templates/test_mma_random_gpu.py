@@ -1,6 +1,6 @@
-"""Random problems through the matrix instructions of the first GPU, bit for bit against the oracle.
+"""Random problems through the matrix instructions of the first GPU, compared with the oracle bit for bit.
 
-Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
+Under compute-sanitizer, which also detects errors without wrong results, a few launches suffice:
 
     compute-sanitizer --tool racecheck python -m pytest tests/templates/test_mma_random_gpu.py -k sanitizer
 """
@@ -24,7 +24,7 @@ from tests.templates.test_mma_random import GPU_COUNT, GPU_SEED
 
 COUNT, CHUNK, SEED = GPU_COUNT, 10, GPU_SEED
 EVERYTHING = Quantization("int8", "int8", "uint8", True, True, True, True, "int32", "relu6")
-# Enough tiles for blocks that persist on every GPU, and numbers of tiles that leave a last round unfilled.
+# Enough tiles for persistent blocks on every GPU, and numbers of tiles with an unfilled last wave.
 MANY = Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING)
 
 pytestmark = pytest.mark.gpu
@@ -38,7 +38,7 @@ def _matrices(request: pytest.FixtureRequest) -> None:
 
 
 def two_plans(gpu: Device, first: int, count: int) -> list[tuple[int, Plan]]:
-    """The first is what was asked for, if anything was: `test_mma_random` sees to it that nothing is missing."""
+    """Return two plans. The first is the requested one, if any: `test_mma_random` checks that none is missing."""
     made, _ = asked_of_gpu(gpu.target, SEED, COUNT)
     chosen = list(enumerate(matrix_problems(SEED, COUNT, gpu.target)))[first : first + count]
     return [
@@ -55,12 +55,12 @@ def test_two_random_configs(first: int, gpu: Device) -> None:
 
 
 def test_the_many_have_every_role_and_width(gpu: Device) -> None:
-    """Schedules that need many tiles are left to `test_many_tiles`."""
+    """`test_many_tiles` covers schedules that need many tiles."""
     _, missing = asked_of_gpu(gpu.target, SEED, COUNT)
     assert not missing, f"{missing}: no config of {COUNT} problems on {gpu.target.name} has them"
 
 
-# What needs many tiles, or large weights; and each way of a tile's parts to become one.
+# Choices that need many tiles or large weights, and each way of combining a tile's parts.
 LARGER: dict[str, dict[str, int]] = {
     "swizzled": {"tile_swizzle_width": 8},
     "persist": {"persist": 1, "stream_k": 0},
@@ -87,7 +87,7 @@ def test_many_tiles(name: str, seed: int, gpu: Device) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_overlapping_launches(seed: int, gpu: Device) -> None:
-    """Each begins while the one before it ends, with what that one leaves in the scratch and in the outputs."""
+    """Each launch begins while the previous one ends, with its scratch and outputs."""
     problem = matrix_problems(SEED + 1, 8, gpu.target)[seed]
     plan = matrix_plan(problem, gpu.target, seed)
     if not plan.overlaps:
@@ -106,7 +106,8 @@ def test_overlapping_launches(seed: int, gpu: Device) -> None:
         assert_same(gpu.download(bound.y), expected(problem, drawn), f"{plan.config}, {problem}")
 
 
-# Small, for compute-sanitizer takes a hundred times as long: a tile a block, parts of a tile, blocks that persist.
+# Small, because compute-sanitizer takes a hundred times as long: one tile per block, parts of a tile, persistent
+# blocks.
 SMALL = Conv2d(1, 40, 40, 64, 48, 3, 3, pad=1, quantization=Quantization("int8", "int8", per_channel=True))
 SANITIZED: dict[str, dict[str, int]] = {
     "tile": {"split": 1, "persist": 0, "staged": 1},
@@ -117,7 +118,7 @@ SANITIZED: dict[str, dict[str, int]] = {
 
 @pytest.mark.parametrize("name", SANITIZED)
 def test_one_of_each_for_the_sanitizer(name: str, gpu: Device) -> None:
-    """Every array in an allocation of its own, so that what lies beside it belongs to nobody."""
+    """Every array has its own allocation, so that its neighbours are invalid."""
     cupy = pytest.importorskip("cupy")
     plan = matrix_plan(SMALL, gpu.target, name, **SANITIZED[name])
     with cupy.cuda.using_allocator(None):

@@ -1,4 +1,4 @@
-"""Roles of the matrix kernels that few random plans have, each by a plan that asks for it: tolerance 0."""
+"""Roles of the matrix kernels that few random plans have, each in a dedicated plan: tolerance 0."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ THREE = Conv2d(1, 10, 10, 64, 96, 3, 3, pad=1)
 
 
 def has(plan: MmaPlan, **wanted: Any) -> None:
-    """What makes the plan worth a test."""
+    """Check that the plan has the feature for which it is tested."""
     seen = vars(plan.roles) | constants(plan)
     assert {name: seen[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_many_copies_come_in_parts(seed: int) -> None:
-    """Between the products of a step: eight vectors or more of a thread."""
+    """Covers eight vectors or more per thread, between the products of a step."""
     plan = plan_of(
         SM_80,
         LONG,
@@ -62,7 +62,7 @@ def test_all_taps_of_some_channels_before_the_next() -> None:
 
 
 def test_some_blocks_have_a_step_more() -> None:
-    """Where the steps of all tiles do not divide by the blocks, some blocks have one more."""
+    """The steps of all tiles are not a multiple of the blocks, so some blocks have one more."""
     plan = plan_of(SM_80, replace(LONG, h=9, w=9), CHANNEL, pipeline_stages=2, persist=1, stream_k=1)
     assert plan.shape.tiles * plan.shape.steps % plan.blocks != 0, "every block has as many steps"
     check(plan, CpuDevice(plan.target, seed=3), seed=3)
@@ -77,7 +77,7 @@ def test_vectors_through_registers_end_with_the_reduction() -> None:
 
 
 def test_what_is_carried_to_shared_memory_ends_with_the_tile() -> None:
-    """Threads are enough for twice as many rows; what lies behind is the stage that is multiplied."""
+    """There are enough threads for twice as many rows; the memory behind the tile is the stage being multiplied."""
     plan = plan_of("cpu.gfx1100", replace(LONG, c=32), CHANNEL, tile_k=32, warp_m=16, pipeline_stages=2)
     has(plan, loader="buffers", THREADS=128, TILE_M=32, TILE_N=32, X_BYTES=16, W_BYTES=16)
     check(plan, CpuDevice(plan.target, seed=2), seed=2)

@@ -1,5 +1,6 @@
-"""Kernels of the matrix instructions under the sanitizers: each combination of roles is clean and right, whenever
-copies are made; and what is planted is found, by a sanitizer, by the CPU device or by the oracle."""
+"""Kernels of the matrix instructions under the sanitizers: each combination of roles is clean and right, with late and
+early copies; and planted bugs are found by a sanitizer, by the CPU device or by the oracle.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ PRODUCT = Conv2d(2, 5, 5, 72, 40, 1, 1)
 BYTES = Conv2d(1, 9, 9, 11, 35, 3, 3, pad=1)
 PLANES = Conv2d(2, 6, 5, 24, 54, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, layout="nchw")
 GROUPED = Conv2d(1, 9, 9, 24, 64, 3, 3, pad=1, groups=2)
-WHOLE_STEPS = Conv2d(1, 4, 4, 128, 32, 2, 2)  # whose offsets all lanes have in common
+WHOLE_STEPS = Conv2d(1, 4, 4, 128, 32, 2, 2)  # offsets are the same in all lanes
 
 # Tiles that the problem does not fill, and more steps than stages.
 BASE = Mma(
@@ -81,7 +82,7 @@ PLANS = {
 }
 
 
-LATE, EARLY = 2, 3  # seeds: when asynchronous copies are made
+LATE, EARLY = 2, 3  # seeds that determine when asynchronous copies are performed
 
 
 RUNS: dict[str, tuple[Plan, Sanitizer, int]] = {
@@ -90,8 +91,8 @@ RUNS: dict[str, tuple[Plan, Sanitizer, int]] = {
     for sanitizer in get_args(Sanitizer)
     for seed in (LATE, EARLY)
 }
-# Under the sanitizer of threads, which takes long: a kernel of each way in which copies come, asynchronously, through
-# registers, and for warps of 64 lanes.
+# Under the slow thread sanitizer: one kernel per loader, asynchronous or through registers, and one for warps of 64
+# lanes.
 FAST_RUNS = {f"{name}-address-{LATE}" for name in PLANS} | {
     f"{name}-thread-{EARLY}" for name in ("parts of a tile", "persist", "registers", "mfma 16x16")
 }
@@ -135,8 +136,8 @@ class Planted(NamedTuple):
     new: str
     sanitizer: Sanitizer
     kind: str  # "wrong": the oracle finds it
-    says: str = ""  # in the report
-    seeds: tuple[int, ...] = (2, 3)  # of even ones, copies are made late
+    says: str = ""  # part of the report
+    seeds: tuple[int, ...] = (2, 3)  # even seeds have late copies
 
 
 WRONG = "wrong"
@@ -365,7 +366,7 @@ PLANTED: dict[str, Planted] = {
 
 
 def finding(plan: Plan, text: str, sanitizer: Sanitizer, seed: int) -> tuple[str, str]:
-    """What a run of this source shows: the sanitizer's word and report, or `wrong` where only the outputs are."""
+    """Return the sanitizer's kind and report, or `wrong` if only the outputs differ."""
     drawn = registry.draw(plan.problem, 1)
     report, outs = run(plan, drawn, sanitizer, source=text, seed=seed)
     if report.clean and outs[0].tobytes() != expected(plan.problem, drawn).tobytes():
@@ -396,7 +397,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 
 def test_a_wait_too_few_shows_only_where_copies_are_late() -> None:
-    """Why both ends of what a GPU may do are tested."""
+    """This is why both extremes of a GPU's behaviour are tested."""
     bug = PLANTED["a wait for a step too few"]
     text = generator.render(PLANS[bug.plan]).text.replace(bug.old, bug.new)
     assert [finding(PLANS[bug.plan], text, "address", seed)[0] for seed in (2, 3)] == [WRONG, "clean"]

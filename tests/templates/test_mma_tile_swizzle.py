@@ -1,4 +1,4 @@
-"""Tiles of pixels that are worked on in strips: the last strip may be narrower than the others."""
+"""Tile swizzle: tiles of pixels in strips, of which the last may be narrower than the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from qconv.device import open_device
 from qconv.generator.families.mma import plan as mma
 from qconv.generator.families.mma.config import Mma
 
-# 17 tiles of 32 pixels are two strips of eight and one of a single tile; the weights are as large as strips want them.
+# 17 tiles of 32 pixels are two strips of eight and one of a single tile; the weights are large enough for strips to
+# pay.
 RAGGED = Conv2d(1, 17, 32, 512, 1024, 1, 1)
 CONFIG = Mma(
     instruction=0,

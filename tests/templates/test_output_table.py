@@ -1,4 +1,4 @@
-"""The table of a convolution's outputs: each is looked up by the byte that it was requantized to."""
+"""The output table of a convolution: each output is looked up by the byte to which it was requantized."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SINGLE = Conv2d(1, 16, 16, 1, 1, 1, 1)
 
 
 def looked_up(problem: Conv2d, out_type: str = "") -> Conv2d:
-    """The same with a table behind it, if bytes come out of it."""
+    """Return the problem with a table, if its outputs are bytes."""
     q = problem.quantization
     out_type = out_type or (q.out_type if q.requantizes else "uint8")
     if q.mode.requantizes_before_residual:
@@ -102,7 +102,7 @@ def test_the_last_of_a_chain_is_the_oracle(layers: int) -> None:
 @pytest.mark.parametrize("out_type", OUT_TYPES)
 @pytest.mark.parametrize("activation", ["none", "relu", "relu6", "hardswish"])
 def test_it_is_that_of_two_kernels(activation: str, out_type: str) -> None:
-    """The bytes without the table, as entries of the table: behind the activation, the zero point and the clamp."""
+    """Compares with the bytes without the table, looked up after the activation, the zero point and the clamp."""
     q = Quantization(out_type=out_type, y_zero_point=True, bias="int32", activation=activation, table=True)
     problem = replace(FEW, quantization=q)
     plain = replace(problem, quantization=replace(q, table=False))
@@ -117,7 +117,7 @@ def test_it_is_that_of_two_kernels(activation: str, out_type: str) -> None:
 
 @pytest.mark.parametrize("out_type", OUT_TYPES)
 def test_every_byte_has_an_entry(out_type: str) -> None:
-    """That of -1 is entry 255; what is beyond the type has that of its end."""
+    """The entry of -1 is number 255; values outside the type use that of its end."""
     problem = replace(SINGLE, quantization=Quantization(out_type, out_type, out_type, table=True))
     table = np.random.default_rng(1).permutation(256).astype(np.uint8).view(out_type)
     x = np.arange(256, dtype=np.uint8).view(out_type).reshape(1, 16, 16, 1)

@@ -1,5 +1,6 @@
-"""Launches that overlap on the first GPU, each of which reads what the one before writes: the plans that show on the
-CPU device that each waits."""
+"""Overlapping launches on the first GPU, each of which reads the previous one's output, with the plans whose waits the
+CPU device tests.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("name", OVERLAPPING)
 def test_each_reads_what_the_one_before_wrote(name: str, gpu: Device) -> None:
-    """The last of three writes over what the first has read."""
+    """The last of three overwrites the first one's input."""
     plan = generator.plan(OVERLAPPING[name].problem, OVERLAPPING[name].config, gpu.target)
     if not plan.overlaps:
         pytest.skip(f"no {plan.config.family} kernel overlaps on {gpu.target.name}")

@@ -1,4 +1,4 @@
-"""The kernels of max and average pools against the oracle, bit for bit."""
+"""The kernels of max and average pools compared with the oracle, bit for bit."""
 
 from __future__ import annotations
 

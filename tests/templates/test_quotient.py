@@ -1,8 +1,8 @@
-"""What stands for a division. `tile::quotient`, on every pair of significands that could tell them apart.
+"""The replacement of a division, `tile::quotient`, on every pair of significands that could expose it.
 
-After one step the result is off by less than 2**-24 of a unit in the last place before it is rounded, so that it can
-go wrong only where a / b lies that close to the middle of two floats. With integer significands A and B that is
-2**s * A = odd * B + k for a small k: for each B these are a few A, found by an inverse modulo B.
+After one step the result is off by less than 2**-24 of a unit in the last place before it is rounded, so it can be
+wrong only if a / b is that close to the middle of two floats. With integer significands A and B that is 2**s * A = odd
+* B + k for a small k: for each B these are a few A, found by an inverse modulo B.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def differing(tmp_path_factory: pytest.TempPathFactory) -> ctypes._NamedFuncPoin
     return compiled(plan, HARNESS, tmp_path_factory.mktemp("quotient"))
 
 
-# An even b has even distances only: of 2 * odd, those of odd with half the shift; of more twos, none is near enough.
+# An even b has only even distances: for 2 * odd, those of odd with half the shift; with more twos, none is close
+# enough.
 @pytest.mark.parametrize(("twos", "first"), [(1, 2**23), (2, 2**22)])
 def test_a_quotient_is_a_division(differing: ctypes._NamedFuncPointer, twos: int, first: int) -> None:
     pairs = ctypes.c_long(0)

@@ -43,13 +43,13 @@ SHAPES = {
 }
 OUT_TYPES = ("int8", "uint8", "float32", "float16", "bfloat16")
 LAYOUTS = ("nhwc", "nchw")
-# Every mode with every shape, in one of the two layouts; the long tests have the other.
+# Every mode with every shape, in one of the two layouts; the long tests cover the other.
 FAST = {f"{mode}-{shape}-{LAYOUTS[(i + j) % 2]}" for i, mode in enumerate(MODES) for j, shape in enumerate(SHAPES)}
 
 
 @pytest.mark.parametrize("case", mostly_slow(map("-".join, itertools.product(MODES, SHAPES, LAYOUTS)), FAST))
 def test_the_kernel_is_the_oracle(case: str) -> None:
-    """Each out type, between them every activation, in a random config."""
+    """Each out type, and between them every activation, in a random config."""
     mode, shape, layout = case.rsplit("-", 2)
     rng = random.Random(f"residual {mode} {shape} {layout}")
     activations = rng.sample(ACTIVATIONS, len(OUT_TYPES))
@@ -72,7 +72,7 @@ def test_the_kernel_is_the_oracle(case: str) -> None:
         check(rng.choice(plans), CPU, seed=1)
 
 
-# Outputs as large as residuals and larger ones; channels by 16, by 4, by 2 and one by one; several tiles of a block.
+# Outputs of the residual's size and larger; channels by 16, 4, 2 and 1; several tiles per block.
 IN_SMEM = {
     "pointwise": (Conv2d(1, 20, 20, 64, 80, 1, 1), Conv2d(2, 7, 13, 27, 58, 1, 1), Conv2d(1, 9, 13, 32, 21, 1, 1)),
     "wgmma": (Conv2d(2, 9, 8, 144, 272, 1, 1), Conv2d(3, 8, 8, 64, 48, 3, 3, stride=2), Conv2d(1, 7, 8, 32, 20, 1, 1)),
@@ -81,7 +81,7 @@ IN_SMEM = {
 
 @pytest.mark.parametrize("family", IN_SMEM)
 def test_residuals_in_shared_memory(family: str) -> None:
-    """The oracle's own sums, in random configs, whether the residual lies in shared memory or cannot."""
+    """Random configs with the residual in shared memory, and where that is impossible."""
     rng = random.Random(f"shared memory {family}")
     target = TARGETS["cpu.sm_90a"]
     for problem in IN_SMEM[family]:
@@ -104,7 +104,7 @@ def test_residuals_in_shared_memory(family: str) -> None:
 @pytest.mark.parametrize("residual_add", ["multiply_add", "fma"])
 @pytest.mark.parametrize("order", ["multiply", "multiply_divide", "multiply_reciprocal"])
 def test_the_oracle_is_rational_arithmetic(order: str, residual_add: str) -> None:
-    """Near ties: the scale of the residual is a power of two times that of the output, but for its rounding."""
+    """Near ties: the residual's scale is a power of two times the output's, except for its rounding."""
     rng = np.random.default_rng([len(order), len(residual_add)])
     scaling = {} if order == "multiply" else REAL
     mode = Mode(order=order, residual_add=residual_add, **scaling)
@@ -179,7 +179,7 @@ def test_it_is_an_array_of_the_call() -> None:
 
 
 def test_it_may_be_the_output_itself() -> None:
-    """A thread reads what it adds before it writes there."""
+    """A thread reads the residual before it writes there."""
     problem = Conv2d(1, 9, 9, 8, 24, 3, 3, quantization=Quantization(residual="int8"))
     drawn = registry.draw(problem, 3)
     instance = load(generator.default(problem, CPU.target), CPU)

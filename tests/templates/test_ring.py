@@ -1,4 +1,4 @@
-"""The ring of mbarriers and the copies that fill its slots: nothing is found in it, and what is left out is found."""
+"""The ring of mbarriers and the copies that fill its slots: it is clean, and removals are noticed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CPU, GPU = target("cpu.sm_90a"), target("sm_90a")
 LATE, EARLY = 2, 3
 WRONG = "bytes are wrong"
 
-# Every tap of every tile of outputs: five or more of each block, so that slots are used again.
+# Every tap of every tile of outputs: five or more per block, so that slots are reused.
 PROBLEM = Conv2d(2, 7, 6, 64, 32, 3, 2, stride=(1, 2), dilation=(1, 2), pad=(1, 0, 2, 3))
 PIXELS = im2col(PROBLEM, 64, 16, 64)
 TAPS = [
@@ -107,7 +107,7 @@ def test_it_compiles_to_the_copy_engines_instructions(name: str) -> None:
     cubin, _ = compiler.run(source, None)
     listing = disassembled(cubin)
     assert not [operation for operation in IN_MACHINE_CODE[name] if operation not in listing]
-    # A wait or an arrival for the whole cluster would empty the first-level cache at every slot.
+    # A wait or an arrival at cluster scope would flush L1 at every slot.
     assert "MEMBAR.ALL.GPU" not in listing
     assert not [word for word in ("STL", "LDL") if f" {word}" in listing]
 
@@ -144,7 +144,7 @@ LEFT_OUT = {
         "load",
         "if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);",
         "if (state.phase > 1) empty[state.slot].wait_for_phase(state.phase - 2);",
-        "",  # a race, or what it leads to
+        "",  # a race, or its consequence
         sanitizer="thread",
     ),
     "a release before the slot is read": LeftOut(
@@ -159,7 +159,7 @@ LEFT_OUT = {
     "the uses of a slot are not counted": LeftOut("load", "        ++phase;\n", "", ""),
     "one release is too few": LeftOut("load", "open(CONSUMERS)", "open(CONSUMERS + 1)", "wait for bytes at line"),
     "one release is too many": LeftOut(
-        # On a busy machine the producer may be so far ahead that the ring says it first.
+        # On a busy machine the producer may be so far ahead that the ring reports it first.
         "load",
         "open(CONSUMERS)",
         "open(CONSUMERS - 1)",

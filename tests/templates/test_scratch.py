@@ -1,4 +1,4 @@
-"""The sums of a tile's blocks in device memory: the last block takes them, and they are whole."""
+"""The partial sums of a tile's blocks in device memory: the last block reads them, and they are complete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.templates.test_mma_sanitizers import LATE, PLANS, finding
 
 
 def test_a_block_arrives_when_all_of_its_threads_have_added() -> None:
-    """One of the first block is late. A block on another core, which comes last, would take the sums without it."""
+    """One thread of the first block is late. A block on another core, which comes last, would miss its sums."""
     plan = PLANS["parts of a tile"]
     text = generator.render(plan).text
     adds, begins = "__device__ __forceinline__ bool add_up(", "    Sum* const sums = args.sums"

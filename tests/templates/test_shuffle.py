@@ -1,4 +1,4 @@
-"""The kernels of channel shuffles against the oracle, byte for byte."""
+"""The kernels of channel shuffles compared with the oracle, byte for byte."""
 
 from __future__ import annotations
 

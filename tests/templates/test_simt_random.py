@@ -1,4 +1,6 @@
-"""Random problems on the CPU device and on the first GPU, bit for bit against the oracle: both run the same source."""
+"""Random problems on the CPU device and on the first GPU, compared with the oracle bit for bit: both run the same
+source.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def test_a_random_config(first: int) -> None:
 
 @pytest.mark.parametrize("spec", EMULATIONS)
 def test_an_emulated_architecture(spec: str) -> None:
-    """The device has the architecture's target; the plain one executes its plans as well."""
+    """The device has the architecture's target; the plain one executes its plans too."""
     device, index = open_device(spec), EMULATIONS.index(spec)
     assert (device.spec, device.target, device.name.split()[0]) == (spec, TARGETS[spec], spec)
     assert open_device(spec) is device

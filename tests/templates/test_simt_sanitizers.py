@@ -1,6 +1,6 @@
-"""Generated kernels under the sanitizers: nothing is found, and what is planted is found.
+"""Generated kernels under the sanitizers: they are clean, and planted bugs are found.
 
-Buffers are exactly as long as their arrays. The address sanitizer sees every access beside them and all undefined
+Buffers are exactly as long as their arrays. The address sanitizer detects every access next to them and all undefined
 behaviour, the thread sanitizer every missing barrier and every output that two blocks write.
 """
 
@@ -77,7 +77,7 @@ class Planted(NamedTuple):
     new: str
     sanitizer: Sanitizer
     kind: str
-    says: str  # in the report
+    says: str  # part of the report
 
 
 PLANTED: dict[str, Planted] = {
@@ -113,7 +113,7 @@ PLANTED: dict[str, Planted] = {
         "data race",
         "conv2d_fold",
     ),
-    # In vectors: of single bytes the thread sanitizer remembers only some.
+    # In vectors: the thread sanitizer tracks only some single bytes.
     "two blocks that write the same pixels": Planted(
         "vectors, two stages",
         "const int pixel_tile = tile::block_x() * TILE_M;",

@@ -1,7 +1,7 @@
-"""Random problems through the families that serve some layers alone, on the CPU device and on the first GPU: tolerance
-0.
+"""Random problems through the families that serve certain layers only, on the CPU device and on the first GPU:
+tolerance 0.
 
-Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
+Under compute-sanitizer, which also detects errors without wrong results, a few launches suffice:
 
     compute-sanitizer --tool racecheck python -m pytest tests/templates/test_special_random.py -k sanitizer
 """
@@ -48,7 +48,7 @@ ROLES = {
 
 
 def plans(family: str, seed: int, count: int, first: int, target: Target | None = None) -> list[Plan]:
-    """For the family's target of the CPU device, or for a GPU's."""
+    """Return plans for the family's target of the CPU device, or for a GPU's."""
     chosen = list(enumerate(special_problems(family, seed, count)))[first : first + CHUNK]
     return [special_plan(family, problem, target or TARGET[family], index) for index, problem in chosen]
 
@@ -71,7 +71,7 @@ def test_a_random_config(family: str) -> None:
 
 @pytest.mark.parametrize("c", [1, 3])
 def test_stem_rows_of_a_single_tap(c: int) -> None:
-    """Its dilation is no step of the kernel, which reads words past the only tap, nor of the plan."""
+    """Its dilation must not affect the kernel, which reads words past the only tap, nor the plan."""
     problem = Conv2d(1, 12, 12, c, 24, 2, 1, dilation=(1, 3))
     check_all([special_plan("stem", problem, MATRICES, seed) for seed in range(1)], 0)
 
@@ -125,11 +125,11 @@ def test_the_many_have_every_choice_and_kind(family: str) -> None:
     wanted |= {("shape", shape) for shape in SHAPES[family]}
     wanted |= {("types", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     wanted |= {("output", out) for out in ("int8", "uint8", "int32", "float32", "float16")}
-    # A zero point of the weights needs the sums of the inputs' windows, which these do not compute.
+    # A weight zero point needs the sums of the inputs' windows, which these do not compute.
     of_weights = (False,) if family in WITHOUT_WINDOW_SUMS else (False, True)
     wanted |= {("zero points", (x, w)) for x in (False, True) for w in of_weights}
     wanted |= {(ROLES[family], flag) for flag in (False, True)}
     if family == "pointwise":
-        wanted.remove(("atoms", 16))  # 19 of the problems could: the test below has it
+        wanted.remove(("atoms", 16))  # 19 of the problems could: see the test below
     missing = {feature for feature in wanted if not seen[feature]}
     assert not missing, f"{missing} never occur in {LONG} problems"

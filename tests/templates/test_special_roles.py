@@ -1,4 +1,4 @@
-"""Roles of gemv, stem and depthwise that few random plans have, each by a plan that asks for it: tolerance 0."""
+"""Roles of gemv, stem and depthwise that few random plans have, each in a dedicated plan: tolerance 0."""
 
 from __future__ import annotations
 

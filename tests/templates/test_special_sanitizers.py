@@ -1,4 +1,4 @@
-"""The families that serve some layers alone, under the sanitizers of the CPU device: only planted bugs are found."""
+"""The families that serve certain layers only, under the sanitizers of the CPU device: only planted bugs are found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plan_of(problem: Conv2d, config: Config) -> Plan:
     return generator.plan(problem, config, TARGET[config.family])
 
 
-# The next tap would be as far away as an int can count, four channels before the end of a step of the reduction.
+# The next tap would be as far away as an int can count, four channels before the end of a step.
 ONE_TAP = Conv2d(1, 1, 1, 4, 8, 1, 1, pad=1, dilation=(LARGEST // 12, LARGEST // 4))
 
 
@@ -61,7 +61,7 @@ PLANS = {
     "depthwise, bytes": plan_of(Conv2d(1, 9, 9, 5, 10, 3, 3, pad=1, groups=5, quantization=ADDED), TALL),
     "depthwise, pairs": plan_of(Conv2d(1, 9, 9, 10, 10, 3, 3, groups=10, quantization=ADDED), TALL),
     "depthwise, no padding": plan_of(Conv2d(1, 9, 9, 8, 8, 3, 3, groups=8), TALL),
-    # Tiles reach beyond the last row, or the last column, and there beyond the array.
+    # Tiles extend past the last row or column, and there past the array.
     "depthwise, a narrow image": plan_of(
         Conv2d(1, 1, 4, 4, 4, 1, 2, groups=4), Depthwise(rows=1, columns=2, vector=4, run=1, threads=64)
     ),
@@ -74,7 +74,7 @@ PLANS = {
     "direct": plan_of(Conv2d(1, 9, 9, 48, 48, 3, 3, pad=1, groups=12, quantization=EVERYTHING), TILE),
     "stem": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=EVERYTHING), FIRST),
     "stem, bytes": plan_of(Conv2d(3, 15, 15, 2, 21, 3, 3, pad=1, quantization=ADDED), FIRST),
-    # A step that none takes, as large as it may be.
+    # The largest allowed step, which is never taken.
     "depthwise, one output": plan_of(
         Conv2d(1, 3, 3, 8, 8, 3, 3, stride=(LARGEST // 24, LARGEST // 8), groups=8),
         Depthwise(rows=1, columns=1, vector=4, run=1, threads=64),
@@ -90,7 +90,7 @@ PLANS = {
 }
 
 
-# Unrolled code takes the sanitizers' compilers long: the others are among the slow tests.
+# The sanitizers' compilers take long for unrolled code: the others are among the slow tests.
 FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "stem"}
 FAST_PLANS |= {name for name in PLANS if name.endswith(("narrow image", "low image"))}
 FAST_PLANTED = {

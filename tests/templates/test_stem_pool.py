@@ -1,5 +1,6 @@
-"""The page `stem_pool` on the CPU device: what its consumers wait for, tell and fence, and where they find the sums of
-a window, left out one by one; the sanitizers; random problems; and what the family does not serve."""
+"""The page `stem_pool` on the CPU device: its consumers' waits, signals and fences, and the positions of a window's
+sums, changed one by one; the sanitizers; random problems; and unsupported problems.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def plan_of(convolution: Conv2d, window: object, pad: object, **config: int) -> 
     return made
 
 
-# Strips of several images for each consumer, so that rings and halves come round.
+# Several strips of images per consumer, so that rings and halves wrap around.
 PLANS = {
     "staged": plan_of(layer(5, 60, 64, 3, 64, 7, 7, quantization=ZERO), 3, 1),
     "before": plan_of(layer(6, 44, 48, 3, 48, 5, 5, quantization=SIGNED), 3, 0, team=4),
@@ -62,7 +63,7 @@ def test_nothing_is_left_out(name: str) -> None:
 
 @pytest.mark.parametrize(("window", "pad"), [(2, (0, 0, 1, 1)), (3, 1)])
 def test_the_least_sums_are_above_what_stands_for_no_output(window: int, pad: object) -> None:
-    """Every product is the least, -128 * 255, in windows that reach beyond the outputs as well."""
+    """Every product is the least, -128 * 255, also in windows that extend past the outputs."""
     plan = plan_of(layer(1, 13, 16, 4, 16, 8, 8, pad=4, quantization=UNSIGNED), window, pad)
     problem = plan.problem
     x, w = (tensor.shape for tensor in problem.inputs)
@@ -74,7 +75,7 @@ def test_the_least_sums_are_above_what_stands_for_no_output(window: int, pad: ob
 
 @pytest.mark.parametrize("name", mostly_slow(PLANS, ["uneven"]))
 def test_warps_of_a_consumer_need_not_go_together(name: str) -> None:
-    """No more than a warp does by the memory model: what one of them releases, others have seen."""
+    """The memory model requires no more than a warp does: what one warp releases, others have seen."""
     plan = PLANS[name]
     text = generator.render(plan).text
     coupled = "    qconv_cpu_barrier_of_team(tile::warpgroup(), 128, line);\n"

@@ -1,5 +1,6 @@
-"""The page `stem_wgmma` on the CPU device: what its producers and consumers wait for, tell and fence, left out one by
-one; the sanitizers; launches that overlap; and what the family does not serve."""
+"""The page `stem_wgmma` on the CPU device: its producers' and consumers' waits, signals and fences, removed one by one;
+the sanitizers; overlapping launches; and unsupported problems.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def layer(n: int, h: int, w: int, c: int, k: int, r: int, s: int, **more: object
     return Conv2d(n, h, w, c, k, r, s, **({"stride": 2, "pad": r // 2} | more))  # type: ignore[arg-type]
 
 
-# A team makes cells in each of its windows, and of each of its images, twice at least.
+# A team assembles cells in each of its windows, and of each of its images, at least twice.
 PLANS = {
     "staged": plan_of(layer(7, 60, 64, 3, 64, 7, 7, quantization=ZERO)),
     "direct": plan_of(layer(9, 59, 60, 4, 21, 5, 5, quantization=WIDE), consumers=3),
@@ -99,7 +100,7 @@ def test_what_is_left_out_is_found(name: str) -> None:
 
 
 def test_a_launch_waits_for_the_one_before() -> None:
-    """With so many pads an image keeps its shape at a stride of two, and one launch reads what another has written."""
+    """With these pads an image keeps its shape at stride 2, so that one launch can read another's output."""
     check_two_waits(plan_of(Conv2d(1, 16, 16, 4, 4, 3, 3, stride=2, pad=(8, 8, 9, 9), quantization=Quantization())))
 
 

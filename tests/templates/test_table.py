@@ -1,4 +1,4 @@
-"""The kernels that look elements up in a table of 256, against the oracle, bit for bit."""
+"""The kernels that look elements up in a table of 256 entries, compared with the oracle bit for bit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_a_config_cannot_serve() -> None:
 
 @pytest.mark.parametrize("elements", [2**24, 6_021_120, 1_505_280])
 def test_the_default_is_what_was_fastest(elements: int) -> None:
-    """On an H200 at these sizes: one copy of the table, one wide load a thread, small blocks."""
+    """On an H200 at these sizes: one copy of the table, one wide load per thread, small blocks."""
     config = generator.default(Table(elements), TARGETS["sm_90a"]).config
     assert config == TableConfig(threads=128, vector=16, unroll=1, rounds=1, copies=1)
 

@@ -1,5 +1,6 @@
-"""The page `tcgen05` on the CPU device: what it waits for, tells and fences, left out one by one; what the emulation of
-tensor memory refuses; the sanitizers; launches that overlap."""
+"""The page `tcgen05` on the CPU device: its waits, signals and fences, removed one by one; errors that the emulation of
+tensor memory reports; the sanitizers; overlapping launches.
+"""
 
 from __future__ import annotations
 

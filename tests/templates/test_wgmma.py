@@ -1,5 +1,6 @@
-"""The page `wgmma` on the CPU device: what it waits for, left out one by one; the sanitizers; launches that overlap;
-and the classes of pixels whose taps lie outside of the image."""
+"""The page `wgmma` on the CPU device: its waits, removed one by one; the sanitizers; overlapping launches; and the
+classes of pixels with taps outside the image.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def plan_of(problem: Conv2d, **config: int) -> WgmmaPlan:
     return made
 
 
-# Blocks have two tiles at least: a slot's second use, and the first consumer ahead of the second.
+# Blocks have at least two tiles: a slot's second use, and the first consumer ahead of the second.
 PLANS = {
     "channels": plan_of(Conv2d(2, 7, 7, 144, 264, 2, 2, pad=1, quantization=ADDED)),
     "pixels": plan_of(Conv2d(2, 9, 9, 48, 40, 3, 2, pad=1, quantization=EVERYTHING), split_pixels=1, weight_slots=3),
@@ -138,14 +139,14 @@ def test_what_is_left_out_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("residual", ["none", "int8"])
 def test_a_launch_waits_for_the_one_before(residual: str) -> None:
-    """Weights are asked for before; pixels and residuals are not, and no output is written."""
+    """Weights are loaded before the wait; pixels and residuals are not, and no output is written."""
     layer = plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1, quantization=Quantization(residual=residual)), split_pixels=1)
     text = generator.render(layer).text
     want = one_after_the_other(layer)
     for seed in (LATE, EARLY):
         assert all(map(np.array_equal, overlapped(layer, text, seed), want))
     waits = [found.span() for found in re.finditer(re.escape(WAIT), text)]
-    # Residuals that are asked for too early come when a consumer waits for them, which has waited for pixels.
+    # Residuals that are loaded too early arrive when a consumer waits for them, which has waited for pixels.
     assert len(waits) == (1 if residual == "none" else 2)
     begin, end = waits[0]
     found = overlapped(layer, text[:begin] + text[end:], LATE)
@@ -196,7 +197,7 @@ def test_planted_bugs_are_found(name: str) -> None:
 @pytest.mark.parametrize("pad", [(0, 0), (1, 0), (2, 3), (4, 4)])
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
 def test_classes_of_pixels(size: int, pad: tuple[int, int], stride: int) -> None:
-    """Outputs of one class have the same taps inside; and where there are more, the inner ones are one class."""
+    """Outputs of one class have the same taps inside the image; if there are more, the inner ones form one class."""
     problem = Conv2d(1, 12, size + 4, 16, 8, 3, 3, stride=(stride, stride), dilation=(1, 2), pad=(*pad, *pad))
     for axis, extent, outputs, taps, before in (
         (Borders.of(problem).rows, problem.h, problem.oh, (0, 1, 2), pad[0]),
@@ -224,8 +225,9 @@ def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
 
 
 def test_slots_of_residuals() -> None:
-    """Two where a tile is multiplied before the next has come, if there is room; none where the copy engine has no
-    row of them."""
+    """There are two if a tile is multiplied before the next one arrives and if there is room; none if TMA cannot load a
+    row of them.
+    """
     tile = {"pixels": 64, "weight_slots": 3}
 
     def slots_of(k: int, r: int, **config: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Rows to store: `make(3)` is a correct measurement with the third config, and any field can be given."""
+"""Rows to store: `make(3)` is a correct measurement with the third config; any field can be overridden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract, once for every storage."""
+"""The contract of databases, run for every storage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestSqliteInMemory(DatabaseContract):
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[URL]:
-    """A server that is named, or one that the tests start."""
+    """Use a named server, or start one."""
     if "QCONV_TEST_POSTGRES" in os.environ:
         yield make_url(os.environ["QCONV_TEST_POSTGRES"])
         return
@@ -44,7 +44,7 @@ def postgres() -> Iterator[URL]:
 class TestPostgres(DatabaseContract):
     @pytest.fixture
     def database(self, postgres: URL) -> Iterator[Database]:
-        """In a schema of its own, which goes when the test is over."""
+        """Open a database in its own schema, which is dropped after the test."""
         schema = f"qconv_test_{uuid.uuid4().hex}"
         engine = create_engine(postgres)
         with engine.begin() as connection:

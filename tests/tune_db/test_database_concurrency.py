@@ -1,4 +1,4 @@
-"""Processes that write at once lose nothing; a process that is killed loses nothing that it had finished."""
+"""Concurrent writers lose nothing; a killed process loses nothing that it had finished."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start_together(writers: list[subprocess.Popen[str]]) -> None:
 
 
 def finish(process: subprocess.Popen[str]) -> list[str]:
-    """What it said since it was opened. Not communicate(): that loses what readline() has already buffered."""
+    """Return a process's remaining output. Not communicate(), which loses what readline() has already buffered."""
     assert process.stdout is not None
     said = process.stdout.read().split()
     assert process.wait() == 0
@@ -47,7 +47,7 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
 
 
 def test_two_processes_write_at_once(tmp_path: Path) -> None:
-    """They also create the file at once."""
+    """They also create the file at the same time."""
     path = tmp_path / "tune.sqlite"
     writers = [writer(path, 100, "mine"), writer(path, 100, "yours")]
     start_together(writers)
@@ -85,7 +85,7 @@ def test_a_killed_process_loses_nothing_finished(tmp_path: Path, make: Make, pro
     assert finished <= stored < 1_000_000, "killed in the middle"
     with Database.open(path, create=False) as database:
         rows = database.measurements()
-        # One more may have been stored than could be said.
+        # One more may have been stored than was reported.
         assert len(rows) in (stored, stored + 1)
         assert rows[:stored] == [nth_measurement(number, "d1") for number in range(stored)]
         assert database.best(problem, "NVIDIA H200", "sm_90a") is not None

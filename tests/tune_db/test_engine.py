@@ -1,4 +1,6 @@
-"""A file or a row that cannot be trusted is refused with DatabaseError: which file, which row, and what to do."""
+"""A file or a row that cannot be trusted is refused with DatabaseError, which names the file, the row, and the
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ WHERE = ("NVIDIA H200", "sm_90a")
 
 @pytest.fixture
 def file(tmp_path: Path, make: Make) -> Path:
-    """With a bad row, once `store` has been asked for one, as its row 2."""
+    """Create a file; row 2 is bad if `store` was given one."""
     path = tmp_path / "tune.sqlite"
     with Database.open(path) as database:
         for number in range(3):
@@ -35,7 +37,7 @@ def file(tmp_path: Path, make: Make) -> Path:
     return path
 
 
-# Where a value is stored that many rows have in common, by the column of the row that says which.
+# The table of a shared value, by the column that refers to it.
 ONCE = {
     "problem": ("problem_id", "qconv_problem", "key"),
     "config": ("config_id", "qconv_config", "json"),
@@ -47,7 +49,7 @@ ONCE = {
 
 
 def give_row_2(path: Path, column: str, value: object) -> None:
-    """Alone: a text that other rows have as well stays as it is for them."""
+    """Change a value of row 2 alone: other rows keep a text that they share with it."""
     if column not in ONCE:
         sql(path, f"UPDATE qconv_measurement SET {column} = ? WHERE id = 2", value)
         return
@@ -152,7 +154,7 @@ def test_of_a_newer_schema_the_version_is_named_not_the_columns(file: Path) -> N
 
 
 def test_a_file_that_may_not_be_written(file: Path, make: Make, problem: Conv2d) -> None:
-    # By URL, for tests may run as root, which no mode of a file stops.
+    # By URL, because tests may run as root, whom file modes do not stop.
     with Database.open(f"sqlite:///file:{file}?mode=ro&uri=true", create=False) as database:
         assert database.best(problem, *WHERE) is not None
         with pytest.raises(DatabaseError, match="readonly database; make the file and its folder writable"):
@@ -209,7 +211,7 @@ def test_a_truncated_file(file: Path, problem: Conv2d, kept: int) -> None:
 
 
 def test_random_damage_never_raises_anything_else(file: Path, tmp_path: Path, make: Make, problem: Conv2d) -> None:
-    """What is still readable is read; all else is a DatabaseError."""
+    """Everything that is still readable is read; all else is a DatabaseError."""
     whole = file.read_bytes()
     generator = random.Random(0)
     damaged = tmp_path / "damaged.sqlite"
@@ -375,7 +377,7 @@ def test_a_failure_without_a_reason_is_refused(file: Path) -> None:
 
 
 def test_a_bad_row_can_be_copied_around(file: Path, tmp_path: Path) -> None:
-    """The remedy of the message works: the row deleted, the rest is read."""
+    """The message's remedy works: with the row deleted, the rest is readable."""
     give_row_2(file, "config", "{}")
     copy = tmp_path / "copy.sqlite"
     shutil.copy(file, copy)

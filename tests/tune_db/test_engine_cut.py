@@ -1,4 +1,4 @@
-"""A file that was cut short is said to be, wherever it was cut: SQLite itself does not miss a part of the last page."""
+"""A truncated file is reported, wherever it was cut: SQLite itself does not notice a missing part of the last page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_database_of_any_length_is_right_or_said_to_be_cut(file: Path, tmp_pat
     kept = ends | {2, 99, 100, size - 1, size - 100, *random.Random().sample(range(2, size), 40)}
     for length in sorted(kept):
         copy.write_bytes(whole[:length])
-        # Without a whole header, SQLite itself says that it is none, or damaged.
+        # Without a whole header, SQLite itself reports that it is not a database, or malformed.
         said = "it was cut short" if length >= 100 else "file is not a database|malformed"
         for how in ({"create": True}, {"create": False}, {"create": False, "read_only": True}):
             with pytest.raises(DatabaseError, match=f"copy.sqlite: .*({said})"):
@@ -64,7 +64,7 @@ def test_how_much_is_missing_is_said_with_the_remedy(file: Path, capsys: pytest.
 
 
 def test_a_file_whose_end_is_still_in_its_log_is_whole(file: Path, tmp_path: Path, make: Make) -> None:
-    """As one that is copied, or whose writer is killed, while the log is written into it: the header comes first."""
+    """As when a file is copied, or its writer killed, while the log is written into it: the header comes first."""
     copy = tmp_path / "copy.sqlite"
     with closing(sqlite3.connect(file)) as held, Database.open(file) as database:
         held.execute("SELECT * FROM qconv_schema").fetchall()

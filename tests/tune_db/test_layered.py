@@ -60,7 +60,7 @@ def test_of_what_networks_kept_the_first_layer_has_the_newest(
 
 
 def test_rows_by_rank_are_of_all_layers(make: Make, problem: Conv2d) -> None:
-    """As the first layer has them: a row that failed here is not correct, whatever it was elsewhere."""
+    """In the first layer's version: a row that failed there is not correct, whatever the other layers say."""
     mine = [make(0, outcome="runtime"), make(1, median_us=9.0), make(2, median_us=7.0)]
     shipped = [make(0, median_us=1.0), make(1, median_us=2.0), make(3, median_us=8.0)]
     with Database.open("sqlite://") as database:
@@ -88,7 +88,7 @@ def test_a_text_layer_answers_as_a_database_does(make: Make, problem: Conv2d, ot
     rows = [make(n, median_us=20.0 - n) for n in range(5)]
     rows += [make(5, outcome="compile"), make(0, device="AMD", target="gfx942")]
     rows += [make(0, problem=other_problem, outcome="timeout")]
-    rows.sort(key=lambda m: m.key)  # as the text has them
+    rows.sort(key=lambda m: m.key)  # in the order of the text
     layer = text_layer(rows)
     with Database.open("sqlite://") as database:
         for row in rows:

@@ -1,4 +1,4 @@
-"""A measurement is checked when it is made: value, rule, remedy."""
+"""A measurement is checked when it is created: value, rule, remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which problems are near: as a scan of all of them says, in every store, whatever the database filters by itself."""
+"""Near problems are those of a full scan, in every store, however the database filters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_bad_extents_are_refused(text: object) -> None:
         read_extents(text)
 
 
-# As it is documented, by the problems themselves: of one op and one class, by distance and then by key.
+# As documented, on the problems themselves: of one op and one class, by distance and then by key.
 def scanned(problem: Problem, known: list[Problem], within: float) -> list[tuple[float, Problem]]:
     found = []
     for other in known:
@@ -73,7 +73,7 @@ def scanned(problem: Problem, known: list[Problem], within: float) -> list[tuple
 
 
 def random_problem(rng: random.Random) -> Problem:
-    """Few extents, many of which lie exactly a doubling far: of equal distances the keys decide."""
+    """Draw few extents, many of which are exactly a doubling away: keys break the ties."""
     if rng.random() < 0.2:
         extents = (rng.choice((1, 2)), rng.choice((1, 64, 96)), 2 ** rng.randrange(4, 12))
         return Quantize(*extents, x_type=rng.choice(("float32", "float16")), zero_point=rng.random() < 0.5)

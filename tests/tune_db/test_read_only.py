@@ -1,4 +1,4 @@
-"""A database that cannot be written, as in an image or on mounted media, can be read and says why it is not written."""
+"""A read-only database, as in a container image or on mounted media, can be read, and says why it is not written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qconv.tune_db.database import Database
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """Not in pytest's folder, which nobody else may enter."""
+    """Yield a path outside pytest's folder, which other users cannot enter."""
     folder = Path(tempfile.mkdtemp(prefix="qconv read-only %20 ?"))
     yield folder / "tune.sqlite"
     shutil.rmtree(folder)

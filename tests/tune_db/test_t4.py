@@ -1,4 +1,6 @@
-"""The export against the rules of the T4 schemas 1.0.0 (results-schema.json, metadata-schema.json), written out."""
+"""The export follows the rules of the T4 schemas 1.0.0 (results-schema.json, metadata-schema.json), written out
+here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form: comes back as it was, reads well in a diff, and is refused by file and row where it is wrong."""
+"""The text form round-trips, is readable in a diff, and is refused with file and row if it is wrong."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from qconv.tuner.workloads.fleet import Crew, Fleet
 
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:x_type=int8:w_type=int8:out_type=int8"
 SPECIAL = "@@@:/?#&=%+ '\"\\[]{}(),;!$*|~^`<>äß\u2028\x1b"
-# A port at which nobody answers, so that the driver has its say.
+# A port without a server, so that the driver reports an error.
 PLACE = "127.0.0.1:1/tune"
 SPELLINGS = {
     "as it is": "postgresql+psycopg://me:{raw}@" + PLACE,
@@ -49,7 +49,7 @@ COMMANDS = {
 
 
 def password(rng: random.Random) -> tuple[str, list[str]]:
-    """And its parts, none of which may be printed either."""
+    """Draw a password, and return its parts too, none of which may be printed."""
     parts = ["".join(rng.choices(string.ascii_letters + string.digits, k=8)) for _ in range(3)]
     ends = ["".join(rng.choices(SPECIAL, k=rng.randrange(3))) for _ in range(2)]
     return f"{ends[0]}{parts[0]}{rng.choice(SPECIAL)}{parts[1]}{rng.choice(SPECIAL)}{parts[2]}{ends[1]}", parts
@@ -90,7 +90,7 @@ def test_of_a_url_the_user_the_host_and_the_name_are_shown() -> None:
 
 @pytest.mark.parametrize("given", ["me:se@cret@host/tune", "me:se/cret@host/tune", "host:5432/tune?password=se@cret"])
 def test_a_url_that_can_be_read_in_two_ways_is_refused(given: str) -> None:
-    """SQLAlchemy would take a part of the password for the host, and a driver print that."""
+    """SQLAlchemy would take a part of the password for the host, and a driver would print that."""
     with pytest.raises(DatabaseError, match=r"postgresql://\.\.\. cannot be read: .* write @ as %40") as refused:
         Database.open(f"postgresql://{given}")
     assert "cret" not in str(refused.value)

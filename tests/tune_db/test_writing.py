@@ -1,4 +1,4 @@
-"""Many rows at a time are stored as one after the other would be, and what is undone leaves nothing behind."""
+"""Storing many rows at once is equivalent to storing them one by one, and a rollback leaves nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Make = Callable[..., Measurement]
 
 
 class Given(Layered):
-    """A source that has whatever rows it is given, also some with one key."""
+    """A source with any given rows, including several with one key."""
 
     def __init__(self, rows: list[Measurement]) -> None:
         super().__init__([])

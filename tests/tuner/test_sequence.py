@@ -1,4 +1,4 @@
-"""The race of a whole network, by a clock on which a kernel among others takes another time than by itself."""
+"""The race of a whole network, on a clock by which a kernel takes another time among others than alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEFORE_US = 10.0
 
 
 def others(problem: Problem) -> list[Plan]:
-    """Not the default."""
+    """Return the plans except the default."""
     plans, _ = generator.space(problem, DEVICE.target)
     return [plan for plan in plans if plan.config != DEFAULTS[problem].config][:2]
 
@@ -37,7 +37,7 @@ WINNERS, LATER = ({one: others(one)[at] for one in PROBLEMS} for at in range(2))
 
 @dataclass(frozen=True)
 class Fake:
-    """`times_us`: among the others, by problem and config."""
+    """A stand-in with `times_us`, the times among the others, by problem and config."""
 
     times_us: Mapping[tuple[Problem, Config], float]
     answer: Callable[[Problem], Any]
@@ -84,7 +84,7 @@ def rows() -> Iterator[Database]:
 
 
 def tuned(rows: Database) -> None:
-    """By itself, every winner takes half of what the default takes."""
+    """Store winners that take half of the default's time when alone."""
     measured(rows, DEFAULTS, 8.0)
     measured(rows, WINNERS, 4.0)
 
@@ -113,7 +113,7 @@ def raced(rows: Database, *of_winners: float) -> Race:
 
 
 def installed(rows: Database) -> list[bool]:
-    """Whether a network has the winner of each problem. By itself that is always chosen."""
+    """Return, per problem, whether a network uses its winner. Alone it is always chosen."""
     layers = Layered([rows])
     assert all(choose(one, DEVICE, layers).plan.config == WINNERS[one].config for one in PROBLEMS)
     return [choose(one, DEVICE, layers, in_sequence=True).plan.config == WINNERS[one].config for one in PROBLEMS]
@@ -179,7 +179,7 @@ def test_what_loses_the_last_race_by_more_than_one_per_cent_is_not_installed(
 
 
 def test_winners_of_a_tuning_that_was_interrupted_are_not_installed(rows: Database) -> None:
-    """Nobody raced them: Ctrl-C comes between."""
+    """No race confirmed them: Ctrl-C came in between."""
     NetworkRace(Network(dict.fromkeys(PROBLEMS, 14.0)), rows)
     tuned(rows)
     assert installed(rows) == [False] * 5

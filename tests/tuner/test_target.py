@@ -1,4 +1,4 @@
-"""Budgets by target: a search ends when no trial is expected to gain enough, and says so of what it knows only."""
+"""Budgets by target: a search ends when no trial is expected to gain enough, and reports only what it knows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_trial_is_worth_what_it_is_expected_to_gain(target: float | None, gain
 
 @dataclass
 class Falling:
-    """In order; what it expects of each is given."""
+    """Proposes configs in order, with given expectations."""
 
     space: Space
     gains: list[float | None] = field(default_factory=lambda: [None, 0.02, 0.009, 0.5])

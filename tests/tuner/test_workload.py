@@ -1,4 +1,4 @@
-"""Problems with their counts, and why each is one of the workload."""
+"""Problems with their counts, and the reason why each is part of the workload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAIR, BLOCK = FusedConv2d(TWO, THREE), FusedBlock(ONE, TWO, THREE)
 
 
 def test_a_layer_counts_what_the_network_computes() -> None:
-    """That it is a part of something else as well, before or behind, does not add to it."""
+    """Being part of a chain as well does not add to its count."""
     workload = Workload.of(
         "net", [Place("f", PAIR, "fusion"), Place("a", TWO), Place("b", TWO), Place("g", PAIR, "fusion")]
     )

@@ -38,7 +38,7 @@ class Called(TorchDispatchMode):
     ],
 )
 def test_a_tensor_is_not_taken_for_a_number(args: Any, named: dict[str, Any], overload: str) -> None:
-    """That would wait for it, and it would not be part of a graph."""
+    """Reading the tensor would wait for it, and it would not be part of a graph."""
     with Called() as called:
         ops.conv2d(*args, **named)
     assert f"qconv.conv2d.{overload}" in called.names

@@ -1,4 +1,4 @@
-"""A candidate is rendered once, whatever becomes of it: the worker is sent its sources, and its row has its digest."""
+"""A candidate is rendered only once: the worker gets its sources, and its row its digest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.tuner.measure.test_child import HELLO, child
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 CPU = open_device("cpu")
-# A worker that cannot render: what it launches is what it was sent.
+# A worker that cannot render: it launches the sources that it gets.
 WORKER = """
 from qconv import generator
 def render(plan):
@@ -40,7 +40,7 @@ main()
 
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How many times each config was rendered in this process."""
+    """Count the renderings per config in this process."""
     count, honest = Counter[str](), generator.render
 
     def render(plan: Plan) -> Source:
@@ -78,7 +78,7 @@ def test_a_failure_renders_no_more(rendered: Counter[str], monkeypatch: pytest.M
 
 
 def test_what_an_older_template_measured_is_rendered_once_as_well(rendered: Counter[str]) -> None:
-    """To see that the source has changed, and to be measured again."""
+    """Once, both to detect that the source has changed and to measure it again."""
     candidate = Candidate.of(generator.default(PROBLEM, CPU.target))
     older = candidate.failed(CPU, compiler_for(CPU.target).toolchain, "runtime", "a bug of an older template")
     rendered.clear()
@@ -102,10 +102,10 @@ def test_it_crosses_to_another_process_as_it_is() -> None:
 
 
 def test_a_worker_that_does_not_read_is_given_up_in_time(tmp_path: Path) -> None:
-    """However much there is to be sent: a pipe holds less than the sources of a race."""
+    """However much there is to send: a pipe holds less than the sources of a race."""
     long: Any = Candidate.of(generator.default(PROBLEM, CPU.target))
     long = Candidate(long.plan, (Source("x" * 1_000_000, "0" * 32, ".cpp"),), "0" * 32)
-    # Who waits for it longer sees it end, and has no time-out.
+    # A longer wait would see it end, without a time-out.
     with child(tmp_path, HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
         row = worker.measure(long)
     assert (row.outcome, row.digest) == ("timeout", "0" * 32)

@@ -1,4 +1,4 @@
-"""What a worker can do wrong, and that each way is a row with its reason."""
+"""Failures of a worker: each becomes a row with its reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_worker_measures() -> None:
 
 def test_silence_is_a_timeout_and_the_worker_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    # Its number is written before the time runs, however busy the machine is.
+    # Its process id is written before the time-out starts, however busy the machine is.
     body = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n" + HELLO + "time.sleep(60)\n"
     with child(tmp_path, body, timeout_s=1.0) as worker:
         row = worker.measure(CANDIDATE)
@@ -74,7 +74,7 @@ def test_the_compiler_that_a_silent_worker_has_started_is_killed_with_it(tmp_pat
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is not: whoever should have waited for it has ended before it."""
+    """Return false for a zombie: the process that should have waited for it has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -82,7 +82,7 @@ def is_alive(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """Whether it does, on a machine as busy as it may be: a process that is killed needs no more than its turn."""
+    """Return true if it ends, however busy the machine is: a killed process only needs its turn."""
     deadline = time.monotonic() + 30
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -108,7 +108,7 @@ KILL = "sys.stdin.readline()\nos.kill(os.getpid(), {sent:d})\n"
 
 
 def test_a_worker_that_is_killed_from_outside_is_replaced_and_asked_again(tmp_path: Path) -> None:
-    """As by the kernel where memory is short; the one that comes next is a real one."""
+    """As when the OS kills it for lack of memory; its successor is a real worker."""
     seen = tmp_path / "seen"
     real = f"os.execv(sys.executable, [sys.executable, *{WORKER[1:]!r}, 'cpu'])"
     body = f"if os.path.exists({str(seen)!r}):\n    {real}\nopen({str(seen)!r}, 'w').close()\n"
@@ -179,7 +179,7 @@ ROW = CANDIDATE.failed(CPU, "g++ 0", "compile", "a test")
 
 
 def answering(rows: int) -> str:
-    """The body of a worker that answers each request with this number of rows."""
+    """Return the body of a worker that answers each request with this number of rows."""
     answer = json.dumps({"measurements": [as_dict(ROW)] * rows})
     return HELLO + f"for line in sys.stdin:\n    print({answer!r}, flush=True)\n"
 
@@ -188,7 +188,7 @@ def answering(rows: int) -> str:
 def test_a_race_has_the_time_of_all_its_configs(
     raced: int, passed_s: float, answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand seconds for each, of a clock that jumps while the worker answers."""
+    """A thousand seconds each, on a clock that jumps while the worker answers."""
     with child(tmp_path, answering(raced), timeout_s=1000.0) as worker:
         assert worker.race([CANDIDATE] * raced) == [ROW] * raced
         clock = itertools.chain([0.0], itertools.repeat(passed_s))
@@ -211,7 +211,7 @@ def test_each_request_has_a_seed_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("outcome", "workers"), [("compile", 1), ("runtime", 2)])
 def test_a_worker_whose_kernel_failed_is_not_asked_again(outcome: str, workers: int, tmp_path: Path) -> None:
-    """A wild address breaks the context: whatever it launched next would fail as well."""
+    """A wild address breaks the context: any later launch would fail too."""
     row = CANDIDATE.failed(CPU, "g++ 0", outcome, "a test")
     pids, answer = tmp_path / "pids", json.dumps({"measurements": [as_dict(row)]})
     body = f"for line in sys.stdin:\n    open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"

@@ -1,4 +1,4 @@
-"""How much a candidate is timed, and that luck does not win: with times that are told, not measured."""
+"""How often a candidate is timed, and that luck does not win: with given times instead of measured ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from qconv.tuner.search import compile_ahead as ahead
 from qconv.tuner.search import tune
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
-MANY = Conv2d(1, 3, 3, 5, 9, 2, 2)  # configs: more than one race has room for
+MANY = Conv2d(1, 3, 3, 5, 9, 2, 2)  # more configs than one race has room for
 CPU = open_device("cpu")
 SPACE = generator.space(PROBLEM, CPU.target)[0]
 CANDIDATE = Candidate.of(generator.default(PROBLEM, CPU.target))
@@ -97,8 +97,9 @@ def test_a_race_takes_turns() -> None:
 
 
 class Recorded:
-    """In place of the worker: alone, one config in three is lucky by a tenth; in a race, all show their true times,
-    on a device that takes so many times as long in the first race, in the second, and in all others."""
+    """A stand-in for the worker. Alone, one config in three is lucky by a tenth; in a race, all have their true times,
+    multiplied by factors for the first race, for the second, and for all others.
+    """
 
     slowness: tuple[float, float, float] = (1.0, 1.0, 1.0)
     toolchain = "told"
@@ -171,7 +172,7 @@ def test_the_winner_is_raced_and_no_accident(tmp_path: Path) -> None:
 def test_times_of_two_races_are_not_compared(
     slowness: tuple[float, float, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader runs again in every race, and so does the default: the winner and its speed-up are of one race."""
+    """The leader and the default run in every race: the winner and its speed-up come from one race."""
     monkeypatch.setattr(Recorded, "slowness", slowness)
     default = generator.default(MANY, CPU.target).config
     with Database.open(tmp_path / "t.sqlite") as database:
@@ -204,7 +205,7 @@ def test_the_simplest_of_those_that_tie_was_raced_as_well(tmp_path: Path, monkey
 def test_rows_of_another_toolchain_source_or_device_are_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are measured again; what is really the same is not."""
+    """They are measured again; rows that are really the same are not."""
     toolchain = compiler_for(CPU.target).toolchain
     monkeypatch.setattr(Recorded, "toolchain", toolchain)
     configs = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0]]
@@ -229,7 +230,7 @@ def test_rows_of_another_toolchain_source_or_device_are_not_known(
 def test_rows_of_other_versions_of_the_package_hide_none_of_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two colleagues share a database, one of them with older templates: each goes on with his own rows."""
+    """Two colleagues share a database, one of them with older templates: each continues with their own rows."""
     monkeypatch.setattr(Recorded, "toolchain", compiler_for(CPU.target).toolchain)
     child = Recorded()
     with Database.open(tmp_path / "t.sqlite") as database:
@@ -243,7 +244,7 @@ def test_rows_of_other_versions_of_the_package_hide_none_of_this_one(
 
 @pytest.mark.usefixtures("recorded")
 def test_the_strategy_that_is_named_proposes(tmp_path: Path) -> None:
-    """Behind the default, which every one of them measures first."""
+    """After the default, which every strategy measures first."""
     default = generator.default(MANY, CPU.target).config
     order = [default, *(plan.config for plan in generator.space(MANY, CPU.target)[0] if plan.config != default)]
     with Database.open(tmp_path / "t.sqlite") as database:
@@ -270,7 +271,7 @@ def test_a_compile_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         failed = [row for row in database.measurements() if not row.correct]
     assert outcome.failures == {"compile": 1}
     assert [(row.config, row.outcome, row.reason) for row in failed] == [(refused, "compile", "line 7: no")]
-    # The last word is the winner's time in the races, which is what is printed.
+    # The last report is the winner's time in the races, which is the printed one.
     assert [progress.done for progress in seen] == [*range(1, outcome.space + 1), outcome.space]
     assert seen[-1].row == seen[-1].best == outcome.best
 
@@ -310,7 +311,7 @@ def test_times_taken_alone_are_of_no_race() -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_what_lookup_would_give_runs_in_every_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A neighbour's winner, say, which is neither the default nor the fastest."""
+    """For example a neighbour's winner, which is neither the default nor the fastest."""
     default = generator.default(MANY, CPU.target).config
     plans = generator.space(MANY, CPU.target)[0]
     slowest = max(plans, key=lambda plan: true_us(plan.config))
@@ -344,7 +345,7 @@ def test_what_was_never_raced_is_raced_though_nothing_is_left_to_measure(
 
 @pytest.mark.usefixtures("recorded")
 def test_shipped_winners_are_candidates_of_every_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only of the command's: the slowest by the cost model is measured early where it is shipped."""
+    """Not only the command's: the slowest by the cost model is measured early if it is shipped."""
     last = generator.space(MANY, CPU.target)[0][-1].config
     shipped = TextLayer(dump([Recorded()._row(MANY, last, 1.0, "raced")]), "a test's")
     monkeypatch.setattr(tune.shipped_winners, "layer", lambda name: shipped if name == CPU.name else None)
@@ -366,7 +367,7 @@ def test_no_trial_begins_when_the_time_is_over(tmp_path: Path) -> None:
 
 
 def test_a_chain_and_its_parts_have_equal_shares_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first part alone would take all of it; one that is done early leaves more to the others."""
+    """The first part alone would take all the time; one that is done early leaves more to the others."""
     clock = [1000.0]
     ends: list[float | None] = []
 

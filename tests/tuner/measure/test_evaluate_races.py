@@ -1,4 +1,4 @@
-"""Who runs in a race, and which rows of an earlier run are measured again."""
+"""The entrants of a race, and the rows of an earlier run that are measured again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIGS = [plan.config for plan in PLANS]
 
 
 class Slowing(Recorded):
-    """Each race finds the device slower than the one before: its times say little of another race's."""
+    """Each race finds the device slower than the one before, so that times of different races are not comparable."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,14 +40,14 @@ class Slowing(Recorded):
 
 
 class Kept(list[Measurement]):
-    """In place of a database."""
+    """A stand-in for a database."""
 
     def add(self, row: Measurement) -> None:
         self.append(row)
 
 
 def test_the_leader_of_a_race_runs_in_the_next() -> None:
-    """And so does the default, which is the slowest here."""
+    """The default does too, which is the slowest here."""
     child: Any = Slowing()
     database: Any = Kept()
     default = CONFIGS[6]
@@ -62,7 +62,7 @@ def test_the_leader_of_a_race_runs_in_the_next() -> None:
 
 
 def test_each_entrant_runs_once_in_every_round() -> None:
-    """Behind a first run of each, whose time does not count."""
+    """After a first run of each, whose time does not count."""
     times = [float(number) for number in range(2 + 2 * WALL_CLOCK.repeats)]
     candidates = [Candidate.of(plan) for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
     rows = race(candidates, Told(*times), WALL_CLOCK)
@@ -70,7 +70,7 @@ def test_each_entrant_runs_once_in_every_round() -> None:
 
 
 def test_who_fails_in_a_race_has_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would stay what it was, and be raced for ever."""
+    """Otherwise its old row would remain, and be raced for ever."""
     one, other = (Candidate.of(plan) for plan in generator.space(PROBLEM, CPU.target)[0][:2])
 
     def load(plan: Plan, *given: Any) -> Runnable:

@@ -1,4 +1,4 @@
-"""How a kernel is timed, on each kind of device."""
+"""The timing protocol of each kind of device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_gpu_is_timed_from_a_cold_cache(name: str) -> None:
 
 
 def test_the_first_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel waits for its code and for its inputs then."""
+    """A kernel then waits for its code and for its inputs."""
     times = iter([90.0, 1.0, 2.0, 3.0])
     rotated: list[int] = []
 

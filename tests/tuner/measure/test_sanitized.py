@@ -1,4 +1,4 @@
-"""A kernel whose only way to its input is a tensor map, launched by an executable and under the sanitizers."""
+"""A kernel that reads its input only through a tensor map, launched by an executable and under the sanitizers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qconv.targets.target import target
 from qconv.tuner.measure import sanitized
 
 PROBLEM = Conv2d(1, 5, 5, 32, 24, 1, 1, quantization=Quantization(out_type="int32"))
-PIXELS, TILE = 25, 8  # the last tile reaches behind the pixels
+PIXELS, TILE = 25, 8  # the last tile extends past the pixels
 MAP = matrix("x", "int8", PIXELS, 32, TILE, 32)
 TEXT = """
 struct Arguments { const signed char* w; int* y; tile::TensorMap x_map; };

@@ -1,4 +1,4 @@
-"""The verifier is verified: whatever a kernel may write wrong, or not write at all, `mismatch` says, and where."""
+"""The verifier is verified: `mismatch` reports any wrong or missing output, and where it is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PROBLEMS: dict[str, Problem] = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """What `mismatch` asks of the plan of a kernel."""
+    """The attributes of a kernel's plan that `mismatch` reads."""
 
     scratch: tuple[str, ...] = ()
     kernels: tuple[Kernel, ...] = ()
@@ -58,8 +58,9 @@ class Kernel:
 
 @dataclass
 class Scripted:
-    """In place of an instance: writes what the oracle says, then what `spoil` does to it in a launch of this number.
-    `unwritten` are the outputs that it leaves as they are, in the launches `leaving`."""
+    """A stand-in for an instance: writes the oracle's outputs, then applies `spoil` with the launch number. It does not
+    write the outputs `unwritten` in the launches `leaving`.
+    """
 
     right: Sequence[Array]
     spoil: Callable[[int, list[Array]], None] = lambda launch, outs: None
@@ -100,7 +101,7 @@ def mismatch(input_sets: InputSets, instance: Scripted) -> str | None:
 
 
 def flip(array: Array, where: tuple[int, ...], bit: int) -> None:
-    """One bit of one element becomes the other."""
+    """Flip one bit of one element."""
     flat = array.reshape(-1).view(f"u{array.dtype.itemsize}")
     flat[np.ravel_multi_index(where, array.shape)] ^= flat.dtype.type(1 << bit)
 
@@ -114,7 +115,7 @@ def spoiled(which: int, where: tuple[int, ...], bit: int, launches: Sequence[int
 
 
 def elements(problem: Problem, right: Sequence[Array]) -> Iterator[tuple[int, str, tuple[int, ...], Array]]:
-    """Each element of every output: all images, all corners, the last channels."""
+    """Yield each element of every output: all images, all corners, the last channels."""
     for which, (tensor, array) in enumerate(zip(problem.outputs, right, strict=True)):
         for where in np.ndindex(array.shape):
             yield which, tensor.name, where, array
@@ -148,7 +149,7 @@ def test_an_element_that_is_not_written_is_seen(name: str) -> None:
 
 
 def test_whatever_is_right_nothing_written_is_all_wrong() -> None:
-    """No byte is right by accident, be it what a constant poison would be; what an earlier kernel wrote is gone."""
+    """No byte is right by accident, as with a constant poison; outputs of an earlier kernel are erased."""
     problem = replace(CONV, n=1, quantization=Quantization(out_type="uint8"))
     for value in range(256):
         right = (np.full(problem.outputs[0].shape, value, "uint8"),)
@@ -200,7 +201,7 @@ def test_zeros_have_signs_and_nan_has_bits() -> None:
 
 @pytest.mark.parametrize("wrong", [0, 1])
 def test_a_kernel_with_scratch_is_launched_twice_and_both_count(wrong: int) -> None:
-    """It adds to what an earlier launch left there: the first may be right by luck, or the second."""
+    """It adds to the previous launch's result: either launch may be right by luck."""
     input_sets, right = input_sets_of(CONV)
     good = Scripted(right, scratch=True)
     assert mismatch(input_sets, good) is None
@@ -220,7 +221,7 @@ def test_a_kernel_with_scratch_is_launched_twice_and_both_count(wrong: int) -> N
 
 
 def test_what_lies_between_two_kernels_is_poisoned_before_each_launch() -> None:
-    """Memory that another candidate left holds the right intermediate tensor."""
+    """Otherwise memory from another candidate would contain the right intermediate tensor."""
     input_sets, right = input_sets_of(PROBLEMS["two"])
     between = (np.zeros(5, "int8"), np.zeros(3, "uint8"))
     seen: list[set[int]] = []
@@ -267,7 +268,7 @@ def test_a_pair_tells_its_scratch_and_what_lies_between() -> None:
 
 
 SIMT = Simt(tile_m=64, tile_n=4, tile_k=32, thread_m=2, thread_n=4, pipeline_stages=2)
-# Kernels that are broken in one line: the device, the problem, the line, what it becomes, and what is said.
+# Kernels with one broken line: the device, the problem, the line, its replacement, and the report.
 BROKEN = {
     "the last image is not written": (
         "cpu",

@@ -1,4 +1,4 @@
-"""What all candidates of a problem share: the rolled input sets, the poisoned output, the comparison."""
+"""Data shared by all candidates of a problem: the rolled input sets, the poisoned output, the comparison."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def test_every_set_is_another_call_with_its_own_weights(device: Device) -> None:
 def test_launches_go_round_the_bytes_that_were_asked_for_at_least(
     times: int, more: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some times the bytes of a set, and some more. With fewer, part of a set would be in the cache when its turn comes
-    again."""
+    """The launches cover several times a set's bytes. With fewer sets, part of one would still be cached at its next
+    turn.
+    """
     cpu = open_device("cpu")
     launched: list[int] = []
     monkeypatch.setattr(type(cpu), "replay", lambda _, bounds: launched.append(len(bounds)))

@@ -1,4 +1,4 @@
-"""What a user's `--verify` asks: it says what is wrong where the oracle computes something else."""
+"""The check behind a user's `--verify`: it reports every difference from the oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One worker measures one problem after the other, and several configs of one."""
+"""One worker measures several problems in sequence, and several configs of one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_problem_has_its_own_data_and_each_config_its_own_row() -> None:
 
 
 def test_a_worker_that_did_not_answer_is_gone_at_once(tmp_path: Path) -> None:
-    """Not only when its owner ends: the next request must not get the last one's answer."""
+    """It is killed at once, not only with its owner: the next request must not get the last one's answer."""
     pid = tmp_path / "pid"
     body = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n" + HELLO + "time.sleep(60)\n"
     with child(tmp_path, body, timeout_s=1.0) as worker:
@@ -52,7 +52,7 @@ def test_a_worker_that_did_not_answer_is_gone_at_once(tmp_path: Path) -> None:
 
 
 def answers_of(monkeypatch: pytest.MonkeyPatch, timed: Callable[..., Any], requests: Sequence[Any]) -> list[Any]:
-    """A worker's, in this process: `timed` is how it evaluates and races."""
+    """Return a worker's answers, computed in this process: `timed` is its way to evaluate and race."""
     written = io.StringIO()
     quiet = SimpleNamespace(fdopen=lambda *_, **__: written, dup=lambda _: 0, dup2=lambda *_: None, getppid=os.getppid)
     monkeypatch.setattr(worker_module, "os", quiet)
@@ -70,7 +70,7 @@ def requested(protocol: TimingProtocol, best_us: float | None, race: bool) -> di
 
 
 def test_what_a_request_says_of_the_timing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else all candidates are timed in full, or from a cache that holds all of their inputs."""
+    """Otherwise all candidates would be timed in full, or from a cache that holds all of their inputs."""
     protocol = replace(WALL_CLOCK, rotated_bytes=1234, repeats=5)
     asked: list[object] = []
 
@@ -85,14 +85,14 @@ def test_what_a_request_says_of_the_timing_is_done(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_kernel_that_failed_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wild address breaks the context: whatever came next would fail as well."""
+    """A wild address breaks the context: any later launch would fail too."""
     outcomes = iter(["compile", "runtime", "correctness"])
     requests = [requested(WALL_CLOCK, None, race=False)] * 3
     answers = answers_of(monkeypatch, lambda *_: CANDIDATE.failed(CPU, "g++ 0", next(outcomes), "a test"), requests)
     assert [row["outcome"] for answer in answers for row in answer["measurements"]] == ["compile", "runtime"]
 
 
-# A tuner whose worker never ends what it was asked for.
+# A tuner whose worker never finishes a request.
 TUNER = """
 import subprocess, sys, time
 worker = "import os, time; from qconv.tuner.measure import worker; " \

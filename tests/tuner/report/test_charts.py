@@ -1,4 +1,4 @@
-"""Charts: where values stand, what is said, and that the text is XML."""
+"""Charts: the positions of values, their labels, and valid XML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts as pictures: what the SVG shows is where it shows it."""
+"""Charts as bitmaps show the same as the SVG, in the same places."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_marks_stand_where_the_svg_has_them(tmp_path: Path) -> None:
         return [round(255 * float(part)) for part in seen[round(3 * down), round(3 * across)][:3]]
 
     assert colour_at(2, 0.5) == [0xD9, 0x77, 0x06]
-    assert colour_at(5, 0.9)[2] > 200 > colour_at(5, 0.9)[0]  # blue, and a little of what is behind
+    assert colour_at(5, 0.9)[2] > 200 > colour_at(5, 0.9)[0]  # blue, slightly translucent
     assert colour_at(3, 0.7) == [255, 255, 255]
     png.write(bars([Bar("name", 2.0, "two"), Bar("other", 1.0, "one")], "says"), tmp_path / "bars.png")
     first = image.imread(tmp_path / "bars.png")[3 * 20, 3 * 300]

@@ -156,7 +156,8 @@ def test_a_browser_shows_it_within_its_width(database: Path, tmp_path: Path, wid
     assert browser, "no Chromium: apt-get install chromium"
     page = tmp_path / "report.html"
     main(["report", "--db", str(database), "--out", str(page)])
-    # What is wider than the window writes that into its title, in a frame of the width asked for: windows have a least.
+    # An element that is wider than the window is written to the title, from a frame of the given width, because windows
+    # have a minimum width.
     probe = tmp_path / "probe.html"
     script = "document.title=String(f.contentDocument.documentElement.scrollWidth)+'/'+f.contentDocument.images.length"
     frame = f'<iframe id="f" src="report.html" width="{width}" height="900" onload="{script}"></iframe>'

@@ -1,4 +1,4 @@
-"""Compiling ahead: in order, each on a core, and a compiler that hangs takes no more than its time."""
+"""Compiling ahead: in order, one core each, and a hanging compiler takes no more than its time limit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ esac
 
 @pytest.fixture
 def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file that the compiler's child writes its number to."""
+    """Yield the file to which the compiler's child writes its process id."""
     program, pid = tmp_path / "g++", tmp_path / "pid"
     program.write_text(HANGS.replace("PID", str(pid)))
     program.chmod(0o755)
@@ -54,7 +54,9 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     honest = subprocess.Popen.communicate
 
     def hung(process: subprocess.Popen[str], timeout: float | None = None) -> tuple[str, str]:
-        """Its time runs once it hangs: on a busy machine it would be ended before it has begun."""
+        """Return the process's output. The time limit starts once it hangs: on a busy machine it would expire too
+        early.
+        """
         while process.poll() is None and not (pid.exists() and pid.read_text().endswith("\n")):
             time.sleep(0.01)
         return honest(process, timeout=timeout)
@@ -96,7 +98,7 @@ def test_an_interruption_does_not_wait_for_one_that_hangs(hanging: Path, monkeyp
 
 
 def test_one_that_nothing_can_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a library that runs in this process: whatever number of them hangs, the others are compiled."""
+    """Covers a library in this process: however many calls of it hang, the others are compiled."""
     forever, clock = threading.Event(), [0.0]
 
     def build(source: Source, plan: Plan, *_: object) -> None:
@@ -104,7 +106,8 @@ def test_one_that_nothing_can_end_is_left_behind(monkeypatch: pytest.MonkeyPatch
             clock[0] += 1.0
             forever.wait(60)
 
-    # One at a time, and only what hangs takes time: else a busy machine keeps the last one from ending in time.
+    # One at a time, and only the hanging one takes time: otherwise a busy machine could keep the last one from ending
+    # in time.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     monkeypatch.setattr(compile_ahead.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(compile_ahead, "build", build)
@@ -125,7 +128,7 @@ def test_what_is_submitted_first_is_compiled_first_and_leaving_drops_the_rest(mo
 
     def build(source: Source, plan: Plan, *_: object) -> None:
         built.append(plan)
-        # The third ends when leaving has dropped the fourth.
+        # The third ends once leaving has dropped the fourth.
         while plan is PLANS[2] and not compiling._begin.empty():
             time.sleep(0.001)
 
@@ -143,7 +146,7 @@ def test_what_is_submitted_first_is_compiled_first_and_leaving_drops_the_rest(mo
 def test_a_core_is_left_to_the_worker_and_one_candidate_waits(
     cores: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search that is further ahead than its compilers need knows less of what it proposes."""
+    """If a search is further ahead than its compilers need, it knows fewer results when it proposes."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     begun, end = SimpleQueue[Plan](), threading.Event()
 
@@ -177,7 +180,7 @@ def test_what_a_build_raises_is_given_back_or_raised(monkeypatch: pytest.MonkeyP
 
 
 class Idle:
-    """A worker that is never asked: nothing was compiled."""
+    """A worker that gets no requests: nothing was compiled."""
 
     def start(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The sampler against made-up devices, beside what it must beat: random order, and Optuna's TPE."""
+"""The sampler on simulated devices, compared with its baselines: random order, and Optuna's TPE."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qconv.tuner.search.sampler import WARM_UP, SpaceSampler, expected_improveme
 
 LAYER = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))
 SOLVE = np.linalg.solve
-IN_FLIGHT = 16  # asked before the first is told, as where candidates are compiled ahead
+IN_FLIGHT = 16  # proposed before the first result, as when candidates are compiled ahead
 
 
 def simt() -> tuple[list[Config], list[float], Mapping[str, Sequence[int]]]:
@@ -46,7 +46,7 @@ def found(
     us: Times,
     trials: int,
 ) -> list[float]:
-    """The best so far, after each of the trials that are feasible and new."""
+    """Return the best so far, after each of the trials that are feasible and new."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=sampler)
     number_of = {config: i for i, config in enumerate(configs)}
@@ -73,14 +73,14 @@ def found(
 
 
 def randomly(us: Times, trials: int) -> float:
-    """What as many random trials find on average."""
+    """Return the mean result of as many random trials."""
     rng = np.random.default_rng(0)
     return float(np.mean([us[rng.permutation(len(us))[:trials]].min() for _ in range(50)]))
 
 
 @pytest.mark.parametrize(("name", "trials", "devices"), [("simt", 60, 6), ("artificial", 120, 2)])
 def test_it_finds_more_than_random_does(name: str, trials: int, devices: int) -> None:
-    """On average: of one made-up device in six, chance finds more in simt's small space."""
+    """On average: on one simulated device in six, chance does better in simt's small space."""
     configs, costs, choices = simt() if name == "simt" else (*artificial(), CHOICES)
     ours, chance = [], []
     for seed in range(devices):
@@ -117,7 +117,7 @@ class Fast(Config):
 
 
 def test_a_family_that_is_far_slower_is_left_alone_while_there_is_another() -> None:
-    """Its cost model may well say that it is the cheapest."""
+    """Even if its cost model predicts it to be the cheapest."""
     values = tuple(range(100))
     configs: list[Config] = [*(Slow(a) for a in values), *(Fast(a) for a in values)]
     choices = {"slow": {"a": values}, "fast": {"a": values}}
@@ -135,7 +135,7 @@ def test_a_family_that_is_far_slower_is_left_alone_while_there_is_another() -> N
 
 
 def test_without_costs_a_typical_config_of_each_family_comes_first() -> None:
-    """From the middle half of an axis: the corners are what a process that knows nothing would begin with."""
+    """From the middle half of an axis: a process without knowledge would begin with the corners."""
     values = tuple(range(21))
     configs: list[Config] = [*(Slow(a) for a in values), *(Fast(a) for a in values)]
     choices = {"slow": {"a": values}, "fast": {"a": values}}
@@ -156,7 +156,7 @@ def test_without_costs_a_typical_config_of_each_family_comes_first() -> None:
 
 
 def test_structures_are_alike_among_themselves() -> None:
-    """What was slow says less of the times of another structure, which is proposed before its own neighbour."""
+    """A slow config says less about other structures, which are proposed before its own neighbour."""
     values = tuple(range(3))
     configs: list[Config] = [Fast(a) for a in values]
     sampler = SpaceSampler(configs, [0.0] * 3, {"fast": {"a": values}}, [(0,), (0,), (1,)], [()] * 3, [configs[1]], 0)
@@ -164,7 +164,7 @@ def test_structures_are_alike_among_themselves() -> None:
 
 
 def proposed(sampler: SpaceSampler, values: Sequence[int], times: Sequence[float | None], untold: int = 1) -> list[int]:
-    """As many as there are times, None for a failure, and some that are not told."""
+    """Return the proposals: as many as there are times, None for a failure, and some without results."""
     study = optuna.create_study(sampler=sampler)
     asked = []
     for at in range(len(times) + untold):
@@ -178,7 +178,7 @@ def proposed(sampler: SpaceSampler, values: Sequence[int], times: Sequence[float
 
 
 def one_field(first: Sequence[int]) -> tuple[SpaceSampler, tuple[int, ...]]:
-    """A space without costs, in which these come first; and its values."""
+    """Return a space without costs, in which these come first, and its values."""
     values = tuple(range(41))
     every, named = [()] * len(values), [Fast(a) for a in first]
     configs: list[Config] = [Fast(a) for a in values]
@@ -186,14 +186,14 @@ def one_field(first: Sequence[int]) -> tuple[SpaceSampler, tuple[int, ...]]:
 
 
 def test_the_neighbours_of_a_failure_come_later() -> None:
-    """It counts as the slowest: what is tried is like the fastest."""
+    """A failure counts as the slowest: proposals resemble the fastest."""
     asked = proposed(*one_field([5, 20, 35]), [None, 10.0, 100.0], untold=3)
     assert all(abs(a - 20) <= 5 for a in asked[3:]), asked
 
 
 @pytest.mark.parametrize("steepness", [lambda far: far / 8, lambda far: (far / 15) ** 2], ids=["valley", "bowl"])
 def test_where_times_change_smoothly_the_bottom_is_between_the_known_ones(steepness: Callable[[float], float]) -> None:
-    """The likeliest reach is a long one: with a short one, the next would be a neighbour of the fastest."""
+    """The likeliest length scale is a long one: with a short one, the next would be a neighbour of the fastest."""
     first = [0, 8, 16, 24, 32, 40]
     times = [10.0 * math.exp(steepness(abs(a - 13))) for a in first]
     asked = proposed(*one_field(first), times)
@@ -209,7 +209,7 @@ class Cube(Config):
 
 
 def test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the cost model says of them: it has them last, and few others are looked at."""
+    """Whatever the cost model says of them: it ranks them last, and few others are examined."""
     for name, count in (("MOST_LOOKED_AT", 20), ("CHEAPEST", 2), ("PARENTS", 1), ("RANDOM", 1)):
         monkeypatch.setattr(sampler_module, name, count)
     values = tuple(range(6))
@@ -232,7 +232,7 @@ def test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at(monkeypatc
 
 
 def test_what_is_asked_ahead_is_not_one_config_with_its_neighbours() -> None:
-    """One that is still out counts as known."""
+    """A pending proposal counts as known."""
     asked = proposed(*one_field([20]), [10.0], untold=4)
     assert min(abs(a - b) for a, b in itertools.combinations(asked, 2)) >= 5, asked
 
@@ -272,7 +272,7 @@ def test_a_gain_is_told_once_enough_is_known_and_falls_as_the_space_is_known() -
 
 
 def test_its_matrices_are_one_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With more, it waits for threads that the compilers keep from running."""
+    """With more, it would wait for threads that the compilers keep from running."""
     threads = blas.threads()
     if threads is None:
         pytest.skip("NumPy's matrices are not OpenBLAS's here")

@@ -1,4 +1,4 @@
-"""Every search strategy keeps the contract, found by the name of its module; and what each promises beyond it."""
+"""Every search strategy keeps the contract, found by the name of its module; and the further promises of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_they_have_names() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_bayesian_learns(seed: int) -> None:
-    """Better than the middle of the space after a quarter of it."""
+    """It is better than the middle of the space after a quarter of it."""
     space = replace(space_of(LARGE), seed=seed)
     times = sorted(simulated_us(plan.config) for plan in space.plans)
     asked = run(Bayesian(space), len(times) // 4)

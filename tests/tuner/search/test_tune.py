@@ -1,4 +1,4 @@
-"""The tuning loop end to end on the CPU device, in processes of its own, killed and interrupted."""
+"""The tuning loop end to end on the CPU device, in separate processes, killed and interrupted."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_neighbour_and_a_stranger_say_what_they_got(tuned: tuple[Path, dict[st
     db, _ = tuned
     near = ["7" if part == "6" else part for part in FLAGS]
     document = json.loads(cli("lookup", *near, "--device", "cpu", "--db", str(db), "--json").stdout)
-    # Which of the two it is depends on what this machine found fastest: the cost model has a say.
+    # Either is possible: it depends on the fastest config on this machine, through the cost model.
     assert document["origin"] in ("nearest", "default")
     assert "h=6" in document["reason"]
     far = ["conv2d", "--n", "8", "--h", "40", "--w", "40", "--c", "3", "--k", "7", "--r", "5", "--s", "5"]
@@ -105,7 +105,7 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Where the tests run in the background of a shell, it has told them to ignore Ctrl-C.
+        # A test run in a shell's background ignores Ctrl-C, and its child processes would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
@@ -129,7 +129,7 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
 def test_a_default_that_has_come_since_is_measured(
     tuned: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a tuned layer stays slower than an untuned one when the models or the kernels have changed."""
+    """Otherwise a tuned layer would stay slower than an untuned one after the models or the kernels have changed."""
     from qconv import Conv2d, generator
     from qconv.device import open_device
     from qconv.tuner.search.tune import tune as tune_here

@@ -1,4 +1,4 @@
-"""The rules that only change how well is searched: what is screened against what, what comes first, who is raced."""
+"""Rules that only affect the quality of the search: screening, order, and the choice of entrants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLANS = generator.space(MANY, CPU.target)[0]
 
 
 class Asked(Recorded):
-    """Remembers what each was to be compared with."""
+    """Records the config with which each was compared."""
 
     def __init__(self, *_: object) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_candidate_is_compared_with_what_was_timed_in_full() -> None:
-    """A few lucky repeats would be faster than it, and screen out what is fastest."""
+    """A few lucky repeats would look faster, and screen out the fastest config."""
     child: Any = Asked()
     database: Any = Kept()
     run = Run(MANY, CPU, database, child)
@@ -55,7 +55,7 @@ def test_a_candidate_is_compared_with_what_was_timed_in_full() -> None:
 
 
 def test_what_was_fastest_on_older_templates_is_measured_early() -> None:
-    """The fastest first, behind the default and what lookup gives, though the cost model has them last."""
+    """The fastest first, after the default and lookup's choice, although the cost model ranks them last."""
     child: Any = Asked()
     elsewhere, *older = (plan.config for plan in PLANS[-5:])
     default = generator.default(MANY, CPU.target).config
@@ -99,7 +99,7 @@ def test_the_strategy_gets_the_seed_of_the_search(monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_races_alone_and_nobody_for_ever() -> None:
-    """The device gets slower with each race: whatever has not run lately looks fastest."""
+    """The device gets slower with each race: a config that has not run lately looks fastest."""
     child: Any = Slowing()
     database: Any = Kept()
     run = Run(MANY, CPU, database, child)

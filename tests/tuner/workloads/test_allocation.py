@@ -1,4 +1,4 @@
-"""How a budget is spread: by arithmetic alone."""
+"""The distribution of a budget, by arithmetic alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_everything_is_measured_a_little_before_anything_much() -> None:
 def test_what_was_made_counts_and_is_not_taken_back() -> None:
     standings = [Standing(0, PLENTY, 500.0), Standing(60, PLENTY, 500.0)]
     assert totals(standings, 40) == [20, 60]
-    # When they have what they should, nothing is left to do.
+    # Once they have their shares, nothing is left.
     assert totals([Standing(20, PLENTY, 400.0), Standing(60, PLENTY, 9.0)], 40) == [20, 60]
     assert totals([Standing(50, PLENTY, 1.0), Standing(60, PLENTY, 9.0)], 40) == [50, 60]
 

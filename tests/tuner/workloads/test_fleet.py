@@ -1,4 +1,4 @@
-"""Problems spread over workers: what a worker does, and that nothing is lost or doubled where one is killed."""
+"""Problems distributed over workers: a worker's task, and that nothing is lost or doubled if one is killed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NET = Workload.of("net", [Place(f"c{c}", Conv2d(1, 5, 5, c, 8, 3, 3, pad=1)) for
 
 
 def test_a_worker_goes_on_with_what_another_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An errand and its answer travel as plain values: a problem's hash is another one in every process."""
+    """An errand and its answer are plain values: a problem's hash differs between processes."""
     monkeypatch.setattr(fleet, "Child", Scaled)
     monkeypatch.setattr(compile_ahead, "build", lambda *_: None)
     fleet._device.cache_clear()
@@ -56,7 +56,7 @@ def test_a_worker_goes_on_with_what_another_left(tmp_path: Path, monkeypatch: py
 
 
 class Booted:
-    """In place of a client: the scheduler's host was started long before this one."""
+    """A stand-in for a client whose scheduler's host was started long ago."""
 
     @staticmethod
     def now() -> float:
@@ -109,7 +109,7 @@ def test_what_is_in_one_process_is_no_database_of_many(where: str) -> None:
 
 
 def test_workers_elsewhere_are_told_the_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else each opens a database of its own in its folder, and the one that was named stays empty."""
+    """Otherwise each would open its own database in its folder, and the named one would stay empty."""
     monkeypatch.chdir(tmp_path)
     told = {where: Fleet(Crew(1), "cpu", where, Search(0))._where for where in ("a.sqlite", "sqlite:///a.sqlite")}
     assert told == {"a.sqlite": f"{tmp_path}/a.sqlite", "sqlite:///a.sqlite": f"sqlite:///{tmp_path}/a.sqlite"}
@@ -118,7 +118,7 @@ def test_workers_elsewhere_are_told_the_whole_path(tmp_path: Path, monkeypatch: 
 
 
 def test_each_worker_sees_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of those that this process sees, which need not be all."""
+    """It is one of the GPUs that this process sees, which need not be all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [fleet._sees("cuda", i) for i in (0, 1)] == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
@@ -129,7 +129,7 @@ def test_each_worker_sees_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Told:
-    """In place of a client that is connected: workers as the test says."""
+    """A stand-in for a connected client, with prescribed workers."""
 
     def __init__(self, threads: int = 1, host: str = "", toolchain: str = "g++ 12") -> None:
         self.workers = {"tcp://a:1": {"nthreads": 1}, "tcp://b:2": {"nthreads": threads}}
@@ -175,7 +175,7 @@ class Answer:
 
 
 class Killing:
-    """In place of a client: one problem ends every worker that begins it."""
+    """A stand-in for a client: one problem kills every worker that begins it."""
 
     loop = None
 
@@ -195,7 +195,7 @@ class Killing:
 def test_a_problem_that_ends_its_workers_is_given_up_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is named once, and not begun again when more trials are given out."""
+    """It is reported once, and not begun again when more trials are distributed."""
     first, deadly, last = (entry.problem for entry in NET.entries[:3])
     gone = SimpleNamespace(FutureCancelledError=OSError)
     dask = SimpleNamespace(KilledWorker=MemoryError, client=gone, as_completed=lambda futures, loop: futures)
@@ -220,7 +220,7 @@ def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     ("address", "says"), [("host", "missing port number"), ("http://host:8786", "unknown address scheme 'http'")]
 )
 def test_what_is_no_address_is_refused_at_once(address: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No client is made for it, which would close itself for a minute."""
+    """No client is created for it, which would take a minute to close."""
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     made: list[object] = []
     monkeypatch.setattr(distributed, "Client", lambda *given, **named: made.append(given))
@@ -230,7 +230,7 @@ def test_what_is_no_address_is_refused_at_once(address: str, says: str, monkeypa
 
 
 class Killer(threading.Thread):
-    """Kills a worker that is at work, as soon as the database has so many rows."""
+    """Kills a busy worker as soon as the database has this many rows."""
 
     def __init__(self, engine: Fleet, where: str, after: int) -> None:
         super().__init__(daemon=True)
@@ -252,7 +252,7 @@ class Killer(threading.Thread):
 
 @pytest.mark.slow
 def test_four_workers_with_postgresql_of_which_one_is_killed() -> None:
-    """Its problem goes to another, it is replaced, and each config of each problem is one row."""
+    """Its problem goes to another worker, it is replaced, and each config of each problem is one row."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     trials = 9
     with server() as where, Database.open(where) as rows:
@@ -284,7 +284,7 @@ def test_four_workers_with_postgresql_of_which_one_is_killed() -> None:
 def test_a_scheduler_that_is_killed_is_said_and_what_was_measured_stays(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One that runs by itself, with two workers of its own."""
+    """A scheduler that runs independently, with two workers of its own."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -314,7 +314,7 @@ def test_a_scheduler_that_is_killed_is_said_and_what_was_measured_stays(
 
 
 def _with_workers(address: str, where: str, count: int) -> Fleet:
-    """They take seconds to come."""
+    """Connect and wait for the workers, which takes seconds."""
     from distributed import Client
 
     with Client(address, timeout=60, set_as_default=False) as client:

@@ -1,4 +1,4 @@
-"""The Dask cluster that a fleet starts here, and one of one's own with TLS: who may use them, and how they end."""
+"""The local Dask cluster of a fleet, and a user's own with TLS: who can use them, and how they end."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ INTRUDER = Path(__file__).parents[2] / "support" / "intruder.py"
 
 
 def _signals_blocked() -> int:
-    """As a mask, of this process."""
+    """Return the signal mask of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("SigBlk")).split()[1], 16)
 
 
 def test_no_other_user_of_the_machine_runs_code_through_a_local_cluster() -> None:
-    """Each listener refuses whoever has no certificate of this run; the pages of Dask's servers are not there."""
+    """Each listener refuses clients without a certificate of this run; Dask's web pages are disabled."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     with ExitStack() as opened, fleet._connect(Crew(workers=1), "cpu", opened) as client:
         said = client.scheduler_info(n_workers=-1)
         ((address, worker),) = said["workers"].items()
         assert client.run(os.getuid) == {address: os.getuid()}
-        # Ctrl-C is for the tuner, which ends its workers: each would show a traceback of its own.
+        # Ctrl-C is for the tuner, which ends its workers: each would print its own traceback.
         (blocked,) = client.run(_signals_blocked).values()
         assert blocked >> (signal.SIGINT - 1) & 1
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -54,7 +54,7 @@ def test_no_other_user_of_the_machine_runs_code_through_a_local_cluster() -> Non
 
 
 def test_a_cluster_without_certificates_runs_code_for_anyone() -> None:
-    """The attack of the test above is one."""
+    """This shows that the test above is a real attack."""
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     scheduler = {"cls": distributed.Scheduler, "options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}}
     with distributed.SpecCluster(workers={}, scheduler=scheduler) as cluster:
@@ -64,7 +64,7 @@ def test_a_cluster_without_certificates_runs_code_for_anyone() -> None:
 
 
 def test_a_scheduler_with_tls_needs_certificates_of_dasks_configuration(tmp_path: Path) -> None:
-    """They are asked for at once: a client without them closes itself for seconds, and shows a traceback."""
+    """They are checked at once: a client without them takes seconds to close, and prints a traceback."""
     config = pytest.importorskip("dask.config", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     missing = tmp_path / "fleet.pem"
     for given, says in (
@@ -78,7 +78,7 @@ def test_a_scheduler_with_tls_needs_certificates_of_dasks_configuration(tmp_path
 
 @pytest.mark.slow
 def test_the_documents_recipe_for_tls_refuses_who_has_no_certificate(tmp_path: Path) -> None:
-    """Its lines as they stand, and on this host alone."""
+    """Uses the recipe's lines unchanged, on this host alone."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     certificate, configuration, commands = [one.code for one in blocks_of("docs/tasks/tune.md", "sh", "hosts")][-3:]
     with socket.socket() as free:
@@ -106,7 +106,7 @@ env -i {sys.executable} {INTRUDER} {place}
 
 @pytest.mark.slow
 def test_an_interrupt_ends_the_workers_without_a_traceback(tmp_path: Path) -> None:
-    """As a terminal sends it: to the tuner and to every process of its group."""
+    """As sent by a terminal: to the tuner and to every process of its group."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     where = tmp_path / "t.sqlite"
     (tmp_path / "layers.txt").write_text(f"{FAST}\n")

@@ -1,4 +1,4 @@
-"""Workloads as text, and what is refused of them."""
+"""Workloads as text, and their refusals."""
 
 from __future__ import annotations
 

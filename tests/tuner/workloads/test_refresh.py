@@ -1,4 +1,4 @@
-"""Which winners are stale, and what is kept when they were tuned again."""
+"""Stale winners, and the winners kept after tuning them again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_winner_is_overtaken_where_a_kernel_is_expected_to_be_much_faster() ->
     slow, fast = row(older, 1.01 * OVERTAKEN), row(older, 0.99 * OVERTAKEN)
     assert (overtaken([slow]), overtaken([fast])) == ([slow], [])
     assert overtaken([slow, row(default.config, 2 * OVERTAKEN)]) == []
-    # What is expected of another GPU is scaled by its speed.
+    # The expected time for another GPU is scaled by its speed.
     assert overtaken([row(older, 1.01 * OVERTAKEN, "NVIDIA H100 80GB HBM3")]) == []
     assert overtaken([GOOD]) == []
 

@@ -1,4 +1,4 @@
-"""A workload on a made-up device: where trials go, what a second run costs, and what the table is made of."""
+"""A workload on a simulated device: the distribution of trials, the cost of a second run, and the table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from qconv.tuner.workloads.result import Result, Station, Summary, results
 from qconv.tuner.workloads.schedule import OneDevice, Step, Told, Visit, tune_workload
 from tests.tuner.measure.test_evaluate import CPU, Recorded
 
-# Alike in their work: the made-up device takes the first for four times as slow.
+# Equal amounts of work: the simulated device takes four times as long for the first.
 SLOW, FAST, TINY = Conv2d(1, 8, 8, 8, 16, 3, 3, pad=1), Conv2d(1, 8, 8, 8, 16, 3, 3), Conv2d(1, 3, 3, 4, 4, 2, 2)
 NET = Workload.of("net", [Place("a", SLOW), Place("b", FAST), Place("c", SLOW), Place("d", SLOW)])
 STATION = Station.of(CPU)
@@ -39,7 +39,7 @@ SPACE = [plan.config for plan in generator.space(FAST, CPU.target)[0]]
 
 
 class Scaled(Recorded):
-    """Times by the problem as well; it counts what it is asked."""
+    """Times that also depend on the problem; it counts its calls."""
 
     toolchain = compiler_for(CPU.target).toolchain
     asked: ClassVar[Counter[str]] = Counter()
@@ -71,7 +71,7 @@ def digest_of(problem: Problem, config: Config) -> str:
 
 
 def us_of(problem: Problem, config: Config) -> float:
-    """Between 100 and 110 us, by the config; of FAST a quarter of that."""
+    """Return 100 to 110 us, by the config; for FAST a quarter of that."""
     us = 100.0 + crc32(config.as_json().encode()) % 1000 / 100
     return us / 4 if problem == FAST else us
 
@@ -97,7 +97,7 @@ def rows(tmp_path: Path) -> Any:
 
 
 def test_trials_go_where_the_measured_time_is(rows: Database) -> None:
-    """Three times SLOW is twelve times what FAST takes: of 40 trials, it gets what FAST's first ones leave."""
+    """Three times SLOW takes twelve times as long as FAST: of 40 trials, it gets all but FAST's first ones."""
     slow, fast = tuned(rows, Budget(trials=20))
     assert (slow.trials, fast.trials) == (40 - FIRST_TRIALS, FIRST_TRIALS)
     assert slow.entry.count == 3
@@ -153,7 +153,7 @@ def test_what_is_visited_twice_is_enumerated_once(rows: Database, monkeypatch: p
     whole = generator.space
 
     def counted(problem: Problem, target: Any, likely: bool = False) -> Any:
-        asked.extend([] if likely else [problem])  # a default is looked for among the likely
+        asked.extend([] if likely else [problem])  # a default is searched for among the likely
         return whole(problem, target, likely)
 
     monkeypatch.setattr(generator, "space", counted)
@@ -168,7 +168,7 @@ class Interrupted(Exception): ...
 
 @pytest.mark.parametrize("after", [1, 8, 16, 23])
 def test_what_is_interrupted_goes_on(after: int, rows: Database, scaled: type[Scaled]) -> None:
-    """Behind 8 and 16 trials a problem has all of its own, and was not raced."""
+    """After 8 and 16 trials a problem has its full number, and was not raced."""
 
     def interrupt(step: Step) -> None:
         if step.done == after:
@@ -202,7 +202,7 @@ def test_a_small_space_is_finished_and_its_trials_go_elsewhere(rows: Database) -
 
 
 def test_the_time_is_the_limit(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time that the trials themselves take: a second each."""
+    """The trials themselves take time: a second each."""
     passed = [1000.0]
     monkeypatch.setattr(tune.time, "monotonic", lambda: passed[0])
     honest = Scaled.measure
@@ -216,7 +216,7 @@ def test_the_time_is_the_limit(rows: Database, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ahead.Ahead, "full", property(lambda self: len(self) >= 1))
     slow, fast = tuned(rows, Budget(seconds=55.0), steps.append)
     assert slow.trials + fast.trials == pytest.approx(55, abs=4)
-    # 39 s are left behind the first trials of both; of these SLOW gets twelve parts and FAST one.
+    # 39 s remain after the first trials of both; SLOW gets twelve parts of them and FAST one.
     assert fast.trials == pytest.approx(FIRST_TRIALS + 39 / 13, abs=2)
     assert steps[0].trials is None
     assert steps[0].remaining_s == pytest.approx(54.0)
@@ -246,7 +246,7 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_a_budget(
 
 
 def test_a_visit_without_time_left_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No seconds are not any number of seconds."""
+    """No seconds left must not mean an unlimited number of seconds."""
     monkeypatch.setattr(schedule.time, "monotonic", lambda: 1000.0)
     assert Visit(FAST, 5, 0.0).search(Search(0)).until == 1000.0
     assert Visit(FAST, 5, 9.0, 1000.0).search(Search(0)).until == 1000.0
@@ -271,8 +271,9 @@ def test_parts_are_known_before_the_chain_and_not_tuned_by_it(rows: Database) ->
 def test_a_chain_has_its_share_of_the_time(
     width: int, seconds: list[float], rows: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its parts come before it, and do not take all that there is. Each has 100 configs, and takes 10 us. Of two
-    workers each has the time."""
+    """Its parts come before it, and must not take all the time. Each has 100 configs, and takes 10 us. Each of two
+    workers has the time.
+    """
     monkeypatch.setattr(schedule.time, "monotonic", lambda: 1000.0)
     first, second = Conv2d(1, 4, 4, 8, 8, 3, 3, pad=1), Conv2d(1, 4, 4, 8, 8, 1, 1)
     pair = FusedConv2d(first, second)
@@ -295,7 +296,7 @@ def test_a_chain_has_its_share_of_the_time(
     net = Workload.of("net", [Place("f", pair, "fusion"), Place("a", first), Place("b", second)])
     tune_workload(net, MadeUp(), rows, Budget(seconds=60.0))
     assert [visit.problem == pair for visit in visited] == [False, False, True] * 2
-    # The clock stands still: a third of what is left, a half, and all; of both workers' time a third, and all.
+    # The clock stands still: a third of the rest, a half, and all; of both workers' time a third, and all.
     assert [visit.seconds for visit in visited[3:]] == pytest.approx(seconds)
 
 
@@ -324,13 +325,13 @@ def test_rows_of_older_templates_count_for_nothing(rows: Database, scaled: type[
 
 
 def test_rows_of_older_templates_count_for_nothing_beside_those_of_today(rows: Database) -> None:
-    """Also where the tuning that follows an update was interrupted, and its first rows are the fastest already."""
+    """This holds too if the tuning after an update was interrupted, and its first rows are the fastest already."""
     tuned(rows, Budget(trials=10))
     default = generator.default(SLOW, CPU.target).config
     with Database.open("sqlite://") as older:
         for row in rows.measurements():
             if (row.problem, row.config) == (SLOW, default):
-                older.add(row)  # a default that has come since
+                older.add(row)  # a default that was added since
                 continue
             before = {"created_at": row.created_at - timedelta(days=1), "times_us": (1e6,), "median_us": 1e6}
             older.add(replace(row, digest="0" * 16, **before))  # type: ignore[arg-type]

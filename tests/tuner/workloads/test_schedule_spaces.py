@@ -1,4 +1,4 @@
-"""Spaces that are kept from visit to visit, and how many."""
+"""Spaces that are cached from visit to visit, and their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, SECOND = Conv2d(1, 8, 8, 8, 16, 3, 3, pad=1), Conv2d(1, 8, 8, 8, 16, 3, 3
 
 @pytest.fixture
 def enumerated(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Whose space was, in order."""
+    """Record whose space was enumerated, in order."""
     asked: list[Any] = []
     whole = generator.space
 
@@ -42,7 +42,7 @@ def test_a_space_is_kept_until_the_last_visit(enumerated: list[Any]) -> None:
 
 
 def test_no_more_plans_are_kept_than_there_is_room_for(enumerated: list[Any]) -> None:
-    """What is there stays; behind its last visit, the next has its room."""
+    """Cached plans stay; after their last visit, the next ones use the room."""
     room = max(len(generator.space(one, TARGET)[0]) for one in (FIRST, SECOND))
     spaces = Spaces(TARGET, room)
     enumerated.clear()

@@ -106,7 +106,7 @@ def test_a_product_of_matrices_and_a_function() -> None:
 
 
 def test_the_layer_that_reads_it_has_the_scale_of_the_table() -> None:
-    """Of two consecutive tables, the first is folded; a convolution after one reads the table's output."""
+    """The first of two consecutive tables is folded; a convolution after a table reads the table's output."""
     model = Model("uint8", 5)
     a_is, b_is, c_is, d_is, e_is = (model.numbers() for _ in range(5))
     a = model.conv(model.input(2, 8, 5, 6), 8, 16, model.numbers(), a_is)

@@ -1,5 +1,5 @@
-// Those declarations of HIP's header that the launcher uses, for machines without ROCm. The library is built against them
-// by tests/instances/library/test_device_hip.py alone: its numbers are HIP's, its struct is not.
+// The declarations of HIP's header that the launcher uses, for machines without ROCm. Only
+// tests/instances/library/test_device_hip.py builds the library against them: its numbers are HIP's, its struct is not.
 #pragma once
 
 #include <cstddef>

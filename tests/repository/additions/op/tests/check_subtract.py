@@ -1,4 +1,4 @@
-"""The op that was added is keyed, drawn, computed, planned, run, tuned and asked for like any other."""
+"""The added op is keyed, drawn, computed, planned, run, tuned and listed like any other."""
 
 from __future__ import annotations
 

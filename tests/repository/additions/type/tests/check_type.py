@@ -1,4 +1,4 @@
-"""The type that was added, and its instructions: a problem of it is keyed, planned, rendered, compiled and run."""
+"""The added type and its instructions: a problem with it is keyed, planned, rendered, compiled and run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REAL = Quantization(E4M3.name, E4M3.name, "float32", per_channel=True, bias="flo
 
 
 def drawn(problem: Conv2d, seed: int) -> Sample:
-    """Whole numbers and small ones: their sums are the same in any order."""
+    """Draw small integers: their sums do not depend on the order."""
     rng = np.random.default_rng(seed)
     arrays = tuple(rng.integers(-8, 9, t.shape).astype(E4M3.numpy) for t in problem.inputs)
     scales = {"x_scale": 0.5, "w_scale": 2.0 ** rng.integers(-3, 3, problem.k)}

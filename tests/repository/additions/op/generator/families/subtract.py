@@ -1,4 +1,4 @@
-"""The `subtract` family: one element a thread."""
+"""The `subtract` family: one element per thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In an order drawn by the seed, whatever was measured: what any search has to beat."""
+"""Proposes configs in a random order, independent of all measurements: the baseline of any search."""
 
 from __future__ import annotations
 
