@@ -88,7 +88,7 @@ def run(suite: str, kinds: dict[str, Quantization], says: str) -> None:
     parser.add_argument("--db", help="where the plain layers were tuned; default: as `qconv.lookup` has it")
     parser.add_argument("--trials", type=int, metavar="N", help="tune both in --db and compare each at its own best")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args()
     if options.trials is not None and options.db is None:
         parser.error("--trials measures, and --db says where the measurements go")

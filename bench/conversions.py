@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--db", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args()
     device = open_device(None)
     protocol = {"name": "1 launch a graph, inputs larger than any cache, events, median", "repeats": REPEATS}

@@ -243,7 +243,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device")
     parser.add_argument("--suite", default="five_minutes", help="the name of the results (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     layers = chosen_by(options)
     same = distinct(layers)

@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device")
     parser.add_argument("--db", help="needed to tune")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     if options.db is None and not options.no_tune:
         parser.error("--db says where the measurements go; or give --no-tune")

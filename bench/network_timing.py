@@ -167,7 +167,7 @@ def parser_of(says: str | None, suite: str) -> argparse.ArgumentParser:
     parser.add_argument("--device")
     parser.add_argument("--db", help="what tuning writes and networks read; default: QCONV_DB, or the cache")
     parser.add_argument("--out", type=Path, required=True)
-    measured_on = "what the results say they were measured on; default: this checkout's HEAD"
+    measured_on = "the commit to record in the results; default: this checkout's HEAD"
     parser.add_argument("--commit", help=measured_on)
     parser.set_defaults(suite=suite)
     return parser

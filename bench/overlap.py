@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--batch", default="1,8,32", help="of the network; default: %(default)s")
     parser.add_argument("--binary", type=Path, help="overlap.cu, where it is built already")
     parser.add_argument("--out", type=Path, help="folder to write the results to")
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args()
     device = open_device(default_spec())
     report = None if options.out is None else Report(options.out, "overlap", device, PROTOCOL, options.commit)

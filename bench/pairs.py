@@ -247,7 +247,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device")
     parser.add_argument("--db", help="needed to tune")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     if options.db is None and not options.verify:
         parser.error("--db says where the measurements go; or give --verify")

@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device")
     parser.add_argument("--db", required=True, help="where the measurements go")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     device = open_device(options.device)
     protocol = protocol_for(device)

@@ -242,7 +242,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--db", help="the measurements that lookup uses; default: as `qconv.lookup` has it")
     parser.add_argument("--suite", default="sequence", help="the name of the results (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     if len(options.layers) != 2:
         parser.error("give two lists: the layers, and the pairs of them (bench/workloads/fused_pairs.csv)")

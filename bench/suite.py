@@ -181,7 +181,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tools", default=",".join(TOOLS), metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--workers", type=int, default=1, help="of pytest; more than one needs pytest-xdist")
     parser.add_argument("--limit-s", type=float, default=PART_LIMIT_S, help="for one test under one tool")
-    parser.add_argument("--commit", help="what the record says it was run on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     path = options.out / NAME
     if options.sentence:

@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device")
     parser.add_argument("--suite", default="tuned_sessions", help="name of the file of results; default: %(default)s")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     device = open_device(options.device)
     report = Report(options.out, options.suite, device, protocol(options.seconds), options.commit)

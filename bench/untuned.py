@@ -302,7 +302,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--device")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    parser.add_argument("--commit", help="the commit to record in the results; default: this checkout's HEAD")
     parser.add_argument("--write", type=Path, metavar="FILE", help="only write down what this checkout chooses")
     parser.add_argument("--as", dest="name", help="with --write: the name of a device")
     parser.add_argument("--target", help="with --write: its architecture")
