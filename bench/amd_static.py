@@ -106,8 +106,7 @@ def read_listing(text: str) -> list[Instruction]:
 def main_loop(code: Sequence[Instruction]) -> tuple[list[Instruction], bool]:
     """Return the shortest of the loops with the most matrix instructions, and true if there is one. If the reduction
     has so few steps that it is straight-line code, or is inside the loop of a persistent block, return the code from
-    the first matrix instruction to the last.
-    """
+    the first matrix instruction to the last."""
     before = predecessors(code)
     dominators = dominators_of(before)
     loops = [
@@ -176,8 +175,7 @@ def writes_outputs(instruction: Instruction) -> bool:
 
 def clocks(code: Sequence[Instruction], arch: str, rounds: int) -> float:
     """Return the clocks of a wave, by llvm-mca. Branches fall through; barriers, for which it assumes 500 or 2000
-    clocks, are removed; waits become operands.
-    """
+    clocks, are removed; waits become operands."""
     left_out = ("s_endpgm", "s_wait", "s_barrier")
     kept = (each.text for each in code if each.goes_to is None and not each.text.startswith(left_out))
     text = "\n".join(kept) + "\n"
@@ -197,8 +195,7 @@ def by_address(access: re.Match[str]) -> str:
 
 def behind(code: Sequence[Instruction]) -> list[Instruction]:
     """Return the cost of a tile after its products: the instructions after the last matrix instruction, without
-    padding.
-    """
+    padding."""
     last = max(i for i, instruction in enumerate(code) if instruction.is_matrix)
     end = max(i for i, instruction in enumerate(code) if instruction.text == "s_endpgm")
     return list(code[last + 1 : end + 1])

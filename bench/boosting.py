@@ -1,6 +1,5 @@
 """Gradient boosting for the trees of `qconv.generator.expect.correction`: each small tree is fitted to the remaining
-residual and added with a small weight. It is deterministic: the same rows give the same trees.
-"""
+residual and added with a small weight. It is deterministic: the same rows give the same trees."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ DIGITS = 3  # decimal digits of the stored numbers
 @dataclass(frozen=True)
 class Boosting:
     """`shared` weights the error that all rows of a problem have in common, relative to the error by which they differ.
-    The latter decides which config is chosen, the former the expected time.
-    """
+    The latter decides which config is chosen, the former the expected time."""
 
     trees: int = 200
     rate: float = 0.08

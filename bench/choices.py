@@ -1,6 +1,5 @@
 """The choices of `lookup` if the measurements of some layers were unknown: how it serves an untuned network. It needs
-no GPU, so the choices of an older checkout can be recorded there and timed by a newer one.
-"""
+no GPU, so the choices of an older checkout can be recorded there and timed by a newer one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Layers quantized in two ways, compared in the same run: the cost of the second over the first, with the same config
-or with the best config of each.
-"""
+or with the best config of each."""
 
 from __future__ import annotations
 

@@ -83,8 +83,7 @@ def fill(problem: Conversion) -> list[Any]:
 
 def is_right(problem: Conversion, arrays: list[Any], outputs: tuple[Any, ...]) -> bool:
     """Compare the first, middle and last rows with the oracle. Arrays for which one scale is chosen are compared as a
-    whole.
-    """
+    whole."""
     if isinstance(problem, Choose) and problem.channels == 1:
         host = tuple(cupy.asnumpy(array) for array in arrays)
         want = registry.compute(problem, registry.Sample(host))

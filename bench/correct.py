@@ -133,8 +133,7 @@ class Judged:
 
 def judged(data: Data) -> Judged:
     """Judge all networks. A problem of several networks is judged with the last of them: the fits share all but a few
-    rows.
-    """
+    rows."""
     geometries = [geometry_of(problem) for problem in data.problems]
     of_row = [geometries[number] for number in data.of_row]
     corrected = np.full(len(data.us), np.nan)
@@ -151,8 +150,7 @@ def judged(data: Data) -> Judged:
 def ratios(data: Data, times: Floats, wanted: Callable[[Problem], bool]) -> dict[Problem, float]:
     """Return the speed of the choice by these times relative to the fastest, for problems with enough configs. Rows
     that are not current are neither; if a family has only such rows, one of them might be chosen, and the problem is
-    left out.
-    """
+    left out."""
     found = {}
     families = np.array([plan.config.family for plan in data.plans])
     for number, problem in enumerate(data.problems):

@@ -122,8 +122,7 @@ def looked_up(url: str, asked: list[Conv2d]) -> list[dict[str, Any]]:
 
 def lookups(url: str, known: list[Conv2d], unknown: list[Conv2d]) -> dict[str, Any]:
     """Return the medians of: opening and asking for the best; the first choice of a process; a later choice there; and
-    the database's part of the first, including opening it. The rest of a choice renders sources.
-    """
+    the database's part of the first, including opening it. The rest of a choice renders sources."""
     figures: dict[str, Any] = {}
     for name, asked in (("exact", known), ("unknown", unknown)):
         runs = [looked_up(url, [asked[2 * i], asked[2 * i + 1]]) for i in range(LOOKUPS)]

@@ -51,8 +51,7 @@ MOST_KNOWN = 3  # measured configs to race again: a narrow winner may not be the
 
 class Clocked(Child):
     """A child that adds up the time its worker is waited for, and records its first request since `first_at` was
-    cleared.
-    """
+    cleared."""
 
     measuring_s = racing_s = 0.0
     first_at: float | None = None
@@ -207,8 +206,7 @@ def totals_us(rows: list[Row], names: Iterable[str]) -> dict[str, float]:
 
 def summary(rows: list[Row], engine: FromNothing) -> Row:
     """Return the sums of the layers' times, weighted by their counts in the network. Earlier winners cover fewer
-    layers.
-    """
+    layers."""
     last, names = name_of(FRACTIONS[-1]), [DEFAULT, *map(name_of, FRACTIONS)]
     whole = [row for row in rows if all(name in row["times_us"] for name in names)]
     both = [row for row in whole if KNOWN in row["times_us"]]

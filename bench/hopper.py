@@ -60,8 +60,7 @@ def peers() -> dict[str, float]:
 
 def table(rows: list[Row], cudnn: dict[str, float]) -> str:
     """Return one line per layer: TOPS of the kernels that serve it, the fastest config of the last of them, and
-    cuDNN.
-    """
+    cuDNN."""
     lines = [f"{'layer':18}" + "".join(f"{name:>14}" for name in KERNELS) + f"{'us':>8}{'cuDNN us':>10}  config, MHz"]
     for layer in dict.fromkeys(row["layer"] for row in rows if not row["layer"].startswith("tiny")):
         cells, last = "", None

@@ -1,6 +1,5 @@
 """Invented measurements, in any number and always the same: layers of real networks at many batches, configs that serve
-them, and realistic times. The cost of a database depends on the form of its rows, not on their truth.
-"""
+them, and realistic times. The cost of a database depends on the form of its rows, not on their truth."""
 
 from __future__ import annotations
 

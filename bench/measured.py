@@ -37,8 +37,7 @@ class Row:
     @property
     def is_current(self) -> bool:
         """Return true if today's kernel of this config takes about as long. Older kernels of `wgmma` waited for each
-        residual in device memory, or computed its address: they took 1.1 to 2.4 times as long.
-        """
+        residual in device memory, or computed its address: they took 1.1 to 2.4 times as long."""
         problem = self.plan.problem
         has_residual = isinstance(problem, Conv2d) and problem.quantization.residual != "none"
         return self.is_newest or self.plan.config.family != "wgmma" or not has_residual

@@ -74,8 +74,7 @@ def uploaded(x: Any, device: Device) -> Any:
 
 def differing(session: Session, model: Model, inputs: list[Any]) -> int:
     """Return the number of outputs that differ from ONNX Runtime's, over all inputs in turn, so that later runs are
-    replays.
-    """
+    replays."""
     name, few = session.input_names[0], COMPARED
     given = [session.run(None, {name: x})[0][:few] for x in inputs]
     wanted = by_ort(model, np.concatenate([x[:few] for x in inputs]))

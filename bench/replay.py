@@ -67,8 +67,7 @@ class Replayed:
 
     def space(self, seed: int, with_costs: bool) -> Space:
         """Return the space as the tuner presents it, with the default first; without costs, in an order drawn by the
-        seed.
-        """
+        seed."""
         if with_costs:
             return Space(self.recorded.problem, self.plans, [self.plans[0].config], seed)
         order = np.random.default_rng(seed).permutation(len(self.plans))
@@ -105,8 +104,7 @@ Search = Callable[[Run, int], None]  # evaluates configs by the run until its tr
 
 def by_asking(strategy: Strategy, run: Run, in_flight: int = 1) -> None:
     """Run the tuner's loop: `in_flight` configs are proposed before the first result, as when candidates compile
-    meanwhile.
-    """
+    meanwhile."""
     waiting: list[Config] = []
     left = run.trials - len(run.seen)
     while left or waiting:
@@ -130,8 +128,7 @@ def searched(search: Search, replayed: Replayed, trials: int, seed: int) -> list
 
 def summary(fractions: Iterable[Sequence[float]]) -> Mapping[str, Any]:
     """Summarize the runs of one search: the mean fraction at each budget with its standard error, and how many came
-    near the optimum soon.
-    """
+    near the optimum soon."""
     every = np.array(list(fractions))
     budgets = [budget for budget in BUDGETS if budget <= every.shape[1]]
     means = {str(budget): round(float(every[:, budget - 1].mean()), 5) for budget in budgets}

@@ -1,6 +1,5 @@
 """The common part of every suite: device, driver, toolchain, clocks, protocol, commit and rows, written to
-bench/results/<device>/<suite>.json.
-"""
+bench/results/<device>/<suite>.json."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def head() -> str | None:
 
 def driver_version() -> str | None:
     """Return the driver version in the vendor's numbering, or None without nvidia-ml-py (the bench extra) or an NVIDIA
-    driver.
-    """
+    driver."""
     try:
         import pynvml
 

@@ -116,8 +116,7 @@ class Kernel:
 
 def verified(choices: dict[Problem, Choice], device: Device) -> dict[Problem, Kernel]:
     """Return the kernels, each compared with the oracle; a difference ends the run, because its time would be
-    meaningless.
-    """
+    meaningless."""
     kernels = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(len(choices), os.cpu_count() or 1, 8), mp_context=context) as pool:

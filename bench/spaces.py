@@ -76,8 +76,7 @@ def problem_of(key: str) -> Problem:
 
 def compiled(key: str, config: str, target: Target, toolchain: str) -> tuple[tuple[Source, ...], str, str | None]:
     """Compile in a separate process; return sources, digest with the binaries in the cache, and the compiler's
-    error.
-    """
+    error."""
     plan = generator.plan(problem_of(key), generator.config_from_json(config), target)
     candidate, refused = Candidate.of(plan), None
     try:

@@ -128,8 +128,7 @@ def sanitize(tool: str, test: str, limit_s: float) -> Record:
 
 def tool_record(parts: dict[str, Record]) -> Record:
     """Summarize the tests under one tool: the seconds of each clean one, the reason of each skipped one, and all
-    details of the others.
-    """
+    details of the others."""
     skipped = {test: part["summary"] for test, part in parts.items() if part["seconds"] is None}
     clean = {test: part["seconds"] for test, part in parts.items() if part["clean"] and test not in skipped}
     others = {test: part for test, part in parts.items() if not part["clean"]}
@@ -160,8 +159,7 @@ def is_green(record: Record) -> bool:
 
 def sentence(record: Record) -> str:
     """Return the sentence of docs/performance.md about the record. It changes with the templates, so the page is
-    accurate.
-    """
+    accurate."""
     tests = record["tests"]
     skipped = sum(tests["skipped"].values())
     clean = [name for name, tool in record["sanitizer"].items() if tool["clean"]]

@@ -23,8 +23,7 @@ ROUNDS = 3
 
 def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingProtocol) -> list[list[Any]]:
     """Return the copies of the sample over which the protocol rotates: rolled, so that no two are equal and all are
-    full-range. They are made on the device; the host would need most of a run's time for it.
-    """
+    full-range. They are made on the device; the host would need most of a run's time for it."""
     count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // io_bytes)))
     first = [device.upload(array) for array in drawn.arrays]
     # np.roll of a CuPy array returns a CuPy array.
@@ -46,8 +45,7 @@ def repeated(again: Callable[[], float]) -> Runner:
 
 def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, float]:
     """Return the medians over the protocol's replays, in rounds, so that changes of the clock affect all kernels
-    alike.
-    """
+    alike."""
     return in_turns(runners, rounds, -(-protocol.repeats // rounds))
 
 

@@ -89,8 +89,7 @@ def _looked_up(place: Place) -> Any:
 
 def _others(plans: list[Plan], taken: list[Config], rng: random.Random) -> Iterator[Config]:
     """Yield the cheapest of each family; then, family by family, one of the cheap ones that is unlike those before it,
-    and one of those that are not hopeless.
-    """
+    and one of those that are not hopeless."""
     costs: dict[str, list[float]] = {}
     configs: dict[str, list[Config]] = {}
     for plan in plans:
@@ -126,8 +125,7 @@ class Prepared:
 
 def prepare(key: str, place: Place, count: int) -> Prepared:
     """Plan, compile and run the oracle in a separate process, because these take a while. Refused sources are compiled
-    again when loaded, and the row gives the reason.
-    """
+    again when loaded, and the row gives the reason."""
     problem = parse(key)
     toolchain = compiler_for(place.target).toolchain
     candidates = []

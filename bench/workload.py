@@ -76,8 +76,7 @@ def read(
     quantized: Callable[[dict[str, str]], Quantization] = plain,
 ) -> list[Layer]:
     """Return the layers whose names, models and kinds match the regular expressions; `batch` replaces N. Other layers
-    need not make a valid problem at this batch.
-    """
+    need not make a valid problem at this batch."""
     with path.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     return [

@@ -72,8 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Freeze the garbage collector: thousands of tests and their imports live to the end, and scanning them each time
-    took an eighth of the planning time.
-    """
+    took an eighth of the planning time."""
     gc.collect()
     gc.freeze()
 
@@ -99,8 +98,7 @@ def gpu() -> Device:
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Device:
     """Return the device named by the test's parameter (`EVERY_DEVICE` of tests/support/devices.py): the first GPU, or
-    any.
-    """
+    any."""
     from qconv.device import open_device
 
     found: Device = request.getfixturevalue("gpu") if request.param == "gpu" else open_device(request.param)

@@ -1,6 +1,5 @@
 """cuDNN's fp16 convolution through PyTorch, channels last, in benchmark mode: the cost of a layer without
-quantization.
-"""
+quantization."""
 
 from __future__ import annotations
 

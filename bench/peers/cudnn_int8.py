@@ -114,8 +114,7 @@ def _graph(cudnn: Any, handle: Any, problem: Conv2d, between: Any, modes: list[A
 
 def _packs(case: Case, torch: Any, made: Graph, scale: Any) -> list[dict[Any, Any]]:
     """Return the arrays of each launch, by the graph's tensors: a different set of inputs each, so that the cache is
-    cold.
-    """
+    cold."""
     problem, packs = case.problem, []
     for x, w in input_sets(case.device, case.drawn, problem.io_bytes, case.protocol):
         y = torch.empty(problem.y_shape, dtype=torch.int8, device=scale.device)

@@ -131,8 +131,7 @@ RESULTS = Path(__file__).parents[2] / "bench/results/nvidia-h200/search.json"
 @pytest.mark.parametrize("mark", [" +", ""])
 def test_the_tuners_search_led_every_other_at_each_budget(mark: str) -> None:
     """In the committed results, with equal weight per space. Searches with the costs are compared with each other, and
-    so are those without. `cheapest` is one of the tuner's.
-    """
+    so are those without. `cheapest` is one of the tuner's."""
     from replay import BUDGETS
 
     rows = json.loads(RESULTS.read_text())["rows"]

@@ -1,6 +1,5 @@
 """The node cases of the onnx package, tests that others wrote: every 8-, 16- and 32-bit one passes, every other one is
-refused by name; and the official runner accepts the backend unchanged.
-"""
+refused by name; and the official runner accepts the backend unchanged."""
 
 from __future__ import annotations
 

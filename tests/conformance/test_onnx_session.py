@@ -97,8 +97,7 @@ def test_every_case_runs_as_in_onnxruntime() -> None:
 @pytest.mark.slow  # collecting the cases takes seconds
 def test_cases_of_the_ops_that_run_here() -> None:
     """All inputs but the first are constants, as in models. ONNX Runtime refuses zero points per channel in
-    ConvInteger, and its arithmetic differs from the reference's on ties only.
-    """
+    ConvInteger, and its arithmetic differs from the reference's on ties only."""
     passed: Counter[str] = Counter()
     for case in cases():
         if len(case.model.graph.node) != 1 or case.model.graph.node[0].op_type not in SERVED:

@@ -97,8 +97,7 @@ def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
 @pytest.fixture(scope="module")
 def narrow() -> bool:
     """Return true if this host saturates u8s8: 16 products of 255 * 127 are 518160, or 262136 if every pair saturates
-    at 32767.
-    """
+    at 32767."""
     q = Quantization.of("ort", x_type="uint8", w_type="int8", out_type="uint8")
     problem = Conv2d(1, 1, 1, 16, 1, 1, 1, quantization=q)
     x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")

@@ -1,6 +1,5 @@
 """ONNX Runtime's QLinearConv followed by QLinearAdd as an oracle of a convolution that requantizes its own output
-before it adds a residual: full-range models, tolerance 0.
-"""
+before it adds a residual: full-range models, tolerance 0."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ COUNT, CHUNK = 96, 12
 
 def _problems(count: int) -> list[Conv2d]:
     """Return the geometries of the random problems with at least two outputs: for single numbers the sum has another
-    order.
-    """
+    order."""
     decks = Decks(random.Random("QLinearAdd"))
     flags = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
     made = []
@@ -53,8 +51,7 @@ PROBLEMS = _problems(COUNT)
 
 def model_of(problem: Conv2d, drawn: registry.Sample) -> Any:
     """Return a model of two nodes. ONNX uses NCHW and KCRS. With two tensors of one shape ONNX Runtime starts with the
-    second.
-    """
+    second."""
     q, p, helper = problem.quantization, problem.checked(drawn.parameters), onnx.helper
     type_of = helper.np_dtype_to_tensor_dtype(np.dtype(q.x_type))
     channels = (problem.k,) if q.per_channel else ()

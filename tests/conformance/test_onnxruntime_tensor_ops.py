@@ -57,8 +57,7 @@ def all_pairs(dtype: str) -> tuple[Array, Array]:
 
 def some_numbers(dtype: str, names: tuple[str, ...], rng: np.random.Generator, index: int) -> dict[str, Any]:
     """Return scales of every magnitude; powers of two, which produce ties; and hundredths, whose ties are not exact in
-    binary. Zero points are anywhere and at the ends.
-    """
+    binary. Zero points are anywhere and at the ends."""
     low, high = RANGES[dtype]
     scales = {
         0: lambda: 2.0 ** rng.integers(-4, 4),

@@ -1,6 +1,5 @@
 """PyTorch's quantized::conv2d_add and conv2d_add_relu (only the engine onednn has them), with full-range data and at
-tolerance 0, on the parameters of test_qconv2d_add and on wider ones.
-"""
+tolerance 0, on the parameters of test_qconv2d_add and on wider ones."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def quantized(rng: random.Random, bias: bool, relu: bool, zero: bool, per_channe
 
 def theirs() -> list[Conv2d]:
     """Return the grid of test_qconv2d_add and test_qconv2d_add_relu; ten groups of two channels run oneDNN's
-    reference.
-    """
+    reference."""
     rng = random.Random("test_qconv2d_add")
     flags = itertools.product((False, True), repeat=4)
     return [Conv2d(3, 10, 10, 2, 2, 3, 3, quantization=quantized(rng, *chosen)) for chosen in flags]

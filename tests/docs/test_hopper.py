@@ -1,6 +1,5 @@
 """The kernels of docs/hopper match their page: ptxas spills nothing, does not serialize wgmma, and reallocates
-registers; and the page's table has the figures of the JSON.
-"""
+registers; and the page's table has the figures of the JSON."""
 
 from __future__ import annotations
 

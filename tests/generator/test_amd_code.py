@@ -178,8 +178,7 @@ def planted(source: Source, was: str, now: str) -> Source:
 @pytest.mark.parametrize(("name", "kept"), [("gfx1100", ""), ("gfx1201", "    keep_converged(acc.product);\n")])
 def test_sums_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
     """Covers all sums, and the window sums alone: the store's guard is a branch of lanes, and only there is a sum
-    used.
-    """
+    used."""
     target = TARGETS[name]
     skip_without_tools(target)
     plan = generator.plan(parse(SUNK), TILE, target)

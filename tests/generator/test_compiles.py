@@ -157,8 +157,7 @@ def why_not(target: Target) -> str | None:
 
 def complaint(plan: Plan, most_spilled: int = 0, reads_code: bool = False) -> str | None:
     """Compile the plan and return a complaint, or None. `reads_code` also checks AMD's matrix instructions and
-    barriers.
-    """
+    barriers."""
     target, source = plan.target, generator.render(plan)
     try:
         binary, log = compiler_for(target).run(source)

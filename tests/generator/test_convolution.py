@@ -1,6 +1,5 @@
 """Plans derive everything from the element types, and a family without a type says so: a type of two bytes and its
-instructions are planted, and removed again.
-"""
+instructions are planted, and removed again."""
 
 from __future__ import annotations
 

@@ -120,8 +120,7 @@ SHORT_BLOCKS = [
 
 def test_many_short_blocks_take_time_to_begin() -> None:
     """Without the correction, tiles of 64 rows were predicted at 19.6 us and preferred to `direct`, which takes 20;
-    `pointwise` is faster than both.
-    """
+    `pointwise` is faster than both."""
     predicted = [
         generator.predicted_us(generator.plan(MANY_BLOCKS, Mma(0, *tile, 1, 1, 0, 0, 0, 1, 0), target("sm_90a")))
         for tile, _ in SHORT_BLOCKS

@@ -1,6 +1,5 @@
 """Generated sources as last reviewed: a refactor leaves them unchanged, and a change of kernels shows here as a
-diff.
-"""
+diff."""
 
 from __future__ import annotations
 

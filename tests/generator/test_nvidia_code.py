@@ -1,6 +1,5 @@
 """In ptxas's code for NVIDIA kernels, no barrier is in a divergent branch, no wgmma is serialized, and registers hold
-initialized values.
-"""
+initialized values."""
 
 from __future__ import annotations
 
@@ -134,8 +133,7 @@ def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
 
 def test_filters_are_asked_for_before_the_barrier() -> None:
     """A depthwise layer's filters, in threads that wait for the previous layer. The compiler moves other loads after
-    the barrier.
-    """
+    the barrier."""
     plan = plan_of("fused-slices-sm_90a.cu")
     sass = disassembled(compiled(generator.render(plan), plan.target)[0])
     kernel = sass[sass.index(".text.conv2d_conv2d") :]

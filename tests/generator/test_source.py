@@ -106,7 +106,7 @@ def test_no_template_is_left_in_it(rendered: list[tuple[Plan, Source]]) -> None:
     for _, source in rendered:
         for mark in ("//%", "${", "<%", "%>", "<#", "#>", "{#", "jinja", "None", "True", "False", "Undefined"):
             assert mark not in source.text
-        assert not re.search(r"\{%(?!\d)", source.text)  # {%0 is an operand of PTX
+        assert not re.search(r"\{%(?!\d)", source.text)  # excludes {%0, an operand of PTX
 
 
 def test_it_needs_nothing_from_disk(rendered: list[tuple[Plan, Source]]) -> None:

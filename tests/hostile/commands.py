@@ -87,8 +87,7 @@ def draw(rng: Random) -> bytes:
 
 def take(given: bytes) -> None:
     """Run the line, and raise the command's refusal. Arguments of a process contain no zero byte, so these are left
-    out.
-    """
+    out."""
     words = [word.replace("\0", "") for word in json.loads(given)]
     if "refresh" in words and "--dry-run" not in words:
         return  # it would tune

@@ -42,8 +42,7 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Surface:
     """A place where input arrives. `draw` makes an input from a seed, mostly a damaged valid one; `take` uses it as
-    qconv would, and raises `Wrong` if the result is not right. An input is bytes, so that a vector can store it.
-    """
+    qconv would, and raises `Wrong` if the result is not right. An input is bytes, so that a vector can store it."""
 
     name: str
     draw: Callable[[Random], bytes]
@@ -79,8 +78,7 @@ def _check(error: BaseException, refusals: tuple[type[Exception], ...]) -> None:
 
 def check_sentence(message: str) -> None:
     """Check that a message is readable: several words, not too long, and about the input rather than the
-    interpreter.
-    """
+    interpreter."""
     if len(message.split()) < 4 or len(message) > LONGEST:
         raise Wrong(f"no sentence of 4 words to {LONGEST} letters: {message[: LONGEST + 1]!r}")
     if (internal := INTERNAL.search(message)) is not None:

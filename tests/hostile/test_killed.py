@@ -1,6 +1,5 @@
 """A process that is killed at any of its writes, or whose disk is full from any of them on: its finished work survives,
-existing files are complete, and repeating the work succeeds.
-"""
+existing files are complete, and repeating the work succeeds."""
 
 from __future__ import annotations
 

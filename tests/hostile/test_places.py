@@ -1,6 +1,5 @@
 """Unusual environments: paths with any characters, no home, a full disk, a clock that goes back, two processes at
-once.
-"""
+once."""
 
 from __future__ import annotations
 
@@ -183,8 +182,7 @@ def test_a_disk_that_is_full(tiny: Path) -> None:
 
 def test_a_clock_that_goes_back(tmp_path: Path) -> None:
     """A repeated measurement replaces the row from the future; when two databases are merged, the newer time wins;
-    stored rows come back with their own time.
-    """
+    stored rows come back with their own time."""
     now = datetime(2026, 1, 2, tzinfo=UTC)
     early, late = (make_measurement(0, created_at=now + timedelta(days=days), median_us=10.0 + days) for days in (0, 9))
     with Database.open(tmp_path / "a.sqlite") as rows, Database.open(tmp_path / "b.sqlite") as others:

@@ -75,8 +75,7 @@ class Ended:
 
 def run(work: Callable[[Callable[[str], None]], None], folder: Path, at: int | None, fails: int | None = None) -> Ended:
     """Do the work in a forked process, which reports finished steps to the parent by `say`. It is killed at change
-    number `at`; with `fails`, that change and all later ones fail with this error number instead.
-    """
+    number `at`; with `fails`, that change and all later ones fail with this error number instead."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -221,8 +221,7 @@ def functions(root: Path) -> Iterator[Function]:
 
 def template_functions(path: str, text: str) -> Iterator[Function]:
     """Yield a template's functions. By convention, a function ends at the first brace with the indentation of its
-    beginning.
-    """
+    beginning."""
     lines = text.splitlines()
     for first, line in enumerate(lines):
         if (begin := SIGNATURE.match(line)) is None:
@@ -260,8 +259,7 @@ def identifiers(root: Path) -> Iterator[tuple[str, int, str]]:
 
 def subjectless(root: Path) -> Iterator[Found]:
     """Find comments and docstrings that begin with a relative clause, so that a reader has to search for the
-    subject.
-    """
+    subject."""
     for path, line, said in sorted((*python_sentences(root), *template_comments(root))):
         if OPENING.match(said):
             yield Found(path, line, said)

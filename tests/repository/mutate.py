@@ -64,8 +64,7 @@ class Verdict:
     @property
     def failed(self) -> tuple[str, ...]:
         """Return node ids: the failing test, or the one whose fixture failed; all tests of the mutant if the process
-        died.
-        """
+        died."""
         word, _, rest = self.says.partition(" ")
         if word in ("FAILED", "ERROR"):
             return (rest.partition(" - ")[0],)
@@ -92,8 +91,7 @@ class Copy:
     @property
     def _environment(self) -> dict[str, str]:
         """Return the environment; Python writes no bytecode, which a mutant of the same second and length would
-        share.
-        """
+        share."""
         return os.environ | {"PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def pytest(self, arguments: Sequence[str], *, own_cache: bool = False) -> tuple[int, str]:

@@ -83,8 +83,7 @@ def span_words(span: str, folder: Path) -> tuple[str, ...] | None:
 @lru_cache
 def parser_of(script: str) -> argparse.ArgumentParser:
     """Return a parser from the script's `add_argument` calls, which are read but not run, as some scripts have heavy
-    imports.
-    """
+    imports."""
     parser = argparse.ArgumentParser(prog=script, exit_on_error=False)
     for call in sorted(argument_calls(ROOT / script), key=lambda call: call.lineno):
         names = [ast.literal_eval(name) for name in call.args]
@@ -99,8 +98,7 @@ def parser_of(script: str) -> argparse.ArgumentParser:
 
 def argument_calls(script: Path) -> list[ast.Call]:
     """Return the calls in the script, and in the neighbouring module whose `parser_of` it calls; if there are none, in
-    the modules that it imports, because two comparisons share theirs.
-    """
+    the modules that it imports, because two comparisons share theirs."""
     tree = ast.parse(script.read_text())
     found = [
         node

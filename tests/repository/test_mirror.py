@@ -59,8 +59,7 @@ def is_in_a_package(path: Path) -> bool:
 
 def names_of(path: Path) -> set[str]:
     """Return the possible names of a test file: its folder, and the contents of the package's folder, at any depth if
-    that is the package itself.
-    """
+    that is the package itself."""
     folder = ROOT.joinpath(MIRRORED[path.parts[0]], *path.parts[1:-1])
     held = folder.rglob("*") if len(path.parts) == 2 and path.parts[0] == "templates" else folder.iterdir()
     return {path.parent.name} | {each.stem for each in held if each.suffix in NAMING or each.is_dir()}

@@ -206,8 +206,7 @@ def test_a_verdict_is_of_one_wording() -> None:
 @pytest.mark.slow
 def test_a_sample_is_caught() -> None:
     """The sample differs with every commit; mutate.py runs all of them. A mutant that takes more than a minute, on a
-    busy machine, is no verdict.
-    """
+    busy machine, is no verdict."""
     verdicts = mutate.run(mutate.sample(12, mutate.commit()), jobs=2, limit_s=60)
     done = [verdict for verdict in verdicts if not verdict.unfinished]
     assert len(done) >= 6, "too few were judged in time"

@@ -1,6 +1,5 @@
 """The contents of a wheel: every folder with templates must be a package that pyproject.toml names, or it would be
-missing.
-"""
+missing."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ Item = TypeVar("Item")
 
 def covering(items: Collection[Item], facts: Callable[[Item], Collection[Hashable]]) -> list[Item]:
     """Choose items greedily, so that every pair of facts of any item is a pair of a chosen item. Faults of a generator
-    come from one value or from two in combination, and testing the whole product mostly repeats these.
-    """
+    come from one value or from two in combination, and testing the whole product mostly repeats these."""
     pairs = [(item, {frozenset(pair) for pair in combinations(facts(item), 2)}) for item in items]
     missing = set[frozenset[Hashable]]().union(*(has for _, has in pairs))
     chosen: list[Item] = []

@@ -190,8 +190,7 @@ class DatabaseContract:
         self, database: Database, make: Make, problem: Conv2d, other_problem: Conv2d
     ) -> None:
         """A row of the same config timed alone exists beside it, and queries of such rows ignore the one in
-        sequence.
-        """
+        sequence."""
         alone, kept = make(0, median_us=9.0), make(0, median_us=2.0, protocol={"phase": KEPT})
         lost = make(1, median_us=1.0, protocol={"phase": LOST}, problem=other_problem)
         for row in (alone, kept, lost):
@@ -247,8 +246,7 @@ class DatabaseContract:
 
     def test_prune_keeps_the_best(self, database: Database, make: Make, problem: Conv2d) -> None:
         """Prune keeps rows that were not merely lucky in a few repeats; of a tie it keeps the simplest, which need not
-        be the fastest.
-        """
+        be the fastest."""
         rows = [
             make(0, median_us=9.0, protocol={"phase": "screened"}),
             make(1, median_us=10.0),

@@ -1,6 +1,5 @@
 """A process that writes rows: `python database_writer.py PATH COUNT DIGEST` prints each number once its row is
-stored.
-"""
+stored."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The devices on which a property is tested. `@pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)` names
-them, and the fixture `device` of tests/conftest.py opens them.
-"""
+them, and the fixture `device` of tests/conftest.py opens them."""
 
 import pytest
 

@@ -32,8 +32,7 @@ def disassembled(cubin: bytes, *options: str) -> str:
 
 def unset_addresses(cubin: bytes) -> list[str]:
     """List loads and stores whose address register no earlier instruction of the kernel has set. In some loops with an
-    exit in the middle, ptxas 13.0 moves a load before the computation of its address, so that it reads address 0.
-    """
+    exit in the middle, ptxas 13.0 moves a load before the computation of its address, so that it reads address 0."""
     wrong, written = [], set[str]()
     # Without branch analysis (-ndf), nvdisasm takes a quarter of the time.
     for line in disassembled(cubin, "-ndf").splitlines():

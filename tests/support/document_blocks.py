@@ -53,8 +53,7 @@ class Block:
 
 def blocks_of(document: str, language: str = "", word: str | None = None) -> list[Block]:
     """Return the blocks of a language and with a word, or all blocks. Directives of the site, and output, are not
-    included.
-    """
+    included."""
     text = (ROOT / document).read_text()
     found = []
     for fence in FENCE.finditer(text):

@@ -40,8 +40,7 @@ def check(plan: Plan, device: Device, seed: int) -> None:
 
 def check_all(plans: list[Plan], first: int) -> None:
     """Check plans with copies performed as late as allowed (even seeds) or as early, and threads in order, reversed or
-    random.
-    """
+    random."""
     for index, plan in enumerate(plans, first):
         check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 

@@ -54,8 +54,7 @@ def feeds_of(name: str) -> dict[str, Any]:
 
 def model_of(name: str, form: str, types: str, per_channel: bool) -> Any:
     """Return the quantized model, or None if quantize_static refuses it or the package that ships it is not
-    installed.
-    """
+    installed."""
     if name in networks.NETWORKS:
         return networks.quantized(networks.NETWORKS[name](), form, types, per_channel)
     model = load(name)

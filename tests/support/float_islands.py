@@ -25,8 +25,7 @@ class Islands:
 
     def made(self, rounds: int) -> Made:
         """Build a model of `rounds` rounds: a float convolution after a quantized one, and an op that joins it with
-        floats from before the quantized one.
-        """
+        floats from before the quantized one."""
         for _ in range(rounds):
             self._conv(self._any())
             y = self._conv(self._quantized(self._any()))

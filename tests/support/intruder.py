@@ -14,11 +14,11 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# It has no types.
+# The package is untyped.
 dask: Any = import_module("distributed")
 
 NOBODY = 65534
-# A refusal comes at once: only a machine that is busy keeps a listener from an answer.
+# Listeners refuse at once: only a busy machine delays an answer.
 PATIENCE_S = 60.0
 
 
@@ -27,7 +27,7 @@ async def user_of(address: str, how: dict[str, Any], op: str) -> int | None:
         comm = await dask.comm.connect(address, timeout=PATIENCE_S, **how)
         await comm.write({"op": op, "function": dask.protocol.pickle.dumps(os.getuid), "wait": True, "reply": True})
         answer = await asyncio.wait_for(comm.read(), PATIENCE_S)
-    except OSError:  # time-outs are of its kind
+    except OSError:  # covers time-outs
         return None
     found = answer.get("result") if isinstance(answer, dict) else answer
     return found if isinstance(found, int) else None
@@ -35,20 +35,20 @@ async def user_of(address: str, how: dict[str, Any], op: str) -> int | None:
 
 def ways() -> tuple[tuple[str, dict[str, Any]], ...]:
     plain, own = (one.get_connection_args("client") for one in (dask.Security(), dask.Security.temporary()))
-    own["ssl_context"].verify_mode = ssl.CERT_NONE  # whoever answers is welcome
+    own["ssl_context"].verify_mode = ssl.CERT_NONE  # accept any server
     return ("tcp", plain), ("tls", own)
 
 
 async def attack(place: str) -> int | None:
     for scheme, how in WAYS:
-        for op in ("run", "run_function"):  # of a worker and a nanny; of a scheduler
+        for op in ("run", "run_function"):  # for a worker and a nanny; for a scheduler
             if (user := await user_of(f"{scheme}://{place}", how, op)) is not None:
                 return user
     return None
 
 
 async def meet_itself() -> None:
-    """Import all that an attack does: the other user may not read the folder that Python is in."""
+    """Import everything that an attack uses: the other user may be unable to read Python's folder."""
 
     async def refuse(comm: Any) -> None:
         await comm.read()

@@ -1,4 +1,4 @@
-"""Made-up devices: a rugged time for every config of a space, as kernels have it, and an artificial large space."""
+"""Simulated devices: a rugged time for every config of a space, as of real kernels, and an artificial large space."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 def artificial() -> tuple[list[Config], list[float]]:
-    """About five thousand configs that "fit", cheapest first by a crude cost model, and their costs."""
+    """Return about five thousand configs that "fit", cheapest first by a crude cost model, and their costs."""
     every = (Artificial(*values) for values in itertools.product(*CHOICES.values()))
     configs = [
         c
@@ -63,7 +63,7 @@ def artificial() -> tuple[list[Config], list[float]]:
 def rugged_us(
     configs: Sequence[Config], costs: Sequence[float], seed: int, choices: Mapping[str, Sequence[int]]
 ) -> Times:
-    """Part of the cost, the effect of each field and of pairs of fields, cliffs, and what nobody can explain."""
+    """Return times made of a part of the cost, the effect of each field and of pairs of fields, cliffs, and noise."""
     rng = np.random.default_rng(seed)
     places = np.array([[list(choices[name]).index(getattr(c, name)) for name in choices] for c in configs])
     sizes = [len(values) for values in choices.values()]

@@ -1,5 +1,5 @@
-"""Winners to export as a library for the CPU: every family that the CPU device serves, and what else has arguments of
-its own."""
+"""Winners to export as a library for the CPU: every family that the CPU device serves, and every other kernel with
+special arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POOLED_STEM = PooledConv2d(
     1, 32, 32, 3, 64, 7, 7, (2, 2), pad=(3, 3, 3, 3), quantization=CLAMPED, window=3, window_stride=2, window_pad=1
 )
 
-# For libraries of one problem, which are built soon.
+# For libraries of one problem, which build quickly.
 SMALL = Conv2d(1, 5, 5, 8, 8, 3, 3, pad=1, quantization=CLAMPED)
 TURNED = Conv2d(1, 4, 4, 5, 6, 2, 3)
 
@@ -77,7 +77,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("table", "cpu", Table(1000, out_type="uint8")),
     ("concat", "cpu", Concat(24, (24, 16), (24, 20), (0, 4), (0, 1))),
     ("pooling", "cpu", MaxPool(1, 9, 8, 24, 3, 3, stride=2, pad=1)),
-    # A convolution with the sum behind it, then ops between convolutions that take scales and zero points at run time.
+    # A convolution with a fused sum, then ops between convolutions whose scales and zero points are run-time arguments.
     ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 1, 1, quantization=REQUANTIZED_SUM)),
     ("binary", "cpu", Add(1, 1, 960)),
     ("binary", "cpu", Add(2, 9, 24, b_type="uint8", out_type="uint8", activation="relu", added_first="a")),
@@ -110,7 +110,7 @@ def small(name: str = "cpu") -> Winner:
 
 
 def plan_with_scratch() -> Plan:
-    """Blocks that add up their sums in device memory: what they use has to be zeros before every launch."""
+    """Return a plan whose blocks add their sums in device memory, which must be zero before every launch."""
     plans, _ = generator.space(Conv2d(1, 9, 9, 64, 40, 3, 3, pad=SAME, quantization=ADDED), target("cpu.sm_80"))
     return next(plan for plan in plans if plan.scratch)
 
@@ -119,23 +119,23 @@ def winners() -> list[Winner]:
     return [*(winner_of(plan_of(*case)) for case in CASES), winner_of(plan_with_scratch())]
 
 
-# With what x_zero_point adds at the borders of the image, which has a kernel of its own.
+# Includes the contribution of x_zero_point at the image's borders, which a separate kernel computes.
 BORDERS = Quantization(x_zero_point=True, per_channel=True, bias="int32", activation="relu6", residual="int8")
 
 
 RESIDUAL = Quantization(per_channel=True, residual="int8")
-# Behind FILTER, a depthwise layer.
+# A depthwise layer, after FILTER.
 WIDE = Conv2d(1, 8, 8, 32, 48, 1, 1, quantization=Quantization(x_zero_point=True, bias="float32"))
 
 
-# Families whose instruction one architecture has alone.
+# Families whose instruction only one architecture has.
 ARCHITECTURES_OWN = ("wgmma", "halo", "halo_split", "stem_wgmma", "stem_pool", "tcgen05")
-# Families whose instruction AMD has no like of.
+# Families whose instruction has no counterpart on AMD.
 NVIDIA_ALONE = ("direct", "stem", "pointwise")
 
 
 def gpu_winners(plain: str, tiled: str) -> list[Winner]:
-    """For two targets of one vendor, of which the second is the one that copies tiles, or as good as the first."""
+    """Return winners for two targets of one vendor, of which the second copies tiles, or is equivalent to the first."""
     large = {"block", "fused"}
     cases = [
         (family, tiled if family in large else plain, problem)
@@ -148,6 +148,6 @@ def gpu_winners(plain: str, tiled: str) -> list[Winner]:
         cases.append(("fused", tiled, FusedConv2d(FILTER, WIDE)))
     if target(plain).vendor == "amd":
         cases = [case for case in cases if case[0] not in NVIDIA_ALONE]
-    # One for each problem and target, which a lookup then gives.
+    # One per problem and target, which a lookup then returns.
     chosen_once = {(name, problem): (family, name, problem) for family, name, problem in cases}
     return [winner_of(plan_of(*case)) for case in chosen_once.values()]

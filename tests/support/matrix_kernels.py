@@ -27,8 +27,7 @@ def prelude(wants: Iterable[str], **constants: int) -> str:
 
 def multiply_kernel(name: str, instruction: MatrixInstruction, a_type: str, b_type: str) -> str:
     """Return a kernel that adds one product: its input is every thread's registers of a, b and d, its output those of
-    d.
-    """
+    d."""
     sizes = {"A": instruction.a.registers, "B": instruction.b.registers, "D": instruction.d.registers}
     signed = {"A": a_type == "int8", "B": b_type == "int8"}
     page = _environment().from_string('//% include "instruction/emulated.j2"\n').render(instruction=instruction)

@@ -10,8 +10,7 @@ import pytest
 
 def mostly_slow(names: Iterable[str], fast: Collection[str]) -> list[Any]:
     """Return pytest parameters for all `names`, marking those that are not in `fast` as slow. Every name in `fast` must
-    be a case: otherwise a renamed one would silently leave the fast suite.
-    """
+    be a case: otherwise a renamed one would silently leave the fast suite."""
     names = list(names)
     if unknown := sorted(set(fast) - set(names)):
         raise ValueError(f"{', '.join(unknown)}: no case has this name; there are {', '.join(names)}")

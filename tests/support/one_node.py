@@ -38,8 +38,7 @@ def node_of(
     op: str, arrays: dict[str, Any], fed: Sequence[str] = ("x",), domain: str = "", outputs: int = 1, **attributes: Any
 ) -> tuple[Any, dict[str, Any]]:
     """Return the model of one op, and its inputs. `arrays` are its inputs in order; those that are not `fed` are
-    constants, and None stands for an absent one.
-    """
+    constants, and None stands for an absent one."""
     names = ["" if array is None else name for name, array in arrays.items()]
     made = ["y", *(f"y{number}" for number in range(1, outputs))]
     node = helper.make_node(op, names, made, domain=domain, **attributes)

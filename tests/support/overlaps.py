@@ -11,8 +11,7 @@ from qconv.instances.load.executable import Packed
 
 def asked_to_overlap(gains: bool, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return a list that grows by each launch's request, with all kernels gaining by overlap or none. No launch does
-    overlap.
-    """
+    overlap."""
     asked: list[bool] = []
     own = Packed.prepare
 

@@ -96,7 +96,6 @@ def check_tiles_of_pixels(plan: PersistentPlan, channels: int, pixels: int) -> N
 
 def check_prepared(plan: PersistentPlan, repacks: int) -> None:
     """Check the preparing launches: one sums the weights if the input has a zero point, and one more does so for the
-    borders.
-    """
+    borders."""
     folds = plan.problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
     assert len(plan.prepare) == repacks + folds

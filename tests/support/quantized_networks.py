@@ -1,6 +1,5 @@
 """Small networks of the usual kinds with seeded weights, quantized by ONNX Runtime's own quantizer, and ONNX Runtime's
-results. Large networks have the same combinations of ops.
-"""
+results. Large networks have the same combinations of ops."""
 
 from __future__ import annotations
 
@@ -155,8 +154,7 @@ def mobilenet_v3_like(seed: int = 4) -> Any:
 
 def shuffle_like(seed: int = 5) -> Any:
     """The two kinds of units of a ShuffleNet: grouped convolutions with a shuffle in between, and a tensor of which one
-    half is filtered before both are shuffled.
-    """
+    half is filtered before both are shuffled."""
     b, c = Builder(seed), 2 * CHANNELS
 
     def shuffled(y: str, groups: int, size: int) -> str:
@@ -206,8 +204,7 @@ def quantized(
     **extra: Any,
 ) -> Any:
     """Return the model as `quantize_static` makes it; `extra` are its extra_options. On processors without VNNI, ONNX
-    Runtime saturates sums of uint8 * int8: weights then have 7 bits, as it recommends.
-    """
+    Runtime saturates sums of uint8 * int8: weights then have 7 bits, as it recommends."""
     activation, weight = TYPES[types]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quantized.onnx"
@@ -245,8 +242,7 @@ def tensors_by_ort(
     without: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return tensors inside the model, by making them outputs. At the output of a QuantizeLinear this does not change
-    what ONNX Runtime folds.
-    """
+    what ONNX Runtime folds."""
     asked = onnx.ModelProto()
     asked.CopyFrom(model)
     own = {value.name for value in asked.graph.output}

@@ -70,8 +70,7 @@ def kind_of(problem: Conv2d) -> str:
 
 def _problem(rng: random.Random, decks: list[Decks]) -> Chain:
     """Draw a chain. Each convolution has its own decks: dealt from one deck, they would always differ in the same
-    way.
-    """
+    way."""
     kinds = decks[0].deal("kinds", list(itertools.product(KINDS, repeat=len(decks))))
     h, w = decks[0].deal("image", IMAGES)
     c = decks[0].deal("c", CHANNELS)
@@ -116,8 +115,7 @@ def _conv(rng: random.Random, decks: Decks, kind: str, n: int, h: int, w: int, c
 
 def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | None = None) -> Plan:
     """Return a random plan in which each value of a choice is equally likely, where it is feasible; with `feature`, one
-    that has it.
-    """
+    that has it."""
     if feature is not None and not feature.suits(problem):
         raise Infeasible(f"{problem} cannot have the feature")
     rng = random.Random(f"{problem} {seed}")

@@ -107,8 +107,7 @@ def _smaller(problem: Conv2d) -> Conv2d:
 
 def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) -> MmaPlan:
     """Return a feasible plan with these values; the other fields are drawn in random order from the values that
-    remain.
-    """
+    remain."""
     rng = random.Random(f"config {seed} {problem} {target.name}")
     left = list(configs(problem, target, CHOICES | {name: (value,) for name, value in wanted.items()}))
     while left:

@@ -69,8 +69,7 @@ def _of_bytes(q: Quantization, out_type: str) -> Quantization:
 
 def _with_pairs(convolution: Conv2d, rng: random.Random, decks: Decks) -> PooledConv2d | None:
     """Add windows of two or three pixels that begin with a lane's pair, or return None if the output is smaller than
-    one.
-    """
+    one."""
     activation = decks.deal("activation", ("none", "relu", "clamp"))
     channels = 16 * -(-convolution.k // 16)
     q = replace(_of_bytes(convolution.quantization, decks.deal("out_type", BYTES)), activation=activation, table=False)

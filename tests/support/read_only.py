@@ -18,8 +18,7 @@ NOBODY = 65534
 @contextmanager
 def read_only(path: Path) -> Iterator[None]:
     """Make a path read-only for the test: neither the file nor its folder can be written; root, who could, becomes
-    nobody.
-    """
+    nobody."""
     for each in (*path.parent.iterdir(), path.parent):
         each.chmod(0o555 if each.is_dir() else 0o444)
     user = os.geteuid()
@@ -34,8 +33,7 @@ def read_only(path: Path) -> Iterator[None]:
 
 def python_without_disk(*known: str) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run Python with everything mounted read-only, no compiler on PATH, no HOME, as another user. `known` are the only
-    environment variables.
-    """
+    environment variables."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
         pytest.skip("only root can mount, with unshare and setpriv")
     user = (

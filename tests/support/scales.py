@@ -12,8 +12,7 @@ from qconv.ops import registry
 
 def ties(drawn: registry.Sample) -> registry.Sample:
     """Use powers of two, and a bias of whole and half accumulator units: everything is exact until the rounding, and
-    many outputs are half-way between two integers.
-    """
+    many outputs are half-way between two integers."""
     values = drawn.parameters
     scales = [name for name in values if name.endswith("_scale")]
     chosen = {name: np.float32(2) ** np.rint(np.log2(values[name])) for name in scales}
@@ -25,8 +24,7 @@ def ties(drawn: registry.Sample) -> registry.Sample:
 
 def near_ties(problem: Conv2d, drawn: registry.Sample, seed: int) -> registry.Sample:
     """Make x_scale * w_scale / y_scale a power of two except for the rounding of w_scale, so that the last bit of every
-    fp32 operation decides near ties. An fp32 bias is within one accumulator unit of half of one.
-    """
+    fp32 operation decides near ties. An fp32 bias is within one accumulator unit of half of one."""
     values, rng = drawn.parameters, np.random.default_rng([seed, 1])
     first = "inner_scale" if "inner_scale" in values else "y_scale"  # the unit of the first rounded value
     x_scale, y_scale = (np.float32(rng.uniform(1, 2) * values[name]) for name in ("x_scale", first))

@@ -35,8 +35,7 @@ def compare(
     model: Any, config: dict[str, str], feeds: dict[str, Any], device: str = "cpu", in_convolutions: bool = False
 ) -> tuple[Session, int]:
     """Compare outputs and every integer tensor at tolerance 0; return the session and the number of tensors. Sums and
-    tables are always or never parts of the preceding convolutions.
-    """
+    tables are always or never parts of the preceding convolutions."""
     # Tensors inside a fused kernel are not visible.
     session = Session(
         model, device, config=config, fused_convolutions=False, pools_in_convolutions=False,

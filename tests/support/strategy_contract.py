@@ -1,6 +1,5 @@
 """The contract of every search strategy. A strategy is tested by supplying the fixture `begin`, which makes one for a
-space. No kernel is compiled: a function of the config stands for its time.
-"""
+space. No kernel is compiled: a function of the config stands for its time."""
 
 from __future__ import annotations
 

@@ -39,8 +39,7 @@ STUBS = [DRIVER] if KIND == "cuda" else [DRIVER, ctypes.CDLL("libamdhip64.so", m
 
 class StubModule:
     """A replacement of CuPy's module, which would first ask the runtime for a context. Functions are looked up by the
-    names of the library's kernels.
-    """
+    names of the library's kernels."""
 
     kernel: Exported
 

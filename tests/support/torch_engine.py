@@ -60,8 +60,7 @@ def infer(problem: Conv2d, drawn: registry.Sample) -> NDArray[Any]:
 
 def saturates() -> bool:
     """Return true if the chosen engine adds pairs of products in int16 on this host: 16 products of 255 * 127 are
-    518160, or 262136 if every pair saturates at 32767.
-    """
+    518160, or 262136 if every pair saturates at 32767."""
     problem = Conv2d(1, 1, 1, 16, 8, 1, 1, quantization=Quantization(x_type="uint8", out_type="uint8"))
     x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
     y = infer(problem, registry.Sample((x, w), {"y_scale": 4096.0}))
@@ -78,7 +77,6 @@ def narrowed(drawn: registry.Sample) -> registry.Sample:
 
 def is_compiled(problem: Conv2d) -> bool:
     """Return true if oneDNN has AVX2 kernels for these groups. Others run its reference, which multiplies by the scales
-    one after the other and divides, an order that no flag describes.
-    """
+    one after the other and divides, an order that no flag describes."""
     widths = (problem.c_group, problem.k_group)
     return problem.groups == 1 or widths == (1, 1) or all(width % 4 == 0 for width in widths)

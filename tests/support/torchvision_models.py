@@ -16,8 +16,7 @@ DECLARED: list[Any] = []
 @cache
 def import_models() -> Any:
     """Import torchvision. If its library does not load, declare its operators without an implementation, as the import
-    would fail otherwise; no network of the examples calls them.
-    """
+    would fail otherwise; no network of the examples calls them."""
     try:
         return import_module("torchvision")
     except RuntimeError:

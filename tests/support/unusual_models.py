@@ -18,8 +18,7 @@ FLOATS = RNG.standard_normal(X_SHAPE).astype(np.float32)
 @dataclass
 class Made:
     """Nodes, input arrays and constant arrays. The inputs are declared with the shapes of the arrays, or without any
-    extents (`dynamic`).
-    """
+    extents (`dynamic`)."""
 
     nodes: Sequence[Any]
     feeds: Mapping[str, Any]
@@ -112,8 +111,7 @@ def equal_constants() -> Made:
 
 def between_reals() -> Made:
     """Bytes and weights that are dequantized, and a float convolution whose output is not quantized. With constant
-    weights of this many channels, ONNX Runtime would use another layout, with other bits.
-    """
+    weights of this many channels, ONNX Runtime would use another layout, with other bits."""
     node = helper.make_node
     nodes = [
         node("DequantizeLinear", ["x", "x_s", "x_z"], ["xr"]),

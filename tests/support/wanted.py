@@ -1,6 +1,5 @@
 """Features that random plans must have. Each is searched for in the spaces of the problems until one has it, instead of
-being left to chance, and the number of plans stays the same.
-"""
+being left to chance, and the number of plans stays the same."""
 
 from __future__ import annotations
 

@@ -108,8 +108,7 @@ OF_MANY_TILES = (
 
 def asked_for(features_wanted: set[Feature]) -> dict[str, Wanted]:
     """Return the wanted features, first those that a config must be made for: those that follow from the problem come
-    with it.
-    """
+    with it."""
     ordered = sorted(features_wanted, key=lambda feature: (not _asks(feature), str(feature)))
     return {f"{name}={value}": Wanted(_has(name, value), _asks((name, value))) for name, value in ordered}
 

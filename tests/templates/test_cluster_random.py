@@ -1,6 +1,5 @@
 """Random plans whose blocks share a tile, in clusters or through device memory, are exact, and clean under the
-sanitizers. `QCONV_CLUSTER_PLANS=300 pytest -m slow tests/templates/test_cluster_random.py` takes 300 of them.
-"""
+sanitizers. `QCONV_CLUSTER_PLANS=300 pytest -m slow tests/templates/test_cluster_random.py` takes 300 of them."""
 
 from __future__ import annotations
 

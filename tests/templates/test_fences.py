@@ -303,8 +303,7 @@ OVERLAPPING = {
 
 def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
     """Run three layers, each of which reads the previous output, also as its residual if it has one; the last
-    overwrites the first one's input.
-    """
+    overwrites the first one's input."""
     drawn = [registry.draw(plan.problem, i) for i in range(3)]
     instance = executable_of(plan, text, seed)
     x = drawn[0].arrays[0].copy()

@@ -1,6 +1,5 @@
 """Tiles of whole rows, whole columns or whole images: the area outside the image is filled once, and not computed.
-Tolerance 0.
-"""
+Tolerance 0."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ POINTWISE = (1, 1)
 
 def layers(*kinds: tuple[str, tuple[int, int]], h: int = 9, w: int = 9, **of_last: object) -> list[Conv2d]:
     """Return layers of `dw` or `dense` with a window; the last one has strides and pads that are not half the
-    window.
-    """
+    window."""
     made: list[Conv2d] = []
     for kind, (r, s) in kinds:
         c = made[-1].k if made else 32 if kind == "dw" else 24

@@ -1,6 +1,5 @@
 """Random chains of convolutions through the families that run two or three in one kernel, on the CPU device: tolerance
-0.
-"""
+0."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ def plans(name: str, seed: int, count: int, first: int, layers: int = 2) -> list
 @lru_cache
 def asked(name: str, seed: int, count: int) -> tuple[dict[int, Plan], list[str]]:
     """Return plans for some of the problems that together have the wanted features, and the features that none can
-    have.
-    """
+    have."""
     target = TARGETS[name]
     problems = fused_problems(seed, count, target)
     of = {f"{feature}={value}": one for (feature, value), one in wanted().items()}

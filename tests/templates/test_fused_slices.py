@@ -1,6 +1,5 @@
 """Blocks with the same channels of both layers, where a depthwise layer comes last: each block keeps and writes only
-its own. Tolerance 0.
-"""
+its own. Tolerance 0."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ from tests.templates.test_simt_sanitizers import check as check_sanitized
 
 def plan_of(target: str, channels: int = 80, first: str = "pw", last: str = "dw", **config: int) -> FusedPlan:
     """Return a plan: 80 channels are two slices of 64 and 16 if slabs have 32; divided evenly they would be 48 and
-    32.
-    """
+    32."""
     gives = replace(GIVES, w_zero_point=GIVES.w_zero_point and not config.get("on_wgmma"))
     c = channels if first == "dw" else 24
     pair = chain_of([conv(first, c, channels, gives), conv(last, channels, channels, TAKES)])

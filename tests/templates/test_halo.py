@@ -1,6 +1,5 @@
 """The page `halo` on the CPU device: its waits, signals and fences, removed one by one; the sanitizers; overlapping
-launches; and unsupported problems.
-"""
+launches; and unsupported problems."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Kernels of the matrix instructions under the sanitizers: each combination of roles is clean and right, with late and
-early copies; and planted bugs are found by a sanitizer, by the CPU device or by the oracle.
-"""
+early copies; and planted bugs are found by a sanitizer, by the CPU device or by the oracle."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Overlapping launches on the first GPU, each of which reads the previous one's output, with the plans whose waits the
-CPU device tests.
-"""
+CPU device tests."""
 
 from __future__ import annotations
 

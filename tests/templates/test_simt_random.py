@@ -1,6 +1,5 @@
 """Random problems on the CPU device and on the first GPU, compared with the oracle bit for bit: both run the same
-source.
-"""
+source."""
 
 from __future__ import annotations
 

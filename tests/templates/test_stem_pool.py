@@ -1,6 +1,5 @@
 """The page `stem_pool` on the CPU device: its consumers' waits, signals and fences, and the positions of a window's
-sums, changed one by one; the sanitizers; random problems; and unsupported problems.
-"""
+sums, changed one by one; the sanitizers; random problems; and unsupported problems."""
 
 from __future__ import annotations
 

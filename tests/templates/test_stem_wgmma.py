@@ -1,6 +1,5 @@
 """The page `stem_wgmma` on the CPU device: its producers' and consumers' waits, signals and fences, removed one by one;
-the sanitizers; overlapping launches; and unsupported problems.
-"""
+the sanitizers; overlapping launches; and unsupported problems."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The page `tcgen05` on the CPU device: its waits, signals and fences, removed one by one; errors that the emulation of
-tensor memory reports; the sanitizers; overlapping launches.
-"""
+tensor memory reports; the sanitizers; overlapping launches."""
 
 from __future__ import annotations
 

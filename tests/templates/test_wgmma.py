@@ -1,6 +1,5 @@
 """The page `wgmma` on the CPU device: its waits, removed one by one; the sanitizers; overlapping launches; and the
-classes of pixels with taps outside the image.
-"""
+classes of pixels with taps outside the image."""
 
 from __future__ import annotations
 
@@ -226,8 +225,7 @@ def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
 
 def test_slots_of_residuals() -> None:
     """There are two if a tile is multiplied before the next one arrives and if there is room; none if TMA cannot load a
-    row of them.
-    """
+    row of them."""
     tile = {"pixels": 64, "weight_slots": 3}
 
     def slots_of(k: int, r: int, **config: int) -> tuple[int, int]:

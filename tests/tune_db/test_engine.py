@@ -1,6 +1,5 @@
 """A file or a row that cannot be trusted is refused with DatabaseError, which names the file, the row, and the
-remedy.
-"""
+remedy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The export follows the rules of the T4 schemas 1.0.0 (results-schema.json, metadata-schema.json), written out
-here.
-"""
+here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The choices of lookup for untuned problems: neighbours' winners, configs near them and the cost model's best, ranked
-by their expected time.
-"""
+by their expected time."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ def chosen(problem: Problem, *rows: Measurement) -> tuple[Plan, str, str]:
 @pytest.fixture(autouse=True)
 def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cache the cost model's best: it takes a tenth of a second, and these tests ask for it repeatedly. Configs that
-    differ from a neighbour's in one field have their own tests.
-    """
+    differ from a neighbour's in one field have their own tests."""
     monkeypatch.setattr(generator, "cheapest", CHEAPEST)
     monkeypatch.setattr(ranking, "moved", lambda plan: iter(()))
 
@@ -191,8 +189,7 @@ def test_the_same_extents_are_trusted_more(
     ratios: dict[Config, float], least: float, most: float, origin: str, digest: str | None
 ) -> None:
     """The winner differs in bias or scale only, so the very tiles were measured. If a kernel is expected to be faster
-    by more than the model's error, it was added since.
-    """
+    by more than the model's error, it was added since."""
     config = between(ratios, least, most)
     plan, said, reason = chosen(replace(PROBLEM, quantization=BIASED), row(PROBLEM, config, digest=digest))
     assert (said, plan.config == config) == (origin, origin == "nearest")

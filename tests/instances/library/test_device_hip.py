@@ -1,6 +1,5 @@
 """A library for AMD GPUs builds against HIP's headers, and without ROCm against its own declarations; it makes the same
-HIP calls as Python's device. The kernels are compiled if clang is available.
-"""
+HIP calls as Python's device. The kernels are compiled if clang is available."""
 
 from __future__ import annotations
 

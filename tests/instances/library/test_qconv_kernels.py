@@ -139,8 +139,7 @@ def test_a_shared_library_is_installed_with_a_self_test_that_runs(tmp_path: Path
 @pytest.mark.slow
 def test_a_project_has_its_own_rules(tmp_path: Path) -> None:
     """Every warning is an error, files are compiled together, and the program rounds upwards: the bits stay the
-    same.
-    """
+    same."""
     problem = Conv2d(1, 6, 5, 12, 10, 3, 3, pad=(1, 1, 1, 1), quantization=REAL)
     write([winner_of(plan_of("simt", "cpu", problem)), small()], tmp_path)
     strict = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -pedantic -Werror"

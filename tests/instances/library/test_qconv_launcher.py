@@ -1,6 +1,5 @@
 """The choices of the launcher, on NVIDIA's device with a stub driver: the kernel of a problem for a device, and the
-array addresses that it refuses. The table is this test's, and the kernels launch nothing.
-"""
+array addresses that it refuses. The table is this test's, and the kernels launch nothing."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ def wider(x: Any, y: Any) -> Any:
 
 def by_a_byte(x: Any, is_behind: bool) -> Any:
     """Return an output whose first byte is the input's last, or the reverse. The extents are odd, the address is
-    arbitrary.
-    """
+    arbitrary."""
     small = (1, 3, 3, 5)
     before, behind = x.reshape(-1)[:45].reshape(small), x.reshape(-1)[44:89].reshape(small)
     return qconv.max_pool(before, 1, out=behind) if is_behind else qconv.max_pool(behind, 1, out=before)

@@ -164,8 +164,7 @@ def test_overlapping_is_asked_of_the_main_kernel_alone() -> None:
 
 def test_what_is_written_for_the_kernel_is_fenced_from_launches_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """An overlapping launch reads folded sums before the previous kernel has ended, so it must not follow the fold
-    directly.
-    """
+    directly."""
     filled: list[int] = []
     monkeypatch.setattr(type(CPU), "fill", lambda self, array, byte: filled.append(array.nbytes))
     instance, _ = recorded(OVERLAPPING)

@@ -113,8 +113,7 @@ def test_a_cold_lookup_that_is_exact_renders_each_kernel_once(
 
 def test_an_export_has_the_winners_of_every_device(tmp_path: Path) -> None:
     """Two devices of one architecture may have the same winner: its source is one file, and both are in the
-    manifest.
-    """
+    manifest."""
     row = winner(PROBLEM, "sm_90a")
     rows = [replace(row, device=device) for device in ("NVIDIA H100", "NVIDIA H200")]
     export(rows, tmp_path)

@@ -1,6 +1,5 @@
 """Every flag of the arithmetic, by stored vectors with ties built on purpose: random data does not exercise the
-flags.
-"""
+flags."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """A convolution that requantizes its own output before it adds a residual: kernels on the CPU device match ONNX Runtime
-as in tests/conformance/test_onnxruntime_residual.py, and unsupported cases are refused.
-"""
+as in tests/conformance/test_onnxruntime_residual.py, and unsupported cases are refused."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ def cli(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
 
 def here(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command in this process, without new imports: for commands that write no database and print in Python only.
-    A traceback fails the test.
-    """
+    A traceback fails the test."""
     code: object = 0
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         try:

@@ -1,6 +1,5 @@
 """Anything that a machine lacks is reported by one sentence with a remedy and an exit code; with --json also as a
-document.
-"""
+document."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ FAILURES: dict[str, tuple[Exception, int, str]] = {
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a tree that is run from its sources: no metadata lists the dependencies of qconv-tune, but
-    pyproject.toml does.
-    """
+    pyproject.toml does."""
     try:
         metadata.requires("qconv-tune")
     except metadata.PackageNotFoundError:

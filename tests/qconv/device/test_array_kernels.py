@@ -1,6 +1,5 @@
 """Arrays are moved and compared as by NumPy: on the devices, and by the text of a GPU's kernels, compiled for the CPU
-with one thread per GPU thread.
-"""
+with one thread per GPU thread."""
 
 from __future__ import annotations
 

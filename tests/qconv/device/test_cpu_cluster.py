@@ -1,6 +1,5 @@
 """Clusters on the CPU device: their barrier, data sent between blocks, the async proxy's view, and overlapping
-launches.
-"""
+launches."""
 
 from __future__ import annotations
 

@@ -330,8 +330,7 @@ def test_a_damaged_runtime_is_built_again(
     damage: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loading a truncated library would end this process with SIGBUS. A small file stands for the runtime, and is only
-    read.
-    """
+    read."""
     small = {"cpu_runtime.cpp": 'extern "C" int qconv_cpu_launch() { return 42; }\n'}
     loaded: list[bytes] = []
 

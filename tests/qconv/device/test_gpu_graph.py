@@ -1,6 +1,5 @@
 """The memory of a graph, on a stand-in for CuPy with host memory and with lists of functions as graphs: CuPy itself is
-tested on GPUs.
-"""
+tested on GPUs."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ def resized(
     **attributes: Any,
 ) -> Made:
     """Return a convolution, a Resize and a following layer. The Resize has no name; `numbers` are its inputs after
-    x.
-    """
+    x."""
     w = weights_of(channels, shape[1], *[1] * (len(shape) - 2))
     held = conv_inputs(w=w, w_z=np.int8(0), y_s=np.float32(0.05), y_z=np.asarray(3, dtype), x_z=np.asarray(9, dtype))
     node = helper.make_node

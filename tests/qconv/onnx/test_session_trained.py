@@ -1,8 +1,7 @@
 """Trained networks in their exported form, quantized and compared as a whole: the detector, the recogniser and the
 classifier that rapidocr-onnxruntime ships (`pip install '.[networks]'`). They have opset 12, hundreds of constants as
 nodes, separate BatchNormalization, hard swish in four ops, squeeze-and-excite, Resize, ConvTranspose and dynamic
-shapes.
-"""
+shapes."""
 
 from __future__ import annotations
 

@@ -69,8 +69,7 @@ def test_a_model_that_is_not_quantized_is_read_as_it_will_be() -> None:
 
 def test_what_feeds_one_convolution_alone_may_be_fused_with_it() -> None:
     """Two and three convolutions; not those whose output has another reader, such as the addition after the
-    projection.
-    """
+    projection."""
     workload = workload_of(inverted_residual(), "m", batch=4)
     expand, depthwise, project, _ = problems(workload)
     assert set(problems(workload, "fusion")) == {

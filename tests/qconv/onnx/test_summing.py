@@ -21,8 +21,7 @@ SIZES = (2, 16, 11, 9)
 
 def between_convolutions(op: str, axes: list[int], keeps: int, as_input: bool, dynamic: bool = False) -> Made:
     """Return a float sum of a tensor between two convolutions. ONNX Runtime uses channels-last all the way from one to
-    the other.
-    """
+    the other."""
     made = conv(x=bytes_of("uint8", *SIZES), w=weights_of(16, 16, 1, 1), w_z=np.int8(0))
     node = helper.make_node
     given: dict[str, Any] = {} if as_input else {"axes": axes}

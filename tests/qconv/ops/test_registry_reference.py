@@ -1,6 +1,5 @@
 """The oracle compared with the definition, written as loops over exact integers and fractions, and with values computed
-by hand.
-"""
+by hand."""
 
 from __future__ import annotations
 
@@ -212,8 +211,7 @@ def test_relu6_stops_at_six_in_units_of_the_output() -> None:
 
 def test_the_multiplier_is_a_chain_of_fp32_operations() -> None:
     """(x_scale * w_scale) / y_scale, each rounded: 2.3749998 and 7.1000004 instead of the exact 2.375 and 7.1, rounded
-    once, so that the ties fall to the other side.
-    """
+    once, so that the ties fall to the other side."""
     given = {"x_scale": 0.35, "w_scale": 0.95, "y_scale": 0.14}
     assert outputs([4, -4], given=given) == [9, -9]  # 9.499999; not 9.5, which is 10
     given = {"x_scale": 0.71, "w_scale": 0.8, "y_scale": 0.08}

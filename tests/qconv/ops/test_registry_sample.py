@@ -196,8 +196,7 @@ def test_a_large_layer_is_calibrated_on_a_few_of_its_outputs() -> None:
 
 def test_a_wrong_intermediate_tensor_shows_in_the_outputs() -> None:
     """A block of three whose intermediate tensor was wrong in 540 bytes once passed on five seeds: its outputs were 45
-    everywhere.
-    """
+    everywhere."""
     rng = np.random.default_rng(0)
     for index, problem in enumerate(fused_problems(11, 20, TARGET, 3)):
         drawn = registry.draw(problem, index)

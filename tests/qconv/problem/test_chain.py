@@ -232,8 +232,7 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
 
 def test_what_warpgroups_read_was_fenced_for_the_async_proxy() -> None:
     """Every layer whose outputs warpgroups read is followed by a fence, in more plans than run here: test_fences.py
-    shows that it is necessary.
-    """
+    shows that it is necessary."""
     dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
     kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.on_wgmma]  # type: ignore[attr-defined]
     assert {p.config.on_wgmma for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]

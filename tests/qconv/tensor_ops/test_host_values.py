@@ -1,6 +1,5 @@
 """The C++ line of every run-time value of an op between convolutions matches its NumPy line bit for bit, and refuses
-the same parameters.
-"""
+the same parameters."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ def library(entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> c
 
 def drawn_anew(problem: Problem, values: dict[str, Array], rng: np.random.Generator) -> Iterator[dict[str, Array]]:
     """Draw scales of similar magnitude, most of which are not float32 numbers; then any; then at the accepted
-    limits.
-    """
+    limits."""
     scales = [name for name in values if name.endswith("scale")]
     for span in (0.5, 0.5, 25):
         yield values | {name: values[name] * 10.0 ** rng.uniform(-span, span, 1) for name in scales}

@@ -1,6 +1,5 @@
 """PyTorch's requirements on an op: `opcheck`, `torch.compile` in one graph, `torch.export`, and AOTInductor
-packages.
-"""
+packages."""
 
 from __future__ import annotations
 

@@ -170,8 +170,7 @@ def split(operands: str) -> tuple[str, ...]:
 
 def narrowed(code: list[Instruction], wave_size: int) -> Iterator[tuple[int, int]]:
     """Yield each instruction that may run without all lanes, and the instruction that narrowed EXEC before it. A fixed
-    point over the blocks: repeated until no block is entered with fewer known facts than before.
-    """
+    point over the blocks: repeated until no block is entered with fewer known facts than before."""
     starts = sorted(block_starts(code))
     blocks = {start: Block(code, start, end) for start, end in zip(starts, [*starts[1:], len(code)], strict=True)}
     at = {code[start].address: start for start in starts}

@@ -135,8 +135,7 @@ class Masks:
 
     def _moved(self, to: str, source: str) -> Masks:
         """Return the facts after a scalar register was moved to or from a lane; a mask is complete once all its words
-        are.
-        """
+        are."""
         masks = self._without((to,))
         masks = replace(masks, copies=masks.copies | {(to, source), (source, to)})
         for before in range(self.words):

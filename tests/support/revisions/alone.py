@@ -8,8 +8,7 @@ from pathlib import Path
 
 def forget_installed() -> None:
     """Remove the finders of an editable install, which would offer today's modules for names that the revision
-    lacks.
-    """
+    lacks."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
 
 

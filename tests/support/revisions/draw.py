@@ -1,6 +1,5 @@
 """Draw cases by the code of the revision in a folder: python draw.py <folder> <random plans> <seed>. The output is a
-JSON list of golden cases, shipped winners and random plans of every family and target.
-"""
+JSON list of golden cases, shipped winners and random plans of every family and target."""
 
 from __future__ import annotations
 

@@ -98,8 +98,7 @@ def test_a_race_takes_turns() -> None:
 
 class Recorded:
     """A stand-in for the worker. Alone, one config in three is lucky by a tenth; in a race, all have their true times,
-    multiplied by factors for the first race, for the second, and for all others.
-    """
+    multiplied by factors for the first race, for the second, and for all others."""
 
     slowness: tuple[float, float, float] = (1.0, 1.0, 1.0)
     toolchain = "told"

@@ -59,8 +59,7 @@ class Kernel:
 @dataclass
 class Scripted:
     """A stand-in for an instance: writes the oracle's outputs, then applies `spoil` with the launch number. It does not
-    write the outputs `unwritten` in the launches `leaving`.
-    """
+    write the outputs `unwritten` in the launches `leaving`."""
 
     right: Sequence[Array]
     spoil: Callable[[int, list[Array]], None] = lambda launch, outs: None

@@ -67,8 +67,7 @@ def test_launches_go_round_the_bytes_that_were_asked_for_at_least(
     times: int, more: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launches cover several times a set's bytes. With fewer sets, part of one would still be cached at its next
-    turn.
-    """
+    turn."""
     cpu = open_device("cpu")
     launched: list[int] = []
     monkeypatch.setattr(type(cpu), "replay", lambda _, bounds: launched.append(len(bounds)))

@@ -55,8 +55,7 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
     def hung(process: subprocess.Popen[str], timeout: float | None = None) -> tuple[str, str]:
         """Return the process's output. The time limit starts once it hangs: on a busy machine it would expire too
-        early.
-        """
+        early."""
         while process.poll() is None and not (pid.exists() and pid.read_text().endswith("\n")):
             time.sleep(0.01)
         return honest(process, timeout=timeout)

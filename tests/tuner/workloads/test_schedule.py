@@ -272,8 +272,7 @@ def test_a_chain_has_its_share_of_the_time(
     width: int, seconds: list[float], rows: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its parts come before it, and must not take all the time. Each has 100 configs, and takes 10 us. Each of two
-    workers has the time.
-    """
+    workers has the time."""
     monkeypatch.setattr(schedule.time, "monotonic", lambda: 1000.0)
     first, second = Conv2d(1, 4, 4, 8, 8, 3, 3, pad=1), Conv2d(1, 4, 4, 8, 8, 1, 1)
     pair = FusedConv2d(first, second)

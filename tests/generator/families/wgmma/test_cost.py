@@ -120,8 +120,7 @@ def test_rows_that_a_stride_passes_over_do_not_come() -> None:
 
 def test_layers_of_many_channels_are_left_to_it() -> None:
     """Layers of the suite whose images fill the GPU, or go to halo, which uses warpgroups too. For 576 to 96 channels
-    on 14x14, the fastest measured kernel is mma's.
-    """
+    on 14x14, the fastest measured kernel is mma's."""
     chosen = {}
     for row in json.loads((RESULTS / "dense.json").read_text())["rows"]:
         problem = parse(row["problem"])

@@ -20,8 +20,7 @@ def read(
     op: str, x_type: str = "uint8", attributes: dict[str, Any] | None = None, **constants: Any
 ) -> IntegerConvolution:
     """Return a layer whose first input is x; the constants follow in order, None for an absent one, and an ellipsis for
-    a computed one.
-    """
+    a computed one."""
     names = tuple("" if value is None else name for name, value in constants.items())
     held = {name: np.asarray(value) for name, value in constants.items() if value is not None and value is not ...}
     layer = Layer("layer", op, ("x", *names), ("y",), attributes or {})

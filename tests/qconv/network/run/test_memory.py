@@ -23,8 +23,7 @@ def most_live_bytes(blocks: Sequence[Block]) -> int:
 @dataclass
 class Work:
     """Random layers in sequence, each of which reads some live tensors, writes one, and may need scratch memory;
-    tensors without further readers are freed.
-    """
+    tensors without further readers are freed."""
 
     allocations: list[Allocation]
     layers: list[tuple[tuple[int, ...], int]]  # inputs and output of each layer, by number
