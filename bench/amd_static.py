@@ -174,8 +174,8 @@ def writes_outputs(instruction: Instruction) -> bool:
 
 
 def clocks(code: Sequence[Instruction], arch: str, rounds: int) -> float:
-    """Return the clocks of a wave, by llvm-mca. Branches fall through; barriers, for which it assumes 500 or 2000
-    clocks, are removed; waits become operands."""
+    """Return the clocks of a wave, by llvm-mca. Branches fall through. Barriers are left out, for which llvm-mca assumes
+    500 or 2000 clocks, and so are waits, which its operand dependences replace."""
     left_out = ("s_endpgm", "s_wait", "s_barrier")
     kept = (each.text for each in code if each.goes_to is None and not each.text.startswith(left_out))
     text = "\n".join(kept) + "\n"

@@ -32,7 +32,7 @@ def found(version: str) -> Path | None:
 
 
 def _is(path: Path, version: str) -> bool:
-    """Check the version: a shim of pyenv exists but refuses to run if the version is not selected."""
+    """Return true if the interpreter runs and has this version; a shim of pyenv refuses to run an unselected one."""
     told = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([path, "-c", told], capture_output=True, text=True, check=False)
     return done.stdout.strip() == version

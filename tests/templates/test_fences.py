@@ -79,7 +79,7 @@ def executable_of(plan: Plan, text: str, seed: int) -> Executable:
 
 
 def finding(plan: Plan, text: str, seed: int) -> str | None:
-    """Return the runtime's message, or `wrong`, or ""."""
+    """Return the runtime's message, `wrong`, or None."""
     drawn = registry.draw(plan.problem, 1)
     try:
         y = outputs_of(executable_of(plan, text, seed), drawn)
