@@ -174,7 +174,7 @@ def writes_outputs(instruction: Instruction) -> bool:
 
 
 def clocks(code: Sequence[Instruction], arch: str, rounds: int) -> float:
-    """Return the clocks of a wave, by llvm-mca. Branches fall through. Barriers are left out, for which llvm-mca assumes
+    """Return the clocks of a wave, by llvm-mca. Branches fall through. Barriers are left out, for which llvm-mca takes
     500 or 2000 clocks, and so are waits, which its operand dependences replace."""
     left_out = ("s_endpgm", "s_wait", "s_barrier")
     kept = (each.text for each in code if each.goes_to is None and not each.text.startswith(left_out))
