@@ -1,4 +1,4 @@
-"""Whether a row was measured on today's kernels. A row has the digest of each kernel's source beside its config; what
+"""True for a row that was measured on today's kernels. A row has the digest of each kernel's source beside its config; what
 today's generator makes of the same problem and config has another digest once the kernel has changed."""
 
 from __future__ import annotations

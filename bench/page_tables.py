@@ -162,7 +162,7 @@ def residuals() -> str:
 
 
 def quantizations() -> str:
-    """What zero points and scales per channel cost, layer by layer."""
+    """Return the table of the cost of zero points and scales per channel, layer by layer."""
     return with_left_out(
         ("layer", "us", "time over the simpler layer's"),
         lambda row: (row["name"], f"{row['time_us']:.1f}", f"{row['ratio']:.3f}"),

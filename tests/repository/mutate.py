@@ -44,7 +44,7 @@ PASSED, FAILED, NOT_DONE = 0, 1, 99  # pytest's exit status; others say that it 
 NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "SyntaxError", "NameError", "ImportError")
 # A source that fails its own static assertions was tested.
 REFUSES_ITSELF = "static assertion failed"
-# What is kept under a key that a mutant may have spoilt does not serve the others.
+# A mutant may have spoilt the cache, so it gets its own.
 OWN_CACHE = "src/qconv/device"
 
 

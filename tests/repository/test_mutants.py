@@ -35,7 +35,7 @@ def tree() -> Tree:
 
 @pytest.fixture(scope="module")
 def places(tree: Tree) -> Mapping[str, Place]:
-    """Where each is planted."""
+    """The place of each mutant."""
     found, refused = {}, []
     for mutant in EVERY:
         try:

@@ -245,7 +245,7 @@ def test_planted_bugs_are_found(name: str) -> None:
     ("change", "says"),
     [
         ({"groups": 2}, "groups=2"),
-        ({"c": 24}, "c=24: the copy engine moves pixels of whole 16 bytes"),
+        ({"c": 24}, "c=24: TMA copies multiples of 16 bytes per pixel"),
         ({"layout": "nchw"}, "layout=nchw"),
         ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
     ],

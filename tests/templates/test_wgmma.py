@@ -212,7 +212,7 @@ def test_classes_of_pixels(size: int, pad: tuple[int, int], stride: int) -> None
     ("change", "says"),
     [
         ({"groups": 2}, "groups=2"),
-        ({"c": 24}, "c=24: the copy engine moves pixels of whole 16 bytes"),
+        ({"c": 24}, "c=24: TMA copies multiples of 16 bytes per pixel"),
         ({"layout": "nchw"}, "layout=nchw"),
         ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
     ],

@@ -261,11 +261,11 @@ MUTANTS = (
         (JOINING,),
     ),
     Mutant(
-        "between: a cut begins so many elements on",
+        "between: a cut begins too late",
         "Joined.problem",
         "cut.begin * inner",
         "cut.begin",
-        "It is so many rows, which have many elements each.",
+        "It counts rows, which have many elements each.",
         (JOINING,),
     ),
     Mutant(

@@ -41,7 +41,7 @@ OF_PAGE = (
         "products",
         "tap / S * DILATION_H * WINDOW_W + tap % S * DILATION_W;",
         "tap / S * WINDOW_W + tap % S;",
-        "Taps lie so many pixels from each other.",
+        "The dilation is the distance of taps in pixels.",
         (DIRECT,),
     ),
     Mutant(
@@ -97,7 +97,7 @@ OF_PAGE = (
         "chunk_of",
         "(chunk ^ pixel * TILE_M / 128 % (TILE_M / 16)) * 16",
         "chunk * 16",
-        "The copy engine takes them as swizzled.",
+        "TMA takes them as swizzled.",
         (STAGED,),
     ),
     Mutant(
@@ -105,7 +105,7 @@ OF_PAGE = (
         "write_sums",
         "    tile::fence_proxy_async();\n",
         "",
-        "The copy engine may not see what was written.",
+        "TMA may not see what was written.",
         (STAGED,),
     ),
     Mutant(
@@ -113,7 +113,7 @@ OF_PAGE = (
         "write_sums",
         "if (signals) tile::wait_for_store_reads<0>();\n    tile::",
         "tile::",
-        "The copy engine still reads the tile before.",
+        "TMA still reads the tile before.",
         (STAGED,),
     ),
     Mutant(
@@ -323,7 +323,7 @@ OF_COST = (
         "_copied",
         "return _filled_rows(plan, windows.bytes) * FILLED_PIXEL",
         "return 0",
-        "The copy engine takes five clocks for each.",
+        "TMA takes five clocks for each.",
         (f"{COST}::test_few_channels_are_left_to_others",),
     ),
     Mutant(
@@ -339,7 +339,7 @@ OF_COST = (
         "_copied",
         "max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)",
         "0",
-        "The copy engine takes longer for pixels that do not follow each other.",
+        "TMA takes longer for pixels that do not follow each other.",
         (f"{COST}::test_a_time_of_a_stride_is_predicted",),
     ),
     Mutant(

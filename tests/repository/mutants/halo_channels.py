@@ -132,7 +132,7 @@ OF_GATHERING = (
         "place",
         " ^ pixel * ROW / 128 % OF_ROW",
         "",
-        "Products look for chunks where the copy engine would have put them.",
+        "Products look for chunks where TMA would have put them.",
         (GATHERED,),
     ),
     Mutant(

@@ -206,7 +206,7 @@ MUTANTS = (
         "half_to_float",
         "as_bits(static_cast<float>(magnitude) * 5.9604644775390625e-08f)",
         "0u",
-        "A denormal half is so many times 2^-24.",
+        "A denormal half is a multiple of 2^-24.",
         ("test_convert_extremes.py::test_every_half_is_read",),
     ),
     Mutant(

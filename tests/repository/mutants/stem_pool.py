@@ -89,7 +89,7 @@ OF_PAGE = (
         "write_largest",
         "    stores.half = 1 - stores.half;\n",
         "",
-        "The copy engine may still read them.",
+        "TMA may still read them.",
         (STAGED,),
     ),
     Mutant(

@@ -16,7 +16,7 @@ OF_PAGE = (
         "produce",
         "        image_ring.wait(at);\n",
         "",
-        "The copy engine may not have brought them.",
+        "TMA may not have brought them.",
         (STAGED,),
     ),
     Mutant(
@@ -150,7 +150,7 @@ OF_PLAN = (
         "why_none",
         "if problem.w * problem.c % CHUNK or problem.w % 4:",
         "if problem.w % 4:",
-        "The copy engine takes whole chunks alone.",
+        "TMA takes whole chunks alone.",
         (SERVED,),
     ),
     Mutant(
@@ -181,7 +181,7 @@ OF_COST = (
         (COST,),
     ),
     Mutant(
-        "stem_wgmma cost: lanes store as fast as the copy engine",
+        "stem_wgmma cost: lanes store as fast as TMA",
         "_tile",
         "stored = 0 if plan.staged else",
         "stored = 0 if True else",

@@ -13,7 +13,7 @@ CHANNELS, PIXELS, ODD, SUMS = (
 
 
 def found(name: str) -> str:
-    """What the CPU device finds in a page that lacks it."""
+    """Return the test that leaves a named part out of the page."""
     return f"{TESTS}::test_what_is_left_out_is_found[{name}]"
 
 
@@ -69,7 +69,7 @@ OF_PAGE = (
     Mutant(
         "tcgen05: an accumulator is released while lanes load",
         "write_tiles",
-        "                tile::warp_barrier();  // all lanes have theirs\n",
+        "                tile::warp_barrier();  // all lanes have their sums\n",
         "",
         "One lane says so for all of them.",
         (f"{TESTS}::test_nothing_is_found[channels-thread-2]",),
@@ -210,7 +210,7 @@ OF_PLAN = (
         "PersistentPlan.borders",
         "Borders.of(self.problem) if pads_with_zero_point(self.problem) else None",
         "None",
-        "The copy engine pads with zeros, and not with the zero point.",
+        "TMA pads with zeros, and not with the zero point.",
         (PIXELS,),
     ),
     Mutant(
@@ -226,7 +226,7 @@ OF_PLAN = (
         "why_not",
         "if problem.c % CHUNK:",
         "if problem.c % 8:",
-        "The copy engine has no such rows.",
+        "TMA has no such rows.",
         (f"{TESTS}::test_what_it_does_not_serve",),
     ),
     Mutant(

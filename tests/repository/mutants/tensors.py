@@ -55,7 +55,7 @@ MUTANTS = (
         "Plan.tensor_maps",
         "if found and not self.target.tensor_maps:",
         "if found and not self.target.name:",
-        "No GPU before Hopper has a copy engine.",
+        "No GPU before Hopper has TMA.",
         OF_MAP,
     ),
     Mutant(
@@ -175,7 +175,7 @@ MUTANTS = (
         "wait",
         "store.group + groups < own.groups",
         "store.group + groups + 1 < own.groups",
-        "Of the groups so many are outstanding.",
+        "The wait leaves this number of groups outstanding.",
         ring("store"),
     ),
     Mutant(

@@ -13,7 +13,7 @@ from mutants.definitions import Definition, definitions_in
 from mutants.mutant import Mutant
 
 FOLDERS = ("src", "generator", "instances", "templates", "tune_db", "tuner", "bench", "docs", "examples")
-# What judges the tests is itself judged.
+# The judges of the tests are judged themselves.
 JUDGES = ("tests/repository/*.py", "tests/hostile/*.py")
 SUFFIXES = (".py", ".j2", ".h", ".cpp", ".in", ".md")
 

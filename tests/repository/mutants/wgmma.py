@@ -137,7 +137,7 @@ MUTANTS = (
         "residuals_at",
         "channel / 16 ^ pixel % 8",
         "channel / 16",
-        "The copy engine exchanges chunks.",
+        "TMA exchanges chunks.",
         (RESIDUALS,),
     ),
     Mutant(
@@ -149,7 +149,7 @@ MUTANTS = (
         (f"{TESTS}::test_slots_of_residuals",),
     ),
     Mutant(
-        "wgmma plan: residuals never come by the copy engine",
+        "wgmma plan: residuals never come by TMA",
         "why_residual_is_not_staged",
         "if problem.k * residual.bytes % CHUNK:",
         "if problem.k * residual.bytes:",
@@ -201,7 +201,7 @@ MUTANTS = (
         "conv2d_fold_borders",
         "row >= IN_H || column < 0",
         "row > IN_H || column < 0",
-        "There the copy engine gives zeros.",
+        "There TMA gives zeros.",
         (PIXELS,),
     ),
     Mutant(
@@ -249,7 +249,7 @@ MUTANTS = (
         "fetched",
         "(LATENCY + clocks) / (slots - 1)",
         "clocks",
-        "With two slots the tensor cores wait for the second-level cache.",
+        "With two slots the tensor cores wait for L2.",
         (COST,),
     ),
     Mutant(

@@ -177,7 +177,7 @@ MUTANTS = (
         "Spaces.plans",
         "self._left += len(plans)",
         "pass",
-        "After so many visits nothing would be kept any more.",
+        "After enough visits nothing would be kept any more.",
         (SPACES,),
     ),
     Mutant(
