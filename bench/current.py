@@ -1,5 +1,5 @@
-"""True for a row that was measured on today's kernels. A row has the digest of each kernel's source beside its config; what
-today's generator makes of the same problem and config has another digest once the kernel has changed."""
+"""True for a row that was measured on today's kernels. A row has the digest of each kernel's source beside its config;
+today's generator gives the same problem and config another digest once the kernel has changed."""
 
 from __future__ import annotations
 
