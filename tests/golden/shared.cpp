@@ -1,4 +1,4 @@
-// The CPU device runs each thread of a block as a fiber; its runtime has these.
+// The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 extern "C" {
 int qconv_cpu_thread(void);
 int qconv_cpu_block(int axis);
@@ -15,18 +15,18 @@ __device__ __forceinline__ int thread() { return qconv_cpu_thread(); }
 __device__ __forceinline__ int block_x() { return qconv_cpu_block(0); }
 __device__ __forceinline__ int block_y() { return qconv_cpu_block(1); }
 
-// Threads that meet at different lines are reported as a divergent barrier.
+// Threads that arrive from different lines are reported as a divergent barrier.
 __device__ __forceinline__ void barrier(int line = __builtin_LINE()) { qconv_cpu_barrier(line); }
 
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() { return *static_cast<Layout*>(qconv_cpu_shared()); }
 
-// Each operation rounds once: compiled with -ffp-contract=off.
+// Each operation rounds once: the code is compiled with -ffp-contract=off.
 __device__ __forceinline__ float add(float a, float b) { return a + b; }
 __device__ __forceinline__ float multiply(float a, float b) { return a * b; }
 __device__ __forceinline__ float maximum(float a, float b) { return a > b ? a : b; }
 __device__ __forceinline__ float minimum(float a, float b) { return a < b ? a : b; }
-// Half to even.
+// Rounds half to even.
 __device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
 __device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
@@ -36,12 +36,13 @@ __device__ __forceinline__ int byte_of(unsigned word, int index) {
     return SIGNED ? static_cast<signed char>(byte) : static_cast<int>(byte);
 }
 
-@@ 42b3d77d in whole/simt-body-sm_90a.cu: // Four products of bytes added to an int32; each operand's bytes are signed or not.
-@@ 4+11
+@@ 3bf05547 in whole/simt-body-sm_90a.cu: // Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are
+@@ 5+11
     for (int i = 0; i < 4; ++i) acc += byte_of<A_SIGNED>(a, i) * byte_of<B_SIGNED>(b, i);
     return acc;
 
-// float to half, rounded to even: the sum with a power of two drops the bits below half's last place.
+// Converts float to half, rounding to even: adding a power of two drops the bits below the last bit of a
+// half.
 __device__ __forceinline__ unsigned short to_half(float a) {
     unsigned bits;
     __builtin_memcpy(&bits, &a, 4);
@@ -60,7 +61,7 @@ __device__ __forceinline__ unsigned short to_half(float a) {
     return static_cast<unsigned short>(sign | ((magnitude - 0x38000000u + 0xfffu + even) >> 13));
 }
 
-// Four of the eight bytes of two words: those of `a` are 0 to 3, those of `b` are 4 to 7.
+// Picks four of the eight bytes of two words. Bytes of `a` are numbered 0 to 3, those of `b` 4 to 7.
 template <int B0, int B1, int B2, int B3>
 __device__ __forceinline__ unsigned pick(unsigned a, unsigned b) {
     const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
@@ -68,26 +69,26 @@ __device__ __forceinline__ unsigned pick(unsigned a, unsigned b) {
     return byte(B0) | byte(B1) << 8 | byte(B2) << 16 | byte(B3) << 24;
 }
 
-// Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
     return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
-@@ d0622922 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ deb96fd3 in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 @@ 7+0
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 [[noreturn]] void qconv_cpu_fail(const char* what, int line);
 int qconv_cpu_defers_copies(void);
 
-// An address in shared memory, which GPUs address by 32 bits.
+// An address in shared memory; GPUs use 32 bits for it.
 using SharedAddress = char*;
 __device__ __forceinline__ SharedAddress shared_address(void* address) { return static_cast<char*>(address); }
 
-// Asynchronous copies from device to shared memory, by one thread. A GPU makes them at any time until they
-// are waited for; here they are made at once or, in other launches, by the very wait that asks for them.
+// Asynchronous copies from device to shared memory, by one thread. A GPU performs them at any time until they
+// are awaited. Here some launches perform them at once, and others only in the wait that requires them.
 struct Copies {
-    // BYTES bytes, or as many zeros where `exists` is false: `from` is then not read.
+    // Copies BYTES bytes, or writes BYTES zeros without reading `from` if `exists` is false.
     template <int BYTES>
     __device__ __forceinline__ void copy(
         void* to, const void* from, bool exists, int line = __builtin_LINE()) {
@@ -103,7 +104,7 @@ struct Copies {
         queue_[(first_ + queued_++) % COPIES_IN_FLIGHT] = made;
     }
 
-    // What was copied since the last commit is a group.
+    // Closes a group: the copies since the last commit.
     __device__ __forceinline__ void commit() { ++group_; }
 
     // Waits until at most the latest GROUPS groups are outstanding.
@@ -135,8 +136,8 @@ private:
     Copy queue_[COPIES_IN_FLIGHT];
 };
 
-// ldmatrix: COUNT matrices of 8 rows of 16 bytes. Lane 8 * i + j says where row j of matrix i is; each lane
-// gets a word of each matrix, word lane % 4 of row lane / 4.
+// ldmatrix: loads COUNT matrices of 8 rows x 16 bytes. Lane 8 * i + j supplies the address of row j of matrix
+// i. Each lane receives one word of each matrix: word lane % 4 of row lane / 4.
 template <int COUNT>
 __device__ __forceinline__ void load_matrices(
     const void* row, unsigned (&registers)[COUNT], int line = __builtin_LINE()) {
@@ -152,13 +153,13 @@ __device__ __forceinline__ void load_matrices(
     }
 }
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 10+0
-    int* fragments;  // the filters as a warp's lanes hold them
+    int* fragments;  // filters, in the order in which a warp's lanes hold them
 
 // mma_m16n8k32 on the CPU device.
-// The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
-// operands that lie elsewhere than the hardware has them give wrong sums.
+// The lanes of a warp exchange their registers, and each computes the elements of D that it holds. Operands
+// in other positions than the hardware expects give wrong sums.
 static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
 static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
 static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
@@ -168,10 +169,10 @@ namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
 
-// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
-// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
-// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
-// both factors.
+// A lane's number, and an element's number within a lane, are mixed-radix numbers whose first dimension
+// varies fastest. Each count in a dimension advances `row` rows and `column` columns of the operand. Lanes
+// that differ only in a dimension of 0 rows and 0 columns hold copies of the same elements. B is transposed,
+// so that k runs along the rows of both factors.
 struct Dim { int size, row, column; };
 constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
 constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
@@ -206,11 +207,12 @@ constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
 constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
 constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
-// What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
+// The factors that a lane exposes to the others. The runtime places the lanes' copies 64 bytes apart.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
 constexpr int LANE_STRIDE = 64 / 4;
 
-// The other way round: where among the words that the lanes show a row's next four elements are.
+// The inverse map: for each row and each four elements along k, the index of their word among the exchanged
+// words.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
@@ -241,12 +243,12 @@ __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
            (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
 }
 
-// Written out: compilers keep a loop of four at -O2, which takes nearly twice as long.
+// Unrolled by hand: compilers keep a loop of four iterations at -O2, and it takes nearly twice as long.
 __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
     return static_cast<unsigned>(product(a, b, 0) + product(a, b, 1) + product(a, b, 2) + product(a, b, 3));
 }
 
-// D += A * B, modulo 2**32, by one warp.
+// Computes D += A * B modulo 2**32, by one warp.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
     int line = __builtin_LINE()) {
@@ -268,7 +270,7 @@ __device__ __forceinline__ void multiply_add(
 
 using emulated::multiply_add;
 
-// What adds up a window: ones in the place of the filter.
+// Loads ones in place of the filter, so that the product is the sum of a window.
 __device__ __forceinline__ void load_ones(int step, int atom, unsigned (&ones)[B_REGISTERS]) {
     const int k = channel_of_column(atom, tile::lane() / 4);
 #pragma unroll
@@ -283,23 +285,23 @@ __device__ __forceinline__ void load_ones(int step, int atom, unsigned (&ones)[B
 
 struct Sums {
     Sum product[ATOMS][D_REGISTERS];
-    Sum x_sum[ATOMS][D_REGISTERS];  // of each window
+    Sum x_sum[ATOMS][D_REGISTERS];  // sum of the inputs in each window
 };
 
-@@ d3b5ba7d in shared.cu: // The products of a step with 16 pixels.
+@@ 1ed132c6 in shared.cu: // Multiplies one step of 16 pixels by the filters and adds the products to `sums`.
 @@ 7+0
         unsigned ones[B_REGISTERS];
         load_ones(step, j, ones);
         multiply_add(x, ones, sums.x_sum[j]);
 
-@@ d0622922 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ deb96fd3 in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 @@ 7+0
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 [[noreturn]] void qconv_cpu_fail(const char* what, int line);
 
 __device__ __forceinline__ float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
-// A barrier of the lanes of a warp alone.
+// A barrier for the lanes of one warp.
 __device__ __forceinline__ void warp_barrier(int line = __builtin_LINE()) {
     constexpr char nothing = 0;
     qconv_cpu_warp_exchange(&nothing, sizeof nothing, line);
@@ -309,7 +311,7 @@ __device__ __forceinline__ void warp_barrier(int line = __builtin_LINE()) {
 IN_H=28 IN_W=28 C=80 C_GROUP=80 OUT_H=28 OUT_W=28 K=21 K_GROUP=21 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=784 REDUCTION=720 X_SIGNED=true W_SIGNED=false
 
-// The CPU device runs each thread of a block as a fiber; its runtime has these.
+// The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 extern "C" {
 int qconv_cpu_thread(void);
 int qconv_cpu_block(int axis);
@@ -337,11 +339,11 @@ __device__ __forceinline__ void give_registers() {}
 template <int COUNT>
 __device__ __forceinline__ void take_registers() {}
 
-// The next launch may begin as early as this one does, whether it says so or not: it waits.
+// Does nothing: the CPU device starts the next launch early whether or not this is called.
 __device__ __forceinline__ void launch_dependents() {}
 __device__ __forceinline__ void wait_on_dependency() { qconv_cpu_wait_on_dependency(); }
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
     if (qconv_cpu_is_shared(address))
@@ -349,37 +351,37 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address, int line
     return *static_cast<const Words<WORDS>*>(address);
 }
 
-// An mbarrier: counts bytes that come to this block's shared memory, in phases. They come at once or, in
-// other launches, when no thread can go on without them.
+// An mbarrier: counts the bytes that arrive in this block's shared memory, in phases. Some launches deliver
+// them at once, and others only when no thread can proceed without them.
 struct Mbarrier {
     unsigned long long state;
 
-    // One thread initialises it, before fence_mbarrier_init: so many arrivals complete a phase.
+    // Initialises the mbarrier: one thread, before fence_mbarrier_init. `arrivals` arrivals complete a phase.
     __device__ __forceinline__ void init(int arrivals, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_open(this, static_cast<unsigned>(arrivals), line);
     }
     __device__ __forceinline__ void arrive(int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_expect(this, 0, line);
     }
-    // One thread expects the next bytes, when all of the last phase are there.
+    // Announces the bytes of the next phase: one thread, once the last phase is complete.
     __device__ __forceinline__ void expect_next(int bytes, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_expect(this, static_cast<unsigned>(bytes), line);
     }
-    // Waits until all bytes of a phase are there; phases are counted from 0.
+    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
     }
 };
 
-// An mbarrier is there for others as soon as it is initialised.
+// Does nothing: other threads see an mbarrier as soon as it is initialised.
 __device__ __forceinline__ void fence_mbarrier_init() {}
 
-// What the CPU device knows of an array. Copies are made when a GPU's copy engine could make them: at once
-// or, in other launches, as late as it may.
+// The CPU device's description of an array. Some launches perform copies at once, and others as late as TMA
+// may.
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
-// By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
-// a multiple of 16 bytes. `mbarrier` expects its bytes, the zeros outside of the array among them.
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
 __device__ __forceinline__ void load_tile(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1,
@@ -388,7 +390,7 @@ __device__ __forceinline__ void load_tile(
     const unsigned short* const offsets = nullptr;
     qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
 }
-// The channels from `c` on of pixels seen through a tap, which lies so far from the filter's first.
+// Loads the channels from `c` on of a run of pixels, as the tap at offset (tap_w, tap_h) sees them.
 __device__ __forceinline__ void load_im2col(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c, int w, int h, int n,
@@ -407,7 +409,7 @@ __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
            (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
 }
 
-@@ f66db33c in shared.cpp: // Written out: compilers keep a loop of four at -O2, which takes nearly twice as long.
+@@ b9273ecb in shared.cpp: // Unrolled by hand: compilers keep a loop of four iterations at -O2, and it takes nearly twice as long.
 @@ 5+0
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 
@@ -417,7 +419,7 @@ struct Product {
     bool adds;
     int group;
 
-    // Modulo 2**32.
+    // Computes the product modulo 2**32.
     __device__ __forceinline__ void perform() const {
         const int first_row = tile::warp() % 4 * 16 + tile::lane() / 4;
         for (int h = 0; h < 2; ++h) {
@@ -436,7 +438,7 @@ struct Product {
 
 __device__ __forceinline__ void begin_products() {}
 
-// D = A * B, or D += A * B.
+// Computes D = A * B, or D += A * B if `adds`.
 __device__ __forceinline__ void multiply(
     Products& products, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
     int line = __builtin_LINE()) {
@@ -446,7 +448,8 @@ __device__ __forceinline__ void multiply(
 }
 __device__ __forceinline__ void commit_products(Products& products) { ++products.group; }
 
-// Waits until all but the latest GROUPS have read their factors and added up, those of all four warps.
+// Waits until all but the latest GROUPS groups, of all four warps, have read their factors and completed
+// their sums.
 template <int GROUPS>
 __device__ __forceinline__ void wait_for_products(Products& products, int line = __builtin_LINE()) {
     while (products.queued > 0 && products.queue[products.first].group < products.group - GROUPS) {
@@ -458,9 +461,9 @@ __device__ __forceinline__ void wait_for_products(Products& products, int line =
 }
 __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
 
-@@ d6300de2 in pages/wgmma-odd-cpu.sm_90a.cpp: // A consumer's products that are under way. They read their factors, and write their sums, as late as they
+@@ 88e5e5e1 in pages/wgmma-odd-cpu.sm_90a.cpp: // A consumer's outstanding products. They read their factors and write their sums as late as the hardware
 @@ 4+1
-    static constexpr int MOST = PRODUCTS;  // of a tile
+    static constexpr int MOST = PRODUCTS;  // products per tile
 
 // A consumer's sums become outputs: those that lie in the image are stored two channels, or one, at a time.
 __device__ __forceinline__ void write_sums(

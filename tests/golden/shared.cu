@@ -2,14 +2,15 @@
 //   acc = sum over r, s, c of (x - x_zero) * (w - w_zero[k]), in int32
 //   y   = clamp(round_half_to_even(relu6((acc + bias[k]) * multiplier[k])) + y_zero) as uint8
 
-// And a whole number more, of less than 2^16: what is taken away again is that much less.
+// Returns rounded(a) + more, for an integer `more` below 2^16, without an extra addition: the constant
+// subtracted is smaller by `more`.
 __device__ __forceinline__ float rounded(float a, float more) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), more - 12582912.0f);
 }
 
-@@ 9153275e in whole/mma-16x16x32-staged-gfx942.hip: // Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+@@ 3088b1e8 in whole/mma-16x16x32-staged-gfx942.hip: // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
 @@ 2+2
-// of `above`.
+// bytes are the lower two of `above`.
 @@ 8+3
     const unsigned first = static_cast<unsigned>(round_small(clamp(a, LOW, HIGH))) & 0xffu;
     const unsigned second = static_cast<unsigned>(round_small(clamp(b, LOW, HIGH))) & 0xffu;
@@ -20,7 +21,7 @@ using W = signed char;
 using Sum = int;
 using Output = unsigned char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
@@ -34,7 +35,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-@@ cfaa3fc0 in whole/fused-small-image-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ 2e20f311 in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 4+0
     int w_zero;
 @@ 6+0
@@ -47,28 +48,29 @@ struct Arguments {
     channel.top = args.top;
     channel.y_zero = args.y_zero;
 
-@@ 96a7abe2 in whole/simt-body-sm_90a.cu: // What an output element is made of, beside its channel parameters.
+@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
 @@ 4+0
-    Sum x_sum;  // the sum of its window's inputs
+    Sum x_sum;  // sum of the inputs in the element's window
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 4+0
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const Sum x_sum = inputs.x_sum;
-@@ 6+0
+@@ 7+0
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
-@@ 8+2
+@@ 9+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
-@@ 0ffcc20b in whole/simt-body-sm_90a.cu: // Rounded half to even, clamped to the range of the type.
+@@ a766e225 in whole/simt-body-sm_90a.cu: // Rounds half to even and clamps to the range of Output.
 @@ 3+1
     constexpr float LEAST = 0.0f, LARGEST = 255.0f;
 
-// What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
+// The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
+// constant:
 //   offset[k] = -x_zero * sum(w[k])
 //               + count * x_zero * w_zero
 //               + bias[k]
-// It depends on the weights alone: run once for a set of weights. One block a channel.
+// It depends on the weights alone, so this kernel runs once per set of weights, with one block per channel.
 struct FoldShared {
     Sum partial[FOLD_THREADS];
 };
@@ -97,25 +99,25 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
 //   acc = sum over r, s, c of x * w, in int32
 //   y   = clamp(round_half_to_even(acc * multiplier)) as int8
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 6+2
     float multiplier;  // x_scale * w_scale / y_scale
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 3+1
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
 @@ 4+2
     channel.multiplier = args.multiplier;
 
-@@ 209cf32f in whole/fused-small-image-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 7+1
+@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+1
 
 @@ // The problem.
 IN_H=224 IN_W=224 C=3 C_GROUP=3 OUT_H=112 OUT_W=112 K=64 K_GROUP=64 R=7 S=7 STRIDE_H=2 STRIDE_W=2 DILATION_H=1
 DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=147 X_SIGNED=false W_SIGNED=true
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 3+3
     const X* x;  // activations, NCHW
     const W* w;  // weights, KCRS
@@ -135,12 +137,12 @@ using W = unsigned char;
 using Sum = int;
 using Output = unsigned short;
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
     float multiplier;  // x_scale * w_scale
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 4+0
     float bias;
 
@@ -151,34 +153,34 @@ using Output = unsigned short;
 
 using Finished = Output;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 7+0
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+0
     value = tile::add(value, channel.bias);
-@@ 9+1
+@@ 10+1
     result = tile::to_half(value);
 
 __device__ __forceinline__ Output narrow(Finished finished) { return finished; }
 
-@@ 66ad78e6 in whole/simt-body-sm_90a.cu: // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
-@@ 4+14
+@@ cd3dfecd in whole/simt-body-sm_90a.cu: // Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+@@ 5+14
 
-@@ 96ad80ee in shared.cu: // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-@@ 3+2
+@@ 2322dc22 in shared.cu: // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
+@@ 4+2
 
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 15+3
 
-@@ 4229f864 in whole/simt-body-sm_90a.cu: // Each operation rounds once, whatever the compiler's flags.
+@@ 6ff8f755 in whole/simt-body-sm_90a.cu: // Each operation rounds once, whatever the compiler's flags.
 @@ 6+0
 __device__ __forceinline__ float magnitude(float a) { return fabsf(a); }
 
 __device__ __forceinline__ unsigned as_bits(float a) { return __float_as_uint(a); }
 __device__ __forceinline__ float as_float(unsigned bits) { return __uint_as_float(bits); }
 
-// Activations by correctly rounded operations alone, so that every device gives the same bits.
+// Activations, composed of correctly rounded operations only, so that every device returns the same bits.
 
-// Denormals are zero here, whether or not the hardware flushes them, and so is the binade above: some
-// hardware flushes what would have been rounded up to the least normal number.
+// Flushes denormals to zero, whether or not the hardware does, and the binade above them too: some hardware
+// flushes results that would round up to the least normal number.
 __device__ __forceinline__ float flush(float a) {
     return magnitude(a) < 0x1p-125f ? multiply(a, 0.0f) : a;
 }
@@ -192,9 +194,9 @@ __device__ __forceinline__ float flush(float a) {
 @@ 5+0
 using Residual = unsigned char;
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 6+0
-    const Residual* residual;  // what is added before the activation, NHWK
+    const Residual* residual;  // added before the activation, NHWK
 @@ 7+4
     const float* scale;  // per channel: x_scale * w_scale
     const float* bias;  // per channel: the bias, in real units
@@ -202,7 +204,7 @@ using Residual = unsigned char;
     int residual_zero;  // the zero point of the residual
     float inverse;  // 1 / y_scale
 
-@@ 56e9c2bc in pages/simt-body-et-vulkan-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ c17642dd in pages/simt-body-et-vulkan-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 3+0
     int offset;
 @@ 5+0
@@ -218,27 +220,27 @@ using Residual = unsigned char;
     channel.inverse = args.inverse;
     channel.y_zero = args.y_zero;
 
-@@ 96a7abe2 in whole/simt-body-sm_90a.cu: // What an output element is made of, beside its channel parameters.
+@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
 @@ 4+0
     int residual;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 4+0
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const int residual = inputs.residual;
-@@ 7+1
+@@ 8+1
     value = tile::add(tile::multiply(value, channel.scale), channel.bias);
     const float added = static_cast<float>(residual - channel.residual_zero);
     value = tile::fma(added, channel.residual_scale, value);
-@@ 9+0
+@@ 10+0
     value = tile::multiply(value, channel.inverse);
     value = tile::add(value, channel.y_zero);
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 8+0
-    int* fragments;  // the filters as a warp's lanes hold them
+    int* fragments;  // filters, in the order in which a warp's lanes hold them
 
-// What a block does: TILE_H by TILE_W output pixels of an image, of SLABS slabs. Slabs of the same pixels are
-// neighbours, for they share cache lines.
+// A block's tile: TILE_H x TILE_W output pixels of one image by SLABS channel slabs. Blocks of the same
+// pixels have neighbouring indices, because they share cache lines.
 struct Tile {
     int slab, column, row, n;
 
@@ -249,7 +251,7 @@ struct Tile {
           n(block / (SLAB_TILES * TILES_W * TILES_H)) {}
 };
 
-// A warp's filters: what its lanes hold of B in every step.
+// A warp's filters: the B fragments of every step.
 struct Filters { unsigned word[STEPS][ATOMS][B_REGISTERS]; };
 
 __device__ __forceinline__ Filters load_filters(const Arguments& args, int slab) {
@@ -267,7 +269,8 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int slab)
     return filters;
 }
 
-// Which output channel of the slab a column of B is. A lane ends up with LANE_K neighbours.
+// Maps a column of B to an output channel of the slab, so that each lane ends up with LANE_K neighbouring
+// channels.
 constexpr int LANE_K = 2 * ATOMS;
 __device__ __forceinline__ int channel_of_column(int atom, int column) {
     return column / 2 * LANE_K + atom * 2 + column % 2;
@@ -277,7 +280,7 @@ struct Sums {
     Sum product[ATOMS][D_REGISTERS];
 };
 
-// The products of a step with 16 pixels.
+// Multiplies one step of 16 pixels by the filters and adds the products to `sums`.
 __device__ __forceinline__ void add_products(
     const unsigned (&x)[A_REGISTERS], int step, const Filters& filters, Sums& sums) {
 #pragma unroll
@@ -286,8 +289,8 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-// Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is
-// eight pixels on.
+// Groups of 16 pixels of a tile, in one row or in two, and the position of a lane's first pixel in its group.
+// The lane's second pixel is eight pixels further.
 static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0),
               "a tile must be whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
@@ -298,7 +301,8 @@ __device__ __forceinline__ Position position_of(int sixteen) {
 }
 constexpr int ROWS_ON = TILE_W < 16 ? 1 : 0, COLUMNS_ON = TILE_W < 16 ? 0 : 8;
 
-// The filters as the lanes of a warp hold them. Once for a set of weights, a thread for each word.
+// Rearranges the filters into the B fragments of a warp. Runs once per set of weights, with one thread per
+// word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     const int index = tile::block_x() * 128 + tile::thread();
@@ -316,18 +320,18 @@ conv2d_repack_weights(const Arguments args) {
     args.fragments[index] = static_cast<int>(word);
 }
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 6+0
-    const Residual* residual;  // what is added before the activation, NHWK
+    const Residual* residual;  // added before the activation, NHWK
 @@ 7+4
     const float* scale;  // per channel: x_scale * w_scale
     const float* bias;  // per channel: the bias, in real units
-    int* fragments;  // the filters as a warp's lanes hold them
+    int* fragments;  // filters, in the order in which a warp's lanes hold them
     float residual_scale;  // the scale of the residual
     int residual_zero;  // the zero point of the residual
     float inverse;  // 1 / y_scale
 
-@@ 7e758586 in whole/mma-body-sm_90a.cu: // D += A * B, by one warp.
+@@ c075ae5f in whole/mma-body-sm_90a.cu: // Computes D += A * B, by one warp.
 @@ 4+1
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
 
@@ -352,8 +356,8 @@ DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=147 X_SIGNE
             channels[i + j].inverse = args.inverse;
             channels[i + j].y_zero = args.y_zero;
 
-@@ 96ad80ee in shared.cu: // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-@@ 3+1
+@@ 2322dc22 in shared.cu: // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
+@@ 4+1
 
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 15+2
@@ -363,43 +367,43 @@ IN_H=28 IN_W=28 C=128 C_GROUP=128 OUT_H=28 OUT_W=28 K=128 K_GROUP=128 R=3 S=3 ST
 DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=1152 X_SIGNED=false
 W_SIGNED=true
 
-// Byte `i` of a word as a float, in two instructions: of shifts and masks the compiler makes more.
+// Converts byte `i` of a word to float in two instructions; with shifts and masks the compiler emits more.
 template <class Byte>
 __device__ __forceinline__ float byte_as_float(unsigned word, int i) {
     if constexpr (Byte(-1) < Byte(0)) {
-        int byte;  // three times its sign, and the byte
+        int byte;  // the sign three times, then the byte
         asm("prmt.b32 %0, %1, 0, %2;" : "=r"(byte) : "r"(word), "r"(0x8880 + 0x1111 * i));
         return static_cast<float>(byte);
     }
     return static_cast<float>(__byte_perm(word, 0, 0x4440 + i));
 }
 
-@@ 96a7abe2 in whole/simt-body-sm_90a.cu: // What an output element is made of, beside its channel parameters.
+@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
 @@ 4+0
     float residual;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 4+0
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const float residual = inputs.residual;
-@@ 7+1
+@@ 8+1
     value = tile::add(tile::multiply(value, channel.scale), channel.bias);
     const float added = static_cast<float>(residual - channel.residual_zero);
     value = tile::fma(added, channel.residual_scale, value);
-@@ 9+0
+@@ 10+0
     value = tile::multiply(value, channel.inverse);
     value = tile::add(value, channel.y_zero);
 
-// The copy engine pads with zeros, where x_zero stands for a real zero: what x_zero adds to an output depends
-// on which of its taps lie in the image. Rows whose windows cross no border are of one class, the others of a
-// class each; columns alike.
+// TMA pads with zeros, but a real zero is x_zero: the contribution of x_zero to an output depends on which of
+// its taps are inside the image. All rows whose windows are inside form one class, and every other row is its
+// own class; likewise for columns.
 template <int BEFORE, int BEHIND, int SIZE>
 struct Borders {
-    // The number of the class of a row or of a column.
+    // Returns the class of a row or a column.
     static __device__ __forceinline__ int class_of(int place) {
         const int behind_last = place - (SIZE - BEHIND);
         return place < BEFORE ? place : behind_last < 0 ? BEFORE : BEFORE + 1 + behind_last;
     }
-    // A row or a column of a class.
+    // Returns a row or a column of a class.
     static __device__ __forceinline__ int place_of(int number) {
         return number <= BEFORE ? number : number - BEFORE - 1 + SIZE - BEHIND;
     }
@@ -407,7 +411,7 @@ struct Borders {
 using Rows = Borders<ROWS_BEFORE, ROWS_BEHIND, OUT_H>;
 using Columns = Borders<COLUMNS_BEFORE, COLUMNS_BEHIND, OUT_W>;
 
-// The class of a pixel, or -1 where no tap lies outside of the image.
+// Returns the class of a pixel, or -1 if all of its taps are inside the image.
 __device__ __forceinline__ int border_of(int pixel) {
     const int row = pixel / OUT_W % OUT_H, column = pixel % OUT_W;
     const bool inside = row >= ROWS_BEFORE && row < OUT_H - ROWS_BEHIND && column >= COLUMNS_BEFORE &&
@@ -415,7 +419,7 @@ __device__ __forceinline__ int border_of(int pixel) {
     return inside ? -1 : Rows::class_of(row) * COLUMN_CLASSES + Columns::class_of(column);
 }
 
-// The parameters of channel `k` for a pixel of this class.
+// Returns the parameters of channel `k` for a pixel of class `border`.
 __device__ __forceinline__ Channel with_offset_of(
     const Arguments& args, const Channel& inner, int border, int k) {
     Channel channel = inner;
@@ -423,8 +427,8 @@ __device__ __forceinline__ Channel with_offset_of(
     return channel;
 }
 
-// What `conv2d_fold` writes for pixels whose taps all lie in the image, for every class of pixels. Once for a
-// set of weights, a thread for each class and channel.
+// Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
+// weights, with one thread per class and channel.
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(const Arguments args) {
     const int index = tile::block_x() * FOLD_THREADS + tile::thread();
     if (index >= ROW_CLASSES * COLUMN_CLASSES * K) return;
@@ -443,7 +447,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(c
 // Whether every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % TILE_M == 0;
 
-// All threads of all blocks of the cluster have come so far, in two halves. Nothing is told by the way.
+// A barrier for all threads of the cluster, split into arrive and wait. The arrive does not release memory.
 __device__ __forceinline__ void arrive_at_cluster() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -457,7 +461,7 @@ __device__ __forceinline__ unsigned address_in_block(const void* object, int blo
     return address;
 }
 
-// Sends `value` to where a block of the cluster has what this one has as `object`.
+// Sends `value` to the counterpart of `object` in another block of the cluster.
 template <class Object>
 __device__ __forceinline__ void send(
     const Object& object, const Mbarrier& mbarrier, int block, const Object& value) {
@@ -484,7 +488,7 @@ __device__ __forceinline__ void send(
 struct Operand {
     unsigned long long descriptor;
 
-// Counts the bytes that the blocks of the cluster send to this one. A sender does not wait for them.
+// Counts the bytes that the blocks of the cluster send to this one. The senders do not wait.
 struct Mbarrier {
     unsigned long long state;
 
@@ -497,18 +501,18 @@ struct Linear {
     static constexpr int ROW = SOURCE_COLUMNS;  // from a row to the next
     static constexpr int STEP = STRIDE_W;  // from an output's first column to the next output's
 
-// An address in shared memory, as the instruction takes it.
+// An address in shared memory, in the form that ldmatrix takes.
 using Address = tile::SharedAddress;
 __device__ __forceinline__ Address address_of(unsigned char* byte) { return tile::shared_address(byte); }
 
-// Sixteen bytes of each of an atom's pixels and chunks, every lane naming one of them.
+// Loads one fragment of an atom's pixels; each lane supplies the address of 16 bytes of one pixel.
 __device__ __forceinline__ XFragment load_pixels(Address address) {
     XFragment fragment;
     tile::load_matrices(address, fragment.word);
     return fragment;
 }
 
-// What a lane holds of the weights: a row of the atom, and in each register a word of a chunk.
+// Layout of a lane's weights: one row of the atom, and in each register a word of one chunk.
 constexpr int W_WORDS = B_REGISTERS;
 __device__ __forceinline__ int row_of_lane(int lane) { return lane / 4; }
 __device__ __forceinline__ int chunk_of_word(int, int word) { return word; }
@@ -648,9 +652,9 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=144 X_SIG
 @@ 9+1
         multiply(WeightsAt(smem.weights, index), source, slab, first_pixel, sums);
 
-// The number of the thread's team; the shuffle lets the compiler know that it is warp-uniform.
+// Returns the thread's team; the shuffle tells the compiler that it is warp-uniform.
 __device__ __forceinline__ int team() { return __shfl_sync(0xffffffffu, thread() / THREADS, 0); }
-// A barrier for the THREADS threads of a team; teams do not wait for each other.
+// A barrier for the THREADS threads of one team; teams do not wait for each other.
 __device__ __forceinline__ void barrier_of_team(int team) {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(THREADS) : "memory");
 }
@@ -661,7 +665,7 @@ struct Team {
     int first;  // of its tiles, which are GRID_TEAMS apart
     tile::Copies copies;
 
-@@ 53754cac in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 7+2
     int* fragments;  // the weights as the lanes read them
 
@@ -707,20 +711,20 @@ __device__ __forceinline__ void load_input(
 @@ 5+0
 using Residual = signed char;
 
-@@ bb57e634 in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ cedd3757 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 5+0
-    const Residual* residual;  // what is added before the activation, NHWK
+    const Residual* residual;  // added before the activation, NHWK
 @@ 8+0
     float residual_scale;  // residual_scale / y_scale
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 5+0
     float residual_scale;
 
-@@ bd7e8dca in whole/fused-small-image-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 4+0
+@@ 4317db6a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const int residual = inputs.residual;
-@@ 7+0
+@@ 8+0
     const float added = static_cast<float>(residual);
     value = tile::add(value, tile::multiply(added, channel.residual_scale));
 
@@ -763,7 +767,7 @@ using Residual = signed char;
     prepared.lowest = tile::add(0.0f, -static_cast<float>(zero_point));
     prepared.highest = tile::add(255.0f, -static_cast<float>(zero_point));
 
-// A block has ROWS rows of THREADS vectors: where this thread's vector of a row begins.
+// Returns the first element of this thread's vector in a row; each block has ROWS rows of THREADS vectors.
 __device__ __forceinline__ unsigned first_of_row(int row) {
     return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;
 }

@@ -1,5 +1,6 @@
-// Four products of bytes added to an int32; each operand's bytes are signed or not. The hardware has no mixed
-// form: a signed byte is its unsigned pattern less 256 where the sign bit is set, and both dots are unsigned.
+// Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are
+// signed. The hardware has no instruction for mixed signs: a signed byte equals its unsigned pattern minus
+// 256 where the sign bit is set, so two unsigned dot products give the result.
 template <bool A_SIGNED, bool B_SIGNED>
 __device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     if constexpr (A_SIGNED && B_SIGNED) {
@@ -15,15 +16,15 @@ __device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
 
 __device__ __forceinline__ float rounded(float a, float more) { return __builtin_rintf(a) + more; }
 
-@@ 42b3d77d in whole/simt-body-sm_90a.cu: // Four products of bytes added to an int32; each operand's bytes are signed or not.
-@@ 4+11
+@@ 3bf05547 in whole/simt-body-sm_90a.cu: // Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are
+@@ 5+11
     return __builtin_amdgcn_sudot4(A_SIGNED, static_cast<int>(a), B_SIGNED, static_cast<int>(b), acc, false);
 
 __device__ __forceinline__ unsigned short to_half(float a) {
     return __builtin_bit_cast(unsigned short, static_cast<_Float16>(a));
 }
 
-@@ 0d015082 in whole/depthwise-rows-sm_90a.cu: // Four of the eight bytes of two words: those of `a` are 0 to 3, those of `b` are 4 to 7.
+@@ d0e1dba1 in whole/depthwise-rows-sm_90a.cu: // Picks four of the eight bytes of two words. Bytes of `a` are numbered 0 to 3, those of `b` 4 to 7.
 @@ 4+1
     return __builtin_amdgcn_perm(b, a, B0 | B1 << 8 | B2 << 16 | B3 << 24);
 
@@ -95,7 +96,7 @@ HAS_K_REMAINDER=false
 
 @@ 5d9225cc in whole/depthwise-rows-sm_90a.cu: __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 @@ 10+1
-                // An ordinary load: the compiler leaves it in front of a barrier.
+                // An ordinary load: the compiler leaves it before the barrier.
                 const auto words = *reinterpret_cast<const tile::Words<4>*>(args.taps + index);
 
 // Input rows of a thread's outputs.
@@ -118,7 +119,7 @@ struct InputPatch {
             const auto words = tile::load_shared<QUADS>(
                 reinterpret_cast<const unsigned*>(corner + (down * SOURCE_COLUMNS + i) * 16));
 
-@@ ab105843 in whole/fused-small-image-sm_90a.cu: // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
+@@ a27b6041 in whole/fused-small-image-sm_90a.cu: // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 @@ 4+1
     const InputPatch& from,
 

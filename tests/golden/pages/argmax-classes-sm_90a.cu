@@ -8,7 +8,7 @@
 
 @@ // The problem.
 OUTPUTS=100352 LENGTH=20
-constexpr int INNER = 1;  // elements from one of an axis to its next
+constexpr int INNER = 1;  // distance in elements between neighbours along the axis
 LAST=false LEAST=0
 
 @@ // The config.
@@ -16,22 +16,25 @@ THREADS=64 VECTOR=4
 constexpr int TEAM = 2;  // threads that share an axis
 UNROLL=1
 
-@@ // What follows.
+@@ // Derived values.
 INDEX_BITS=24 TEAMS=32 OUTPUTS_OF_TEAM=1 STEP=4 SMEM_BYTES=256
 
 using X = unsigned char;
 using Output = long long;
 
-@@ 9b1e3843 in pages/table-copies-sm_90a.cu: // The kernel's one argument.
-@@ 4+2
-    Output* y;  // where the largest element of each axis is
+// The kernel's only parameter.
+struct Arguments {
+    const X* x;  // the tensor
+    Output* y;  // index of the largest element of each axis
+};
 
 constexpr unsigned MOST_INDEX = (1u << INDEX_BITS) - 1;
 static_assert(LENGTH - 1 <= MOST_INDEX, "every index fits a key");
 static_assert(TEAM * TEAMS == THREADS, "every thread is of a team");
 static_assert(INNER == 1 || STEP == 1, "a vector lies along the axis, or across it");
 
-// An element above its index: the largest key has the largest element, and of equal ones the one that counts.
+// Returns the element above its index, so that the largest key has the largest element and, among equal
+// elements, the index that the contract selects.
 __device__ __forceinline__ unsigned key_of(X element, unsigned at) {
     const unsigned above_least = static_cast<unsigned>(element - LEAST);
     return (above_least << INDEX_BITS) | (LAST ? at : MOST_INDEX - at);
@@ -44,11 +47,11 @@ __device__ __forceinline__ Output index_of(unsigned key) {
 
 __device__ __forceinline__ unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
-// The best of each thread, those of a team one behind the other.
+// The best key of each thread, one row per member of a team.
 struct Shared { unsigned keys[TEAM][TEAMS * OUTPUTS_OF_TEAM]; };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// Where the axis of an output begins.
+// Returns the index of the first element along the axis of an output.
 __device__ __forceinline__ unsigned first_of_axis(unsigned output) {
     return output / INNER * (LENGTH * INNER) + output % INNER;
 }
@@ -61,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) argmax(const Arguments arg
     const int member = INNER == 1 ? tile::thread() % TEAM : tile::thread() / TEAMS;
     const unsigned first = static_cast<unsigned>(tile::block_x()) * (TEAMS * OUTPUTS_OF_TEAM);
     const unsigned output = first + team * OUTPUTS_OF_TEAM;
-    // No key is below zero: who reads nothing changes nothing.
+    // Keys are never negative, so a thread that reads nothing does not affect the result.
     unsigned best[OUTPUTS_OF_TEAM] = {};
     if (output < OUTPUTS) {
         const X* const x = args.x + first_of_axis(output);

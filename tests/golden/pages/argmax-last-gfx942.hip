@@ -8,14 +8,14 @@
 
 @@ // The problem.
 OUTPUTS=200704 LENGTH=21
-constexpr int INNER = 3136;  // elements from one of an axis to its next
+constexpr int INNER = 3136;  // distance in elements between neighbours along the axis
 LAST=true LEAST=-128
 
-@@ // What follows.
+@@ // Derived values.
 INDEX_BITS=24 TEAMS=32 OUTPUTS_OF_TEAM=4 STEP=1 SMEM_BYTES=1024
 
 using X = signed char;
 using Output = long long;
 
-@@ f6f5b549 in pages/argmax-classes-sm_90a.cu: // Neighbouring threads read neighbouring vectors: members of a team along the axis, else teams across it.
+@@ fb575ab3 in pages/argmax-classes-sm_90a.cu: // Neighbouring threads read neighbouring vectors: members of a team along the axis, else teams across it.
 @@ 3+2

@@ -6,23 +6,23 @@
 
 @@ // The problem.
 ELEMENTS=999 REPEAT=999
-constexpr int INNER = 1;  // elements of a row
+constexpr int INNER = 1;  // elements per row
 
 @@ // The config.
 THREADS=64 VECTOR=4 UNROLL=1
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors per block
 B_IN_VECTORS=false B_IS_SHARED=true
 
 using A = signed char;
 using B = signed char;
 using Output = unsigned char;
 
-@@ adcb5bc1 in pages/binary-add-relu-sm_90a.cu: // A thread loads all of its vectors before it combines the first. What fills no vector is combined by itself.
-@@ 3+2
+@@ 8bffc0c8 in pages/binary-add-relu-sm_90a.cu: // A thread loads all of its vectors before it combines the first. Elements that fill no vector are combined
+@@ 4+2
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void add_entry(const void* args) {
     add(*static_cast<const Arguments*>(args));
 }

@@ -8,21 +8,21 @@
 
 @@ // The problem.
 ELEMENTS=25690112 REPEAT=1
-constexpr int INNER = 25690112;  // elements of a row
+constexpr int INNER = 25690112;  // elements per row
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors per block
 B_IN_VECTORS=true B_IS_SHARED=false
 
 using A = signed char;
 using B = signed char;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
-    const A* a;  // one tensor
-    const B* b;  // the other
-    Output* y;  // the output; it may be a
+    const A* a;  // first tensor
+    const B* b;  // second tensor
+    Output* y;  // output; may overwrite a
     float b_ratio;  // b_scale / y_scale
     float offset;  // y_zero_point - (a_ratio * a_zero_point + b_ratio * b_zero_point)
     float a_ratio;  // a_scale / y_scale
@@ -30,19 +30,20 @@ struct Arguments {
     float high;  // the largest output
 };
 
-// Two elements. The order and the rounding of every step are the contract.
+// Combines two elements. The contract fixes the order and the rounding of the steps.
 __device__ __forceinline__ Output combine(int a, int b, const Arguments& args) {
     float value = tile::fma(static_cast<float>(b), args.b_ratio, args.offset);
     value = tile::fma(static_cast<float>(a), args.a_ratio, value);
     return static_cast<Output>(tile::round_to_int(tile::clamp(value, args.low, args.high)));
 }
 
-// Which element of b meets an element of a: b is repeated REPEAT times between OUTER and INNER.
+// Returns the index of the element of b that is combined with element `at` of a: b is repeated REPEAT times
+// between OUTER and INNER.
 __device__ __forceinline__ unsigned index_of_b(unsigned at) {
     return REPEAT == 1 ? at : at / (REPEAT * INNER) * INNER + at % INNER;
 }
 
-// A vector of a, and what of b meets it.
+// A vector of a, and the elements of b that are combined with it.
 struct Pair {
     Vector<A> a;
     Vector<B> b;
@@ -69,7 +70,8 @@ __device__ __forceinline__ Vector<Output> combine_vectors(const Pair& pair, cons
     return y;
 }
 
-// A thread loads all of its vectors before it combines the first. What fills no vector is combined by itself.
+// A thread loads all of its vectors before it combines the first. Elements that fill no vector are combined
+// one by one.
 extern "C" __global__ void __launch_bounds__(THREADS) add(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();

@@ -15,7 +15,8 @@
 // launch    conv2d_conv2d_conv2d<<<132x1x1, 256, 103152 B>>> when: call
 
 @@ // The config.
-TILE_H=8 TILE_W=14 BLOCKS_PER_SM=1
+constexpr int TILE_H = 8;  // output rows of a block
+TILE_W=14 BLOCKS_PER_SM=1
 constexpr int TEAMS = 2;  // of a block, each with tiles of its own
 
 @@ // What follows.
@@ -62,8 +63,10 @@ ALL_SLABS=5 BLOCK_SLABS=5 TAPS=1
 constexpr int CHUNKS = 2;  // of 16 input channels that a slab looks at
 ALL_CHUNKS=2
 constexpr int UNITS = 2;  // chunks of a slab's reduction
-STEP_CHUNKS=2 STEPS=1 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16
-GRID_PIXELS=160 WIDTH=8 HAS_K_REMAINDER=true
+STEP_CHUNKS=2
+constexpr int STEPS = 1;  // along the reduction
+SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=8
+HAS_K_REMAINDER=true
 
 @@ fec8ec2a in pages/fused-cluster-sm_90a.cu: // The weights of a block's slabs in shared memory. One step more is read, and not used.
 @@ 4+1
@@ -84,9 +87,9 @@ GRID_PIXELS=160 WIDTH=8 HAS_K_REMAINDER=true
 @@ // The config.
 ROWS=4 COLUMNS=2
 constexpr int VECTOR = 4;  // channels of a thread
-RUN=2
+constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
 
-@@ 53754cac in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 3+1
 @@ 8+1
 
@@ -103,10 +106,9 @@ namespace third {
 ATOMS=3
 
 @@ // What follows.
-constexpr int RUN = 64;  // pixels of one instruction
-SLAB_K=24 ALL_SLABS=1 BLOCK_SLABS=1 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112 EIGHTS_STRIDE=8 SOURCE_ROWS=8
-SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 HAS_K_REMAINDER=false
-VECTOR_K=2
+RUN=64 SLAB_K=24 ALL_SLABS=1 BLOCK_SLABS=1 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112 EIGHTS_STRIDE=8
+SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
+HAS_K_REMAINDER=false VECTOR_K=2
 
 @@ 774ef282 in whole/fused-small-image-sm_90a.cu: static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
 @@ 12+3
@@ -117,14 +119,14 @@ static_assert(IN_W == second::OUT_W, "IN_W must be its columns");
 // What holds the inputs.
 using Source = Mid2;
 
-// wgmma.mma_async.sync.aligned.m64n24k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
-// 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
-// lie one behind the other. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n24k32.s32.s8.s8: 64 pixels by SLAB_K channels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, as contiguous matrices of eight
+// rows x 16 bytes, without a swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(X_SIGNED && W_SIGNED, "X and W must have the types of the instruction");
 struct Operand {
     unsigned long long descriptor;
 
-@@ 296b2dbf in whole/fused-small-image-sm_90a.cu: // D += A * B.
+@@ f156097b in whole/fused-small-image-sm_90a.cu: // Computes D += A * B.
 @@ 8+1
         "wgmma.mma_async.sync.aligned.m64n24k32.s32.s8.s8 {"
 @@ 11+4

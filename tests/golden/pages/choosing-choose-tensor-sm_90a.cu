@@ -12,26 +12,26 @@ CHANNELS=1 INNER=16777216 COUNT=16777216
 
 @@ // The config.
 THREADS=128
-constexpr int TEAM = 128;  // threads that look at one slice
+constexpr int TEAM = 128;  // threads that reduce one slice
 VECTOR=4 UNROLL=4 SLICES=4096
 
-@@ // What follows.
+@@ // Derived values.
 TEAMS=1 SLICE=4096 SMEM_BYTES=1024
 
 using X = float;
 using Scale = float;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // the array
     Scale* scale;  // one per tensor, channel or block
     int* zero_point;  // one per tensor, channel or block
-    float* partials;  // least and largest of each slice
+    float* partials;  // minimum and maximum of each slice
 };
 
 using Real = float;
 
-// The extremes of the elements seen so far, and of zero, which lies in every range. NaNs are passed over.
+// The extremes of the elements seen so far and of zero, which every range includes. NaNs are ignored.
 struct Extremes { Real smallest, largest; };
 
 __device__ __forceinline__ void see(Extremes& seen, X element) {
@@ -50,7 +50,8 @@ struct Choice {
     int zero_point;
 };
 
-// The order and the rounding of every step are the contract.
+// Computes a scale and a zero point from the extremes. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Choice choice_of(const Extremes& seen) {
     Real smallest = seen.smallest;
     Real largest = seen.largest;
@@ -66,11 +67,11 @@ __device__ __forceinline__ Choice choice_of(const Extremes& seen) {
 }
 
 
-// Neighbours that are read and written together.
+// Neighbouring elements that are read and written together.
 template <class T>
 struct alignas(VECTOR * sizeof(T) < 16 ? VECTOR * sizeof(T) : 16) Vector { T element[VECTOR]; };
 
-// A team of threads looks at one slice of one channel.
+// A slice of one channel, which a team of threads reads.
 struct Slice {
     unsigned index, channel, begin, end;
     int lane;
@@ -89,12 +90,12 @@ __device__ __forceinline__ Slice slice_of_team() {
     return slice;
 }
 
-// Where element `i` of a channel lies.
+// Returns the index of element `i` of a channel.
 __device__ __forceinline__ unsigned element_of(unsigned channel, unsigned i) {
     return (i / INNER * CHANNELS + channel) * INNER + i % INNER;
 }
 
-// `x` is what was loaded last: all of the slice, where IN_REGISTERS.
+// Returns the extremes of a slice. `x` holds the elements loaded last: all of the slice if IN_REGISTERS.
 __device__ __forceinline__ Extremes look_at(
     const Arguments& args, const Slice& slice, Vector<X> (&x)[UNROLL]) {
     Extremes seen = {};
@@ -124,7 +125,7 @@ __device__ __forceinline__ Extremes look_at(
 struct Shared { Extremes seen[THREADS]; };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// What all threads of the team have seen.
+// Reduces the extremes of all threads of the team.
 __device__ __forceinline__ Extremes together(const Extremes& mine) {
     Extremes* const seen = tile::shared_memory<Shared>().seen;
     const int lane = tile::thread() % TEAM;
@@ -138,7 +139,7 @@ __device__ __forceinline__ Extremes together(const Extremes& mine) {
     return seen[tile::thread() - lane];
 }
 
-// One block: a slice. What it has seen is put beside what the other blocks of the channel have seen.
+// Each block reads one slice and writes its extremes beside those of the channel's other slices.
 extern "C" __global__ void __launch_bounds__(THREADS) choose_look(const Arguments args) {
     const Slice slice = slice_of_team();
     Vector<X> x[UNROLL];
@@ -163,7 +164,7 @@ __device__ __forceinline__ void store(const Arguments& args, unsigned channel, c
     args.zero_point[channel] = choice.zero_point;
 }
 
-// One block: a channel.
+// Each block finishes one channel.
 extern "C" __global__ void __launch_bounds__(THREADS) choose_finish(const Arguments args) {
     const unsigned channel = tile::block_x();
     const Choice choice = choice_of(look_at_partials(args, channel));

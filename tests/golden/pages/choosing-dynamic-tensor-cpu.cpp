@@ -14,22 +14,22 @@ CHANNELS=1 INNER=1048576 COUNT=1048576
 
 @@ // The config.
 THREADS=256
-constexpr int TEAM = 256;  // threads that look at one slice
+constexpr int TEAM = 256;  // threads that reduce one slice
 VECTOR=4 UNROLL=2 SLICES=16
 
-@@ // What follows.
+@@ // Derived values.
 TEAMS=1 SHARED_SCALE=true IN_REGISTERS=false SLICE=65536 SMEM_BYTES=2048
 
 using X = float;
 using Output = unsigned char;
 using Scale = float;
 
-@@ 980967d2 in pages/choosing-choose-tensor-sm_90a.cu: // The kernel's one argument.
+@@ f6b8cc49 in pages/choosing-choose-tensor-sm_90a.cu: // The kernel's only parameter.
 @@ 4+0
     Output* y;  // the output
 
-@@ 806e5d0a in pages/choosing-choose-tensor-sm_90a.cu: // The order and the rounding of every step are the contract.
-@@ 9+3
+@@ 3de37240 in pages/choosing-choose-tensor-sm_90a.cu: // Computes a scale and a zero point from the extremes. The contract fixes the order and the rounding of the
+@@ 10+3
     float unit = largest == smallest ? 1.0f
         : tile::divide(tile::add(largest, -smallest), 255.0f);
     unit = tile::minimum(unit, 3.4028234663852886e+38f);
@@ -37,7 +37,7 @@ using Scale = float;
         tile::add(0.0f, -tile::divide(smallest, unit)), 0.0f, 255.0f));
 
 
-// What follows from one scale: computed once for all the elements that have it.
+// Values derived from one scale, computed once for all elements that share it.
 struct Prepared {
     float divisor;  // scale as float32
     float reciprocal;  // of the divisor, or 0
@@ -46,11 +46,11 @@ struct Prepared {
     int zero;  // zero_point
 };
 
-@@ 61e96b7a in pages/choosing-choose-tensor-sm_90a.cu: // One block: a slice. What it has seen is put beside what the other blocks of the channel have seen.
+@@ 2bd97ea4 in pages/choosing-choose-tensor-sm_90a.cu: // Each block reads one slice and writes its extremes beside those of the channel's other slices.
 @@ 2+1
 extern "C" __global__ void __launch_bounds__(THREADS) dynamic_look(const Arguments args) {
 
-// One block: the slice again, now that every block of the channel has been heard.
+// Each block converts one slice, after all slices of the channel have been read.
 extern "C" __global__ void __launch_bounds__(THREADS) dynamic_convert(const Arguments args) {
     const Slice slice = slice_of_team();
     const Choice choice = choice_of(look_at_partials(args, slice.channel));
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) dynamic_convert(const Argu
     convert_slice(args, slice, choice, x);
 }
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void dynamic_look_entry(const void* args) {
     dynamic_look(*static_cast<const Arguments*>(args));
 }

@@ -13,13 +13,13 @@ CHANNELS=512 INNER=4096 COUNT=4096
 
 @@ // The config.
 THREADS=256
-constexpr int TEAM = 256;  // threads that look at one slice
+constexpr int TEAM = 256;  // threads that reduce one slice
 VECTOR=8 UNROLL=4 SLICES=1
 
-@@ // What follows.
+@@ // Derived values.
 TEAMS=1 SHARED_SCALE=true IN_REGISTERS=true SLICE=4096 SMEM_BYTES=2048
 
-// A bfloat16 is the upper half of a float.
+// Converts bfloat16 to float: a bfloat16 is the upper half of a float.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
     return as_float(static_cast<unsigned>(a) << 16);
 }
@@ -28,7 +28,7 @@ using X = unsigned short;
 using Output = signed char;
 using Scale = float;
 
-@@ 980967d2 in pages/choosing-choose-tensor-sm_90a.cu: // The kernel's one argument.
+@@ f6b8cc49 in pages/choosing-choose-tensor-sm_90a.cu: // The kernel's only parameter.
 @@ 4+0
     Output* y;  // the output
 @@ 6+1
@@ -37,15 +37,15 @@ using Scale = float;
 @@ 2+1
     const Real value = tile::bfloat16_to_float(element);
 
-@@ 806e5d0a in pages/choosing-choose-tensor-sm_90a.cu: // The order and the rounding of every step are the contract.
-@@ 9+1
+@@ 3de37240 in pages/choosing-choose-tensor-sm_90a.cu: // Computes a scale and a zero point from the extremes. The contract fixes the order and the rounding of the
+@@ 10+1
     float unit = tile::divide(tile::add(largest, -smallest), 255.0f);
-@@ 11+1
+@@ 12+1
     zero_point = -128 - tile::round_to_int(tile::clamp(
         tile::divide(smallest, unit), -255.0f, 0.0f));
 
 
-// What follows from one scale: computed once for all the elements that have it.
+// Values derived from one scale, computed once for all elements that share it.
 struct Prepared {
     float divisor;  // scale as float32
     float reciprocal;  // of the divisor, or 0
@@ -54,7 +54,7 @@ struct Prepared {
     int zero;  // zero_point
 };
 
-@@ f6a2dccd in whole/elementwise-quantize-tensor-sm_90a.cu: // One element. The order and the rounding of every step are the contract.
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
 @@ 4+1
     float value = static_cast<float>(tile::bfloat16_to_float(element));
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void convert_slice(
     }
 }
 
-// A team looks at its channel, chooses, and converts what it has just read.
+// A team reads its channel, chooses the parameters, and converts the elements that it has just read.
 extern "C" __global__ void __launch_bounds__(THREADS) dynamic(const Arguments args) {
     const Slice slice = slice_of_team();
     Vector<X> x[UNROLL];

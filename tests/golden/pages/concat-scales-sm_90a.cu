@@ -7,28 +7,28 @@
 // launch    concat<<<3136x1x1, 128, 512 B>>> when: call
 
 @@ // The problem.
-constexpr int ELEMENTS = 6422528;  // of the output
-constexpr int WIDTH = 256;  // of a row
+constexpr int ELEMENTS = 6422528;  // elements of the output
+constexpr int WIDTH = 256;  // elements per row
 TABLES=2 ENTRIES=256
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors per block
 SMEM_BYTES=512
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x0;  // a tensor
     const X* x1;  // a tensor
     const X* x2;  // a tensor
-    const X* tables;  // the output for each byte, table by table
-    X* y;  // the output
+    const X* tables;  // output for each byte, table by table
+    X* y;  // output
 };
 
-// The tables of the tensors that have one, one behind the other.
+// The tables of all tensors that have one, concatenated.
 struct Shared { alignas(16) X entries[ENTRIES * TABLES]; };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// VECTOR divides ENTRIES.
+// Loads the tables into shared memory. VECTOR divides ENTRIES.
 __device__ __forceinline__ void prepare_tables(const Arguments& args) {
     for (unsigned at = tile::thread() * VECTOR; at < ENTRIES * TABLES; at += THREADS * VECTOR) {
         store_vector(tile::shared_memory<Shared>().entries + at, load_vector(args.tables + at));
@@ -36,7 +36,7 @@ __device__ __forceinline__ void prepare_tables(const Arguments& args) {
     tile::barrier();
 }
 
-// A tensor without a table has the number -1.
+// Looks up a vector in a tensor's table; TABLE is -1 for a tensor without one.
 template <int TABLE>
 __device__ __forceinline__ Vector<X> translate(const Vector<X>& x) {
     if constexpr (TABLE < 0) return x;
@@ -47,7 +47,7 @@ __device__ __forceinline__ Vector<X> translate(const Vector<X>& x) {
     return y;
 }
 
-// A vector of y lies in one slice. `column` is where it begins in its row.
+// Loads a vector of y, all of it from one slice, beginning at `column`.
 __device__ __forceinline__ Vector<X> load_slice(const Arguments& args, unsigned row, unsigned column) {
     if (column < 128) {
         const unsigned at = row * 128 + 0 + column - 0;

@@ -5,17 +5,17 @@
 // launch    concat<<<588x1x1, 128, 0 B>>> when: call
 
 @@ // The problem.
-constexpr int ELEMENTS = 602112;  // of the output
-constexpr int WIDTH = 24;  // of a row
+constexpr int ELEMENTS = 602112;  // elements of the output
+constexpr int WIDTH = 24;  // elements per row
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors per block
 SMEM_BYTES=0
 
-@@ 28d04e4a in pages/concat-scales-sm_90a.cu: // The kernel's one argument.
+@@ 340b41f3 in pages/concat-scales-sm_90a.cu: // The kernel's only parameter.
 @@ 4+3
 
-// Every slice is copied as it is.
+// Returns the slice unchanged.
 __device__ __forceinline__ void prepare_tables(const Arguments&) {}
 
 template <int TABLE>
@@ -24,7 +24,7 @@ __device__ __forceinline__ Vector<X> translate(const Vector<X>& x) {
     return x;
 }
 
-@@ d6441d67 in pages/concat-scales-sm_90a.cu: // A vector of y lies in one slice. `column` is where it begins in its row.
+@@ 28b288f1 in pages/concat-scales-sm_90a.cu: // Loads a vector of y, all of it from one slice, beginning at `column`.
 @@ 3+2
     if (column < 24) {
         const unsigned at = row * 128 + 40 + column - 0;

@@ -11,20 +11,22 @@
 IN_H=56 IN_W=56 C=48 C_GROUP=1 OUT_H=56 OUT_W=56 K=48 K_GROUP=1 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=9 X_SIGNED=false W_SIGNED=true
 
-@@ // What follows.
-WORDS=1 TILES_H=7 TILES_W=14 VECTORS=12
-constexpr int UNITS = 1176;  // threads that have outputs
+@@ // Derived values.
+constexpr int WORDS = 1;  // words of four taps per filter row
+TILES_H=7 TILES_W=14
+constexpr int VECTORS = 12;  // vectors of channels
+constexpr int UNITS = 1176;  // threads with outputs
 FOLD_THREADS=128
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 10+0
-    int* taps;  // the filters, four taps of a channel to a word
+    int* taps;  // filters, four taps of a channel per word
 
 @@ 8ab1b390 in whole/depthwise-rows-sm_90a.cu: // The sums of an output pixel.
 @@ 4+0
-    Sum x_sum[VECTOR];  // of each window
+    Sum x_sum[VECTOR];  // sum of the inputs in each window
 
-// Ones at the taps that word `q` has of a filter row.
+// Returns ones at the taps of a filter row that are in word `q`.
 constexpr __device__ unsigned ones_of(int in_run, int q) {
     unsigned word = 0;
     for (int i = 0; i < 4; ++i) {
@@ -34,7 +36,7 @@ constexpr __device__ unsigned ones_of(int in_run, int q) {
     return word;
 }
 
-@@ a34288dc in whole/depthwise-rows-sm_90a.cu: // The products of one row of a filter.
+@@ 53cf49e2 in whole/depthwise-rows-sm_90a.cu: // Adds the products of one filter row.
 @@ 15+0
                 const unsigned ones = ones_of(in_run, q);
                 sums.x_sum[n] = dot<X_SIGNED, false>(taps.channel[i], ones, sums.x_sum[n]);

@@ -12,28 +12,31 @@ IN_H=56 IN_W=56 C=48 C_GROUP=1 OUT_H=56 OUT_W=56 K=48 K_GROUP=1 R=3 S=3 STRIDE_H
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=9 X_SIGNED=true W_SIGNED=false
 
 @@ // The config.
-constexpr int ROWS = 8;  // of outputs of a thread
-constexpr int COLUMNS = 8;  // of outputs of a thread
-constexpr int VECTOR = 4;  // channels of a thread
-RUN=2 THREADS=128
+constexpr int ROWS = 8;  // output rows per thread
+constexpr int COLUMNS = 8;  // output columns per thread
+constexpr int VECTOR = 4;  // channels per thread
+constexpr int RUN = 2;  // neighbouring outputs that use the same words of pixels
+THREADS=128
 
-@@ // What follows.
-WORDS=1 TILES_H=7 TILES_W=7 VECTORS=12
-constexpr int UNITS = 588;  // threads that have outputs
+@@ // Derived values.
+constexpr int WORDS = 1;  // words of four taps per filter row
+TILES_H=7 TILES_W=7
+constexpr int VECTORS = 12;  // vectors of channels
+constexpr int UNITS = 588;  // threads with outputs
 FOLD_THREADS=128
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    int* taps;  // the filters, four taps of a channel to a word
+    int* taps;  // filters, four taps of a channel per word
     float multiplier;  // x_scale * w_scale
 
-@@ 66b9fef6 in whole/depthwise-rows-sm_90a.cu: // A thread goes down its input rows. Each is loaded once and serves all outputs that look at it; an output
+@@ 85b0633d in whole/depthwise-rows-sm_90a.cu: // Each thread iterates down its input rows. A row is loaded once for all outputs whose windows include it; an
 @@ 4+1
 @@ 8+4
     const X* const x = args.x;
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void conv2d_fold_entry(const void* args) {
     conv2d_fold(*static_cast<const Arguments*>(args));
 }

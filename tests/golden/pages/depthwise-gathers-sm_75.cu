@@ -14,28 +14,31 @@ IN_H=56 IN_W=56 C=24 C_GROUP=1 OUT_H=54 OUT_W=54 K=48 K_GROUP=2 R=5 S=5 STRIDE_H
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=2916 REDUCTION=25 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ROWS = 8;  // of outputs of a thread
-constexpr int COLUMNS = 4;  // of outputs of a thread
-constexpr int VECTOR = 4;  // channels of a thread
-RUN=1 THREADS=128
+constexpr int ROWS = 8;  // output rows per thread
+constexpr int COLUMNS = 4;  // output columns per thread
+constexpr int VECTOR = 4;  // channels per thread
+constexpr int RUN = 1;  // neighbouring outputs that use the same words of pixels
+THREADS=128
 
-@@ // What follows.
-WORDS=2 TILES_H=7 TILES_W=14 VECTORS=12
-constexpr int UNITS = 1176;  // threads that have outputs
+@@ // Derived values.
+constexpr int WORDS = 2;  // words of four taps per filter row
+TILES_H=7 TILES_W=14
+constexpr int VECTORS = 12;  // vectors of channels
+constexpr int UNITS = 1176;  // threads with outputs
 FOLD_THREADS=128
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 6+0
-    const Residual* residual;  // what is added before the activation, NHWK
+    const Residual* residual;  // added before the activation, NHWK
 @@ 7+4
     const float* scale;  // per channel: x_scale * w_scale
     const float* bias;  // per channel: the bias, in real units
-    int* taps;  // the filters, four taps of a channel to a word
+    int* taps;  // filters, four taps of a channel per word
     float residual_scale;  // the scale of the residual
     int residual_zero;  // the zero point of the residual
     float inverse;  // 1 / y_scale
 
-// Channels that are loaded at once, and those that are stored at once: all of them exist or none.
+// Channels loaded at once and channels stored at once: either all of them exist or none does.
 constexpr int LOAD_K = 1, STORE_K = 4;
 using Loaded = unsigned char;
 static_assert((K_GROUP == 1 || LOAD_K == 1) && C % LOAD_K == 0, "LOAD_K must divide C; 1 if K > C");
@@ -43,7 +46,8 @@ static_assert(K % STORE_K == 0, "STORE_K must divide K");
 
 __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int k) {
     Pixel result;
-    // Channels that lie apart or do not fill a word: each is of the input channel that it filters.
+    // The channels are not adjacent or do not fill a word: each is loaded from the input channel that it
+    // filters.
 #pragma unroll
     for (int i = 0; i < VECTOR; i += LOAD_K) {
         const int c = (k + i < K ? k + i : K - LOAD_K) / K_GROUP;

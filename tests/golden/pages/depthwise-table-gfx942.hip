@@ -10,11 +10,11 @@
 // launch    conv2d_repack_weights<<<2x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_depthwise<<<10x1x1, 128, 0 B>>> when: call
 
-@@ 805a0f74 in whole/depthwise-rows-sm_90a.cu: // The kernel's one argument.
+@@ 44c6d2fd in whole/depthwise-rows-sm_90a.cu: // The kernel's only parameter.
 @@ 8+0
     const Output* table;  // 256 outputs, one for each byte
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 5+0
     const Output* table;
 
@@ -22,7 +22,7 @@
 @@ 6+0
     channel.table = args.table;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 9+1
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 10+1
     result = tile::load(channel.table + static_cast<unsigned char>(
         tile::round_small(tile::clamp(value, -128.0f, 127.0f))));

@@ -7,20 +7,23 @@
 // launch    conv2d_direct<<<56x1x1, 128, 17984 B>>> when: call
 
 @@ // The config.
-TILE_H=8 TILE_W=16
-constexpr int SLABS = 2;  // of channels, of a block
+constexpr int TILE_H = 8;  // output rows per tile
+constexpr int TILE_W = 16;  // output columns per tile
+constexpr int SLABS = 2;  // slabs of channels per block
 WARPS=4 BATCH=2 BLOCKS_PER_SM=3
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128
-constexpr int TAPS = 9;  // of a filter
-constexpr int CHUNKS = 1;  // of 16 input channels in a slab
-constexpr int SLAB_K = 16;  // output channels of a slab
-ALL_SLABS=3 STEPS=5
-constexpr int ATOMS = 2;  // instructions that a step takes
+constexpr int TAPS = 9;  // taps per filter
+constexpr int CHUNKS = 1;  // chunks of 16 input channels per slab
+constexpr int SLAB_K = 16;  // output channels per slab
+constexpr int ALL_SLABS = 3;  // slabs of the problem
+STEPS=5
+constexpr int ATOMS = 2;  // instructions per step
 TILES_H=7 TILES_W=4 SLAB_TILES=2 TILES=56 GRID_BLOCKS=56
-constexpr int X_BYTES = 16;  // one copy of x
-VECTOR_K=16 SMEM_BYTES=17984
+constexpr int X_BYTES = 16;  // bytes per copy of x
+constexpr int VECTOR_K = 16;  // channels per store
+SMEM_BYTES=17984
 
 static_assert(REDUCTION == TAPS * C_GROUP && TAPS == R * S, "REDUCTION must be R * S * C_GROUP");
 static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "STEPS must be half of the chunks of 16 channels");
@@ -34,8 +37,8 @@ static_assert(GRID_BLOCKS % SLAB_TILES == 0, "GRID_BLOCKS must be a multiple of 
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
-// The input of a block's tile: chunk after chunk, each with 16 bytes of every pixel. Eight neighbouring
-// pixels lie on all banks, and so do eight chunks of one.
+// The input of a block's tile: one plane per chunk, with 16 bytes of every pixel. Eight neighbouring pixels
+// cover all banks, and so do eight chunks of one pixel.
 constexpr int IN_ROWS = (TILE_H - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 constexpr int IN_COLUMNS = (TILE_W - 1) * STRIDE_W + (S - 1) * DILATION_W + 1;
 constexpr int IN_PIXELS = IN_ROWS * IN_COLUMNS;
@@ -45,13 +48,13 @@ constexpr bool ALL_INSIDE = !PADDED && OUT_H % TILE_H == 0 && OUT_W % TILE_W == 
 struct Input { alignas(16) unsigned char byte[SLABS * CHUNKS][PLANE][16]; };
 constexpr int Y_PITCH = SLABS * SLAB_K + 16 / sizeof(Output);
 struct Shared {
-    Input x[2];  // one tile is multiplied while the next comes
-    // On its way to device memory. The padding spreads the pixels over the banks.
+    Input x[2];  // one tile is multiplied while the next one loads
+    // Outputs on their way to device memory. The padding spreads the pixels over the banks.
     alignas(16) Output y[TILE_PIXELS][Y_PITCH];
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// Each input byte of the tile comes to shared memory once.
+// Loads a tile of the input; each byte is copied to shared memory once.
 __device__ __forceinline__ void load_tile(
     const Arguments& args, Input& input, const Tile& tile, tile::Copies& copies) {
     constexpr int CHANNELS = SLABS * CHUNKS * 16;
@@ -71,8 +74,8 @@ __device__ __forceinline__ void load_tile(
     copies.commit();
 }
 
-// Byte `i` of a lane's register `half` of B, for output channel `k` of the slab: which of its weights, if the
-// input channel belongs to its group at all. The chunks of a tap follow each other.
+// Byte `i` of register `half` of B in a lane, for output channel `k` of the slab: the index of its weight,
+// and whether the input channel belongs to the output channel's group. The chunks of one tap are consecutive.
 struct Element { int at; bool exists; };
 __device__ __forceinline__ Element element_of(int k, int step, int half, int lane, int i) {
     const int unit = 2 * step + half, c = unit % CHUNKS * 16 + lane % 4 * 4 + i;
@@ -86,8 +89,8 @@ constexpr __device__ int offset_of(int unit) {
                : 0;
 }
 
-// All products of the sixteens that a warp has at a time. Lane l names the window of pixel l % 16, in the
-// first or the second unit of a step.
+// Computes all products of the groups of 16 pixels that a warp processes together. Lane l supplies the
+// address of the window of pixel l % 16, in the first or the second unit of a step.
 __device__ __forceinline__ void multiply(
     Input& input, int local_slab, int first_sixteen, const Filters& filters, Sums (&sums)[BATCH]) {
     const int half = tile::lane() / 16, local = tile::lane() % 16;
@@ -113,7 +116,7 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// Writes outputs from the lanes to shared memory.
+// Finishes the outputs and writes them from registers to shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, Shared& shared, [[maybe_unused]] const Tile& tile, int local_slab,
     const Position& position, const Sums& sums, const Channel (&channels)[LANE_K]) {
@@ -132,7 +135,7 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// Writes outputs from shared memory to device memory.
+// Copies the outputs from shared memory to device memory.
 struct alignas(sizeof(Output) * VECTOR_K) StoredVector { Output element[VECTOR_K]; };
 
 __device__ __forceinline__ void store_tile(const Arguments& args, const Shared& shared, const Tile& tile) {
@@ -149,9 +152,10 @@ __device__ __forceinline__ void store_tile(const Arguments& args, const Shared& 
     }
 }
 
-// Persistent blocks, as many as are resident at a time, have one tile after the other: a tile of the input
-// comes to shared memory, while the one before is multiplied, and serves all taps. A warp has one slab: input
-// channels of whole groups, whose filters make one matrix with zeros between the groups, in its registers.
+// Persistent blocks, as many as are resident at a time, each process several tiles. The input of a tile loads
+// into shared memory while the previous tile is multiplied, and serves all taps. Each warp processes one
+// slab: input channels of whole groups, whose filters form one matrix, with zeros between the groups, in the
+// warp's registers.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_direct(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();
@@ -171,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_dire
     }
     for (int turn = 0;; turn ^= 1) {
         copies.wait<0>();
-        tile::barrier();  // this tile is there, and the outputs of the one before are written
+        tile::barrier();  // this tile is loaded, and the outputs of the previous one are written
         index += GRID_BLOCKS;
         const bool more = index < TILES;
         const Tile next(more ? index : 0);

@@ -7,22 +7,24 @@
 // launch    conv2d_repack_weights<<<30x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_direct<<<4x1x1, 128, 20032 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128
-constexpr int TAPS = 9;  // of a filter
-constexpr int CHUNKS = 1;  // of 16 input channels in a slab
-constexpr int SLAB_K = 24;  // output channels of a slab
-ALL_SLABS=4 STEPS=5
-constexpr int ATOMS = 3;  // instructions that a step takes
+constexpr int TAPS = 9;  // taps per filter
+constexpr int CHUNKS = 1;  // chunks of 16 input channels per slab
+constexpr int SLAB_K = 24;  // output channels per slab
+constexpr int ALL_SLABS = 4;  // slabs of the problem
+STEPS=5
+constexpr int ATOMS = 3;  // instructions per step
 TILES_H=2 TILES_W=1 SLAB_TILES=2 TILES=4 GRID_BLOCKS=4
-constexpr int X_BYTES = 16;  // one copy of x
-VECTOR_K=8 COPIES_IN_FLIGHT=3 SMEM_BYTES=20032 FOLD_THREADS=128
+constexpr int X_BYTES = 16;  // bytes per copy of x
+constexpr int VECTOR_K = 8;  // channels per store
+COPIES_IN_FLIGHT=3 SMEM_BYTES=20032 FOLD_THREADS=128
 
-@@ 84ddb44c in pages/direct-depthwise-sm_90a.cu: // Writes outputs from the lanes to shared memory.
+@@ 266ad6df in pages/direct-depthwise-sm_90a.cu: // Finishes the outputs and writes them from registers to shared memory.
 @@ 14+0
             inputs.x_sum = sums.x_sum[n / 2][d];
 
-@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 8+2
 extern "C" void conv2d_direct_entry(const void* args) {
     conv2d_direct(*static_cast<const Arguments*>(args));

@@ -13,16 +13,18 @@
 IN_H=14 IN_W=14 C=64 C_GROUP=8 OUT_H=14 OUT_W=14 K=96 K_GROUP=12 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=196 REDUCTION=72 X_SIGNED=false W_SIGNED=true
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128
-constexpr int TAPS = 9;  // of a filter
-constexpr int CHUNKS = 1;  // of 16 input channels in a slab
-constexpr int SLAB_K = 24;  // output channels of a slab
-ALL_SLABS=4 STEPS=5
-constexpr int ATOMS = 3;  // instructions that a step takes
+constexpr int TAPS = 9;  // taps per filter
+constexpr int CHUNKS = 1;  // chunks of 16 input channels per slab
+constexpr int SLAB_K = 24;  // output channels per slab
+constexpr int ALL_SLABS = 4;  // slabs of the problem
+STEPS=5
+constexpr int ATOMS = 3;  // instructions per step
 TILES_H=2 TILES_W=1 SLAB_TILES=2 TILES=4 GRID_BLOCKS=4
-constexpr int X_BYTES = 16;  // one copy of x
-VECTOR_K=8 SMEM_BYTES=20032 FOLD_THREADS=128
+constexpr int X_BYTES = 16;  // bytes per copy of x
+constexpr int VECTOR_K = 8;  // channels per store
+SMEM_BYTES=20032 FOLD_THREADS=128
 
 template <int BYTES>
 __device__ __forceinline__ void fill(void* to, unsigned word) {
@@ -31,14 +33,14 @@ __device__ __forceinline__ void fill(void* to, unsigned word) {
     *static_cast<Words<BYTES / 4>*>(to) = words;
 }
 
-@@ c85dedbb in pages/direct-depthwise-sm_90a.cu: // Each input byte of the tile comes to shared memory once.
+@@ 5f3a7f90 in pages/direct-depthwise-sm_90a.cu: // Loads a tile of the input; each byte is copied to shared memory once.
 @@ 15+0
         if (!is_inside) {
             tile::fill<X_BYTES>(to, padding_word(args));
             continue;
         }
 
-@@ 84ddb44c in pages/direct-depthwise-sm_90a.cu: // Writes outputs from the lanes to shared memory.
+@@ 266ad6df in pages/direct-depthwise-sm_90a.cu: // Finishes the outputs and writes them from registers to shared memory.
 @@ 9+0
         const int row = tile.row + position.row + i * ROWS_ON;
         const int column = tile.column + position.column + i * COLUMNS_ON;
@@ -48,5 +50,5 @@ __device__ __forceinline__ void fill(void* to, unsigned word) {
             const bool exists = is_written && tile.slab * SLAB_K + k + n < K;
             inputs.residual = exists ? args.residual[index + n] : 0;
 
-@@ e1c2af10 in pages/direct-depthwise-sm_90a.cu: // Persistent blocks, as many as are resident at a time, have one tile after the other: a tile of the input
-@@ 9+2
+@@ 43afd75e in pages/direct-depthwise-sm_90a.cu: // Persistent blocks, as many as are resident at a time, each process several tiles. The input of a tile loads
+@@ 10+2

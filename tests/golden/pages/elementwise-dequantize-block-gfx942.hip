@@ -10,7 +10,7 @@
 ELEMENTS=262144 CHANNELS=4096 INNER=1 BLOCK=32
 constexpr int BLOCKS = 128;  // scales along the channels
 
-@@ // What follows.
+@@ // Derived values.
 ONE_SCALE=false SHARED_SCALE=true
 
 __device__ __forceinline__ unsigned as_bits(float a) { return __builtin_bit_cast(unsigned, a); }
@@ -20,10 +20,10 @@ using X = signed char;
 using Scale = float;
 using Output = unsigned short;
 
-@@ 2c1cb5b8 in whole/elementwise-quantize-tensor-sm_90a.cu: // The kernel's one argument.
+@@ a9beb9a5 in whole/elementwise-quantize-tensor-sm_90a.cu: // The kernel's only parameter.
 @@ 5+1
 
-// What follows from one scale: computed once for all the elements that have it.
+// Values derived from one scale, computed once for all elements that share it.
 struct Prepared {
     float factor;  // scale as float32
 };
@@ -35,12 +35,12 @@ __device__ __forceinline__ Prepared prepare(
     return prepared;
 }
 
-@@ f6a2dccd in whole/elementwise-quantize-tensor-sm_90a.cu: // One element. The order and the rounding of every step are the contract.
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
 @@ 5+4
     value = tile::multiply(value, prepared.factor);
     result = tile::to_half(value);
 
-// Which of the scales an element has.
+// Returns the index of an element's scale.
 __device__ __forceinline__ unsigned scale_index(unsigned element) {
     const unsigned channel = element / INNER % CHANNELS;
     return (element / (CHANNELS * INNER) * BLOCKS + channel / BLOCK) * INNER + element % INNER;
@@ -50,6 +50,6 @@ __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigne
     return prepare(args.scale[index]);
 }
 
-@@ 35df8e2e in whole/elementwise-quantize-tensor-sm_90a.cu: // One block: UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts the first.
-@@ 2+3
+@@ 94b19ac2 in whole/elementwise-quantize-tensor-sm_90a.cu: // Each block converts UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts
+@@ 3+3
 extern "C" __global__ void __launch_bounds__(THREADS) dequantize(const Arguments args) {

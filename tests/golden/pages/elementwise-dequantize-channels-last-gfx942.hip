@@ -7,23 +7,23 @@
 // launch    dequantize<<<392x1x1, 64, 0 B>>> when: call
 
 @@ // The problem.
-constexpr int PIXELS = 25088;  // of all images
+constexpr int PIXELS = 25088;  // pixels of all images
 CHANNELS=21
-constexpr int INNER = 3136;  // pixels of an image
+constexpr int INNER = 3136;  // pixels per image
 
 @@ // The config.
 THREADS=64
-constexpr int VECTOR = 1;  // neighbouring pixels of a thread
+constexpr int VECTOR = 1;  // neighbouring pixels per load
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors of each channel, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors of each channel, per block
 WORD=1
 
 using X = signed char;
 using Scale = float;
 using Output = float;
 
-@@ 0c7d44f3 in whole/elementwise-quantize-tensor-sm_90a.cu: // What follows from one scale: computed once for all the elements that have it.
+@@ 785061c4 in whole/elementwise-quantize-tensor-sm_90a.cu: // Values derived from one scale, computed once for all elements that share it.
 @@ 3+4
     float factor;  // scale as float32
 
@@ -31,7 +31,7 @@ using Output = float;
 @@ 5+4
     prepared.factor = static_cast<float>(scale);
 
-@@ f6a2dccd in whole/elementwise-quantize-tensor-sm_90a.cu: // One element. The order and the rounding of every step are the contract.
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
 @@ 4+5
     float value = static_cast<float>(static_cast<int>(element) - prepared.zero);
     value = tile::multiply(value, prepared.factor);

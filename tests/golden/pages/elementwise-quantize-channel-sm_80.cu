@@ -14,10 +14,10 @@ ELEMENTS=100352 CHANNELS=64 INNER=196
 @@ // The config.
 THREADS=64 VECTOR=8 UNROLL=2
 
-@@ // What follows.
+@@ // Derived values.
 ONE_SCALE=false SHARED_SCALE=false
 
-// What follows from one scale: computed once for all the elements that have it.
+// Values derived from one scale, computed once for all elements that share it.
 struct Prepared {
     float inverse;  // 1 / scale in float32, as float32
     float real_zero;  // zero_point, real
@@ -28,12 +28,12 @@ struct Prepared {
     prepared.inverse = static_cast<float>(tile::divide(1.0f, scale));
     prepared.real_zero = static_cast<float>(zero_point);
 
-@@ f6a2dccd in whole/elementwise-quantize-tensor-sm_90a.cu: // One element. The order and the rounding of every step are the contract.
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
 @@ 5+1
     value = tile::multiply(value, prepared.inverse);
     value = tile::add(value, prepared.real_zero);
 @@ 7+2
         tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
 
-@@ 35df8e2e in whole/elementwise-quantize-tensor-sm_90a.cu: // One block: UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts the first.
-@@ 3+2
+@@ 94b19ac2 in whole/elementwise-quantize-tensor-sm_90a.cu: // Each block converts UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts
+@@ 4+2

@@ -8,32 +8,32 @@
 // launch    quantize<<<3136x1x1, 256, 0 B>>> when: call
 
 @@ // The problem.
-constexpr int PIXELS = 6422528;  // of all images
+constexpr int PIXELS = 6422528;  // pixels of all images
 CHANNELS=3
-constexpr int INNER = 50176;  // pixels of an image
+constexpr int INNER = 50176;  // pixels per image
 
 @@ // The config.
 THREADS=256
-constexpr int VECTOR = 8;  // neighbouring pixels of a thread
+constexpr int VECTOR = 8;  // neighbouring pixels per load
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors of each channel, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors of each channel, per block
 WORD=8 SHARED_SCALE=true
 
 using X = float;
 using Scale = float;
 using Output = unsigned char;
 
-@@ 0c7d44f3 in whole/elementwise-quantize-tensor-sm_90a.cu: // What follows from one scale: computed once for all the elements that have it.
+@@ 785061c4 in whole/elementwise-quantize-tensor-sm_90a.cu: // Values derived from one scale, computed once for all elements that share it.
 @@ 5+2
     float lowest;  // 0 - zero_point
     float highest;  // 255 - zero_point
 
-// A thread has VECTOR neighbouring pixels of every channel. Pixels are counted through all images.
+// A thread converts VECTOR neighbouring pixels of every channel. Pixels are numbered through all images.
 static_assert(INNER % VECTOR == 0, "a thread's pixels must be of one image");
 static_assert(CHANNELS * VECTOR % WORD == 0, "a thread must have whole words");
 
-// They lie in an array that has a plane for each channel of an image: a vector in each.
+// A thread's pixels in an array with one plane per channel: a vector in each plane.
 template <class T>
 struct Planes {
     Vector<T> of[CHANNELS];
@@ -62,7 +62,7 @@ struct Planes {
 template <class T>
 struct alignas(WORD * sizeof(T)) Word { T element[WORD]; };
 
-// They lie in an array whose channels are last: one run, which moves in words.
+// A thread's pixels in an array whose channels are last: one contiguous run, moved in words.
 template <class T>
 struct Run {
     static constexpr int WORDS = CHANNELS * VECTOR / WORD;
@@ -89,7 +89,8 @@ struct Run {
 using Read = Planes<X>;
 using Written = Run<Output>;
 
-// Channel after channel: what follows from a scale is computed once for all pixels of the thread.
+// Converts channel by channel, so that the values derived from a scale are computed once for all pixels of
+// the thread.
 __device__ __forceinline__ void convert_pixels(const Arguments& args, Read (&x)[ROWS], Written (&y)[ROWS]) {
 #pragma unroll
     for (int channel = 0; channel < CHANNELS; ++channel) {

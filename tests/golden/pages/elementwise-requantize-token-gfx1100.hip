@@ -17,14 +17,14 @@ using X = signed char;
 using Scale = float;
 using Output = signed char;
 
-@@ 2c1cb5b8 in whole/elementwise-quantize-tensor-sm_90a.cu: // The kernel's one argument.
+@@ a9beb9a5 in whole/elementwise-quantize-tensor-sm_90a.cu: // The kernel's only parameter.
 @@ 4+2
     const Scale* x_scale;  // of the input, per tensor, channel or block
     const int* x_zero;  // the zero point of the input, per tensor, channel or block
     const Scale* y_scale;  // of the output, per tensor, channel or block
     const int* y_zero;  // the zero point of the output, per tensor, channel or block
 
-// What follows from one scale: computed once for all the elements that have it.
+// Values derived from one scale, computed once for all elements that share it.
 struct Prepared {
     float multiplier;  // x_scale / y_scale in float32, as float32
     int x_zero;  // x_zero
@@ -47,7 +47,7 @@ __device__ __forceinline__ Prepared prepare(
     return prepared;
 }
 
-@@ f6a2dccd in whole/elementwise-quantize-tensor-sm_90a.cu: // One element. The order and the rounding of every step are the contract.
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
 @@ 4+2
     float value = static_cast<float>(static_cast<int>(element) - prepared.x_zero);
     value = tile::multiply(value, prepared.multiplier);
@@ -59,6 +59,6 @@ __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigne
         args.y_zero[index]);
 }
 
-@@ 35df8e2e in whole/elementwise-quantize-tensor-sm_90a.cu: // One block: UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts the first.
-@@ 2+3
+@@ 94b19ac2 in whole/elementwise-quantize-tensor-sm_90a.cu: // Each block converts UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts
+@@ 3+3
 extern "C" __global__ void __launch_bounds__(THREADS) requantize(const Arguments args) {

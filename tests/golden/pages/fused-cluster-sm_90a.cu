@@ -10,29 +10,31 @@
 // launch    conv2d_conv2d<<<264x1x1, 128, 19120 B>>> when: call
 
 @@ // The config.
-TILE_H=8 TILE_W=14 BLOCKS_PER_SM=2 CLUSTER_BLOCKS=2
+constexpr int TILE_H = 8;  // output rows of a block
+TILE_W=14 BLOCKS_PER_SM=2 CLUSTER_BLOCKS=2
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=128 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=132 MID_STRIDE_H=1 MID_STRIDE_W=1
 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 PART_CHUNKS=5 SMEM_BYTES=19120
 
-@@ 4539c546 in whole/fused-small-image-sm_90a.cu:     // One thread initialises and expects bytes, before others wait for them or send them.
+@@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
 @@ 18+2
-    // One thread expects the next bytes, when all of the last phase are there and before others send them.
+    // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
+    // send.
     __device__ __forceinline__ void expect_next(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                      "r"(bytes)
                      : "memory");
     }
     __device__ __forceinline__ void wait() { wait_for_phase(0); }
-    // Waits until all bytes of a phase are there; phases are counted from 0.
+    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
 @@ 26+1
                 "p, [%1], %2;\n"
 @@ 30+1
                 : "r"(shared_address(this)), "r"(phase % 2)
 
-// One thread copies bytes, a multiple of 16, to where a block of the cluster has what this one has at `from`.
+// Copies bytes, a multiple of 16, to the same place in another block of the cluster: one thread.
 __device__ __forceinline__ void send_bulk(const void* from, int bytes, const Mbarrier& mbarrier, int block) {
     asm volatile(
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
@@ -59,7 +61,7 @@ struct Team {
 WORDS=1 VECTORS=18 BLOCK_K=80 SOURCE_ROWS=10 SOURCE_COLUMNS=16 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
 HAS_K_REMAINDER=false
 
-@@ 53754cac in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 8+1
 
 @@ fd3fc64a in whole/fused-small-image-sm_90a.cu: // Threads that are neighbours have neighbouring channels of the block's.
@@ -82,8 +84,10 @@ ALL_SLABS=3 BLOCK_SLABS=2 TAPS=1
 constexpr int CHUNKS = 9;  // of 16 input channels that a slab looks at
 ALL_CHUNKS=9
 constexpr int UNITS = 9;  // chunks of a slab's reduction
-STEP_CHUNKS=2 STEPS=5 SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14
-GRID_PIXELS=112 HAS_K_REMAINDER=false VECTOR_K=2
+STEP_CHUNKS=2
+constexpr int STEPS = 5;  // along the reduction
+SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
+HAS_K_REMAINDER=false VECTOR_K=2
 
 // The first of the block's slabs.
 __device__ __forceinline__ int first_slab(const Team& team) { return team.cluster_block * BLOCK_SLABS; }

@@ -13,7 +13,8 @@
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=128 TILES_H=4 TILES_W=2 TILES=32 GRID_TEAMS=8 MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1
-MID_PAD_LEFT=1 IN_CHUNKS=6 IN_PLANE=217 MID_CHUNKS=6 MID_PLANE=161 SMEM_BYTES=36288 COPIES_IN_FLIGHT=12
+MID_PAD_LEFT=1 IN_CHUNKS=6 IN_PLANE=217 MID_CHUNKS=6 MID_PLANE=161 SMEM_BYTES=36288
+constexpr int COPIES_IN_FLIGHT = 12;  // of a thread
 
 @@ // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
@@ -23,8 +24,10 @@ ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
 constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
 ALL_CHUNKS=6
 constexpr int UNITS = 54;  // chunks of a slab's reduction
-STEP_CHUNKS=2 STEPS=27 SOURCE_ROWS=12 SOURCE_COLUMNS=18 SOURCE_PLANE=217 GRID_ROWS=10 GRID_COLUMNS=16
-GRID_PIXELS=160 WIDTH=16 HAS_K_REMAINDER=false
+STEP_CHUNKS=2
+constexpr int STEPS = 27;  // along the reduction
+SOURCE_ROWS=12 SOURCE_COLUMNS=18 SOURCE_PLANE=217 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=16
+HAS_K_REMAINDER=false
 
 // All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
 // multiplied; behind the last slab's last there is one more to load.
@@ -70,49 +73,46 @@ ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
 constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
 ALL_CHUNKS=6
 constexpr int UNITS = 54;  // chunks of a slab's reduction
-STEP_CHUNKS=2 STEPS=27 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=8 GRID_COLUMNS=14
-GRID_PIXELS=112 HAS_K_REMAINDER=false VECTOR_K=4 FOLD_THREADS=128
+STEP_CHUNKS=2
+constexpr int STEPS = 27;  // along the reduction
+SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
+HAS_K_REMAINDER=false VECTOR_K=4 FOLD_THREADS=128
 
 @@ 274e85a2 in shared.cu: using X = unsigned char;
 @@ 5+0
 using Residual = signed char;
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 3+1
 @@ 6+0
-    const Residual* residual;  // what is added before the activation, NHWK
+    const Residual* residual;  // added before the activation, NHWK
 @@ 10+0
     int* fragments;  // the weights as the lanes read them
     float residual_scale;  // residual_scale / y_scale
 
-@@ af440513 in pages/wgmma-requantized-sum-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cdea21ce in pages/wgmma-requantized-sum-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 4+0
     int w_zero;
 @@ 5+4
     float residual_scale;
     float top;
 
-@@ 96a7abe2 in whole/simt-body-sm_90a.cu: // What an output element is made of, beside its channel parameters.
+@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
 @@ 4+0
-    Sum x_sum;  // the sum of its window's inputs
+    Sum x_sum;  // sum of the inputs in the element's window
     int residual;
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    Sum acc = inputs.acc;
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const Sum x_sum = inputs.x_sum;
     const int residual = inputs.residual;
-    Finished result;
-    acc = tile::wrapping_add(acc, channel.offset);
+@@ 7+0
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
-    float value = static_cast<float>(acc);
-    value = tile::multiply(value, channel.multiplier);
+@@ 9+2
     const float added = static_cast<float>(residual);
     value = tile::add(value, tile::multiply(added, channel.residual_scale));
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
-    return result;
-}
 
 @@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 @@ 11+0
@@ -177,7 +177,7 @@ struct Sums {
 @@ 21+1
         second::run(team, args.second, activations.mid, out);
 
-@@ 6b74a561 in pages/fused-teams-cpu.sm_90a.cpp: // How the CPU device calls a thread.
+@@ 4d59788c in pages/fused-teams-cpu.sm_90a.cpp: // Entry points: the CPU device calls one per thread.
 @@ 4+0
 }
 extern "C" void second_fold_entry(const void* args) {

@@ -14,13 +14,15 @@
 // launch    conv2d_conv2d<<<264x1x1, 128, 16272 B>>> when: call
 
 @@ // The config.
-TILE_H=8 TILE_W=14 BLOCKS_PER_SM=2
+constexpr int TILE_H = 8;  // output rows of a block
+TILE_W=14 BLOCKS_PER_SM=2
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=128 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=264 MID_STRIDE_H=1 MID_STRIDE_W=1
 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 SMEM_BYTES=16272
 
-// Whether all lanes say so that came here together: a warp goes one way, not both, one after the other.
+// Returns true if `said` is true in all active lanes, so that a warp takes one branch instead of both in
+// turn.
 __device__ __forceinline__ bool warp_uniform(bool said) { return __all_sync(__activemask(), said); }
 
 // The threads that have a tile together: all of a block.
@@ -37,22 +39,22 @@ namespace first {
 @@ // The config.
 ROWS=2 COLUMNS=2
 constexpr int VECTOR = 8;  // channels of a thread
-RUN=2
+constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
 
 @@ // What follows.
 WORDS=1 VECTORS=18 SOURCE_ROWS=10 SOURCE_COLUMNS=16 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
 HAS_K_REMAINDER=false
 
-@@ 53754cac in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 9+0
     float y_zero;  // the output zero point
 
-@@ cfaa3fc0 in whole/fused-small-image-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ 2e20f311 in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 6+0
     float y_zero;
 
-@@ 209cf32f in whole/fused-small-image-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 7+2
+@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
@@ -83,7 +85,7 @@ HAS_K_REMAINDER=false
     }
 };
 
-@@ ab105843 in whole/fused-small-image-sm_90a.cu: // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
+@@ a27b6041 in whole/fused-small-image-sm_90a.cu: // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 @@ 3+0
 template <bool INSIDE>
 @@ 4+1
@@ -123,21 +125,23 @@ ALL_SLABS=2 BLOCK_SLABS=2 TAPS=1
 constexpr int CHUNKS = 9;  // of 16 input channels that a slab looks at
 ALL_CHUNKS=9
 constexpr int UNITS = 9;  // chunks of a slab's reduction
-STEP_CHUNKS=2 STEPS=5 SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14
-GRID_PIXELS=112 HAS_K_REMAINDER=true VECTOR_K=4 FOLD_THREADS=128
+STEP_CHUNKS=2
+constexpr int STEPS = 5;  // along the reduction
+SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
+HAS_K_REMAINDER=true VECTOR_K=4 FOLD_THREADS=128
 
 @@ 774ef282 in whole/fused-small-image-sm_90a.cu: static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
 @@ 10+1
 static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 3+1
 @@ 8+1
 @@ 10+0
     int* fragments;  // the weights as the lanes read them
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 8+2
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 9+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 

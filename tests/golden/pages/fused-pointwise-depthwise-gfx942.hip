@@ -21,8 +21,10 @@ ALL_SLABS=3 BLOCK_SLABS=3 TAPS=1
 constexpr int CHUNKS = 2;  // of 16 input channels that a slab looks at
 ALL_CHUNKS=2
 constexpr int UNITS = 2;  // chunks of a slab's reduction
-STEP_CHUNKS=4 STEPS=1 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16
-GRID_PIXELS=160 WIDTH=8 HAS_K_REMAINDER=true
+STEP_CHUNKS=4
+constexpr int STEPS = 1;  // along the reduction
+SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=8
+HAS_K_REMAINDER=true
 
 // A few bytes of the image, or padding.
 __device__ __forceinline__ void load_vector(
@@ -38,7 +40,7 @@ __device__ __forceinline__ void load_vector(
 using Address = const unsigned char*;
 __device__ __forceinline__ Address address_of(const unsigned char* byte) { return byte; }
 
-// Sixteen bytes of a pixel, which is a lane's.
+// Loads 16 bytes of the lane's pixel.
 __device__ __forceinline__ XFragment load_pixels(Address address) {
     XFragment fragment;
     const auto words = tile::load_shared<4>(reinterpret_cast<const unsigned*>(address));
@@ -47,7 +49,7 @@ __device__ __forceinline__ XFragment load_pixels(Address address) {
     return fragment;
 }
 
-// What a lane holds of the weights: sixteen bytes of a row of the atom.
+// Layout of a lane's weights: 16 bytes of one row of the atom.
 constexpr int W_WORDS = 4;
 __device__ __forceinline__ int row_of_lane(int lane) { return lane % ATOM_ROWS; }
 __device__ __forceinline__ int chunk_of_word(int lane, int) { return lane / ATOM_ROWS % STEP_CHUNKS; }
@@ -64,9 +66,9 @@ __device__ __forceinline__ int byte_of_word(int, int word) { return word * 4; }
 @@ // The config.
 ROWS=2 COLUMNS=2
 constexpr int VECTOR = 4;  // channels of a thread
-RUN=2
+constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
 
-@@ bb57e634 in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ cedd3757 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 7+1
     int* taps;  // the weights as the lanes read them
 

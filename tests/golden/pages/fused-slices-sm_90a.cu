@@ -24,9 +24,9 @@ MID_PLANE=161 SMEM_BYTES=24832
     static __device__ __forceinline__ int warpgroup() { return tile::warpgroup(); }
 
 @@ // What follows.
-constexpr int RUN = 64;  // pixels of one instruction
-SLAB_K=32 ALL_SLABS=5 BLOCK_SLABS=3 TAPS=1 CHUNKS=2 UNITS=2 POSITIONS=160 EIGHTS_STRIDE=8 SOURCE_ROWS=10
-SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=8 HAS_K_REMAINDER=true
+RUN=64 SLAB_K=32 ALL_SLABS=5 BLOCK_SLABS=3 TAPS=1 CHUNKS=2 UNITS=2 POSITIONS=160 EIGHTS_STRIDE=8
+SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=8
+HAS_K_REMAINDER=true
 
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
 using Intermediate = Mid;

@@ -10,13 +10,15 @@
 // launch    conv2d_conv2d<<<32x1x1, 512, 158640 B>>> when: call
 
 @@ // The config.
-TILE_H=14 TILE_W=14 BLOCKS_PER_SM=1
+constexpr int TILE_H = 14;  // output rows of a block
+TILE_W=14 BLOCKS_PER_SM=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=512 TILES_H=1 TILES_W=1 TILES=32 GRID_TEAMS=32 MID_STRIDE_H=1 MID_STRIDE_W=1
 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=24 MID_PLANE=201 SMEM_BYTES=158640
 
-// A counter of the block, before one was added. Who counts later sees what those before have done.
+// Increments a counter of the block and returns its previous value. A thread sees the writes of those that
+// counted before it.
 __device__ __forceinline__ unsigned count(unsigned* counter) {
     unsigned before;
     asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
@@ -26,33 +28,34 @@ __device__ __forceinline__ unsigned count(unsigned* counter) {
     return before;
 }
 
-@@ 4539c546 in whole/fused-small-image-sm_90a.cu:     // One thread initialises and expects bytes, before others wait for them or send them.
+@@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
 @@ 12+0
         copy(to, from, bytes);
     }
     __device__ __forceinline__ void copy(void* to, const void* from, int bytes) {
 @@ 18+2
-    // One thread expects the next bytes, when all of the last phase are there and before others send them.
+    // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
+    // send.
     __device__ __forceinline__ void expect_next(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                      "r"(bytes)
                      : "memory");
     }
-    // Asks for the next bytes, when nobody reads those any more that are there.
+    // Fetches the bytes of the next phase, once nobody reads those of the last.
     __device__ __forceinline__ void fetch_next(void* to, const void* from, int bytes) {
         expect_next(bytes);
         copy(to, from, bytes);
     }
-    // Waits until all bytes of a phase are there; phases are counted from 0.
+    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
 @@ 26+1
                 "p, [%1], %2;\n"
 @@ 30+1
                 : "r"(shared_address(this)), "r"(phase % 2)
 
-// a / 6, rounded as a division rounds it, as far as `flush` leaves it: the sixth is in two parts, and the
-// product of the small one is rounded as well. No significand goes wrong, all of them were tried. Infinity
-// and zeros of either sign stay. A GPU divides far more slowly.
+// Computes a / 6, rounded like a division, except where `flush` discards the result. The constant 1/6 is
+// split into two floats, and the product of the smaller is rounded too. All significands were tested, and
+// none is wrong. Infinities and zeros of either sign are preserved. A GPU's division is far slower.
 __device__ __forceinline__ float sixth(float a) {
     const bool is_small = magnitude(a) < 0x1p-60f;  // the small part's product could be denormal
     if (is_small) a = multiply(a, 0x1p60f);
@@ -62,7 +65,7 @@ __device__ __forceinline__ float sixth(float a) {
 
 __device__ __forceinline__ float hardswish(float x) {
     const float gate = clamp(add(x, 3.0f), 0.0f, 6.0f);
-    // Below -3 the gate is zero, which an overflowed value would make NaN.
+    // Below -3 the gate is zero; an infinite x would make the product NaN.
     return flush(sixth(multiply(maximum(x, -3.0f), gate)));
 }
 
@@ -80,18 +83,18 @@ namespace first {
 WORDS=1 VECTORS=48 EARLY_ROWS=4 SOURCE_ROWS=16 SOURCE_COLUMNS=16 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196
 HAS_K_REMAINDER=false
 
-@@ 53754cac in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 6+1
     const float* multiplier;  // per channel: x_scale * w_scale
 @@ 8+1
     float inverse;  // 1 / y_scale
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 5+0
     float inverse;
 
-@@ 209cf32f in whole/fused-small-image-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 7+1
+@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+1
     value = tile::hardswish(value);
     value = tile::multiply(value, channel.inverse);
 
@@ -105,8 +108,7 @@ DILATION_H=1 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=6272 REDUCTIO
 W_SIGNED=true
 
 @@ // What follows.
-constexpr int RUN = 64;  // pixels of one instruction
-SLAB_K=64 ALL_SLABS=12 BLOCK_SLABS=12 BUFFERS=3 OF_SLAB=4 TAPS=1 CHUNKS=24 UNITS=24 POSITIONS=196
+RUN=64 SLAB_K=64 ALL_SLABS=12 BLOCK_SLABS=12 BUFFERS=3 OF_SLAB=4 TAPS=1 CHUNKS=24 UNITS=24 POSITIONS=196
 EIGHTS_STRIDE=8 SOURCE_ROWS=14 SOURCE_COLUMNS=14 SOURCE_PLANE=201 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196
 HAS_K_REMAINDER=false VECTOR_K=16
 

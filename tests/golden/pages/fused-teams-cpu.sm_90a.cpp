@@ -10,16 +10,18 @@
 // launch    conv2d_conv2d<<<8x1x1, 256, 41808 B>>> when: call
 
 @@ // The config.
-TILE_H=8 TILE_W=14 BLOCKS_PER_SM=2
+constexpr int TILE_H = 8;  // output rows of a block
+TILE_W=14 BLOCKS_PER_SM=2
 constexpr int TEAMS = 2;  // of a block, each with tiles of its own
 
 @@ // What follows.
 WARP_SIZE=32
 constexpr int THREADS = 128;  // of a team
 BLOCK_THREADS=256 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=16 MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0
-MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 SMEM_BYTES=41808 COPIES_IN_FLIGHT=2
+MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 SMEM_BYTES=41808
+constexpr int COPIES_IN_FLIGHT = 2;  // of a thread
 
-@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 @@ 7+0
 void qconv_cpu_barrier_of_team(int team, int threads, int line);
 @@ 8+1
@@ -38,42 +40,42 @@ __device__ __forceinline__ void barrier_of_team(int team, int line = __builtin_L
 }
 
 __device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
-// What this thread wrote to shared memory is there for copies in bulk and for the products of warpgroups.
+// Makes this thread's writes to shared memory visible to bulk copies and to wgmma.
 __device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
 
-// Each thread goes its own way.
+// Returns `said`: each thread branches on its own.
 __device__ __forceinline__ bool warp_uniform(bool said) { return said; }
 
 template <class T>
 __device__ __forceinline__ const T* kept(const T* address) { return address; }
 
-// Asks for a line of device memory that will be read soon: it must exist.
+// Prefetches a cache line of device memory that will be read soon. The address must exist.
 __device__ __forceinline__ void prefetch_l2(const void* address) {
     static_cast<void>(*static_cast<const volatile char*>(address));
 }
 
-    // One thread initialises and expects bytes, before the others wait for them or send them.
+    // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
     __device__ __forceinline__ void expect(int bytes, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_init(this, line);
         expect_next(bytes, line);
     }
-    // One thread expects the next bytes, when all of the last phase are there.
+    // Announces the bytes of the next phase: one thread, once the last phase is complete.
     __device__ __forceinline__ void expect_next(int bytes, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_expect(this, static_cast<unsigned>(bytes), line);
     }
-    // Asks for bytes of device memory, a multiple of 16, and expects no others.
+    // Fetches bytes, a multiple of 16, from device memory, as the only bytes that the mbarrier expects.
     __device__ __forceinline__ void fetch(
         void* to, const void* from, int bytes, int line = __builtin_LINE()) {
         expect(bytes, line);
         qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
     }
-    // Asks for the next bytes, when nobody reads those any more that are there.
+    // Fetches the bytes of the next phase, once nobody reads those of the last.
     __device__ __forceinline__ void fetch_next(
         void* to, const void* from, int bytes, int line = __builtin_LINE()) {
         expect_next(bytes, line);
         qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
     }
-    // Waits until all bytes of a phase are there; phases are counted from 0.
+    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
     }
@@ -88,20 +90,20 @@ using Mid = Planes<MID_CHUNKS + 1, MID_PLANE>;
 ATOMS=2
 
 @@ // What follows.
-constexpr int RUN = 64;  // pixels of one instruction
-SLAB_K=16 ALL_SLABS=2 BLOCK_SLABS=2 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112 EIGHTS_STRIDE=8 SOURCE_ROWS=8
-SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 HAS_K_REMAINDER=true VECTOR_K=4
+RUN=64 SLAB_K=16 ALL_SLABS=2 BLOCK_SLABS=2 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112 EIGHTS_STRIDE=8
+SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
+HAS_K_REMAINDER=true VECTOR_K=4
 
-// wgmma on the CPU device: 64 pixels by SLAB_K channels, each by 32 bytes of the reduction. Each lane reads
-// of the factors what its sums take, through the same strides as the hardware, and as the async proxy sees
-// it.
+// wgmma on the CPU device: 64 pixels by SLAB_K channels, 32 bytes of the reduction per product. Each lane
+// reads the factors of its own sums, through the same strides as the hardware and as the async proxy sees
+// them.
 struct Operand {
     const unsigned char* first;
     int to_chunk, to_eight, rows;
-    long to_view;  // from an address to where the async proxy finds its bytes
+    long to_view;  // from an address to the async proxy's view of it
 
-    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
-    // What the hardware reads past the rows that exist gives sums that nobody reads.
+    // `to_chunk` is the byte distance to the next 16 bytes of the reduction, `to_eight` that to the next
+    // eight rows. Only `rows` rows exist: the hardware reads past them, but those sums are never read.
     __device__ __forceinline__ Operand(
         const void* begin, int to_chunk, int to_eight, int rows, int line = __builtin_LINE())
         : first(static_cast<const unsigned char*>(begin)), to_chunk(to_chunk), to_eight(to_eight),
@@ -119,7 +121,7 @@ struct Operand {
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
         const unsigned char* const at = matrix + row % 8 * 16 + i % 4 * 4;
-        static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // for the sanitizers: it is read
+        static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // a read that the sanitizers see
         return reinterpret_cast<const tile::Words<1>*>(at + to_view)->word[0];
     }
 };
@@ -131,7 +133,7 @@ __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
            (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
 }
 
-// D += A * B, modulo 2**32.
+// Computes D += A * B modulo 2**32.
 __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     for (int place = 0; place < LANE_PIXELS; ++place) {
         const int row = pixel_of_lane(place);
@@ -149,7 +151,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
     }
 }
 
-// The sums are there at once.
+// Does nothing: the sums are computed synchronously.
 __device__ __forceinline__ void end_products() {}
 __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
 
@@ -171,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
 @@ 30+4
         if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void first_repack_weights_entry(const void* args) {
     first_repack_weights(*static_cast<const Arguments*>(args));
 }

@@ -10,7 +10,8 @@
 // launch    conv2d_conv2d<<<22x1x1, 384, 153424 B>>> when: call
 
 @@ // The config.
-TILE_H=8 TILE_W=8 BLOCKS_PER_SM=1
+constexpr int TILE_H = 8;  // output rows of a block
+TILE_W=8 BLOCKS_PER_SM=1
 constexpr int TEAMS = 3;  // of a block, each with tiles of its own
 
 @@ // What follows.
@@ -39,9 +40,9 @@ IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=28 OUT_W=28 K=96 K_GROUP=96 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=864 X_SIGNED=true W_SIGNED=true
 
 @@ // What follows.
-constexpr int RUN = 64;  // pixels of one instruction
-SLAB_K=32 ALL_SLABS=3 BLOCK_SLABS=3 TAPS=9 CHUNKS=6 UNITS=54 POSITIONS=64 EIGHTS_STRIDE=10 SOURCE_ROWS=10
-SOURCE_COLUMNS=10 SOURCE_PLANE=105 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64 WIDTH=16 HAS_K_REMAINDER=false
+RUN=64 SLAB_K=32 ALL_SLABS=3 BLOCK_SLABS=3 TAPS=9 CHUNKS=6 UNITS=54 POSITIONS=64 EIGHTS_STRIDE=10
+SOURCE_ROWS=10 SOURCE_COLUMNS=10 SOURCE_PLANE=105 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64 WIDTH=16
+HAS_K_REMAINDER=false
 
 @@ 774ef282 in whole/fused-small-image-sm_90a.cu: static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
 @@ 12+3
@@ -86,18 +87,17 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=3136 REDUCTION=96 X_SIGNED
 ATOMS=8
 
 @@ // What follows.
-constexpr int RUN = 64;  // pixels of one instruction
-SLAB_K=64 ALL_SLABS=3 BLOCK_SLABS=3 TAPS=1 CHUNKS=6 UNITS=6 POSITIONS=64 EIGHTS_STRIDE=8 SOURCE_ROWS=8
+RUN=64 SLAB_K=64 ALL_SLABS=3 BLOCK_SLABS=3 TAPS=1 CHUNKS=6 UNITS=6 POSITIONS=64 EIGHTS_STRIDE=8 SOURCE_ROWS=8
 SOURCE_COLUMNS=8 SOURCE_PLANE=65 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64 HAS_K_REMAINDER=false VECTOR_K=16
 
-// wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
-// 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
-// lie one behind the other. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8: 64 pixels by SLAB_K channels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, as contiguous matrices of eight
+// rows x 16 bytes, without a swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(X_SIGNED && W_SIGNED, "X and W must have the types of the instruction");
 struct Operand {
     unsigned long long descriptor;
 
-@@ 296b2dbf in whole/fused-small-image-sm_90a.cu: // D += A * B.
+@@ f156097b in whole/fused-small-image-sm_90a.cu: // Computes D += A * B.
 @@ 8+1
         "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {"
 @@ 12+3

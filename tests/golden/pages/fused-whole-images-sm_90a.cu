@@ -11,7 +11,8 @@
 // launch    conv2d_conv2d<<<128x1x1, 512, 44832 B>>> when: call
 
 @@ // The config.
-TILE_H=14 TILE_W=14 BLOCKS_PER_SM=1 CLUSTER_BLOCKS=4
+constexpr int TILE_H = 14;  // output rows of a block
+TILE_W=14 BLOCKS_PER_SM=1 CLUSTER_BLOCKS=4
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=512 TILES_H=1 TILES_W=1 TILES=32 GRID_TEAMS=32 MID_STRIDE_H=1 MID_STRIDE_W=1
@@ -24,12 +25,11 @@ IN_H=14 IN_W=14 C=64 C_GROUP=64 OUT_H=14 OUT_W=14 K=384 K_GROUP=384 R=1 S=1 STRI
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=6272 REDUCTION=64 X_SIGNED=true W_SIGNED=true
 
 @@ // What follows.
-constexpr int RUN = 64;  // pixels of one instruction
-SLAB_K=32 ALL_SLABS=12 BLOCK_SLABS=3 TAPS=1 CHUNKS=4 UNITS=4 POSITIONS=196 EIGHTS_STRIDE=8 SOURCE_ROWS=14
-SOURCE_COLUMNS=14 SOURCE_PLANE=201 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196 BORDERED_ROWS=16
-BORDERED_COLUMNS=16 BORDER_TOP=1 BORDER_LEFT=1 WIDTH=16 HAS_K_REMAINDER=false
+RUN=64 SLAB_K=32 ALL_SLABS=12 BLOCK_SLABS=3 TAPS=1 CHUNKS=4 UNITS=4 POSITIONS=196 EIGHTS_STRIDE=8
+SOURCE_ROWS=14 SOURCE_COLUMNS=14 SOURCE_PLANE=201 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196
+BORDERED_ROWS=16 BORDERED_COLUMNS=16 BORDER_TOP=1 BORDER_LEFT=1 WIDTH=16 HAS_K_REMAINDER=false
 
-@@ 53754cac in whole/fused-small-image-sm_90a.cu: // The kernel's one argument.
+@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 7+1
     int* fragments;  // the weights as the lanes read them
 @@ 9+0
@@ -87,7 +87,7 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 3+1
 @@ 8+1
 @@ 10+2

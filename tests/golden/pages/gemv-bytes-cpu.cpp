@@ -13,20 +13,20 @@ IN_H=1 IN_W=1 C=30 C_GROUP=30 OUT_H=1 OUT_W=1 K=10 K_GROUP=10 S=1 STRIDE_H=1 STR
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=2 REDUCTION=30 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ROWS = 1;  // pixels of a thread
-constexpr int CHANNELS = 2;  // output channels of a thread
+constexpr int ROWS = 1;  // output pixels per thread
+constexpr int CHANNELS = 2;  // output channels per thread
 LANES=4 THREADS=32
 
-@@ // What follows.
-constexpr int WORDS = 1;  // of a vector of a window
-constexpr int VECTORS = 8;
-constexpr int OUTPUTS = 16;  // of a block
+@@ // Derived values.
+constexpr int WORDS = 1;  // words per vector of a window
+constexpr int VECTORS = 8;  // vectors per window
+constexpr int OUTPUTS = 16;  // outputs per block
 K_BLOCKS=1 SMEM_BYTES=320 FOLD_THREADS=128
 
 template <class T>
 __device__ __forceinline__ Vector load_vector(const T* row, int i) {
     Vector vector;
-    // Rows that words do not divide, byte by byte; behind the end are zeros.
+    // Rows whose length is not a multiple of a word are read byte by byte, with zeros past the end.
     vector.word[0] = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ Vector load_vector(const T* row, int i) {
     return vector;
 }
 
-@@ 3b184257 in pages/gemv-squeeze-sm_90a.cu:     // The output that this thread finishes, and its channel parameters.
+@@ 35842d89 in pages/gemv-squeeze-sm_90a.cu:     // The output that this thread finishes, and its channel parameters.
 @@ 7+4
     const X* const x = args.x;
     inputs.residual = args.residual[index];
@@ -46,7 +46,7 @@ __device__ __forceinline__ Vector load_vector(const T* row, int i) {
 @@ 13+1
 #pragma unroll 2
 
-@@ d54fdc69 in pages/simt-body-everything-cpu.cpp: // How the CPU device calls a thread.
+@@ ef737457 in pages/simt-body-everything-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 5+2
 extern "C" void conv2d_gemv_entry(const void* args) {
     conv2d_gemv(*static_cast<const Arguments*>(args));

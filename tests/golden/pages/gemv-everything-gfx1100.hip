@@ -11,24 +11,24 @@ IN_H=1 IN_W=1 C=960 C_GROUP=960 OUT_H=1 OUT_W=1 K=240 K_GROUP=240 S=1 STRIDE_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=2 REDUCTION=960 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ROWS = 2;  // pixels of a thread
-constexpr int CHANNELS = 1;  // output channels of a thread
+constexpr int ROWS = 2;  // output pixels per thread
+constexpr int CHANNELS = 1;  // output channels per thread
 LANES=16 THREADS=128
 
-@@ // What follows.
-constexpr int WORDS = 4;  // of a vector of a window
-constexpr int VECTORS = 60;
-constexpr int OUTPUTS = 16;  // of a block
+@@ // Derived values.
+constexpr int WORDS = 4;  // words per vector of a window
+constexpr int VECTORS = 60;  // vectors per window
+constexpr int OUTPUTS = 16;  // outputs per block
 K_BLOCKS=30 SMEM_BYTES=1224 FOLD_THREADS=128
 
-@@ d9661359 in pages/gemv-squeeze-sm_90a.cu: struct Shared {
-@@ 3+0
+@@ 2bf76ee8 in pages/gemv-squeeze-sm_90a.cu: struct Shared {
+@@ 4+0
     Sum x_sum[ROWS][LANES + 1];
 
-@@ 46c03517 in pages/gemv-squeeze-sm_90a.cu: // One block: TEAM_K output channels of ROWS pixels. All bytes are asked for at once; what the lanes have
+@@ 3c7854d0 in pages/gemv-squeeze-sm_90a.cu: // Each block computes TEAM_K output channels of ROWS pixels. All loads are issued at once; the lanes' partial
 @@ 4+1
 
-@@ 3b184257 in pages/gemv-squeeze-sm_90a.cu:     // The output that this thread finishes, and its channel parameters.
+@@ 35842d89 in pages/gemv-squeeze-sm_90a.cu:     // The output that this thread finishes, and its channel parameters.
 @@ 7+4
     const X* const x = args.x;
 

@@ -10,14 +10,14 @@ IN_H=1 IN_W=1 C=960 C_GROUP=960 OUT_H=1 OUT_W=1 K=240 K_GROUP=240 S=1 STRIDE_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=2 REDUCTION=960 X_SIGNED=true W_SIGNED=true
 
 @@ // The config.
-constexpr int ROWS = 1;  // pixels of a thread
-constexpr int CHANNELS = 2;  // output channels of a thread
+constexpr int ROWS = 1;  // output pixels per thread
+constexpr int CHANNELS = 2;  // output channels per thread
 LANES=16 THREADS=128
 
-@@ // What follows.
-constexpr int WORDS = 4;  // of a vector of a window
-constexpr int VECTORS = 60;
-constexpr int OUTPUTS = 16;  // of a block
+@@ // Derived values.
+constexpr int WORDS = 4;  // words per vector of a window
+constexpr int VECTORS = 60;  // vectors per window
+constexpr int OUTPUTS = 16;  // outputs per block
 K_BLOCKS=15 SMEM_BYTES=1088
 
 static_assert(C_GROUP == C && K_GROUP == K, "there must be one group");
@@ -27,13 +27,14 @@ static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0, "windows must lie in the image
 static_assert(DILATION_H > 0 && (S == 1 || DILATION_W == 1), "the taps of a row must be neighbours");
 static_assert(THREADS % LANES == 0 && OUTPUTS <= THREADS, "OUTPUTS must not exceed THREADS");
 
-// A team of LANES threads shares windows and filters, of ROWS pixels and of CHANNELS output channels: each
-// thread has every LANES-th vector of them.
+// A team of LANES threads shares ROWS windows and the filters of CHANNELS output channels; each thread
+// multiplies every LANES-th vector of them.
 constexpr int TEAMS = THREADS / LANES, TEAM_K = TEAMS * CHANNELS;
 struct Vector { unsigned word[WORDS]; };
 
 struct Shared {
-    Sum product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
+    // one column of padding, so that neither reads nor writes conflict on banks
+    Sum product[OUTPUTS][LANES + 1];
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
@@ -46,14 +47,14 @@ __device__ __forceinline__ Vector load_vector(const T* row, int i) {
     return vector;
 }
 
-// The first byte of a pixel's window.
+// Returns the first byte of a pixel's window.
 __device__ __forceinline__ const X* window_of(const X* x, int pixel) {
     const int n = pixel / (OUT_H * OUT_W), row = pixel / OUT_W % OUT_H, column = pixel % OUT_W;
     return x + ((n * IN_H + row * STRIDE_H) * IN_W + column * STRIDE_W) * C;
 }
 
-// One block: TEAM_K output channels of ROWS pixels. All bytes are asked for at once; what the lanes have
-// is added up in shared memory.
+// Each block computes TEAM_K output channels of ROWS pixels. All loads are issued at once; the lanes' partial
+// sums are added up in shared memory.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Arguments args) {
     tile::launch_dependents();
     Shared& shared = tile::shared_memory<Shared>();
@@ -68,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const int index = finishes ? (first_pixel + out_row) * K + out_k : 0;
     Inputs inputs = {};
     tile::wait_on_dependency();
-    // Activations are loaded as what nobody writes, and so maybe ahead of the wait: not from an
-    // address that is known behind it alone.
+    // Activations are loaded as read-only data, so the compiler may move loads above the dependency wait. It
+    // cannot move them above `kept`, which yields the address.
     const X* const x = tile::kept(args.x);
 
     const X* window[ROWS];

@@ -15,17 +15,17 @@ THREADS=64 VECTOR=2
 constexpr int LANES = 16;
 UNROLL=4
 
-@@ // What follows.
+@@ // Derived values.
 constexpr int GROUPS = 4;  // threads that share the pixels
 BLOCKS_OF_IMAGE=64 SMEM_BYTES=512
 
 using X = unsigned char;
 using Output = unsigned char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
-    const X* x;  // the images, by pixel and channel
-    Output* y;  // an average for each image and channel
+    const X* x;  // images, NHWC
+    Output* y;  // average of each image and channel
     int offset;  // -x_zero * pixels
     float scale;  // x_scale / (y_scale * pixels)
     float lowest;  // the least output, less zero
@@ -33,14 +33,14 @@ struct Arguments {
     int zero;  // the zero point of y
 };
 
-// From the sum of a channel to its average. The order and the rounding of every step are the contract.
+// Computes the average of a channel from its sum. The contract fixes the order and the rounding of the steps.
 __device__ __forceinline__ Output average(int sum, const Arguments& args) {
     const float value = tile::multiply(static_cast<float>(sum + args.offset), args.scale);
     const int rounded = tile::round_to_int(tile::clamp(value, args.lowest, args.highest));
     return static_cast<Output>(rounded + args.zero);
 }
 
-// A block has LANES vectors of one image's channels; GROUPS threads share the pixels of each.
+// Each block computes LANES vectors of one image's channels; GROUPS threads split the pixels of each vector.
 struct Shared { int sums[GROUPS][LANES * VECTOR]; };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 static_assert(GROUPS * LANES == THREADS, "every thread has a vector of channels and a share of the pixels");

@@ -16,8 +16,7 @@ DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=1568 REDUCTION=216 X_SIGNED
 COLUMNS_TOGETHER=2 X_C=24 FILTER_W=3 ZERO_COLUMNS=1
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=2
+TILE_H=8 CONSUMERS=2
 constexpr int TILE_M = 48;  // output channels of a tile
 
 @@ // What follows.
@@ -41,22 +40,24 @@ static_assert(TILE_M % 16 == 0, "a lane has four of each 16 channels");
 static_assert(C == COLUMNS_TOGETHER * X_C && ZERO_COLUMNS + FILTER_W <= S * COLUMNS_TOGETHER,
               "the taps have all columns of a filter");
 
-@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
     int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
-@@ 14+1
+@@ 12+3
+    tile::TensorMap pixel_map;  // of x
+    tile::TensorMap weight_map;  // of the weights
     tile::TensorMap output_map;  // of y
 
-// wgmma.mma_async.sync.aligned.m64n48k32.s32.u8.s8: 64 pixels by TILE_M output channels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of ROW bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n48k32.s32.u8.s8: 64 pixels by TILE_M output channels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == false,
               "W and X must have the types of the instruction");
 struct Operand {
     static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
     unsigned long long descriptor;
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 8+2
         "setp.ne.b32 adds, %26, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n48k32.s32.u8.s8 {"
@@ -152,7 +153,7 @@ __device__ __forceinline__ W weight_of(const Arguments& args, int k, int tap, in
     return tile::load(args.w + (k * REDUCTION + (tap / S * FILTER_W + column) * X_C + c % X_C));
 }
 
-@@ 012d37b6 in pages/halo-gathered-copies-sm_90a.cu: // The weights as rows of the product. Once for a set of weights, a thread for each word.
+@@ a6543b41 in pages/halo-gathered-copies-sm_90a.cu: // Rearranges the weights into rows of the product. Runs once per set of weights, with one thread per word.
 @@ 4+1
     constexpr int ROW_WORDS = R * S * C / 4;
 @@ 8+1
@@ -161,6 +162,6 @@ __device__ __forceinline__ W weight_of(const Arguments& args, int k, int tap, in
         const W weight = weight_of(args, k, tap, c);
         word |= static_cast<unsigned>(static_cast<unsigned char>(weight)) << (c - first) * 8;
 
-@@ 0928a22e in shared.cu: // What `conv2d_fold` writes for pixels whose taps all lie in the image, for every class of pixels. Once for a
+@@ eb1ca0cb in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
 @@ 13+1
         for (int c = 0; c < C; ++c) sum += weight_of(args, k, tap, c);

@@ -11,8 +11,7 @@ IN_H=28 IN_W=28 C=24 C_GROUP=24 OUT_H=28 OUT_W=28 K=24 K_GROUP=24 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=216 X_SIGNED=true W_SIGNED=true
 
 @@ // The config.
-constexpr int TILE_H = 16;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=2
+TILE_H=16 CONSUMERS=2
 constexpr int TILE_M = 32;  // output channels of a tile
 
 @@ // What follows.
@@ -32,42 +31,42 @@ static_assert(TAP_BYTES >= C && TAP_BYTES % 16 == 0, "the weights of a tap are w
 static_assert(TILE_N == 8 * TILE_H && TILE_N % 64 == 0, "a tile is whole instructions");
 static_assert(TILE_M % 16 == 0, "a lane has four of each 16 channels");
 
-@@ d29d4729 in whole/wgmma-body-sm_90a.cu: // By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
+@@ 67d085c4 in whole/wgmma-body-sm_90a.cu: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 13+12
 
-@@ ee62b5aa in whole/wgmma-body-sm_90a.cu: // The kernel's one argument.
-@@ 8+2
-    int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
+@@ 85496136 in whole/halo-body-sm_90a.cu: // The kernel's only parameter.
+@@ 9+1
+@@ 11+1
 
-// Slots of shared memory that the warps of a producer fill, and that consumers read: full when each of these
-// warps has filled its share, empty when all warps of its consumer have released it.
+// A ring of slots in shared memory, filled by the warps of a producer and read by consumers. A slot is full
+// when each of these warps has filled its part, and empty when all warps of its consumer have released it.
 template <int SLOTS>
 struct Ring {
     tile::Mbarrier full[SLOTS], empty[SLOTS];
     using State = PipelineState<SLOTS>;
 
-@@ d8b03d60 in whole/wgmma-body-sm_90a.cu:     // By one thread, before all threads of the block meet. So many releases empty a slot.
-@@ 4+1
+@@ cfbecd10 in whole/wgmma-body-sm_90a.cu:     // Initialises the mbarriers: one thread, before the barrier of the block. `releases` arrivals
+@@ 5+1
             full[slot].init(4);  // the warps of the producer
 
-    // A warp of the producer, each of its threads: waits until the slot is empty.
+    // For each thread of a producer's warp: waits until the slot is empty.
     __device__ __forceinline__ void acquire(const State& state) {
         if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);
     }
 
-    // One of its threads, when all have written their share, each with a fence behind it.
+    // For one thread of each warp, once all have written their part and executed a proxy fence.
     __device__ __forceinline__ void fill(const State& state) { full[state.slot].arrive(); }
 
-// wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8: 64 pixels by TILE_M output channels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of ROW bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8: 64 pixels by TILE_M output channels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
 struct Operand {
     static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
     unsigned long long descriptor;
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 8+2
         "setp.ne.b32 adds, %18, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {"
@@ -188,7 +187,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
 @@ 13+1
         produce(args, shared);
 
-// The weights as rows of the product. Once for a set of weights, a thread for each word.
+// Rearranges the weights into rows of the product. Runs once per set of weights, with one thread per word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     constexpr int ROW_WORDS = R * S * TAP_BYTES / 4;

@@ -32,7 +32,7 @@ static_assert(TILES == PIXELS / (OUT_H * OUT_W) * TILES_DOWN * TILES_ACROSS * CH
               "every image has as many tiles");
 static_assert(BLOCKS % CHANNEL_TILES == 0, "a block keeps its channels");
 
-@@ bd65534d in whole/halo-body-sm_90a.cu: // The kernel's one argument.
+@@ 85496136 in whole/halo-body-sm_90a.cu: // The kernel's only parameter.
 @@ 9+1
 
 @@ 441325da in pages/halo-gathered-copies-sm_90a.cu:     __device__ __forceinline__ explicit Chunk(int index) : pixel(index / CHUNKS), number(index % CHUNKS) {}

@@ -9,8 +9,7 @@
 // launch    conv2d_halo<<<4x1x1, 384, 115712 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 2;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=2
+TILE_H=2 CONSUMERS=2
 constexpr int TILE_M = 64;  // output channels of a tile
 
 @@ // What follows.
@@ -26,7 +25,7 @@ FOLD_THREADS=128
 @@ 6+0
 static_assert(LAST_ROW % 32 == 0 && C <= (SLABS - 1) * ROW + LAST_ROW, "only zeros are left out");
 
-@@ 96a00124 in shared.cpp: // By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
+@@ a596933c in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 11+2
 __device__ __forceinline__ void load_tile(
 @@ 14+2
@@ -35,27 +34,30 @@ __device__ __forceinline__ void load_tile(
     const int coordinates[] = {c0, c1, c2, c3};
     const unsigned short* const offsets = nullptr;
 
-@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
-@@ 6+1
-@@ 8+3
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
+@@ 7+5
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
     int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
-@@ 14+5
+    int* borders;  // offsets by class of pixels and output channel
+    tile::TensorMap pixel_map;  // of x
+    tile::TensorMap weight_map;  // of the weights
     float multiplier;  // x_scale * w_scale
 
 constexpr int ATOMS = TILE_N / 8;
 constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // of a tap
 constexpr int PRODUCTS = R * S * STEPS * (TILE_M / 64);  // of a tile, by one instruction each
 
-@@ fa5fa11b in pages/wgmma-odd-cpu.sm_90a.cpp: // wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
-@@ 5+0
-    int group;  // bytes from eight rows to the next
+// wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product.
+// Each lane reads the factors of its own sums, where TMA's swizzle has put them.
+struct Operand {
+    const unsigned char* rows;
+    int group;  // byte distance between groups of eight rows
 
     Operand() = default;
     __device__ __forceinline__ Operand(const void* rows, int group)
         : rows(static_cast<const unsigned char*>(rows)), group(group) {}
     __device__ __forceinline__ Operand behind(int bytes) const { return Operand(rows + bytes, group); }
-    // Hardware exchanges chunks by bits of their address.
+    // The swizzle XORs the chunk index with bits of the address, as the hardware does.
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const place = rows + row / 8 * group + row % 8 * ROW + i * 4;
         const unsigned long at = reinterpret_cast<unsigned long>(place);
@@ -75,7 +77,7 @@ constexpr int PRODUCTS = R * S * STEPS * (TILE_M / 64);  // of a tile, by one in
                 if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;
 @@ 53+2
 
-@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 5+0
 extern "C" void conv2d_fold_borders_entry(const void* args) {
     conv2d_fold_borders(*static_cast<const Arguments*>(args));

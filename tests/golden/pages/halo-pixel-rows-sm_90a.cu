@@ -11,8 +11,7 @@ IN_H=28 IN_W=28 C=80 C_GROUP=80 OUT_H=28 OUT_W=28 K=80 K_GROUP=80 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=720 X_SIGNED=true W_SIGNED=true
 
 @@ // The config.
-constexpr int TILE_H = 16;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=2
+TILE_H=16 CONSUMERS=2
 constexpr int TILE_M = 80;  // output channels of a tile
 
 @@ // What follows.
@@ -29,16 +28,16 @@ static_assert(LAST_ROW % 32 == 0 && C <= (SLABS - 1) * ROW + LAST_ROW, "only zer
 
 constexpr int ATOMS = TILE_M / 8;
 
-// wgmma.mma_async.sync.aligned.m64n80k32.s32.s8.s8: 64 pixels by TILE_M output channels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of ROW bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n80k32.s32.s8.s8: 64 pixels by TILE_M output channels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
 struct Operand {
     static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
     unsigned long long descriptor;
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 8+2
         "setp.ne.b32 adds, %42, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n80k32.s32.s8.s8 {"

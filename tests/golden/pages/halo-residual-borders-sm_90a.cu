@@ -15,8 +15,7 @@ IN_H=28 IN_W=28 C=64 C_GROUP=64 OUT_H=28 OUT_W=28 K=80 K_GROUP=80 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=576 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int TILE_H = 14;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=3
+TILE_H=14 CONSUMERS=3
 constexpr int TILE_M = 64;  // output channels of a tile
 
 @@ // What follows.
@@ -26,7 +25,7 @@ WINDOW_H=16 WINDOW_W=10 ROW=64 SLABS=1 SLOTS=8 TILES_DOWN=2 TILES_ACROSS=4 CHANN
 BLOCKS=128 WEIGHT_ROWS=128 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1
 COLUMN_CLASSES=3 SMEM_BYTES=198656 FOLD_THREADS=128
 
-// What store_matrices stores of four matrices, read back by the same lanes.
+// Reads back what store_matrices stored of four matrices, to the same lanes.
 __device__ __forceinline__ void load_transposed(const void* row, unsigned (&words)[4]) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -34,22 +33,25 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
                  : "memory");
 }
 
-@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
     int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
-@@ 14+0
+@@ 12+3
+    tile::TensorMap pixel_map;  // of x
+    tile::TensorMap weight_map;  // of the weights
     tile::TensorMap output_map;  // of y
+    tile::TensorMap residual_map;  // of the residual
 
-// wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of ROW bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == false,
               "W and X must have the types of the instruction");
 struct Operand {
     static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
     unsigned long long descriptor;
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 8+2
         "setp.ne.b32 adds, %58, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8 {"
@@ -73,7 +75,7 @@ struct Operand {
                         tiles.row(), tiles.image());
 
 static_assert(sizeof(Residual) == 1, "residuals lie as the outputs of a tile do");
-// The four residuals of a lane, as they lie in shared memory.
+// The four residuals of a lane, packed as in shared memory.
 struct Residuals {
     unsigned word;
     __device__ __forceinline__ float operator()(int i) const {

@@ -15,8 +15,7 @@ IN_H=7 IN_W=7 C=512 C_GROUP=512 OUT_H=7 OUT_W=7 K=512 K_GROUP=512 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=196 REDUCTION=4608 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=2
+TILE_H=8 CONSUMERS=2
 constexpr int TILE_M = 64;  // output channels of a tile
 constexpr int SPLIT = 4;  // blocks of a cluster, which have a tile together
 
@@ -37,9 +36,9 @@ static_assert(PART_C <= SLABS * ROW && (SLABS == 1 || ROW == 128), "slabs cover 
 static_assert(PART_C % 32 == 0 && (SPLIT - 1) * PART_C < C && C <= SPLIT * PART_C, "each block has channels");
 static_assert(TILE_H == SPLIT * OWN_ROWS && OWN_ROWS % 2 == 0, "each block makes as many rows");
 
-@@ 8f6675c0 in whole/wgmma-body-sm_90a.cu:     // One thread initialises it, before fence_mbarrier_init: so many arrivals complete a phase.
-@@ 31+0
-    // The same for what blocks of the cluster have sent.
+@@ 1758b550 in whole/wgmma-body-sm_90a.cu:     // Initialises the mbarrier: one thread, before fence_mbarrier_init. `arrivals` arrivals complete a phase.
+@@ 32+0
+    // Waits until the blocks of the cluster have sent all bytes of a phase.
     __device__ __forceinline__ void wait_for_sent(int phase) {
         unsigned is_there;
         do {
@@ -56,23 +55,23 @@ static_assert(TILE_H == SPLIT * OWN_ROWS && OWN_ROWS % 2 == 0, "each block makes
         } while (!is_there);
     }
 
-// Arrives where a block of the cluster has what this one has as `mbarrier`. It tells of reads alone: to show
-// others what was written it would have to be a release for the cluster, which empties the first-level cache.
+// Arrives at the corresponding mbarrier of another block of the cluster. It orders reads only: to publish
+// writes it would have to be a release at cluster scope, which flushes L1.
 __device__ __forceinline__ void arrive_in_block(const Mbarrier& mbarrier, int block) {
     const unsigned at = address_in_block(&mbarrier, block);
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(at) : "memory");
 }
 
-// wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.u8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of ROW bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.u8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == false,
               "W and X must have the types of the instruction");
 struct Operand {
     static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
     unsigned long long descriptor;
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 8+2
         "setp.ne.b32 adds, %34, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.u8 {"

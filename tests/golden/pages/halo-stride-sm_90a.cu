@@ -27,16 +27,16 @@ static_assert(WINDOW_H == ((TILE_H - 1) * STRIDE_H + (R - 1) * DILATION_H) / ROW
               "the windows of all remainders have what a tile looks at");
 static_assert(STRIDE_H % ROW_STEP == 0, "rows of a tile lie whole rows of a window from each other");
 
-// wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.s8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of ROW bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.s8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
 struct Operand {
     static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
     unsigned long long descriptor;
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 8+2
         "setp.ne.b32 adds, %58, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.s8 {"

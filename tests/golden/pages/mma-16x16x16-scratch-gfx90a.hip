@@ -10,18 +10,18 @@
 @@ // The config.
 TILE_M=128 TILE_N=128 TILE_K=64 WARP_M=64 WARP_N=64 PIPELINE_STAGES=2 SPLIT=4
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=64 THREADS=256 ATOM_M=16 ATOM_N=16 ATOM_K=16 K_BLOCK=64 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=49 TILES_N=1 X_BYTES=16 W_BYTES=16 VECTOR_N=8 X_SIZE=802816 W_SIZE=147456 SMEM_BYTES=33808
 FOLD_THREADS=128
 
-@@ b0a72ba0 in pages/mma-stream-everything-sm_80.cu: // Device memory that several blocks add to.
+@@ 922e30d8 in pages/mma-stream-everything-sm_80.cu: // Adds to device memory that several blocks add to.
 @@ 3+1
     __hip_atomic_fetch_add(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 @@ 8+6
     return __hip_atomic_fetch_add(address, by, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 @@ 15+2
-// Every thread calls this before one of them arrives for all: the barrier orders shared memory alone.
+// Every thread calls this before one of them arrives for all: the barrier orders shared memory only.
 __device__ __forceinline__ void publish() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
 @@ 19+3
     return __hip_atomic_exchange(address, 0, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
@@ -31,11 +31,11 @@ using W = signed char;
 using Sum = int;
 using Output = unsigned short;
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    Sum* sums;  // of tiles that several blocks share
-    int* arrived;  // steps added to each of those tiles
+    Sum* sums;  // sums of the tiles that several blocks share
+    int* arrived;  // steps added so far to each of these tiles
     float multiplier;  // x_scale * w_scale
 
 // mfma_i32_16x16x16i8: A is 16 channels, B is 16 pixels,
@@ -46,11 +46,11 @@ constexpr int A_REGISTERS = 1, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 4;
 constexpr int ATOM_ROWS = 16;
 
-@@ 20e5dede in whole/mma-16x16x32-staged-gfx942.hip: // D += A * B, by one wavefront.
+@@ 3ece6258 in whole/mma-16x16x32-staged-gfx942.hip: // Computes D += A * B, by one wavefront.
 @@ 5+2
     using Operand = int;
     const Registers sum = __builtin_amdgcn_mfma_i32_16x16x16i8(
 
-@@ 9d4b777d in whole/mma-16x16x32-staged-gfx942.hip:     // The channel parameters of the tile.
+@@ c4617212 in whole/mma-16x16x32-staged-gfx942.hip:     // Loads the channel parameters of the tile.
 @@ 10+1
             channel_parameters.bias[n] = tile::load(args.bias + k);

@@ -11,7 +11,7 @@
 IN_H=9 IN_W=5 C=21 C_GROUP=7 OUT_H=8 OUT_W=3 K=33 K_GROUP=11 R=2 S=5 STRIDE_H=1 STRIDE_W=2 DILATION_H=2
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=2 PADDED=true PIXELS=48 REDUCTION=70 X_SIGNED=true W_SIGNED=true
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=64 THREADS=256 ATOM_M=16 ATOM_N=16 ATOM_K=64 K_BLOCK=64 STEPS=2 HAS_REDUCTION_REMAINDER=true
 TILES_M=1 TILES_N=1 X_BYTES=1 W_BYTES=1 VECTOR_N=1 X_SIZE=1890 W_SIZE=2310 SMEM_BYTES=16896 FOLD_THREADS=128
 
@@ -23,7 +23,7 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 4;
 constexpr int ATOM_ROWS = 16;
 
-@@ 20e5dede in whole/mma-16x16x32-staged-gfx942.hip: // D += A * B, by one wavefront.
+@@ 3ece6258 in whole/mma-16x16x32-staged-gfx942.hip: // Computes D += A * B, by one wavefront.
 @@ 5+2
     typedef int Operand __attribute__((ext_vector_type(4)));
     const Registers sum = __builtin_amdgcn_mfma_i32_16x16x64_i8(

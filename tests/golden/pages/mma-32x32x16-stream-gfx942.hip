@@ -9,16 +9,16 @@
 @@ // The config.
 TILE_M=32 TILE_N=32 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=64 THREADS=64 ATOM_M=32 ATOM_N=32 ATOM_K=16 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=196 TILES_N=4 TILES=784
 constexpr int BLOCKS = 304;
 X_BYTES=16 W_BYTES=16 VECTOR_N=16 X_SIZE=802816 W_SIZE=147456 SMEM_BYTES=8720
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 8+0
-    Sum* sums;  // of tiles that several blocks share
-    int* arrived;  // steps added to each of those tiles
+    Sum* sums;  // sums of the tiles that several blocks share
+    int* arrived;  // steps added so far to each of these tiles
 
 // mfma_i32_32x32x16_i8: A is 32 channels, B is 32 pixels,
 // each by 16 bytes of the reduction.
@@ -28,13 +28,13 @@ constexpr int A_REGISTERS = 2, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 16;
 constexpr int ATOM_ROWS = 32;
 
-@@ 20e5dede in whole/mma-16x16x32-staged-gfx942.hip: // D += A * B, by one wavefront.
+@@ 3ece6258 in whole/mma-16x16x32-staged-gfx942.hip: // Computes D += A * B, by one wavefront.
 @@ 6+1
     const Registers sum = __builtin_amdgcn_mfma_i32_32x32x16_i8(
 
-@@ 9aa7b7d0 in pages/mma-persist-staged-sm_100a.cu: // Persistent blocks, as many as are resident at a time, have one tile after the other: the first steps of the
+@@ 7aa2d823 in pages/mma-persist-staged-sm_100a.cu: // Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
 @@ 5+1
 @@ 25+0
-        // clang joins the two calls of finish_share, and loses sight of what all lanes have alike.
+        // clang merges the two calls of finish_part, and no longer sees that these values are wave-uniform.
         tile_part.begin = tile::same_in_every_lane(tile_part.begin);
         tile_part.end = tile::same_in_every_lane(tile_part.end);

@@ -6,7 +6,7 @@
 //           prefetch_fragments=0 split=1 split_last_wave=0 persist=0 stream_k=0 tile_swizzle_width=1 staged=0
 // launch    conv2d_mma<<<196x1x1, 256, 16896 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=64 THREADS=256 ATOM_M=32 ATOM_N=32 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=16 X_SIZE=802816 W_SIZE=147456 SMEM_BYTES=16896
 
@@ -18,7 +18,7 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 16;
 constexpr int ATOM_ROWS = 32;
 
-@@ 20e5dede in whole/mma-16x16x32-staged-gfx942.hip: // D += A * B, by one wavefront.
+@@ 3ece6258 in whole/mma-16x16x32-staged-gfx942.hip: // Computes D += A * B, by one wavefront.
 @@ 5+2
     typedef int Operand __attribute__((ext_vector_type(4)));
     const Registers sum = __builtin_amdgcn_mfma_i32_32x32x32_i8(

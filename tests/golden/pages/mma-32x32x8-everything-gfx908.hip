@@ -7,7 +7,7 @@
 // launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_mma<<<196x1x1, 256, 17152 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=64 THREADS=256 ATOM_M=32 ATOM_N=32 ATOM_K=8 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=16 X_SIZE=802816 W_SIZE=147456 SMEM_BYTES=17152
 FOLD_THREADS=128
@@ -20,20 +20,20 @@ constexpr int A_REGISTERS = 1, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 16;
 constexpr int ATOM_ROWS = 32;
 
-@@ 20e5dede in whole/mma-16x16x32-staged-gfx942.hip: // D += A * B, by one wavefront.
+@@ 3ece6258 in whole/mma-16x16x32-staged-gfx942.hip: // Computes D += A * B, by one wavefront.
 @@ 5+2
     using Operand = int;
     const Registers sum = __builtin_amdgcn_mfma_i32_32x32x8i8(
 
-@@ 4cfcf4cc in whole/mma-16x16x32-staged-gfx942.hip: // A lane holds one pixel; its channels are runs of four, and the groups of lanes take turns down the atom.
+@@ 37f5a3e5 in whole/mma-16x16x32-staged-gfx942.hip: // A lane holds one pixel. Its channels come in runs of four; the groups of lanes alternate down the atom.
 @@ 2+1
 constexpr int LANE_PIXELS = 1, LANE_CHANNELS = D_REGISTERS, CHANNEL_LANES = 2;
 
-@@ 4b43d206 in whole/mma-16x16x32-staged-gfx942.hip: // Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
+@@ 1bd1d674 in whole/mma-16x16x32-staged-gfx942.hip: // Loads the tiles of successive steps into shared memory, through registers. Zeros are read from outside the
 @@ 16+0
-    unsigned padding;  // which vectors of x are padding
+    unsigned padding;  // bit mask of the vectors of x that are padding
 
-@@ 9d4b777d in whole/mma-16x16x32-staged-gfx942.hip:     // The channel parameters of the tile.
+@@ c4617212 in whole/mma-16x16x32-staged-gfx942.hip:     // Loads the channel parameters of the tile.
 @@ 10+0
             channel_parameters.w_zero[n] = tile::load(args.w_zero + k);
 

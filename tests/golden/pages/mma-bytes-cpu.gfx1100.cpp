@@ -5,12 +5,13 @@
 //           prefetch_fragments=0 split=1 split_last_wave=0 persist=0 stream_k=0 tile_swizzle_width=1 staged=0
 // launch    conv2d_mma<<<196x1x1, 128, 8192 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=16 ATOM_K=16 K_BLOCK=16 STEPS=5 HAS_REDUCTION_REMAINDER=true
 TILES_M=196 TILES_N=1 X_BYTES=1 W_BYTES=1 VECTOR_N=16 X_SIZE=150528 W_SIZE=9408 SMEM_BYTES=8192
 
-// Words at `base + offset + common`, within a buffer of `bytes`; zeros at NOWHERE, and where it has no bytes.
-// GPUs find zeros at other offsets outside as well; here those are a mistake, as is `common` beyond `bytes`.
+// Loads words at `base + offset + common` from a buffer of `bytes`. Returns zeros at NOWHERE and if the
+// buffer is empty. GPUs return zeros at other offsets outside the buffer too; here those are an error, as is
+// `common` beyond `bytes`.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words_of(
     const void* base, unsigned bytes, unsigned offset, int common, int line = __builtin_LINE()) {
@@ -21,8 +22,8 @@ __device__ __forceinline__ Words<WORDS> load_words_of(
 }
 
 // wmma_i32_16x16x16_iu8_gfx11 on the CPU device.
-// The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
-// operands that lie elsewhere than the hardware has them give wrong sums.
+// The lanes of a warp exchange their registers, and each computes the elements of D that it holds. Operands
+// in other positions than the hardware expects give wrong sums.
 static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
 static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
 static_assert(B_REGISTERS == 4, "B_REGISTERS must be those of the instruction");
@@ -30,10 +31,10 @@ static_assert(D_REGISTERS == 8, "D_REGISTERS must be those of the instruction");
 
 constexpr int M = 16, N = 16, K = 16;
 
-// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
-// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
-// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
-// both factors.
+// A lane's number, and an element's number within a lane, are mixed-radix numbers whose first dimension
+// varies fastest. Each count in a dimension advances `row` rows and `column` columns of the operand. Lanes
+// that differ only in a dimension of 0 rows and 0 columns hold copies of the same elements. B is transposed,
+// so that k runs along the rows of both factors.
 struct Dim { int size, row, column; };
 constexpr Dim A_LANE[] = {{16, 1, 0}, {2, 0, 0}};
 constexpr Dim A_BYTE[] = {{16, 0, 1}};
@@ -42,7 +43,7 @@ constexpr Dim B_BYTE[] = {{16, 0, 1}};
 constexpr Dim D_LANE[] = {{16, 0, 1}, {2, 1, 0}};
 constexpr Dim D_SUM[] = {{8, 2, 0}};
 
-// How far apart two lanes are that hold the same elements.
+// Returns the distance between two lanes that hold copies of the same elements.
 template <int DIMS>
 constexpr int distance_of_copies(const Dim (&lane_dims)[DIMS]) {
     int lanes = 1;
@@ -53,7 +54,7 @@ constexpr int distance_of_copies(const Dim (&lane_dims)[DIMS]) {
     return 0;
 }
 
-// The hardware may read either copy.
+// Checks that copies agree, because the hardware may read either.
 __device__ __forceinline__ void check_copies(const unsigned* shown, int line) {
     constexpr int A_DISTANCE = distance_of_copies(A_LANE), B_DISTANCE = distance_of_copies(B_LANE);
     const unsigned* const mine = shown + tile::lane() * LANE_STRIDE;
@@ -65,11 +66,11 @@ __device__ __forceinline__ void check_copies(const unsigned* shown, int line) {
     if (!same) qconv_cpu_fail("two lanes that hold copies of an operand differ", line);
 }
 
-@@ 5322bb8c in shared.cpp: // D += A * B, modulo 2**32, by one warp.
+@@ 383b9f90 in shared.cpp: // Computes D += A * B modulo 2**32, by one warp.
 @@ 9+0
     check_copies(shown, line);
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void conv2d_mma_entry(const void* args) {
     conv2d_mma(*static_cast<const Arguments*>(args));
 }

@@ -12,21 +12,21 @@
 @@ // The config.
 TILE_M=128 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4 SPLIT=4
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=256 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=49 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=82704 FOLD_THREADS=128 PADDING_WORDS=4096
 
-@@ 4539c546 in whole/fused-small-image-sm_90a.cu:     // One thread initialises and expects bytes, before others wait for them or send them.
+@@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
 @@ 9+9
 @@ 25+1
                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
 
-@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+5
     int* padding;  // x_zero in every element
 
-// An element of a window's reduction: filter row, filter column, channel; channel fastest, as the weights are
-// stored. It moves on without a division.
+// An element of a window's reduction: filter row, filter column, channel; channels fastest, as the weights
+// are stored. `advance` needs no division.
 struct Tap {
     int row, column, channel;
 
@@ -49,8 +49,8 @@ struct Tap {
         }
     }
 
-// Where a thread finds a vector of padding. The threads of the device read different copies of it: one line
-// for all would be a bottleneck.
+// Returns the address of a vector of padding. Threads read different copies of it: a single cache line would
+// be a bottleneck.
 __device__ __forceinline__ const X* padding_of_thread(const Arguments& args) {
     constexpr unsigned COPIES = PADDING_WORDS / 4;
     const unsigned thread = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
@@ -72,11 +72,11 @@ struct WColumn {
     float scale[TILE_N];
     float bias[TILE_N];
 
-@@ e2c8c5f1 in whole/mma-body-sm_90a.cu: // Brings the tiles of one step after the other to shared memory, by copies that need no registers.
+@@ 99a52e38 in whole/mma-body-sm_90a.cu: // Loads the tiles of successive steps into shared memory with cp.async, which needs no registers.
 @@ 4+0
-    const X* const padding = padding_of_thread(args);  // copied where a window reaches beyond the image
+    const X* const padding = padding_of_thread(args);  // source of the copies that are outside the image
 
-@@ bc80006a in whole/mma-body-sm_90a.cu:     // The channel parameters belong to the group of the step that is begun next, so that the first products
+@@ ffc6f651 in whole/mma-body-sm_90a.cu:     // Loads the channel parameters in the group of the next step, so that the first products do not wait for
 @@ 14+2
                 tile::shared_address(&channel_parameters.scale[n]),
                 args.scale + k, true);
@@ -86,7 +86,7 @@ struct WColumn {
 
 @@ 5f44ee17 in whole/mma-body-sm_90a.cu:     template <int PARTS>
 @@ 10+2
-            // Two selections: to select one of two sums, the compiler branches.
+            // Two selects: if it has to select one of two sums, the compiler branches.
             const X* const from = inside ? args.x : padding;
             const int at = inside ? rows.offset[i] + offset : 0;
             copies.copy<X_BYTES>(to + XVectors::offset_of(i), from + at, tap.exists());
@@ -94,8 +94,8 @@ struct WColumn {
 struct FinishedVector { Finished element[VECTOR_N]; };
 struct alignas(sizeof(Residual) * VECTOR_N) ResidualVector { Residual element[VECTOR_N]; };
 
-// A lane's vectors of outputs, and what a block gets of those that it finishes: from every block of its
-// cluster.
+// The partial sums that a block receives from every block of its cluster, for the output vectors that it
+// finishes.
 constexpr int VECTORS = CHANNELS_OF_LANE / VECTOR_N;
 constexpr int UNITS = PIXELS_OF_LANE * VECTORS;
 constexpr int SLOTS = (UNITS + SPLIT - 1) / SPLIT;
@@ -140,9 +140,9 @@ __device__ __forceinline__ ResidualVector residual_at(const Arguments& args, int
 @@ 8+0
         inputs.residual = residuals.element[i];
 
-@@ 60f510fd in whole/mma-body-sm_90a.cu: // Writes outputs from the lanes to device memory.
+@@ 85feaa4c in whole/mma-body-sm_90a.cu: // Writes the outputs from registers to device memory.
 @@ 8+0
-        ResidualVector residuals[PIXELS_OF_LANE];  // all of them before the first output is written
+        ResidualVector residuals[PIXELS_OF_LANE];  // load all of them before writing the first output
 @@ 10+1
             const int pixel = tile_part.pixel_tile + pixel_of(i);
             residuals[i] = residual_at(args, pixel, tile_part.k_tile + n, tile_part.k_end);
@@ -151,7 +151,7 @@ __device__ __forceinline__ ResidualVector residual_at(const Arguments& args, int
         for (int i = 0; i < PIXELS_OF_LANE; ++i) {
             const FinishedVector outputs = finish_vector(sums_of(acc, i, v), residuals[i], channels);
 
-// What this block will get, before the blocks of the cluster meet.
+// Announces the bytes that this block will receive; runs before the cluster's barrier.
 __device__ __forceinline__ void expect_products(Shared& shared) {
     const int rank = static_cast<unsigned>(tile::block_x()) % SPLIT;
     const int units = (UNITS - rank + SPLIT - 1) / SPLIT;
@@ -160,12 +160,12 @@ __device__ __forceinline__ void expect_products(Shared& shared) {
     tile::arrive_at_cluster();
 }
 
-// The blocks of a cluster share a tile: each finishes every SPLIT-th vector of outputs, for which the others
-// send it their products.
+// Sums a tile across the blocks of a cluster. Each block finishes every SPLIT-th vector of outputs and
+// receives the partial sums of these from the other blocks.
 __device__ __forceinline__ void finish_part(
     const Arguments& args, Shared& shared, const TilePart& tile_part, Accumulators& acc) {
     const int rank = static_cast<unsigned>(tile::block_x()) % SPLIT;
-    tile::wait_for_cluster();  // they have all opened their mbarriers
+    tile::wait_for_cluster();  // every block has initialised its mbarrier
 #pragma unroll
     for (int unit = 0; unit < UNITS; ++unit) {
         const Sums sums = sums_of(acc, unit / VECTORS, unit % VECTORS);
@@ -208,13 +208,14 @@ __device__ __forceinline__ void finish_part(
     }
 }
 
-// Where a part of a tile begins; that all parts are equal is worth knowing, where they are.
+// Returns the first step of a part of a tile. The equal case is separate because the compiler benefits from
+// knowing it.
 __device__ __forceinline__ int first_step(unsigned part) {
     return STEPS % SPLIT == 0 ? part * (STEPS / SPLIT) : part * STEPS / SPLIT;
 }
 
-// SPLIT neighbouring blocks share TILE_M output pixels of TILE_N channels of one group, each a part of the
-// reduction.
+// SPLIT neighbouring blocks share a tile of TILE_M output pixels x TILE_N channels of one group; each takes a
+// part of the reduction.
 extern "C" __global__ void __launch_bounds__(THREADS) __cluster_dims__(SPLIT, 1, 1)
 conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();

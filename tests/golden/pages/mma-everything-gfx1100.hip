@@ -7,12 +7,12 @@
 // launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_mma<<<196x1x1, 128, 17152 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=16 ATOM_K=16 K_BLOCK=16 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=16 X_SIZE=802816 W_SIZE=147456 SMEM_BYTES=17152
 FOLD_THREADS=128
 
-@@ 25c65ccb in whole/mma-16x16x32-staged-gfx942.hip: // Words at `base + offset + common`, within a buffer of `bytes`: outside, the hardware finds zeros.
+@@ a61b3302 in whole/mma-16x16x32-staged-gfx942.hip: // Loads words at `base + offset + common` from a buffer of `bytes`; outside, the hardware returns zeros.
 @@ 7+1
         const_cast<void*>(base), 0, __builtin_amdgcn_readfirstlane(bytes), 822099968);
 
@@ -22,7 +22,7 @@ FOLD_THREADS=128
 constexpr int A_REGISTERS = 4, B_REGISTERS = 4, D_REGISTERS = 8;
 constexpr int ATOM_ROWS = 16;
 
-// D += A * B, by one wave.
+// Computes D += A * B, by one wave.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     typedef int Operand __attribute__((ext_vector_type(A_REGISTERS)));
@@ -34,9 +34,9 @@ __device__ __forceinline__ void multiply_add(
     for (int i = 0; i < D_REGISTERS; ++i) d[i] = sum[i];
 }
 
-// clang does not know that wmma needs every lane (llvm-project issues 165602 and 178314): where only a branch
-// reads a sum, such as a store's guard, it moves the instruction into the branch, and lanes that do not take
-// it hold garbage. Behind a loop of products, this reads all sums while every lane is there.
+// Reads all sums after a loop of products, while every lane is active. clang does not know that wmma needs
+// every lane (llvm-project issues 165602 and 178314): where only a branch reads a sum, such as a store's
+// guard, it moves the instruction into the branch, and the lanes that skip the branch hold garbage.
 template <class Sums>
 __device__ __forceinline__ void keep_converged(Sums& sums) {
     typedef Sum Registers __attribute__((ext_vector_type(D_REGISTERS)));
@@ -50,15 +50,15 @@ __device__ __forceinline__ void keep_converged(Sums& sums) {
     }
 }
 
-// A lane holds one pixel of every second channel.
+// A lane holds every second channel of one pixel.
 constexpr int LANE_PIXELS = 1, LANE_CHANNELS = 8;
 __device__ __forceinline__ int pixel_of_lane(int) { return tile::lane() % 16; }
 __device__ __forceinline__ int channel_lane() { return tile::lane() / 16; }
 constexpr __device__ int register_of(int, int channel) { return channel; }
-// Which half of the wave holds a channel of the atom, and as which of its own.
+// Return the half of the wave that holds a channel of the atom, and the channel's index within the lane.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel % 2; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) { return channel / 2; }
 
-@@ 746dcfa5 in whole/mma-16x16x32-staged-gfx942.hip: // The products of one tile over a block's part of the reduction; the loader has begun. PIPELINE_STAGES - 1
+@@ a43c6b2f in whole/mma-16x16x32-staged-gfx942.hip: // Multiplies one tile over the block's part of the reduction, after `loader.fill`. PIPELINE_STAGES - 1 steps
 @@ 22+0
     keep_converged(acc);

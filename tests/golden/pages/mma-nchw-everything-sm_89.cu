@@ -10,11 +10,11 @@
 @@ // The config.
 TILE_M=64 TILE_N=64 TILE_K=32 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=5 HAS_REDUCTION_REMAINDER=true
 TILES_M=196 TILES_N=1 X_BYTES=1 W_BYTES=1 VECTOR_N=8 SMEM_BYTES=17152 FOLD_THREADS=128
 
-// NCHW: pixels are neighbours, and the reduction runs over the filter's columns first.
+// NCHW: neighbouring elements are pixels, and the reduction runs over the filter's columns first.
 constexpr bool CHANNELS_LAST = false;
 __device__ __forceinline__ int output_index(int pixel, int k) {
     return (pixel / (OUT_H * OUT_W) * K + k) * (OUT_H * OUT_W) + pixel % (OUT_H * OUT_W);
@@ -25,7 +25,7 @@ __device__ __forceinline__ int output_index(int pixel, int k) {
     return {((image * C + group * C_GROUP) * IN_H + row) * IN_W + column, row, column};
 
 // An element of a window's reduction: channel, filter row, filter column; columns fastest, as the weights are
-// stored. It moves on without a division.
+// stored. `advance` needs no division.
 struct Tap {
     int channel, row, column;
 
@@ -54,7 +54,7 @@ struct Tap {
         return (channel * IN_H + row * DILATION_H) * IN_W + column * DILATION_W;
     }
 
-// Elements are gathered into a word, each with a tap of its own.
+// Gathers elements into a word; each has its own tap.
 __device__ __forceinline__ unsigned gather_x(
     const Arguments& args, int offset, [[maybe_unused]] unsigned inside, Tap tap) {
     unsigned word = 0;

@@ -15,47 +15,47 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=2 PADDED=true PIXELS=48 REDUCTION=70 X_SIGNED=fa
 @@ // The config.
 TILE_M=32 TILE_N=16 TILE_K=32 WARP_M=16 WARP_N=16 PIPELINE_STAGES=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=64 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=3 HAS_REDUCTION_REMAINDER=true TILES_M=2
 TILES_N=1 TILES=6
 constexpr int BLOCKS = 4;
 X_BYTES=1 W_BYTES=1 VECTOR_N=1 COPIES_IN_FLIGHT=15 SMEM_BYTES=3472 FOLD_THREADS=128
 
-@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 @@ 8+1
 @@ 10+7
 int qconv_cpu_defers_copies(void);
 void qconv_cpu_add(int* address, int value);
 void qconv_cpu_publish(void);
 
-// Atomic and relaxed; nobody needs to know the order. Other blocks see it at once or, in other launches, when
-// this thread publishes it.
+// Adds atomically, without ordering. Some launches make the sum visible to other blocks at once, and others
+// only when this thread calls `publish`.
 __device__ __forceinline__ void accumulate(int* address, int value) {
     if (qconv_cpu_defers_copies() != 0) qconv_cpu_add(address, value);
     else __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-// The counter before `by` was added. What this thread wrote before is visible to those that arrive later, and
-// what they wrote to it where it is the later one.
+// Adds `by` to the counter and returns its previous value. This thread's earlier writes are visible to later
+// arrivals, and it sees the writes of earlier ones.
 __device__ __forceinline__ int arrive(int* counter, int by) {
     return __atomic_fetch_add(counter, by, __ATOMIC_ACQ_REL);
 }
 
-// Every thread calls this before one of them arrives for all: as on AMD, a barrier orders shared memory
-// alone.
+// Every thread calls this before one of them arrives for all. As on AMD GPUs, a barrier orders shared memory
+// only.
 __device__ __forceinline__ void publish() { qconv_cpu_publish(); }
 
-// The value, leaving 0 for the next launch.
+// Returns the value and leaves 0 for the next launch.
 __device__ __forceinline__ int take(int* address) {
     return __atomic_exchange_n(address, 0, __ATOMIC_RELAXED);
 }
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 10+0
-    Sum* sums;  // of tiles that several blocks share
-    int* arrived;  // steps added to each of those tiles
+    Sum* sums;  // sums of the tiles that several blocks share
+    int* arrived;  // steps added so far to each of these tiles
 
-@@ d54fdc69 in pages/simt-body-everything-cpu.cpp: // How the CPU device calls a thread.
+@@ ef737457 in pages/simt-body-everything-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 5+2
 extern "C" void conv2d_mma_entry(const void* args) {
     conv2d_mma(*static_cast<const Arguments*>(args));

@@ -14,19 +14,19 @@ W_SIGNED=true
 @@ // The config.
 TILE_M=64 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4 TILE_SWIZZLE_WIDTH=8
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=8 HAS_REDUCTION_REMAINDER=false
 TILES_M=392 TILES_N=16 TILES=6272
 constexpr int BLOCKS = 148;
 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=38912
 
-@@ f8a5ee0a in whole/mma-body-sm_90a.cu: // The tile of a block, and its part of the reduction.
+@@ 16d55ef5 in whole/mma-body-sm_90a.cu: // A block's tile and its part of the reduction.
 @@ 5+0
-    int turn;  // of the block
+    int turn;  // how many tile parts the block has processed before
 
-    // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
-    // TILE_SWIZZLE_WIDTH tiles of pixels run together: weights that do not stay in the cache are read once
-    // for all of them.
+    // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
+    // TILE_SWIZZLE_WIDTH tiles of pixels run together: weights that do not stay in the cache are then read
+    // once for all of them.
     __device__ __forceinline__ TilePart(unsigned tile, int begin, int end, int turn)
         : tile(tile), begin(begin), end(end), turn(turn) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
@@ -48,7 +48,7 @@ __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
     return {static_cast<int>(pixel) * C + group * C_GROUP, 0, 0};  // a matrix product
 }
 
-// An element of a window's reduction: a channel of its one tap.
+// An element of a window's reduction: a channel of its only tap.
 struct Tap {
     static constexpr int row = 0, column = 0;
     int channel;
@@ -65,19 +65,19 @@ struct Tap {
 
 @@ 8383292c in whole/mma-body-sm_90a.cu: struct Shared {
 @@ 2+1
-    ChannelParameters channel_parameters[2];  // for this tile and the next
+    ChannelParameters channel_parameters[2];  // this tile's and the next one's
     Staged staged;
 
 @@ ff9797a3 in whole/mma-body-sm_90a.cu: __device__ __forceinline__ Channel channel_at(
 @@ 4+1
     const ChannelParameters& channel_parameters = shared.channel_parameters[tile_part.turn % 2];
 
-@@ 97905dfd in whole/mma-16x16x32-staged-gfx942.hip: // Writes outputs from the lanes to shared memory, and in whole rows of 16-byte vectors to device memory.
+@@ 52dce31e in whole/mma-16x16x32-staged-gfx942.hip: // Writes the outputs to shared memory, and from there to device memory in whole rows of 16-byte vectors.
 @@ 2+0
-// The tile before is written: since then all threads have met, to multiply this one.
+// The previous tile is already written: the block has passed a barrier since, to multiply this one.
 @@ 4+1
 
-// What a block does: every BLOCKS-th tile.
+// A block's work: every BLOCKS-th tile.
 struct Work {
     unsigned tile = tile::block_x();
     int turn = 0;
@@ -90,8 +90,8 @@ struct Work {
     }
 };
 
-// Persistent blocks, as many as are resident at a time, have one tile after the other: the first steps of the
-// next tile are on their way while one is finished.
+// Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
+// next tile load while the current one is finished.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     tile::launch_dependents();
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
             return;
         }
         const TilePart next = work.tile_part();
-        tile::barrier();  // everybody has multiplied the last step
+        tile::barrier();  // all threads have multiplied the last step
         loader.fill(shared.pipeline, next);
         loader.load_channel_parameters(shared.channel_parameters[next.turn % 2], next);
         finish_part(args, shared, tile_part, acc);

@@ -12,36 +12,36 @@
 @@ // The config.
 TILE_M=64 TILE_N=64 TILE_K=128 WARP_M=32 WARP_N=32 PIPELINE_STAGES=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=16 ATOM_K=16 K_BLOCK=32 STEPS=9 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=16 X_SIZE=802816 W_SIZE=147456 SMEM_BYTES=33536
 FOLD_THREADS=128
 
-// wmma 16x16x16 of RDNA4: A is 16 channels, B is 16 pixels, each by 16 bytes of the reduction, which the
-// halves of the wave share; D's channels lie in order, eight to each half.
+// wmma 16x16x16 of RDNA4: A is 16 channels, B is 16 pixels, each by 16 bytes of the reduction, split between
+// the halves of the wave; each half holds eight consecutive channels of D.
 [[maybe_unused]] constexpr bool A_SIGNED = W_SIGNED, B_SIGNED = X_SIGNED;
 constexpr int A_REGISTERS = 2, B_REGISTERS = 2, D_REGISTERS = 8;
 constexpr int ATOM_ROWS = 16;
 
-@@ 59049619 in pages/mma-everything-gfx1100.hip: // D += A * B, by one wave.
+@@ cda5f904 in pages/mma-everything-gfx1100.hip: // Computes D += A * B, by one wave.
 @@ 6+1
     const Registers sum = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(
 
-// A lane holds one pixel of eight channels.
+// A lane holds eight channels of one pixel.
 constexpr int LANE_PIXELS = 1, LANE_CHANNELS = 8;
 __device__ __forceinline__ int pixel_of_lane(int) { return tile::lane() % 16; }
 __device__ __forceinline__ int channel_lane() { return tile::lane() / 16; }
 constexpr __device__ int register_of(int, int channel) { return channel; }
-// Which half of the wave holds a channel of the atom, and as which of its own.
+// Return the half of the wave that holds a channel of the atom, and the channel's index within the lane.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 8; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 8; }
 
-@@ 9d4b777d in whole/mma-16x16x32-staged-gfx942.hip:     // The channel parameters of the tile.
+@@ c4617212 in whole/mma-16x16x32-staged-gfx942.hip:     // Loads the channel parameters of the tile.
 @@ 10+1
             channel_parameters.scale[n] = tile::load(args.scale + k);
             channel_parameters.bias[n] = tile::load(args.bias + k);
 
-@@ 97905dfd in whole/mma-16x16x32-staged-gfx942.hip: // Writes outputs from the lanes to shared memory, and in whole rows of 16-byte vectors to device memory.
+@@ 52dce31e in whole/mma-16x16x32-staged-gfx942.hip: // Writes the outputs to shared memory, and from there to device memory in whole rows of 16-byte vectors.
 @@ 9+0
         ResidualVector residuals[PIXELS_OF_LANE];
 #pragma unroll

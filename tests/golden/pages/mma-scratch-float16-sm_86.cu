@@ -15,19 +15,19 @@ W_SIGNED=false
 @@ // The config.
 TILE_M=128 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4 SPLIT=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=256 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=49 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=49680 FOLD_THREADS=128 PADDING_WORDS=4096
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
     int* padding;  // x_zero in every element
-    Sum* sums;  // of tiles that several blocks share
-    int* arrived;  // steps added to each of those tiles
+    Sum* sums;  // sums of the tiles that several blocks share
+    int* arrived;  // steps added so far to each of these tiles
     float multiplier;  // x_scale * w_scale
 
-@@ 7e758586 in whole/mma-body-sm_90a.cu: // D += A * B, by one warp.
+@@ c075ae5f in whole/mma-body-sm_90a.cu: // Computes D += A * B, by one warp.
 @@ 4+1
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 "
 
@@ -35,21 +35,21 @@ TILES_M=49 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=49680 FOLD_THRE
 @@ 4+1
     float bias[TILE_N];
 
-@@ bc80006a in whole/mma-body-sm_90a.cu:     // The channel parameters belong to the group of the step that is begun next, so that the first products
+@@ ffc6f651 in whole/mma-body-sm_90a.cu:     // Loads the channel parameters in the group of the next step, so that the first products do not wait for
 @@ 14+2
                 tile::shared_address(&channel_parameters.bias[n]),
                 args.bias + k, true);
 
 @@ 8383292c in whole/mma-body-sm_90a.cu: struct Shared {
 @@ 6+0
-    alignas(16) int is_last;  // whether this block is the last to add to its tile
+    alignas(16) int is_last;  // nonzero if this block is the last to add to its tile
 
 @@ ff9797a3 in whole/mma-body-sm_90a.cu: __device__ __forceinline__ Channel channel_at(
 @@ 7+1
     channel.bias = channel_parameters.bias[n];
     channel.multiplier = args.multiplier;
 
-@@ 7e394b69 in pages/mma-cluster-residual-sm_90a.cu: // SPLIT neighbouring blocks share TILE_M output pixels of TILE_N channels of one group, each a part of the
+@@ 5f08252c in pages/mma-cluster-residual-sm_90a.cu: // SPLIT neighbouring blocks share a tile of TILE_M output pixels x TILE_N channels of one group; each takes a
 @@ 3+1
 extern "C" __global__ void __launch_bounds__(THREADS)
 @@ 6+1

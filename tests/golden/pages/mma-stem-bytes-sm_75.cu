@@ -8,7 +8,7 @@
 @@ // The config.
 TILE_M=64 TILE_N=64 TILE_K=32 WARP_M=32 WARP_N=32 PIPELINE_STAGES=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=8 ATOM_N=8 ATOM_K=16 K_BLOCK=16 STEPS=5 HAS_REDUCTION_REMAINDER=true
 TILES_M=196 TILES_N=1 X_BYTES=1 W_BYTES=1 VECTOR_N=8 SMEM_BYTES=8192
 
@@ -17,7 +17,7 @@ TILES_M=196 TILES_N=1 X_BYTES=1 W_BYTES=1 VECTOR_N=8 SMEM_BYTES=8192
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 1, B_REGISTERS = 1, D_REGISTERS = 2;
 
-// D += A * B, by one warp.
+// Computes D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 "
@@ -40,25 +40,25 @@ constexpr int LANE_PIXELS = 1, LANE_CHANNELS = 2;
 __device__ __forceinline__ int pixel_of_lane(int) { return tile::lane() / 4; }
 __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int, int channel) { return channel; }
-// Which of the lanes holds a channel of the atom, and as which of its own.
+// Return the lane that holds a channel of the atom, and the channel's index within the lane.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
-// Brings the tiles of one step after the other to shared memory: fetched into registers while the step before
-// is multiplied, put down behind it.
+// Loads the tiles of successive steps into shared memory: into registers while the previous step is
+// multiplied, and from there to shared memory.
 struct Loader {
     static_assert(PIPELINE_STAGES == 2, "PIPELINE_STAGES must be 2");
     const Arguments& args;
     XRows rows;
-    Tap tap;  // of the thread's column of x
+    Tap tap;  // the thread's column of x
     WColumn column;
-    int begin_w[WVectors::COUNT];  // where each row of the weights begins
-    int left;  // steps that are still to be begun
-    int stage;  // that is filled next
+    int begin_w[WVectors::COUNT];  // offset of each row of the weights
+    int left;  // steps not yet begun
+    int stage;  // the stage to fill next
     RegisterTile<XVectors> x;
     RegisterTile<WVectors> w;
 
-    // The first step of a part of a tile.
+    // Loads the first step of a tile part.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
@@ -115,5 +115,5 @@ struct Loader {
 @@ 6+2
     channel.multiplier = args.multiplier;
 
-@@ 2d4f07b8 in whole/mma-16x16x32-staged-gfx942.hip: // One block: TILE_M output pixels of TILE_N channels of one group.
+@@ acd781c5 in whole/mma-16x16x32-staged-gfx942.hip: // One block per tile: TILE_M output pixels x TILE_N channels of one group.
 @@ 8+1

@@ -10,18 +10,18 @@
 @@ // The config.
 TILE_M=64 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 TILES=196
 constexpr int BLOCKS = 108;
 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=34320 FOLD_THREADS=128 PADDING_WORDS=4096
 
-// Device memory that several blocks add to.
+// Adds to device memory that several blocks add to.
 __device__ __forceinline__ void accumulate(int* address, int value) {
     asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
-// Tells other blocks what this one has done, and returns what was there before: who sees a value that another
-// block left sees what that block did as well.
+// Adds `by` and returns the previous value, with acquire and release semantics: a block that sees another's
+// addition also sees that block's earlier writes.
 __device__ __forceinline__ int arrive(int* address, int by) {
     int before;
     asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
@@ -30,39 +30,39 @@ __device__ __forceinline__ int arrive(int* address, int by) {
                  : "memory");
     return before;
 }
-// Every thread calls this before one of them arrives for all: here the barrier between is enough.
+// Every thread calls this before one of them arrives for all. Here the barrier in between suffices.
 __device__ __forceinline__ void publish() {}
-// What is there; zero is left.
+// Returns the value and leaves zero.
 __device__ __forceinline__ int take(int* address) {
     int value;
     asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 0;" : "=r"(value) : "l"(address) : "memory");
     return value;
 }
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 10+0
     int* padding;  // x_zero in every element
-    Sum* sums;  // of tiles that several blocks share
-    int* arrived;  // steps added to each of those tiles
+    Sum* sums;  // sums of the tiles that several blocks share
+    int* arrived;  // steps added so far to each of these tiles
 
-@@ 1c5882fd in whole/mma-body-sm_90a.cu:     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
+@@ 3946c71a in whole/mma-body-sm_90a.cu:     // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
 @@ 2+2
     __device__ __forceinline__ TilePart(unsigned tile, int begin, int end, int turn)
         : tile(tile), begin(begin), end(end), turn(turn) {
 
-@@ 1f25f261 in whole/mma-body-sm_90a.cu:     // The first steps of a part of a tile. The weights come first: they do not depend on the launch before.
-@@ 13+1
+@@ 518cb2b9 in whole/mma-body-sm_90a.cu:     // Loads the first steps of a tile part. The weights come first: they do not depend on the previous
+@@ 14+1
 
-@@ ccbf82bc in whole/mma-body-sm_90a.cu:     // Waits until the oldest step is there.
+@@ e98a3aa6 in whole/mma-body-sm_90a.cu:     // Waits for the oldest step.
 @@ 3+0
-    // Waits until the channel parameters are there: the part of a tile has too few steps for that to be sure.
+    // Waits for the channel parameters: the tile part may have too few steps for `wait` to cover them.
     __device__ __forceinline__ void wait_for_channel_parameters() { copies.wait<0>(); }
 
 @@ 8383292c in whole/mma-body-sm_90a.cu: struct Shared {
 @@ 2+1
-    ChannelParameters channel_parameters[2];  // for this tile and the next
+    ChannelParameters channel_parameters[2];  // this tile's and the next one's
 @@ 6+0
-    alignas(16) int is_last;  // whether this block is the last to add to its tile
+    alignas(16) int is_last;  // nonzero if this block is the last to add to its tile
 
 @@ ff9797a3 in whole/mma-body-sm_90a.cu: __device__ __forceinline__ Channel channel_at(
 @@ 4+1
@@ -73,8 +73,9 @@ __device__ __forceinline__ int take(int* address) {
     channel.top = args.top;
     channel.y_zero = args.y_zero;
 
-// Adds a block's products to those of the other blocks of its tile, in device memory. The answer is whether
-// the block came last: it takes the sums, and leaves zeros for the next launch. Nobody waits for anybody.
+// Adds a block's partial sums to those of the other blocks of its tile, in device memory. Returns true for
+// the block that arrives last: it reads the totals and leaves zeros for the next launch. No block waits for
+// another.
 __device__ __forceinline__ bool add_up(
     const Arguments& args, Shared& shared, const TilePart& tile_part, Accumulators& acc) {
     constexpr int COUNT = sizeof(Accumulators) / sizeof(Sum);
@@ -103,15 +104,15 @@ __device__ __forceinline__ void finish_part(
     if (is_whole || add_up(args, shared, tile_part, acc)) write_tile(args, shared, tile_part, acc);
 }
 
-@@ 9b825902 in whole/mma-body-sm_90a.cu: // The products of one tile over a block's part of the reduction; the loader has begun. PIPELINE_STAGES - 1
+@@ 1262b0e6 in whole/mma-body-sm_90a.cu: // Multiplies one tile over the block's part of the reduction, after `loader.fill`. PIPELINE_STAGES - 1 steps
 @@ 36+0
     loader.wait_for_channel_parameters();
     tile::barrier();
 
-// What a block does: as many steps as every other, give or take one, whatever tiles they belong to. A tile at
-// either end of its run may be shared with a neighbour.
+// A block's work (stream-K): every block takes the same number of steps, plus or minus one, across tile
+// boundaries. It may share its first and its last tile with a neighbour.
 struct Work {
-    unsigned at;  // in the steps of all tiles
+    unsigned at;  // position in the steps of all tiles
     int left;
     int turn = 0;
 
@@ -138,5 +139,5 @@ struct Work {
     }
 };
 
-@@ 9aa7b7d0 in pages/mma-persist-staged-sm_100a.cu: // Persistent blocks, as many as are resident at a time, have one tile after the other: the first steps of the
+@@ 7aa2d823 in pages/mma-persist-staged-sm_100a.cu: // Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
 @@ 5+1

@@ -10,11 +10,11 @@
 @@ // The config.
 TILE_M=64 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=3 SPLIT=4 WHOLE=168
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=43792 FOLD_THREADS=128 PADDING_WORDS=4096
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 10+0
     int* padding;  // x_zero in every element
 
@@ -22,7 +22,7 @@ TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=43792 FOLD_THRE
 @@ 4+0
     int w_zero[TILE_N];
 
-@@ bc80006a in whole/mma-body-sm_90a.cu:     // The channel parameters belong to the group of the step that is begun next, so that the first products
+@@ ffc6f651 in whole/mma-body-sm_90a.cu:     // Loads the channel parameters in the group of the next step, so that the first products do not wait for
 @@ 14+0
                 tile::shared_address(&channel_parameters.w_zero[n]),
                 args.w_zero + k, true);
@@ -30,7 +30,7 @@ TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=43792 FOLD_THRE
 
 struct Accumulators {
     Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
-    Sum x_sum[ATOMS_M][D_REGISTERS];  // of each window: the product with a filter of ones
+    Sum x_sum[ATOMS_M][D_REGISTERS];  // sum of the inputs in each window: the product with a filter of ones
 };
 
 @@ 7a62d4c2 in whole/mma-body-sm_90a.cu: __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulators& acc) {
@@ -41,11 +41,11 @@ struct Accumulators {
 #pragma unroll
     for (int i = 0; i < ATOMS_M; ++i) multiply_add(fragments.x[i], ones, acc.x_sum[i]);
 
-@@ a8d6f362 in whole/mma-body-sm_90a.cu: // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
+@@ 8fcb84db in whole/mma-body-sm_90a.cu: // A vector of a lane's sums: VECTOR_N channels of one pixel.
 @@ 4+0
     Sum x_sum;
 
-@@ ca5fc1b5 in pages/mma-cluster-residual-sm_90a.cu: // A lane's vectors of outputs, and what a block gets of those that it finishes: from every block of its
+@@ b69c5b99 in pages/mma-cluster-residual-sm_90a.cu: // The partial sums that a block receives from every block of its cluster, for the output vectors that it
 @@ 9+0
     Sum x_sum[SPLIT][SLOTS][THREADS];
 
@@ -64,7 +64,7 @@ struct Accumulators {
 @@ 8+0
         inputs.x_sum = sums.x_sum;
 
-@@ 4d2550f6 in pages/mma-cluster-residual-sm_90a.cu: // The blocks of a cluster share a tile: each finishes every SPLIT-th vector of outputs, for which the others
+@@ 3671a41c in pages/mma-cluster-residual-sm_90a.cu: // Sums a tile across the blocks of a cluster. Each block finishes every SPLIT-th vector of outputs and
 @@ 5+0
     if (tile_part.begin == 0 && tile_part.end == STEPS) return write_tile(args, shared, tile_part, acc);
 @@ 21+0
@@ -75,9 +75,9 @@ struct Accumulators {
 @@ 42+3
         const FinishedVector outputs = finish_vector(sums, channels_at(args, shared, tile_part, n));
 
-@@ 7e394b69 in pages/mma-cluster-residual-sm_90a.cu: // SPLIT neighbouring blocks share TILE_M output pixels of TILE_N channels of one group, each a part of the
+@@ 5f08252c in pages/mma-cluster-residual-sm_90a.cu: // SPLIT neighbouring blocks share a tile of TILE_M output pixels x TILE_N channels of one group; each takes a
 @@ 3+0
-// The first WHOLE blocks, which fill rounds of all multiprocessors, have a tile each of their own.
+// The first WHOLE blocks, which make up whole waves, each take an entire tile.
 @@ 7+3
     const unsigned block = tile::block_x();
     const bool is_whole = block < WHOLE;

@@ -11,13 +11,14 @@
 IN_H=28 IN_W=28 C=27 C_GROUP=27 OUT_H=28 OUT_W=28 K=21 K_GROUP=21 S=1 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=25088 REDUCTION=27 X_SIGNED=false W_SIGNED=true
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 UNIT=32
 constexpr int UNITS = 784;
-constexpr int GRID_BLOCKS = 8;  // which have units in turn
-constexpr int STEPS = 1;  // of 32 input channels
+constexpr int GRID_BLOCKS = 8;  // persistent blocks, whose warps take units one after the other
+constexpr int STEPS = 1;  // steps of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
-ALL_SLABS=2 HAS_K_REMAINDER=true
+constexpr int ALL_SLABS = 2;  // slabs of the problem
+constexpr bool HAS_K_REMAINDER = true;  // some computed channels do not exist
 constexpr int X_BYTES = 4;  // neighbouring channels that a lane reads at once
 constexpr int VECTOR_K = 1;  // neighbouring outputs that a lane writes at once
 STAGE_BYTES=912 COPIES_IN_FLIGHT=7 SMEM_BYTES=13632 FOLD_THREADS=128
@@ -33,7 +34,7 @@ STAGE_BYTES=912 COPIES_IN_FLIGHT=7 SMEM_BYTES=13632 FOLD_THREADS=128
 
 @@ f8789add in pages/pointwise-registers-sm_90a.cu: __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
 @@ 6+1
-        // Pixels begin within words: a word of a pixel is of two.
+        // Pixels are not word-aligned: each of their words is assembled from two.
         const auto* const words = reinterpret_cast<const unsigned*>(sixteen) + begin / 4 + tile::lane() % 4;
         const auto word_at = [=](int at) {
             const unsigned low = tile::load_shared<1>(words + at).word[0];
@@ -45,14 +46,14 @@ STAGE_BYTES=912 COPIES_IN_FLIGHT=7 SMEM_BYTES=13632 FOLD_THREADS=128
             pixels.word[step][i] = word_at(8 * step);
             pixels.word[step][2 + i] = word_at(8 * step + 4);
 
-@@ 58bc6d24 in pages/pointwise-registers-sm_90a.cu: // Finishes one slab of 16 pixels, the first of which is number `first` of the unit, into shared memory.
+@@ 765e3583 in pages/pointwise-registers-sm_90a.cu: // Finishes one slab of 16 pixels, from pixel `first` of the unit on, into shared memory.
 @@ 16+0
                 inputs.x_sum = sums.x_sum[n / 2][d];
 
-@@ 18931400 in pages/pointwise-registers-sm_90a.cu: // Persistent blocks, as many as are resident at a time, whose warps have units of pixels in turn. No warp
+@@ 2984a142 in pages/pointwise-registers-sm_90a.cu: // Persistent blocks, as many as are resident at a time, whose warps take units of pixels in turn. No warp
 @@ 8+2
 
-@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 8+2
 extern "C" void conv2d_pointwise_entry(const void* args) {
     conv2d_pointwise(*static_cast<const Arguments*>(args));

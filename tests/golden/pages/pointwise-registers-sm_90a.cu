@@ -11,19 +11,20 @@ IN_H=28 IN_W=28 C=24 C_GROUP=24 OUT_H=28 OUT_W=28 K=58 K_GROUP=58 S=1 STRIDE_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=25088 REDUCTION=24 X_SIGNED=true W_SIGNED=true
 
 @@ // The config.
-constexpr int BATCH = 2;  // sixteens of pixels that a warp multiplies together
+constexpr int BATCH = 2;  // groups of 16 pixels that a warp multiplies together
 BATCHES=1
-constexpr int ATOMS = 2;  // eights of output channels whose sums a warp has at a time
+constexpr int ATOMS = 2;  // groups of 8 output channels whose sums a warp has at a time
 constexpr int PIPELINE_STAGES = 3;  // units of a warp in shared memory
 WARPS=4 BLOCKS_PER_SM=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 UNIT=32
 constexpr int UNITS = 784;
-constexpr int GRID_BLOCKS = 264;  // which have units in turn
-constexpr int STEPS = 1;  // of 32 input channels
+constexpr int GRID_BLOCKS = 264;  // persistent blocks, whose warps take units one after the other
+constexpr int STEPS = 1;  // steps of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
-ALL_SLABS=4 HAS_K_REMAINDER=true
+constexpr int ALL_SLABS = 4;  // slabs of the problem
+constexpr bool HAS_K_REMAINDER = true;  // some computed channels do not exist
 constexpr int X_BYTES = 8;  // neighbouring channels that a lane reads at once
 constexpr int VECTOR_K = 2;  // neighbouring outputs that a lane writes at once
 STAGE_BYTES=816 SMEM_BYTES=17216
@@ -40,8 +41,8 @@ static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "units mus
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
-// The input channel of byte `i` of a lane's register `half` of B. Both factors have the channels in the order
-// that lets a lane read X_BYTES neighbours of a pixel at once: with 16, of two steps.
+// Returns the input channel of byte `i` of register `half` of B in a lane. Both factors use the channel order
+// in which a lane reads X_BYTES neighbouring channels of a pixel at once; 16 bytes serve two steps.
 __device__ __forceinline__ int channel_of(int step, int half, int lane, int i) {
     const int quarter = lane % 4;
     if (X_BYTES == 16 && step / 2 * 2 + 1 < STEPS) {
@@ -50,15 +51,15 @@ __device__ __forceinline__ int channel_of(int step, int half, int lane, int i) {
     return step * 32 + (X_BYTES >= 8 ? quarter * 8 + half * 4 : half * 16 + quarter * 4) + i;
 }
 
-// Which weight of an output channel that is. Behind the last channel of a pixel is the next pixel: what is
-// read of it is multiplied by zero.
+// The index of that weight in its output channel. Past a pixel's last channel lies the next pixel: those
+// bytes are multiplied by zero.
 struct Element { int at; bool exists; };
 __device__ __forceinline__ Element element_of(int, int step, int half, int lane, int i) {
     const int c = channel_of(step, half, lane, i);
     return {c, c < C};
 }
 
-// The units of a warp that come, and the one that goes.
+// A warp's buffers: the units that are loading, and the outputs of the one being multiplied.
 struct alignas(16) Stream {
     unsigned char x[PIPELINE_STAGES][STAGE_BYTES];
     unsigned char y[UNIT * K * sizeof(Output)];
@@ -69,8 +70,8 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// Asks for a unit of pixels, into the warp's shared memory; for nothing where there is none. The input is one
-// array: all but its last bytes come in vectors of 16.
+// Begins to copy a unit of pixels into the warp's shared memory, or nothing past the last unit. The input is
+// one contiguous array: all but its last bytes are copied in vectors of 16.
 __device__ __forceinline__ void load_unit(
     const Arguments& args, unsigned char* to, int unit, tile::Copies& copies) {
     const int pixels = unit >= UNITS ? 0 : unit == UNITS - 1 ? PIXELS - (UNITS - 1) * UNIT : UNIT;
@@ -88,8 +89,8 @@ __device__ __forceinline__ void load_unit(
     copies.commit();
 }
 
-// Which of eight pixels the lanes of a row of a fragment have: such that lanes which read 16 bytes at the
-// same time find them on different banks.
+// Maps the lanes of a fragment's row to eight pixels, so that lanes which read 16 bytes at the same time
+// access different banks.
 __device__ __forceinline__ int pixel_of_lane() {
     constexpr bool BY_FOUR = X_BYTES == 16 && C * 4 % 128 == 64, BY_TWO = X_BYTES == 16 && C * 2 % 128 == 64;
     const int row = tile::lane() / 4;
@@ -98,7 +99,7 @@ __device__ __forceinline__ int pixel_of_lane() {
     return row;
 }
 
-// Sixteen pixels, as the lanes hold them for all steps.
+// Sixteen pixels: the A fragments of all steps.
 struct Pixels { unsigned word[STEPS][A_REGISTERS]; };
 
 __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
@@ -131,10 +132,10 @@ __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
     return pixels;
 }
 
-// Outputs that are finished together: two at least, for two are packed at once.
+// Outputs finished together: at least two, because packing takes two.
 constexpr int AT_ONCE = VECTOR_K < 2 ? 2 : VECTOR_K;
 
-// Writes neighbouring outputs of a pixel to shared memory: those from channel `k` on that exist.
+// Writes neighbouring outputs of a pixel to shared memory: the existing ones from channel `k` on.
 __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ONCE], int k) {
     if constexpr (VECTOR_K > 2) {
         if (!HAS_K_REMAINDER || k < K) write(to, finished);
@@ -151,7 +152,7 @@ __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ON
     }
 }
 
-// Finishes one slab of 16 pixels, the first of which is number `first` of the unit, into shared memory.
+// Finishes one slab of 16 pixels, from pixel `first` of the unit on, into shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, unsigned char* y, int lane_k, [[maybe_unused]] int unit,
     int first, const Channel (&channels)[LANE_K], const Sums& sums) {
@@ -173,7 +174,7 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// Copies a unit of outputs from shared to device memory: the output is one array as well.
+// Copies a unit of outputs from shared to device memory; the output is one contiguous array too.
 __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned char* y, int unit) {
     constexpr int UNIT_BYTES = UNIT * K * static_cast<int>(sizeof(Output));
     constexpr int LAST_BYTES = (PIXELS - (UNITS - 1) * UNIT) * K * static_cast<int>(sizeof(Output));
@@ -192,16 +193,16 @@ __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned
     }
 }
 
-// Persistent blocks, as many as are resident at a time, whose warps have units of pixels in turn. No warp
-// waits for another: a unit comes to the warp's own shared memory, is in registers before a later one takes
-// its slot, and its outputs leave through shared memory in whole lines.
+// Persistent blocks, as many as are resident at a time, whose warps take units of pixels in turn. No warp
+// waits for another: a unit is copied to the warp's own shared memory, moved to registers before a later unit
+// reuses the slot, and its outputs leave through shared memory in whole cache lines.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_pointwise(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Stream& stream = shared.stream[tile::warp()];
     tile::Copies copies;
     tile::launch_dependents();
     tile::wait_on_dependency();
-    // Units that are asked for at the same time are neighbours.
+    // Units that load at the same time are neighbours.
     const int first_unit = tile::block_x() + GRID_BLOCKS * tile::warp();
 #pragma unroll
     for (int stage = 0; stage < PIPELINE_STAGES; ++stage) {
@@ -213,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_poin
     int stage = 0;
     for (int unit = first_unit; unit < UNITS; unit += GRID_BLOCKS * WARPS) {
         copies.wait<PIPELINE_STAGES - 1>();
-        tile::warp_barrier();  // this unit is there, and the outputs of the one before are written
+        tile::warp_barrier();  // this unit is loaded, and the outputs of the previous one are written
 #pragma unroll 1
         for (int batch = 0; batch < BATCHES; ++batch) {
             Pixels pixels[BATCH];
@@ -247,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_poin
                 }
             }
         }
-        tile::warp_barrier();  // all outputs of the unit are there
+        tile::warp_barrier();  // all outputs of the unit are in shared memory
         store_unit(args, stream.y, unit);
         stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 0;
     }

@@ -14,26 +14,27 @@ IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=28 OUT_W=28 K=80 K_GROUP=80 S=1 STRIDE_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=25088 REDUCTION=96 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int BATCH = 1;  // sixteens of pixels that a warp multiplies together
+constexpr int BATCH = 1;  // groups of 16 pixels that a warp multiplies together
 BATCHES=2
-constexpr int ATOMS = 10;  // eights of output channels whose sums a warp has at a time
+constexpr int ATOMS = 10;  // groups of 8 output channels whose sums a warp has at a time
 constexpr int PIPELINE_STAGES = 3;  // units of a warp in shared memory
 WARPS=4 BLOCKS_PER_SM=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 UNIT=32
 constexpr int UNITS = 784;
-constexpr int GRID_BLOCKS = 216;  // which have units in turn
-constexpr int STEPS = 3;  // of 32 input channels
+constexpr int GRID_BLOCKS = 216;  // persistent blocks, whose warps take units one after the other
+constexpr int STEPS = 3;  // steps of 32 input channels
 constexpr int SLAB_K = 80;  // output channels whose sums a warp has at a time
-ALL_SLABS=1 HAS_K_REMAINDER=false
+constexpr int ALL_SLABS = 1;  // slabs of the problem
+constexpr bool HAS_K_REMAINDER = false;  // some computed channels do not exist
 constexpr int X_BYTES = 16;  // neighbouring channels that a lane reads at once
 constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
 STAGE_BYTES=3120 SMEM_BYTES=75840 FOLD_THREADS=128
 
-@@ 6d904a20 in pages/pointwise-registers-sm_90a.cu: // The units of a warp that come, and the one that goes.
+@@ 65edf821 in pages/pointwise-registers-sm_90a.cu: // A warp's buffers: the units that are loading, and the outputs of the one being multiplied.
 @@ 4+1
-    unsigned char y[PIPELINE_STAGES][UNIT * K];  // the residuals, in whose place the outputs are written
+    unsigned char y[PIPELINE_STAGES][UNIT * K];  // residuals, which the outputs overwrite
 
 constexpr int SLAB_WORDS = STEPS * ATOMS * 32 * B_REGISTERS;
 
@@ -41,7 +42,7 @@ constexpr int SLAB_WORDS = STEPS * ATOMS * 32 * B_REGISTERS;
 @@ 2+0
     alignas(16) unsigned weights[ALL_SLABS * SLAB_WORDS];
 
-// Asks for the weights, which stay in shared memory.
+// Begins to copy the weights, which stay in shared memory.
 __device__ __forceinline__ void load_weights(const Arguments& args, Shared& shared, tile::Copies& copies) {
     for (int i = 4 * tile::thread(); i < ALL_SLABS * SLAB_WORDS; i += 4 * THREADS) {
         copies.copy<16>(tile::shared_address(&shared.weights[i]), args.fragments + i, true);
@@ -64,8 +65,8 @@ __device__ __forceinline__ Filters load_filters(const Shared& shared, int slab) 
     return filters;
 }
 
-// Asks for a unit of the input or of the residual, into the warp's shared memory; for nothing where there is
-// none. Each is one array: all but its last bytes come in vectors of 16.
+// Begins to copy a unit of the input or of the residual into the warp's shared memory, or nothing past the
+// last unit. Each is one contiguous array: all but its last bytes are copied in vectors of 16.
 template <class T, int CHANNELS>
 __device__ __forceinline__ void load_unit(
     const T* array, unsigned char* to, int unit, tile::Copies& copies) {
@@ -84,7 +85,7 @@ __device__ __forceinline__ void load_unit(
     }
 }
 
-// The residuals of neighbouring outputs of a pixel: of those from channel `k` on that exist.
+// The residuals of a pixel's neighbouring outputs: the existing ones from channel `k` on.
 struct Residuals { int of[AT_ONCE]; };
 __device__ __forceinline__ Residuals load_residuals(const Residual* from, int k) {
     Residuals residuals = {};
@@ -98,8 +99,8 @@ __device__ __forceinline__ Residuals load_residuals(const Residual* from, int k)
     return residuals;
 }
 
-// Finishes one slab of 16 pixels, the first of which is number `first` of the unit, into shared memory. An
-// output may lie where its residual is: the lane that writes it has read that.
+// Finishes one slab of 16 pixels, from pixel `first` of the unit on, into shared memory. An output may
+// overwrite its own residual: the lane that writes it has already read it.
 __device__ __forceinline__ void finish_pixels(
     const unsigned char* residual, unsigned char* y, int lane_k, int first, const Channel (&channels)[LANE_K],
     const Sums& sums) {
@@ -123,7 +124,7 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-@@ 18931400 in pages/pointwise-registers-sm_90a.cu: // Persistent blocks, as many as are resident at a time, whose warps have units of pixels in turn. No warp
+@@ 2984a142 in pages/pointwise-registers-sm_90a.cu: // Persistent blocks, as many as are resident at a time, whose warps take units of pixels in turn. No warp
 @@ 8+2
     load_weights(args, shared, copies);
 @@ 14+1
@@ -133,7 +134,7 @@ __device__ __forceinline__ void finish_pixels(
         copies.commit();
 @@ 16+3
     copies.wait<PIPELINE_STAGES>();
-    tile::barrier();  // the block's weights are there
+    tile::barrier();  // the block's weights are loaded
 @@ 23+0
         const int next = unit + PIPELINE_STAGES * GRID_BLOCKS * WARPS;
         unsigned char* const y = stream.y[stage];
@@ -147,6 +148,6 @@ __device__ __forceinline__ void finish_pixels(
                     finish_pixels(stream.y[stage], y, lane_k, first, channels, sums[n]);
 @@ 57+1
         store_unit(args, y, unit);
-        // Where the outputs were: a lane asks for the bytes that it has itself stored.
+        // The residuals overwrite the outputs: a lane loads into the bytes that it has itself stored.
         load_unit<Residual, K>(args.residual, stream.y[stage], next, copies);
         copies.commit();

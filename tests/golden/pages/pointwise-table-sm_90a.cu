@@ -15,30 +15,31 @@
 IN_H=56 IN_W=56 C=24 C_GROUP=24 OUT_H=56 OUT_W=56 K=144 K_GROUP=144 S=1 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=24 X_SIGNED=false W_SIGNED=true
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 UNIT=32
 constexpr int UNITS = 3136;
-constexpr int GRID_BLOCKS = 264;  // which have units in turn
-constexpr int STEPS = 1;  // of 32 input channels
+constexpr int GRID_BLOCKS = 264;  // persistent blocks, whose warps take units one after the other
+constexpr int STEPS = 1;  // steps of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
-ALL_SLABS=9 HAS_K_REMAINDER=false
+constexpr int ALL_SLABS = 9;  // slabs of the problem
+constexpr bool HAS_K_REMAINDER = false;  // some computed channels do not exist
 constexpr int X_BYTES = 8;  // neighbouring channels that a lane reads at once
 constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
 STAGE_BYTES=816 SMEM_BYTES=28224 FOLD_THREADS=128
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 8+1
 @@ 10+1
     const Output* table;  // 256 outputs, one for each byte, from that of y_zero on
-    int* fragments;  // the filters as a warp's lanes hold them
+    int* fragments;  // filters, in the order in which a warp's lanes hold them
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 5+0
     float y_zero;
     const Output* table;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 8+2
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 9+2
     result = tile::load(channel.table + static_cast<unsigned char>(
         tile::round_small(tile::clamp(value, 0.0f - channel.y_zero, 255.0f - channel.y_zero))));
 
@@ -47,6 +48,6 @@ STAGE_BYTES=816 SMEM_BYTES=28224 FOLD_THREADS=128
             channels[i + j].y_zero = args.y_zero;
             channels[i + j].table = args.table;
 
-@@ a13cb5bc in pages/pointwise-registers-sm_90a.cu: // Writes neighbouring outputs of a pixel to shared memory: those from channel `k` on that exist.
+@@ d6458a07 in pages/pointwise-registers-sm_90a.cu: // Writes neighbouring outputs of a pixel to shared memory: the existing ones from channel `k` on.
 @@ 7+2
     const Output two[2] = {narrow(finished[0]), narrow(finished[1])};

@@ -13,14 +13,14 @@ constexpr int R = 3;
 constexpr int S = 3;
 STRIDE_H=2 STRIDE_W=2 DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 COUNT_PADDING=true
 
-@@ // What follows.
+@@ // Derived values.
 OUTPUTS=172800
-constexpr int VECTORS = 12;  // of an output pixel
+constexpr int VECTORS = 12;  // vectors per output pixel
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
-    const X* x;  // the images, NHWC
-    Output* y;  // the output
+    const X* x;  // images, NHWC
+    Output* y;  // output
     float x_scale;  // the scale of x
     int x_zero;  // the zero point of x
     float y_scale;  // the scale of y
@@ -29,7 +29,7 @@ struct Arguments {
     float high;  // the largest output
 };
 
-// The averages of a window. The order and the rounding of every step are the contract.
+// Computes the averages of a window. The contract fixes the order and the rounding of the steps.
 struct Window { float sums[VECTOR]; };
 
 @@ 7dcb579b in pages/pooling-max-sm_90a.cu: __device__ __forceinline__ Window begin() {

@@ -15,29 +15,32 @@ STRIDE_H=2 STRIDE_W=2 DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 COUNT_PADDI
 @@ // The config.
 THREADS=128 VECTOR=8
 
-@@ // What follows.
+@@ // Derived values.
 OUTPUTS=6422528
-constexpr int VECTORS = 8;  // of an output pixel
+constexpr int VECTORS = 8;  // vectors per output pixel
 
-// The larger ones of the 16-bit halves of two words.
+// Returns the larger of each pair of 16-bit halves of two words.
 template <bool IS_SIGNED>
 __device__ __forceinline__ unsigned larger_halves(unsigned a, unsigned b) {
     return IS_SIGNED ? __vmaxs2(a, b) : __vmaxu2(a, b);
 }
 
-@@ 2c1cb5b8 in whole/elementwise-quantize-tensor-sm_90a.cu: // The kernel's one argument.
-@@ 3+3
-    const X* x;  // the images, NHWC
+// The kernel's only parameter.
+struct Arguments {
+    const X* x;  // images, NHWC
+    Output* y;  // output
+};
 
-// The largest elements of a window, in words of four channels: the bytes 1 and 3 of each as the upper bytes
-// of 16-bit halves, then 0 and 2. Upper bytes decide which half is larger; what lies below decides only
-// between equal ones.
+// The largest elements of a window, in words of four channels: bytes 1 and 3 of each word as the upper bytes
+// of 16-bit halves, then bytes 0 and 2. The upper bytes decide which half is larger; the lower ones matter
+// only if these are equal.
 constexpr int WORDS = VECTOR < 4 ? 1 : VECTOR / 4;
 constexpr bool IS_SIGNED = X(-1) < X(0);
-constexpr unsigned LEAST = IS_SIGNED ? 0x80808080u : 0u;  // what padding holds, four times
+// the least element, which stands for padding, in all four bytes
+constexpr unsigned LEAST = IS_SIGNED ? 0x80808080u : 0u;
 struct Window { unsigned odd[WORDS], even[WORDS]; };
 
-// A vector, in a word that it need not fill.
+// Loads a vector, which may be smaller than a word.
 __device__ __forceinline__ tile::Words<WORDS> load_channels(const X* address) {
     if constexpr (VECTOR >= 4) return tile::load_words<WORDS>(address);
     tile::Words<WORDS> channels = {};
@@ -77,10 +80,10 @@ __device__ __forceinline__ void write(Output* address, const Window& window, int
     }
 }
 
-// A thread has VECTOR neighbouring channels of one output pixel.
+// A thread's outputs: VECTOR neighbouring channels of one pixel.
 struct Place {
     unsigned image;
-    int top, left;  // where the window begins, in the padding perhaps
+    int top, left;  // first row and column of the window, which may be in the padding
     int channel;
 };
 
@@ -99,8 +102,8 @@ __device__ __forceinline__ bool is_within(int at, int extent) { return at >= 0 &
 extern "C" __global__ void __launch_bounds__(THREADS) max_pool(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();
-    // Activations are loaded as what nobody writes, and so maybe ahead of the wait: not from an
-    // address that is known behind it alone.
+    // Activations are loaded as read-only data, so the compiler may move loads above the dependency wait. It
+    // cannot move them above `kept`, which yields the address.
     const X* const x = tile::kept(args.x);
     const unsigned vector = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
     if (vector >= OUTPUTS / VECTOR) return;

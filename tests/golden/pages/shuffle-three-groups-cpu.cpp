@@ -6,19 +6,19 @@
 
 @@ // The problem.
 ELEMENTS_OF_GROUP=19980 GROUPS=3
-constexpr int WIDTH = 20;  // of a group
+constexpr int WIDTH = 20;  // channels per group
 
 @@ // The config.
 THREADS=64 VECTOR=1 UNROLL=1
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors of a group, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors of a group, per block
 STORED=1
 
 @@ a19702a9 in pages/shuffle-two-groups-sm_90a.cu: // A thread loads all of its columns before it stores the first.
 @@ 3+2
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void channel_shuffle_entry(const void* args) {
     channel_shuffle(*static_cast<const Arguments*>(args));
 }

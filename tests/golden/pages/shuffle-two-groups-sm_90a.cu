@@ -8,25 +8,25 @@
 
 @@ // The problem.
 ELEMENTS_OF_GROUP=6422528 GROUPS=2
-constexpr int WIDTH = 64;  // of a group
+constexpr int WIDTH = 64;  // channels per group
 
-@@ // What follows.
-constexpr int ROWS = 1;  // of vectors of a group, of a block
+@@ // Derived values.
+constexpr int ROWS = 1;  // rows of vectors of a group, per block
 STORED=16
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
-    const X* x;  // the tensor, group after group
-    X* y;  // the output: the first of each group, the second of each, ...
+    const X* x;  // input, group after group
+    X* y;  // output: the first channel of each group, the second of each, ...
 };
 
 struct alignas(STORED) Stored { X element[STORED]; };
 static_assert(GROUPS * VECTOR % STORED == 0, "a thread writes whole words");
 
-// Neighbours of every group, beginning at the same place of each.
+// The same columns of every group.
 struct Columns { Vector<X> of[GROUPS]; };
 
-// `first` counts the elements of one group, in all rows.
+// Loads the columns from `first` on, which counts the elements of one group in all rows.
 __device__ __forceinline__ void load_columns(const Arguments& args, unsigned first, Columns& columns) {
     if (first >= ELEMENTS_OF_GROUP) return;
     const X* const x = args.x + first / WIDTH * (GROUPS * WIDTH) + first % WIDTH;
@@ -34,7 +34,7 @@ __device__ __forceinline__ void load_columns(const Arguments& args, unsigned fir
     for (int group = 0; group < GROUPS; ++group) columns.of[group] = load_vector(x + group * WIDTH);
 }
 
-// They lie one behind the other in the output.
+// Stores the columns; they are contiguous in the output.
 __device__ __forceinline__ void store_columns(const Arguments& args, unsigned first, const Columns& columns) {
     if (first >= ELEMENTS_OF_GROUP) return;
 #pragma unroll

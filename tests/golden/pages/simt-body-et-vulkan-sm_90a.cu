@@ -8,14 +8,14 @@
 // config    simt tile_m=128 tile_n=64 tile_k=64 thread_m=8 thread_n=4 pipeline_stages=2
 // launch    conv2d_simt<<<49x2x1, 256, 25600 B>>> when: call
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 6+2
     const float* bias;  // per channel: the bias, in real units
     float scale;  // x_scale * w_scale
     float inverse;  // 1 / y_scale
     float y_zero;  // the output zero point
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     float scale;
     float bias;
@@ -30,8 +30,8 @@ struct Channel {
     channel.inverse = args.inverse;
     channel.y_zero = args.y_zero;
 
-@@ 209cf32f in whole/fused-small-image-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 6+3
+@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 7+3
     value = tile::fma(value, channel.scale, channel.bias);
     value = tile::multiply(value, channel.inverse);
     result = tile::rounded(value, channel.y_zero);

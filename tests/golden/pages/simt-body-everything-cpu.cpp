@@ -6,15 +6,15 @@
 // launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_simt<<<49x2x1, 256, 27648 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=256 STEPS=18 TILES_N=2 VECTOR_M=4
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 16;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 16;  // bytes per load of x; below a word, one element
 X_RUNS=2 X_PARTS=4
-constexpr int W_BYTES = 16;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 16;  // bytes per load of w; below a word, one element
 W_RUNS=1 SMEM_BYTES=27648 FOLD_THREADS=128
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void conv2d_fold_entry(const void* args) {
     conv2d_fold(*static_cast<const Arguments*>(args));
 }

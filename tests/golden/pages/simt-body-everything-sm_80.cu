@@ -11,30 +11,31 @@ IN_H=28 IN_W=28 C=128 C_GROUP=128 OUT_H=28 OUT_W=28 K=128 K_GROUP=128 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=1152 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-TILE_M=32 TILE_N=32
+constexpr int TILE_M = 32;  // output pixels per block
+constexpr int TILE_N = 32;  // output channels per block
 constexpr int TILE_K = 64;  // bytes of the reduction staged at a time
 THREAD_M=4 THREAD_N=4
-constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+constexpr int PIPELINE_STAGES = 2;  // 1: in place, two barriers per step; 2: double buffer, one barrier
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=64 STEPS=18 TILES_N=4 VECTOR_M=4
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 16;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 16;  // bytes per load of x; below a word, one element
 X_RUNS=2 X_PARTS=4
-constexpr int W_BYTES = 16;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 16;  // bytes per load of w; below a word, one element
 W_RUNS=2 SMEM_BYTES=9728 FOLD_THREADS=128
 
-@@ 5a8f11d8 in whole/simt-body-sm_90a.cu: // Operand tiles as words of neighbouring elements of the reduction. The padding keeps 16-byte alignment and
+@@ 6f130776 in whole/simt-body-sm_90a.cu: // Operand tiles, as words of neighbouring elements of the reduction. The padding keeps 16-byte alignment and
 @@ 6+0
-    unsigned x_sum[X_PARTS][TILE_M];  // of each window, from the threads that carried a part of it
+    unsigned x_sum[X_PARTS][TILE_M];  // partial sums of each window, one per thread that loads a part of it
 
-// Padding is a real zero, which is stored as the zero point.
+// Returns an element of padding. Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_element([[maybe_unused]] const Arguments& args) {
     return static_cast<Bits>(args.x_zero);
 }
 
-// The weight zero point needs the sum of each window. Every word of x passes through one thread on its way to
-// shared memory: it is added up there.
+// The weight zero point requires the sum of each window. Every word of x passes through one thread on its way
+// to shared memory, which adds it up.
 __device__ __forceinline__ void add_up(const XRegisters& tile_registers, Sum (&sums)[X_RUNS]) {
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
@@ -45,7 +46,7 @@ __device__ __forceinline__ void add_up(const XRegisters& tile_registers, Sum (&s
     }
 }
 
-// Passes sums of windows from the threads that carried a part to those that finish the outputs.
+// Passes the sums of windows from the threads that loaded the parts to those that finish the outputs.
 __device__ __forceinline__ void exchange(
     Shared& shared, const Sum (&sums)[X_RUNS], int m, Sum (&x_sum)[THREAD_M]) {
 #pragma unroll
@@ -70,7 +71,7 @@ __device__ __forceinline__ void exchange(
 @@ 20+0
                 inputs.x_sum = x_sum[i];
 
-@@ f61d4a42 in whole/simt-body-sm_90a.cu: // One block: TILE_M output pixels of TILE_N channels of one group. The next tile of both operands is fetched
+@@ 230b399f in whole/simt-body-sm_90a.cu: // Each block computes TILE_M output pixels x TILE_N channels of one group. The next tile of both operands
 @@ 11+2
 @@ 19+3
 
@@ -79,10 +80,10 @@ __device__ __forceinline__ void exchange(
     Sum x_sums[X_RUNS] = {};
     add_up(x_registers, x_sums);
 
-@@ c422b583 in whole/simt-body-sm_90a.cu:     Accumulators acc = {};
-@@ 13+0
+@@ 420f52ee in whole/simt-body-sm_90a.cu:     Accumulators acc = {};
+@@ 14+0
             add_up(x_registers, x_sums);
-@@ 16+1
+@@ 17+1
     Sum x_sum[THREAD_M] = {};
     exchange(shared, x_sums, m, x_sum);
     store(args, acc, x_sum, pixel_tile + m, k_tile + n, k_end);

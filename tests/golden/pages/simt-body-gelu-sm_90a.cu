@@ -8,28 +8,30 @@
 // config    simt tile_m=128 tile_n=64 tile_k=64 thread_m=8 thread_n=4 pipeline_stages=2
 // launch    conv2d_simt<<<49x2x1, 256, 25600 B>>> when: call
 
-// a + b x + c x^2 + ..., each step rounded once.
+// Evaluates a + b x + c x^2 + ..., rounding once per step.
 __device__ __forceinline__ float horner(float, float last) { return last; }
 template <class... Rest>
 __device__ __forceinline__ float horner(float x, float first, Rest... rest) {
     return fma(x, horner(x, rest...), first);
 }
 
-// e^a. It saturates where neither the result nor its inverse would be infinite or denormal.
+// Computes e^a. The argument is clamped so that neither the result nor its inverse is infinite or denormal.
 __device__ __forceinline__ float exponential(float a) {
     const float x = clamp(a, -87.0f, 87.0f);
     // n = x / ln 2, rounded: in a sum with 1.5 * 2^23 the last bit is worth one.
     const float shifted = fma(x, 1.44269504f, 12582912.0f), whole = add(shifted, -12582912.0f);
-    // r = x - n ln 2, with ln 2 in two parts.
+    // r = x - n ln 2, with ln 2 split into two floats.
     const float r = fma(whole, 2.12194440e-4f, fma(whole, -0.693359375f, x));
     const float rest = horner(r,
         0.5f, 0.16666666f, 0.041665796f, 0.008333452f,
         0.0013981999f, 0.00019875691f);
     const float e_to_r = add(fma(multiply(r, r), rest, r), 1.0f);
-    return as_float(as_bits(e_to_r) + (as_bits(shifted) << 23));  // times 2^n, whose bits are the last
+    // times 2^n; n is in the lowest bits of `shifted`
+    return as_float(as_bits(e_to_r) + (as_bits(shifted) << 23));
 }
 
-// x P(X < x) for X of the normal distribution, as max(x, 0) - |x| P(X > |x|): no cancellation in the tail.
+// x P(X < x) for a normally distributed X, computed as max(x, 0) - |x| P(X > |x|), which has no cancellation
+// in the tail.
 __device__ __forceinline__ float gelu(float x) {
     const float a = minimum(magnitude(x), 16.0f);
     const float t = divide(1.0f, fma(0.35f, a, 1.0f));
@@ -42,14 +44,14 @@ __device__ __forceinline__ float gelu(float x) {
     return flush(add(x > 0.0f ? x : 0.0f, -tail));
 }
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 6+2
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
     const float* multiplier;  // per channel: x_scale * w_scale
     float inverse;  // 1 / y_scale
     float y_zero;  // the output zero point
 
-@@ 56e9c2bc in pages/simt-body-et-vulkan-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ c17642dd in pages/simt-body-et-vulkan-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 3+1
 @@ 5+0
     float multiplier;
@@ -61,10 +63,10 @@ __device__ __forceinline__ float gelu(float x) {
     channel.inverse = args.inverse;
     channel.y_zero = args.y_zero;
 
-@@ 209cf32f in whole/fused-small-image-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 6+0
+@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 7+0
     value = tile::add(value, channel.bias);
-@@ 7+2
+@@ 8+2
     value = tile::gelu(value);
     value = tile::multiply(value, channel.inverse);
     result = tile::rounded(value, channel.y_zero);

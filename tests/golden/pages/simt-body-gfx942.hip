@@ -5,5 +5,6 @@
 // config    simt tile_m=128 tile_n=64 tile_k=64 thread_m=8 thread_n=4 pipeline_stages=2
 // launch    conv2d_simt<<<49x2x1, 256, 25600 B>>> when: call
 
-@@ // Words of a tile that are multiplied without a branch. The compiler reads them all ahead; more would spill.
-WORDS_AT_A_TIME=4
+// Words of a tile that are multiplied without a branch. The compiler loads all of them first; more would
+// spill.
+constexpr int WORDS_AT_A_TIME = 4;

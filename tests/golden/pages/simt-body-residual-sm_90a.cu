@@ -8,18 +8,18 @@
 // launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_simt<<<49x2x1, 256, 25600 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=256 STEPS=18 TILES_N=2 VECTOR_M=4
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 16;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 16;  // bytes per load of x; below a word, one element
 X_RUNS=2
-constexpr int W_BYTES = 16;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 16;  // bytes per load of w; below a word, one element
 W_RUNS=1 SMEM_BYTES=25600 FOLD_THREADS=128
 
 struct alignas(sizeof(Residual) * VECTOR_N) ResidualVector { Residual element[VECTOR_N]; };
 
-// What is added to a thread's outputs of VECTOR_N channels, all of it before the first of them is written.
-// Where there is no output, nothing is read.
+// Loads the residuals of a thread's outputs of VECTOR_N channels, all of them before the first output is
+// written. Reads nothing where there is no output.
 __device__ __forceinline__ void load_residuals(
     const Arguments& args, int pixel_first, int k, int k_end, ResidualVector (&residuals)[THREAD_M]) {
 #pragma unroll

@@ -14,17 +14,18 @@ IN_H=56 IN_W=56 C=48 C_GROUP=1 OUT_H=56 OUT_W=56 K=48 K_GROUP=1 S=3 STRIDE_H=1 S
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=9 X_SIGNED=false W_SIGNED=false
 
 @@ // The config.
-TILE_M=64 TILE_N=4
+constexpr int TILE_M = 64;  // output pixels per block
+constexpr int TILE_N = 4;  // output channels per block
 constexpr int TILE_K = 16;  // bytes of the reduction staged at a time
 THREAD_M=2 THREAD_N=4
-constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+constexpr int PIPELINE_STAGES = 2;  // 1: in place, two barriers per step; 2: double buffer, one barrier
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=32 STEPS=1 TILES_N=1 VECTOR_M=2
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 1;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 1;  // bytes per load of x; below a word, one element
 X_RUNS=8 X_PARTS=4
-constexpr int W_BYTES = 1;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 1;  // bytes per load of w; below a word, one element
 W_RUNS=1 SMEM_BYTES=3456 FOLD_THREADS=128
 
 using X = unsigned char;
@@ -32,11 +33,11 @@ using W = unsigned char;
 using Sum = int;
 using Output = int;
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
     int w_zero;  // the weight zero point
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 4+1
     int w_zero;
 
@@ -44,15 +45,15 @@ using Output = int;
 @@ 5+1
     channel.w_zero = args.w_zero;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 4+0
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const Sum x_sum = inputs.x_sum;
-@@ 6+4
+@@ 7+4
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
     result = acc;
 
-@@ 96ad80ee in shared.cu: // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-@@ 4+1
+@@ 2322dc22 in shared.cu: // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
+@@ 5+1
 
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 15+1

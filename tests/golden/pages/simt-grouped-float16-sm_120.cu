@@ -11,15 +11,16 @@ IN_H=14 IN_W=14 C=64 C_GROUP=8 OUT_H=14 OUT_W=14 K=96 K_GROUP=12 S=3 STRIDE_H=1 
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=196 REDUCTION=72 X_SIGNED=true W_SIGNED=false
 
 @@ // The config.
-TILE_M=16 TILE_N=4
+constexpr int TILE_M = 16;  // output pixels per block
+constexpr int TILE_N = 4;  // output channels per block
 constexpr int TILE_K = 32;  // bytes of the reduction staged at a time
 THREAD_M=1 THREAD_N=1
-constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+constexpr int PIPELINE_STAGES = 2;  // 1: in place, two barriers per step; 2: double buffer, one barrier
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=64 STEPS=3 TILES_N=3 VECTOR_M=1
-constexpr int VECTOR_N = 1;  // neighbours among a thread's channels
-constexpr int X_BYTES = 8;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 1;  // neighbouring channels per access
+constexpr int X_BYTES = 8;  // bytes per load of x; below a word, one element
 X_RUNS=1
-constexpr int W_BYTES = 8;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 8;  // bytes per load of w; below a word, one element
 W_RUNS=1 SMEM_BYTES=1792 FOLD_THREADS=128

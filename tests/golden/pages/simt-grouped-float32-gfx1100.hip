@@ -12,12 +12,12 @@
 IN_H=14 IN_W=14 C=64 C_GROUP=8 OUT_H=14 OUT_W=14 K=96 K_GROUP=12 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=196 REDUCTION=72 X_SIGNED=true W_SIGNED=true
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=64 STEPS=3 TILES_N=3 VECTOR_M=1
-constexpr int VECTOR_N = 1;  // neighbours among a thread's channels
-constexpr int X_BYTES = 8;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 1;  // neighbouring channels per access
+constexpr int X_BYTES = 8;  // bytes per load of x; below a word, one element
 X_RUNS=1 X_PARTS=4
-constexpr int W_BYTES = 8;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 8;  // bytes per load of w; below a word, one element
 W_RUNS=1 SMEM_BYTES=2048
 
 using X = signed char;
@@ -25,12 +25,12 @@ using W = signed char;
 using Sum = int;
 using Output = float;
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 6+2
     const int* w_zero;  // per channel: the weight zero point
     const float* multiplier;  // per channel: x_scale * w_scale
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 3+1
     int w_zero;
 
@@ -38,9 +38,9 @@ using Output = float;
 @@ 4+1
     channel.w_zero = tile::load(args.w_zero + k);
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 4+0
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const Sum x_sum = inputs.x_sum;
-@@ 5+1
+@@ 6+1
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
-@@ 8+1
+@@ 9+1

@@ -9,17 +9,18 @@
 // launch    conv2d_simt<<<2x8x1, 32, 9728 B>>> when: call
 
 @@ // The config.
-TILE_M=128 TILE_N=16
+constexpr int TILE_M = 128;  // output pixels per block
+constexpr int TILE_N = 16;  // output channels per block
 constexpr int TILE_K = 32;  // bytes of the reduction staged at a time
 THREAD_M=8 THREAD_N=8
-constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+constexpr int PIPELINE_STAGES = 2;  // 1: in place, two barriers per step; 2: double buffer, one barrier
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=32 STEPS=3 TILES_N=1 VECTOR_M=4
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 8;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 8;  // bytes per load of x; below a word, one element
 X_RUNS=16
-constexpr int W_BYTES = 8;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 8;  // bytes per load of w; below a word, one element
 W_RUNS=2 SMEM_BYTES=9728
 
 __device__ __forceinline__ double add(double a, float b) { return a + b; }
@@ -34,12 +35,12 @@ __device__ __forceinline__ double clamp(double a, float low, float high) {
 
 __device__ __forceinline__ int round_small(double a) { return round_to_int(a); }
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 7+1
     float multiplier;  // x_scale * w_scale / y_scale
     float y_zero;  // the output zero point
 
-@@ d0c8c2e1 in whole/simt-body-sm_90a.cu: // The channel parameters: what the epilogue reads for one output channel.
+@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
 @@ 5+0
     float y_zero;
 
@@ -48,12 +49,12 @@ __device__ __forceinline__ int round_small(double a) { return round_to_int(a); }
     channel.multiplier = args.multiplier;
     channel.y_zero = args.y_zero;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 6+1
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 7+1
     double value = static_cast<double>(acc);
-@@ 8+2
+@@ 9+2
     value = tile::add(value, channel.y_zero);
     result = static_cast<Output>(tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
 
-@@ d54fdc69 in pages/simt-body-everything-cpu.cpp: // How the CPU device calls a thread.
+@@ ef737457 in pages/simt-body-everything-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 2+3

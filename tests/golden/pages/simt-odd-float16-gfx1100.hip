@@ -10,10 +10,10 @@
 IN_H=9 IN_W=5 C=21 C_GROUP=7 OUT_H=8 OUT_W=3 K=33 K_GROUP=11 S=5 STRIDE_H=1 STRIDE_W=2 DILATION_H=2
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=2 PADDED=true PIXELS=48 REDUCTION=70 X_SIGNED=true W_SIGNED=false
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=64 STEPS=3 TILES_N=3 VECTOR_M=1
-constexpr int VECTOR_N = 1;  // neighbours among a thread's channels
-constexpr int X_BYTES = 1;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 1;  // neighbouring channels per access
+constexpr int X_BYTES = 1;  // bytes per load of x; below a word, one element
 X_RUNS=2
-constexpr int W_BYTES = 1;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 1;  // bytes per load of w; below a word, one element
 W_RUNS=1 SMEM_BYTES=1792 FOLD_THREADS=128

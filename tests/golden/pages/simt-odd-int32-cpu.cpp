@@ -11,15 +11,16 @@ IN_H=9 IN_W=5 C=21 C_GROUP=7 OUT_H=8 OUT_W=3 K=33 K_GROUP=11 S=5 STRIDE_H=1 STRI
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=2 PADDED=true PIXELS=48 REDUCTION=70 X_SIGNED=false W_SIGNED=false
 
 @@ // The config.
-TILE_M=64 TILE_N=16
+constexpr int TILE_M = 64;  // output pixels per block
+constexpr int TILE_N = 16;  // output channels per block
 constexpr int TILE_K = 32;  // bytes of the reduction staged at a time
 THREAD_M=4 THREAD_N=8
-constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+constexpr int PIPELINE_STAGES = 2;  // 1: in place, two barriers per step; 2: double buffer, one barrier
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=32 STEPS=3 TILES_N=1 VECTOR_M=4
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 1;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 1;  // bytes per load of x; below a word, one element
 X_RUNS=16 X_PARTS=8
-constexpr int W_BYTES = 1;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 1;  // bytes per load of w; below a word, one element
 W_RUNS=4 SMEM_BYTES=7680 FOLD_THREADS=128

@@ -9,15 +9,16 @@ IN_H=224 IN_W=224 C=3 C_GROUP=3 OUT_H=112 OUT_W=112 K=64 K_GROUP=64 S=7 STRIDE_H
 DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=147 X_SIGNED=true W_SIGNED=true
 
 @@ // The config.
-TILE_M=64 TILE_N=64
+constexpr int TILE_M = 64;  // output pixels per block
+constexpr int TILE_N = 64;  // output channels per block
 constexpr int TILE_K = 32;  // bytes of the reduction staged at a time
 THREAD_M=4 THREAD_N=4
-constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+constexpr int PIPELINE_STAGES = 2;  // 1: in place, two barriers per step; 2: double buffer, one barrier
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=256 STEPS=5 TILES_N=1 VECTOR_M=4
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 1;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 1;  // bytes per load of x; below a word, one element
 X_RUNS=2
-constexpr int W_BYTES = 1;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 1;  // bytes per load of w; below a word, one element
 W_RUNS=2 SMEM_BYTES=8704

@@ -6,23 +6,23 @@
 // launch    conv2d_fold<<<64x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_simt<<<196x1x1, 256, 10752 B>>> when: call
 
-@@ // What follows.
+@@ // Derived values.
 THREADS=256 STEPS=5 TILES_N=1 VECTOR_M=4
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 1;  // one load of x (less than a word: one element)
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 1;  // bytes per load of x; below a word, one element
 X_RUNS=2 X_PARTS=8
-constexpr int W_BYTES = 1;  // one load of w (less than a word: one element)
+constexpr int W_BYTES = 1;  // bytes per load of w; below a word, one element
 W_RUNS=2 SMEM_BYTES=10752 FOLD_THREADS=128
 
-@@ // NCHW: pixels are neighbours, and the reduction runs over the filter's columns first.
+@@ // NCHW: neighbouring elements are pixels, and the reduction runs over the filter's columns first.
 CHANNELS_LAST=false
 
 @@ 4b6d8dbb in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Window window_of(const Arguments& args, int pixel, int group) {
 @@ 6+1
     return {args.x + (at / (OUT_H * OUT_W) * C + group * C_GROUP) * (IN_H * IN_W),
 
-// The address of element `index` of a window's reduction (channel, filter row, filter column; columns
-// fastest, as the weights are stored), or null where it falls on padding.
+// Returns the address of element `index` of a window's reduction (channel, filter row, filter column; columns
+// fastest, as the weights are stored), or null if it is padding.
 __device__ __forceinline__ const X* locate(const Window& window, int index) {
     const int tap = index % (R * S);
     const int row = window.row + tap / S * DILATION_H;
@@ -35,7 +35,7 @@ __device__ __forceinline__ int output_index(int pixel, int k) {
     return (pixel / (OUT_H * OUT_W) * K + k) * (OUT_H * OUT_W) + pixel % (OUT_H * OUT_W);
 }
 
-// Threads that are neighbours fetch neighbouring pixels.
+// A thread's vectors of x: neighbouring threads load neighbouring pixels.
 struct XRun {
     static constexpr int WIDTH = 4;
     static constexpr int PER_ROW = TILE_K / WIDTH;
@@ -46,6 +46,6 @@ struct XRun {
     __device__ __forceinline__ bool is_in_tile() const { return byte < TILE_K; }
 };
 
-// This thread's first pixel and first channel in the tile: neighbours write neighbouring pixels.
+// This thread's first pixel and first channel in the tile: neighbouring threads write neighbouring pixels.
 __device__ __forceinline__ int first_pixel() { return tile::thread() % (TILE_M / THREAD_M) * VECTOR_M; }
 __device__ __forceinline__ int first_channel() { return tile::thread() / (TILE_M / THREAD_M) * VECTOR_N; }

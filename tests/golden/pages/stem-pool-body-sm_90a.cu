@@ -40,15 +40,15 @@ static_assert(WINDOW_W == 2 || WINDOW_W == 3, "a lane has the two pixels that wi
 static_assert(CONSUMERS == 2, "each has every second slot of the ring");
 static_assert(2 * (WINDOWS_DOWN - 1) + WINDOW_H <= TILE_H, "a tile has the rows that its windows look at");
 
-// wgmma.mma_async.sync.aligned.m64n240k32.s32.s8.s8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Four warps execute it together and wait for its sums later. The filters lie
-// in registers of the lanes; the pixels in shared memory, as matrices of eight rows of 16 bytes, which lie
-// one behind the other.
+// wgmma.mma_async.sync.aligned.m64n240k32.s32.s8.s8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Four warps execute it together; its sums are awaited later. The
+// filters are in registers; the pixels are in shared memory, as contiguous matrices of eight rows x 16 bytes,
+// without a swizzle.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
-constexpr int FILTER_WORDS = 128;  // of a warp
+constexpr int FILTER_WORDS = 128;  // per warp and step
 
-@@ ce8e7501 in whole/halo-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 084af698 in whole/halo-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 4+1
     Products&, const Filter& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds) {
 @@ 8+2

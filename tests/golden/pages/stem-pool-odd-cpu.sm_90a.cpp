@@ -28,7 +28,7 @@ constexpr int TILE_N = 80;  // output pixels of a tile
 BEFORE_H=4 BEFORE_W=20 SKIPPED=1 TAPS_H=4 ROW_STEPS=2 CELLS_H=13 CELLS_W=12 IMAGE_BYTES=96 IMAGE_SHIFT=0
 IMAGES=8 TILES_DOWN=14 TILES_ACROSS=15 CHANNEL_TILES=1 TILES=210 BLOCKS=4 WEIGHT_ROWS=64 SMEM_BYTES=52224
 
-@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 @@ 7+0
 void qconv_cpu_barrier_of_team(int team, int threads, int line);
 @@ 16+0
@@ -39,23 +39,24 @@ void qconv_cpu_use_async_proxy(void);
 void qconv_cpu_fence_proxy_async(void);
 const void* qconv_cpu_async_proxy_view(const void* address);
 
-// By one thread, behind the fences of those who wrote the tile: stores what lies within the array. No
-// coordinate may be below zero. The tile may be written again when this thread has waited.
+// Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
+// that wrote the tile. No coordinate may be negative. The tile may be overwritten once this thread has
+// waited.
 __device__ __forceinline__ void store_tile(
     const TensorMap& map, const void* from, int c0, int c1, int c2, int c3, int line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2, c3};
     qconv_cpu_store_tensor(&map, coordinates, from, line);
 }
 
-// The thread's stores since the last commit are a group.
+// Closes a group: the thread's stores since the last commit.
 __device__ __forceinline__ void commit_stores() { qconv_cpu_commit_stores(); }
-// Until all but the latest GROUPS have read their tiles.
+// Waits until all but the latest GROUPS groups have read their tiles.
 template <int GROUPS>
 __device__ __forceinline__ void wait_for_store_reads() { qconv_cpu_wait_for_stores(GROUPS, 0); }
 
-// stmatrix, transposed: COUNT matrices of 8 rows of 8 pairs of bytes. Lane 8 * i + j says where row j of
-// matrix i is, and writes it here; each lane has, of each matrix, pair lane / 4 of rows 2 * (lane % 4), in
-// the lower half of its word, and 2 * (lane % 4) + 1.
+// stmatrix, transposed: stores COUNT matrices of 8 rows x 8 pairs of bytes. Lane 8 * i + j supplies the
+// address of row j of matrix i, and writes that row here. Each lane has pair lane / 4 of two rows of each
+// matrix: row 2 * (lane % 4) in the lower half of its word, and row 2 * (lane % 4) + 1 in the upper.
 template <int COUNT>
 __device__ __forceinline__ void store_matrices(
     void* row, const unsigned (&words)[COUNT], int line = __builtin_LINE()) {
@@ -71,7 +72,7 @@ __device__ __forceinline__ void store_matrices(
     }
 }
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void conv2d_repack_weights_entry(const void* args) {
     conv2d_repack_weights(*static_cast<const Arguments*>(args));
 }

@@ -7,8 +7,7 @@
 // launch    conv2d_stem_wgmma<<<98x1x1, 512, 64512 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 16;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=3 TEAM=1
+TILE_H=16 CONSUMERS=3 TEAM=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=512 PRODUCER_REGISTERS=56 CONSUMER_REGISTERS=152
@@ -37,8 +36,8 @@ static_assert(TILES == PIXELS / (OUT_H * OUT_W) * TILES_DOWN * TILES_ACROSS * CH
 static_assert(BLOCKS % CHANNEL_TILES == 0, "a block keeps its channels");
 static_assert(TEAM == 1 || TEAM == 4, "a warp, or all of the producer, makes the cells of a tile");
 
-// By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
-// a multiple of 16 bytes. `mbarrier` expects its bytes, the zeros outside of the array among them.
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
 __device__ __forceinline__ void load_tile(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1, int c2) {
@@ -50,7 +49,7 @@ __device__ __forceinline__ void load_tile(
         : "memory");
 }
 
-@@ bd65534d in whole/halo-body-sm_90a.cu: // The kernel's one argument.
+@@ 85496136 in whole/halo-body-sm_90a.cu: // The kernel's only parameter.
 @@ 8+3
     int* fragments;  // the filters as the lanes of a consumer hold them
     tile::TensorMap image_map;  // of x
@@ -58,15 +57,15 @@ __device__ __forceinline__ void load_tile(
 constexpr int ATOMS = TILE_N / 8, STEPS = TAPS_H * ROW_STEPS;
 constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
 
-// wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Four warps execute it together and wait for its sums later. The filters lie
-// in registers of the lanes; the pixels in shared memory, as matrices of eight rows of 16 bytes, which lie
-// one behind the other.
+// wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Four warps execute it together; its sums are awaited later. The
+// filters are in registers; the pixels are in shared memory, as contiguous matrices of eight rows x 16 bytes,
+// without a swizzle.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
-constexpr int FILTER_WORDS = 128;  // of a warp
+constexpr int FILTER_WORDS = 128;  // per warp and step
 
-// A lane's words of a step's filters: of two rows, in the first 16 bytes and in the others.
+// A lane's words of one step's filters: two rows by the first and the second 16 bytes.
 struct Filter {
     unsigned word[4];
 
@@ -78,13 +77,13 @@ struct Filter {
     }
 };
 
-@@ 15f60926 in whole/fused-small-image-sm_90a.cu:     // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
-@@ 2+1
+@@ 257b8e8d in whole/fused-small-image-sm_90a.cu:     // `to_chunk` is the byte distance to the next 16 bytes of the reduction, `to_eight` that to the next
+@@ 3+1
     __device__ __forceinline__ Operand(const void* first, int to_chunk, int to_eight)
-@@ 8+1
+@@ 9+1
         return Operand(descriptor + static_cast<unsigned>(bytes / 16));
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 4+1
     Products&, const Filter& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds) {
 @@ 8+2

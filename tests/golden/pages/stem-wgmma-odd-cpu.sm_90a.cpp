@@ -12,8 +12,7 @@ IN_H=224 IN_W=224 C=4 C_GROUP=4 OUT_H=112 OUT_W=112 K=21 K_GROUP=21 R=7 S=7 STRI
 DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=196 X_SIGNED=true W_SIGNED=false
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a tile, which is eight pixels wide
-CONSUMERS=2 TEAM=4
+TILE_H=8 CONSUMERS=2 TEAM=4
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=72 CONSUMER_REGISTERS=216
@@ -24,7 +23,7 @@ IMAGES=8 TILES_DOWN=14 TILES_ACROSS=14 CHANNEL_TILES=1 TILES=196 BLOCKS=4 WEIGHT
 constexpr int VECTOR_K = 1;  // channels that a lane writes at once
 SMEM_BYTES=26368 FOLD_THREADS=128
 
-@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 @@ 7+0
 void qconv_cpu_barrier_of_team(int team, int threads, int line);
 @@ 16+0
@@ -33,7 +32,7 @@ void qconv_cpu_fence_proxy_async(void);
 const void* qconv_cpu_async_proxy_view(const void* address);
 
 __device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
-// A barrier of the 128 threads of a warpgroup alone.
+// A barrier for the 128 threads of one warpgroup.
 __device__ __forceinline__ void warpgroup_barrier(int warpgroup, int line = __builtin_LINE()) {
     qconv_cpu_barrier_of_team(warpgroup, 128, line);
 }
@@ -43,17 +42,17 @@ __device__ __forceinline__ void give_registers() {}
 template <int COUNT>
 __device__ __forceinline__ void take_registers() {}
 
-// What this thread wrote to shared memory is there for copies in bulk and for the products of warpgroups.
+// Makes this thread's writes to shared memory visible to bulk copies and to wgmma.
 __device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
 
-@@ 96a00124 in shared.cpp: // By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
+@@ a596933c in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 5+1
     int c0, int c1, int c2,
 @@ 7+1
     const int coordinates[] = {c0, c1, c2};
 @@ 11+11
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
     int* fragments;  // the filters as the lanes of a consumer hold them
@@ -64,10 +63,10 @@ constexpr int ATOMS = TILE_N / 8, STEPS = TAPS_H * ROW_STEPS;
 constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
 constexpr int PRODUCTS = STEPS;  // of a tile, by one instruction each
 
-// wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
-// reads of the factors what its sums take: filters where the lanes of its row load theirs from, pixels
-// through the same strides as the hardware, and as the async proxy sees them.
-constexpr int FILTER_WORDS = 128;  // of a warp
+// wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product. Each
+// lane reads the factors of its own sums: filters from where the lanes of its row load theirs, pixels through
+// the same strides as the hardware and as the async proxy sees them.
+constexpr int FILTER_WORDS = 128;  // per warp and step
 
 struct Filter {
     const int* of_warp;
@@ -83,10 +82,11 @@ struct Filter {
 struct Operand {
     const unsigned char* first;
     int to_chunk, to_eight;
-    long to_view;  // from an address to where the async proxy finds its bytes
+    long to_view;  // from an address to the async proxy's view of it
 
     Operand() = default;
-    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
+    // `to_chunk` is the byte distance to the next 16 bytes of the reduction, `to_eight` that to the next
+    // eight rows.
     __device__ __forceinline__ Operand(
         const void* begin, int to_chunk, int to_eight, int line = __builtin_LINE())
         : first(static_cast<const unsigned char*>(begin)), to_chunk(to_chunk), to_eight(to_eight),
@@ -103,7 +103,7 @@ struct Operand {
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
         const unsigned char* const at = matrix + row % 8 * 16 + i % 4 * 4;
-        static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // for the sanitizers: it is read
+        static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // a read that the sanitizers see
         return reinterpret_cast<const tile::Words<1>*>(at + to_view)->word[0];
     }
 };
@@ -113,7 +113,7 @@ struct Operand {
     Filter a;
     Operand b;
 
-@@ ed698226 in shared.cpp: // D = A * B, or D += A * B.
+@@ 2b1f92c9 in shared.cpp: // Computes D = A * B, or D += A * B if `adds`.
 @@ 3+1
     Products& products, const Filter& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
 
@@ -143,7 +143,7 @@ struct Operand {
             multiply(products, filters.step[step], window.behind(16 * cell), sums[0], step > 0);
 @@ 53+2
 
-@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 8+2
 extern "C" void conv2d_stem_wgmma_entry(const void* args) {
     conv2d_stem_wgmma(*static_cast<const Arguments*>(args));

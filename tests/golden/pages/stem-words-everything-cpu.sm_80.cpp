@@ -8,22 +8,24 @@
 // launch    conv2d_stem<<<16x1x1, 128, 13024 B>>> when: call
 
 @@ // The config.
-TILE_H=16 TILE_W=16
-constexpr int ATOMS = 2;  // eights of output channels that a warp has
-constexpr int SLABS = 2;  // of so many channels, of a block
+constexpr int TILE_H = 16;  // output rows per tile
+constexpr int TILE_W = 16;  // output columns per tile
+constexpr int ATOMS = 2;  // groups of 8 output channels per warp
+constexpr int SLABS = 2;  // slabs of these channels per block
 WARPS=4 BATCH=1 BLOCKS_PER_SM=4
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=1 ROW_WORDS=8
-constexpr int STEPS = 7;  // of eight words of a filter
-constexpr int SLAB_K = 16;  // output channels of a slab
-ALL_SLABS=4 TILES_H=7 TILES_W=7 SLAB_TILES=2 TILES=98 GRID_BLOCKS=16 SMEM_BYTES=13024 FOLD_THREADS=128
+constexpr int STEPS = 7;  // steps of eight words of a filter
+constexpr int SLAB_K = 16;  // output channels per slab
+constexpr int ALL_SLABS = 4;  // slabs of the problem
+TILES_H=7 TILES_W=7 SLAB_TILES=2 TILES=98 GRID_BLOCKS=16 SMEM_BYTES=13024 FOLD_THREADS=128
 
-@@ 89e56db0 in pages/stem-words-sm_90a.cu: // Writes outputs from the lanes to device memory: each lane has LANE_K neighbouring channels of its two
+@@ 0025ef3c in pages/stem-words-sm_90a.cu: // Finishes the outputs and writes them from registers to device memory: LANE_K neighbouring channels of two
 @@ 17+0
             inputs.x_sum = sums.x_sum[n / 2][d];
 
-@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 8+2
 extern "C" void conv2d_stem_entry(const void* args) {
     conv2d_stem(*static_cast<const Arguments*>(args));

@@ -15,22 +15,25 @@ DILATION_H=1 DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=11865 REDUCTIO
 W_SIGNED=true
 
 @@ // The config.
-TILE_H=16 TILE_W=8
-constexpr int ATOMS = 2;  // eights of output channels that a warp has
-constexpr int SLABS = 2;  // of so many channels, of a block
+constexpr int TILE_H = 16;  // output rows per tile
+constexpr int TILE_W = 8;  // output columns per tile
+constexpr int ATOMS = 2;  // groups of 8 output channels per warp
+constexpr int SLABS = 2;  // slabs of these channels per block
 WARPS=4 BATCH=2 BLOCKS_PER_SM=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=4 ROW_WORDS=5
-constexpr int STEPS = 4;  // of eight words of a filter
-constexpr int SLAB_K = 16;  // output channels of a slab
-ALL_SLABS=4 TILES_H=8 TILES_W=14 SLAB_TILES=2 TILES=224 GRID_BLOCKS=216 SMEM_BYTES=8704 FOLD_THREADS=128
+constexpr int STEPS = 4;  // steps of eight words of a filter
+constexpr int SLAB_K = 16;  // output channels per slab
+constexpr int ALL_SLABS = 4;  // slabs of the problem
+TILES_H=8 TILES_W=14 SLAB_TILES=2 TILES=224 GRID_BLOCKS=216 SMEM_BYTES=8704 FOLD_THREADS=128
 
-@@ 1cc4afe5 in pages/stem-words-sm_90a.cu: // The input of a block's tile: for every pixel a word, whose bytes are its channels or, where these are fewer
+@@ a446d029 in pages/stem-words-sm_90a.cu: // The input of a block's tile: one word per pixel, with the pixel's channels and, if there are fewer than
 @@ 6+3
 constexpr int PITCH = IN_COLUMNS;
 
-// A pixel's word. Rows are read byte by byte: words do not divide them, or the taps lie apart.
+// The word of one pixel. Rows are read byte by byte if their length is not a multiple of a word or the taps
+// are not adjacent.
 struct Vector { unsigned word; };
 constexpr int VECTORS = IN_ROWS * PITCH, VECTORS_OF_THREAD = (VECTORS + THREADS - 1) / THREADS;
 
@@ -57,6 +60,6 @@ __device__ __forceinline__ void put_vector(Input& input, int i, const Vector& ve
     input.word[i / PITCH][i % PITCH] = vector.word;
 }
 
-@@ 89e56db0 in pages/stem-words-sm_90a.cu: // Writes outputs from the lanes to device memory: each lane has LANE_K neighbouring channels of its two
+@@ 0025ef3c in pages/stem-words-sm_90a.cu: // Finishes the outputs and writes them from registers to device memory: LANE_K neighbouring channels of two
 @@ 17+0
             inputs.residual = k + n < K ? tile::load(args.residual + index + n) : 0;

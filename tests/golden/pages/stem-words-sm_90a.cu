@@ -7,16 +7,18 @@
 // launch    conv2d_stem<<<49x1x1, 128, 13024 B>>> when: call
 
 @@ // The config.
-TILE_H=16 TILE_W=16
-constexpr int ATOMS = 4;  // eights of output channels that a warp has
-constexpr int SLABS = 2;  // of so many channels, of a block
+constexpr int TILE_H = 16;  // output rows per tile
+constexpr int TILE_W = 16;  // output columns per tile
+constexpr int ATOMS = 4;  // groups of 8 output channels per warp
+constexpr int SLABS = 2;  // slabs of these channels per block
 WARPS=4 BATCH=1 BLOCKS_PER_SM=4
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=1 ROW_WORDS=8
-constexpr int STEPS = 7;  // of eight words of a filter
-constexpr int SLAB_K = 32;  // output channels of a slab
-ALL_SLABS=2 TILES_H=7 TILES_W=7 SLAB_TILES=1 TILES=49 GRID_BLOCKS=49 SMEM_BYTES=13024
+constexpr int STEPS = 7;  // steps of eight words of a filter
+constexpr int SLAB_K = 32;  // output channels per slab
+constexpr int ALL_SLABS = 2;  // slabs of the problem
+TILES_H=7 TILES_W=7 SLAB_TILES=1 TILES=49 GRID_BLOCKS=49 SMEM_BYTES=13024
 
 static_assert(C <= 4 && C_GROUP == C && K_GROUP == K && REDUCTION == R * S * C,
               "C must be at most 4, in one group");
@@ -35,24 +37,24 @@ static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must 
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
-// The input of a block's tile: for every pixel a word, whose bytes are its channels or, where these are fewer
-// than three, those of the next taps as well. A filter row is ROW_WORDS of them.
+// The input of a block's tile: one word per pixel, with the pixel's channels and, if there are fewer than
+// three, those of the next taps too. A filter row is ROW_WORDS words.
 constexpr int CHANNELS_OF_WORD = 4 / TAPS_OF_WORD;
 constexpr int IN_ROWS = (TILE_H - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 constexpr int IN_COLUMNS = (TILE_W - 1) * STRIDE_W + (ROW_WORDS - 1) * TAPS_OF_WORD * DILATION_W + 1;
-// Rows begin at a multiple of four pixels of the image, so that they are read in whole words.
+// Rows begin at a multiple of four pixels of the image, so that whole words can be read.
 constexpr int QUADS = (IN_COLUMNS + 3 + 3) / 4, PITCH = QUADS * 4;
 static_assert(IN_W % 4 == 0 && (C > 2 || DILATION_W == 1), "IN_W must be a multiple of 4");
-// One tile is multiplied while the next comes.
+// One tile is multiplied while the next one loads.
 struct Input { alignas(16) unsigned word[IN_ROWS][PITCH]; };
 struct Shared { Input x[2]; };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// The bytes of four pixels and of what follows them. All four are in the image, or none is.
+// The bytes of four pixels and of those that follow. Either all four are in the image or none is.
 struct Vector { unsigned word[C < 3 ? C + 1 : C]; };
 constexpr int VECTORS = IN_ROWS * QUADS, VECTORS_OF_THREAD = (VECTORS + THREADS - 1) / THREADS;
 
-// How far behind the first column that a tile has in shared memory its windows begin.
+// Returns the distance from the first column in shared memory to the tile's first window.
 __device__ __forceinline__ int shift(const Tile& tile) { return (tile.column * STRIDE_W - PAD_LEFT) & 3; }
 
 __device__ __forceinline__ Vector load_vector(const Arguments& args, const Tile& tile, int i) {
@@ -70,7 +72,8 @@ __device__ __forceinline__ Vector load_vector(const Arguments& args, const Tile&
     return vector;
 }
 
-// A word for each of the four pixels. A fourth channel that the image does not have is any: it meets zeros.
+// Unpacks four pixels to one word each. If the image has fewer than four channels, the other bytes are
+// arbitrary: they are multiplied by zeros.
 __device__ __forceinline__ tile::Words<4> unpack_pixels(const Vector& vector) {
     const unsigned* const word = vector.word;
     if constexpr (C == 1) {
@@ -91,7 +94,7 @@ __device__ __forceinline__ void put_vector(Input& input, int i, const Vector& ve
     *reinterpret_cast<tile::Words<4>*>(&input.word[i / QUADS][i % QUADS * 4]) = unpack_pixels(vector);
 }
 
-// What a thread carries of a tile's input to shared memory.
+// The part of a tile's input that a thread moves to shared memory.
 struct RegisterTile { Vector vector[VECTORS_OF_THREAD]; };
 
 __device__ __forceinline__ RegisterTile load(const Arguments& args, const Tile& tile) {
@@ -112,7 +115,7 @@ __device__ __forceinline__ void put(Input& input, const RegisterTile& tile_regis
     }
 }
 
-// Byte `i` of a lane's register `half` of B: which weight of its output channel.
+// Byte `i` of register `half` of B in a lane: the index of the weight in its output channel.
 struct Element { int at; bool exists; };
 __device__ __forceinline__ Element element_of(int, int step, int half, int lane, int i) {
     const int unit = step * 8 + half * 4 + lane % 4;
@@ -121,15 +124,15 @@ __device__ __forceinline__ Element element_of(int, int step, int half, int lane,
     return {(r * S + s) * C + c, r < R && s < S && c < C};
 }
 
-// Where a lane finds its word of half a step, from the window's first on. Words behind the last of a filter
-// meet zeros.
+// Returns the offset of a lane's word of half a step from the first word of the window. Words past the end of
+// the filter are multiplied by zeros.
 __device__ __forceinline__ int offset_of(int step, int half) {
     const unsigned unit = step * 8 + half * 4 + static_cast<unsigned>(tile::lane()) % 4;
     const int row = unit / ROW_WORDS, word = unit % ROW_WORDS;
     return (row < R ? row : 0) * DILATION_H * PITCH + word * TAPS_OF_WORD * DILATION_W;
 }
 
-// All products of the sixteens that a warp has at a time.
+// Computes all products of the groups of 16 pixels that a warp processes together.
 __device__ __forceinline__ void multiply(
     const Input& input, const Position (&position)[BATCH], int shift, const Filters& filters,
     Sums (&sums)[BATCH]) {
@@ -148,11 +151,11 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// Neighbouring channels that a lane writes at once: all of them exist or none.
+// Neighbouring channels that a lane writes at once: either all of them exist or none does.
 constexpr int STORE_K = K % LANE_K == 0 ? LANE_K : (K | LANE_K) & -(K | LANE_K);
 
-// Writes outputs from the lanes to device memory: each lane has LANE_K neighbouring channels of its two
-// pixels.
+// Finishes the outputs and writes them from registers to device memory: LANE_K neighbouring channels of two
+// pixels per lane.
 __device__ __forceinline__ void finish_pixels(
     const Arguments& args, const Tile& tile, const Position& position, int k, const Sums& sums,
     const Channel (&channels)[LANE_K]) {
@@ -177,9 +180,9 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// Persistent blocks, as many as are resident at a time, have one tile after the other: a tile of the input
-// comes to shared memory, while the one before is multiplied, and serves all taps of all output channels. The
-// filters stay in the lanes' registers.
+// Persistent blocks, as many as are resident at a time, each process several tiles. The input of a tile loads
+// into shared memory while the previous tile is multiplied, and serves all taps of all output channels. The
+// filters stay in registers.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_stem(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();
@@ -210,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_stem
         }
         if (!more) return;
         put(shared.x[turn ^ 1], tile_registers);
-        tile::barrier();  // the next tile is there, and this one is read
+        tile::barrier();  // the next tile is stored, and all threads have read this one
         tile = next;
     }
 }

@@ -8,23 +8,24 @@
 
 @@ // The problem.
 ELEMENTS=16777216
-constexpr int WORDS = 64;  // of the table
+constexpr int WORDS = 64;  // words of the table
 
 @@ // The config.
 THREADS=256 VECTOR=16 UNROLL=4 ROUNDS=4 COPIES=32
 
-@@ // What follows.
-constexpr int ROWS = 16;  // of vectors, of a block
+@@ // Derived values.
+constexpr int ROWS = 16;  // rows of vectors per block
 SMEM_BYTES=8192
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
-    const X* x;  // the tensor
-    const Output* table;  // the output for each byte
-    Output* y;  // the output; it may be x
+    const X* x;  // input
+    const Output* table;  // output for each byte
+    Output* y;  // output; may overwrite x
 };
 
-// COPIES copies of the table, word by word: neighbouring lanes have copies of their own, in other banks.
+// COPIES copies of the table, interleaved by words: neighbouring lanes read their own copies, in different
+// banks.
 struct Shared { unsigned words[WORDS * COPIES]; };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
@@ -35,7 +36,7 @@ __device__ __forceinline__ void fill_shared(const Arguments& args) {
     }
 }
 
-// `copy` is where this lane's copy begins.
+// Looks up an element; `copy` is the start of this lane's copy of the table.
 __device__ __forceinline__ Output look_up(const unsigned char* copy, X element) {
     const unsigned code = static_cast<unsigned char>(element);
     return static_cast<Output>(copy[code / 4 * (4 * COPIES) + code % 4]);
@@ -48,7 +49,8 @@ __device__ __forceinline__ Vector<Output> look_up_vector(const unsigned char* co
     return y;
 }
 
-// A thread loads UNROLL vectors before it looks up the first. What fills no vector is looked up by itself.
+// A thread loads UNROLL vectors before it looks up the first. Elements that fill no vector are looked up one
+// by one.
 extern "C" __global__ void __launch_bounds__(THREADS) table(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();

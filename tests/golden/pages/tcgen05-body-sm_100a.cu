@@ -6,15 +6,13 @@
 // launch    conv2d_tcgen05<<<49x1x1, 320, 197632 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_M = 128;  // output pixels of a tile
-constexpr int TILE_N = 256;  // output channels of a tile
-WRITERS=2
-constexpr int SLOTS = 4;  // slabs that are under way or multiplied
+TILE_M=128 TILE_N=256 WRITERS=2
+constexpr int SLOTS = 4;  // slots of the ring of slabs
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=320 SLAB=128
-constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
-constexpr int COLUMNS = 512;  // of tensor memory
+constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
+constexpr int COLUMNS = 512;  // allocated columns of tensor memory
 CHANNEL_TILES=1 TILES=49 BLOCKS=49
 constexpr int VECTOR_K = 16;  // neighbouring outputs that a thread writes at once
 SMEM_BYTES=197632
@@ -25,12 +23,12 @@ static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, ever
 static_assert(REDUCTION == R * S * C, "one row of weights must be one channel's");
 static_assert(SLABS == R * S * ((C + SLAB - 1) / SLAB), "SLABS must cover the reduction");
 
-// The number of the thread's warp; the shuffle lets the compiler know that it is warp-uniform.
+// Returns the thread's warp; the shuffle tells the compiler that it is warp-uniform.
 __device__ __forceinline__ int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
 
-// Whether this thread is the one of its warp that works for all lanes, which come here together. The compiler
-// knows of this instruction that it leaves a single lane: behind a comparison of lanes, it makes a loop of
-// every product, for as many lanes as there might be.
+// Returns true for the one thread of its warp that acts for all lanes. All lanes must call it together. The
+// compiler knows that elect.sync selects a single lane; after a comparison of lane numbers it would emit a
+// loop over lanes around every product.
 __device__ __forceinline__ bool elected() {
     unsigned is_elected;
     asm volatile(
@@ -43,10 +41,11 @@ __device__ __forceinline__ bool elected() {
     return is_elected != 0;
 }
 
-// Where an object lies in shared memory, as descriptors of factors have it.
+// Returns the address of an object in shared memory, in the form that matrix descriptors take.
 __device__ __forceinline__ unsigned shared_offset(const void* object) { return shared_address(object); }
 
-// Whoever uses tensor memory, and meets others who do, says so: before he arrives, and when he has waited.
+// A thread that uses tensor memory and synchronises with others that do calls these: the first before it
+// arrives, the second after it has waited.
 __device__ __forceinline__ void fence_before_thread_sync() {
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
@@ -54,8 +53,9 @@ __device__ __forceinline__ void fence_after_thread_sync() {
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-// All lanes of one warp: columns of tensor memory, a power of two from 32 on, whose address goes to shared
-// memory. The block allocates no others, so that another one may. The same warp frees them.
+// Allocates columns of tensor memory, a power of two of at least 32, and writes their address to shared
+// memory: all lanes of one warp. The block allocates no more afterwards, so that another block can. The same
+// warp must free them.
 template <int COLUMNS>
 __device__ __forceinline__ void allocate_tensor_memory(unsigned* address) {
     asm volatile(
@@ -69,7 +69,8 @@ __device__ __forceinline__ void free_tensor_memory(unsigned address) {
     asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(COLUMNS));
 }
 
-// By one thread: D = A * B, or D += A * B, in tensor memory. Products of a thread are made in their order.
+// Computes D = A * B, or D += A * B if `adds`, in tensor memory: one thread. A thread's products execute in
+// order.
 __device__ __forceinline__ void multiply(
     unsigned d, unsigned long long a, unsigned long long b, unsigned kind, bool adds) {
     asm volatile(
@@ -80,8 +81,8 @@ __device__ __forceinline__ void multiply(
         "}" ::"r"(d), "l"(a), "l"(b), "r"(kind), "r"(static_cast<int>(adds))
         : "memory");
 }
-// One arrival when all products are made that this thread has asked for: their factors are read, their sums
-// are there.
+// Arrives once when all products that this thread has issued are complete: their factors are read and their
+// sums written.
 __device__ __forceinline__ void commit_products(Mbarrier& mbarrier) {
     asm volatile(
         "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
@@ -89,8 +90,8 @@ __device__ __forceinline__ void commit_products(Mbarrier& mbarrier) {
         : "memory");
 }
 
-// All lanes of a warp, which reaches the 32 lanes of tensor memory of its number modulo 4: so many columns of
-// a lane. Nobody reads them before he has waited.
+// Loads 32 columns of this thread's lane of tensor memory: all lanes of a warp, which can access the 32 lanes
+// at 32 * (warp % 4). Wait before reading them.
 #define EIGHT_SUMS(how, i) \
     how(sums[i]), how(sums[i + 1]), how(sums[i + 2]), how(sums[i + 3]), how(sums[i + 4]), how(sums[i + 5]), \
         how(sums[i + 6]), how(sums[i + 7])
@@ -104,7 +105,7 @@ __device__ __forceinline__ void load_sums(unsigned address, int (&sums)[32]) {
         : EIGHT_SUMS("=r", 0), EIGHT_SUMS("=r", 8), EIGHT_SUMS("=r", 16), EIGHT_SUMS("=r", 24)
         : "r"(address));
 }
-// The compiler does not know that sums change until here.
+// Waits for the sums. The compiler does not know that they change until here.
 __device__ __forceinline__ void wait_for_sums(int (&sums)[32]) {
     asm volatile("tcgen05.wait::ld.sync.aligned;"
                  : EIGHT_SUMS("+r", 0), EIGHT_SUMS("+r", 8), EIGHT_SUMS("+r", 16), EIGHT_SUMS("+r", 24)
@@ -113,15 +114,15 @@ __device__ __forceinline__ void wait_for_sums(int (&sums)[32]) {
 }
 #undef EIGHT_SUMS
 
-@@ ac65d823 in whole/simt-body-sm_90a.cu: // The kernel's one argument.
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 8+0
-    tile::TensorMap pixel_map;  // of x
-    tile::TensorMap weight_map;  // of w
+    tile::TensorMap pixel_map;  // map of x
+    tile::TensorMap weight_map;  // map of w
 
-    // One of a consumer's threads, when all have read the slot.
+    // For one of a consumer's threads, once all have read the slot.
     __device__ __forceinline__ void release(const State& state) { empty[state.slot].arrive(); }
 
-    // The producer, behind its last slot: a block may not end while others release its slots.
+    // For the producer, after its last slot: a block must not exit while others release its slots.
     __device__ __forceinline__ void drain(State state) {
         for (int slot = 0; slot < SLOTS; ++slot) {
             if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);
@@ -130,13 +131,15 @@ __device__ __forceinline__ void wait_for_sums(int (&sums)[32]) {
     }
 };
 
-// Two accumulators in tensor memory, by turns: one is multiplied while the other is written. Full when all
-// products of a tile are made, empty when all who write it have its sums in registers.
+// Two accumulators in tensor memory: the kernel multiplies into one while it writes out the other. One is
+// full when all products of a tile are complete, and empty when all of its readers have its sums in
+// registers.
 struct Accumulators {
     tile::Mbarrier full[2], empty[2];
     using State = PipelineState<2>;
 
-    // By one thread, before all threads of the block meet. So many releases empty one.
+    // Initialises the mbarriers: one thread, before the block's barrier. `releases` arrivals make an
+    // accumulator empty.
     __device__ __forceinline__ void open(int releases) {
         for (int slot = 0; slot < 2; ++slot) {
             full[slot].init(1);
@@ -145,13 +148,13 @@ struct Accumulators {
         tile::fence_mbarrier_init();
     }
 
-    // Who multiplies: waits until it is empty, and tells when it is full.
+    // For the thread that multiplies: waits until the accumulator is empty, and signals when it is full.
     __device__ __forceinline__ void acquire(const State& state) {
         if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);
     }
     __device__ __forceinline__ void commit(const State& state) { tile::commit_products(full[state.slot]); }
 
-    // Who writes: waits until it is full, and releases it.
+    // For the threads that write: wait until it is full, and release it.
     __device__ __forceinline__ void wait(const State& state) {
         full[state.slot].wait_for_phase(state.phase);
         tile::fence_after_thread_sync();
@@ -159,21 +162,20 @@ struct Accumulators {
     __device__ __forceinline__ void release(const State& state) { empty[state.slot].arrive(); }
 };
 
-// tcgen05.mma.cta_group::1.kind::i8: 128 output pixels by TILE_N channels, each by
-// 32 bytes of the reduction. Both factors lie in shared memory, in rows of a slab as the copy engine
-// swizzles them. One thread asks for it, and the sums are in tensor memory: a lane of it for each pixel, a
-// column for each channel.
-constexpr int ROWS = 128;  // of a product
+// tcgen05.mma.cta_group::1.kind::i8: 128 output pixels by TILE_N channels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of one slab with TMA's
+// swizzle. One thread issues it. The sums are in tensor memory: one lane per pixel, one column per channel.
+constexpr int ROWS = 128;  // pixels per product
 static_assert(TILE_M % ROWS == 0 && TILE_N % 16 == 0 && TILE_N <= 256, "the shape of a product");
-// The descriptor of the instruction: sums of 32-bit integers, modulo 2**32; whether bytes have signs; both
-// factors with k along their rows; its shape.
+// The instruction descriptor: 32-bit integer sums modulo 2**32, the signs of the bytes, both factors K-major,
+// and the shape.
 constexpr unsigned KIND = 2u << 4 | (X_SIGNED ? 1u : 0u) << 7 | (W_SIGNED ? 1u : 0u) << 10 |
                           TILE_N / 8u << 17 | ROWS / 16u << 24;
 
 static_assert(SLAB == 128 || SLAB == 64, "the swizzles whose numbers stand below");
 constexpr unsigned long long EIGHT_ROWS = 8 * SLAB, SWIZZLE = SLAB == 128 ? 2 : 4;
 
-    // Version 1. Eight rows lie behind the eight before.
+    // Version 1. Groups of eight rows are EIGHT_ROWS bytes apart.
     __device__ __forceinline__ explicit Operand(const void* rows)
         : descriptor((tile::shared_offset(rows) & 0x3ffffu) / 16u | 1ull << 16 | EIGHT_ROWS / 16 << 32 |
                      1ull << 46 | SWIZZLE << 61) {}
@@ -183,12 +185,12 @@ constexpr unsigned long long EIGHT_ROWS = 8 * SLAB, SWIZZLE = SLAB == 128 ? 2 : 
     }
 };
 
-// Sums in tensor memory, from this address on.
+// Multiplies into tensor memory, from address `sums` on.
 __device__ __forceinline__ void multiply(unsigned sums, const Operand& x, const Operand& w, bool adds) {
     tile::multiply(sums, x.descriptor, w.descriptor, KIND, adds);
 }
 
-// What a warp takes at once of an accumulator: its 32 pixels, by so many channels.
+// The part of an accumulator that a warp reads at once: its 32 pixels by STRIP channels.
 constexpr int STRIP = 32, STRIPS = TILE_M / ROWS * (TILE_N / STRIP);
 static_assert(TILE_N % STRIP == 0 && STRIPS % WRITERS == 0, "warpgroups must write as much as each other");
 constexpr int ACCUMULATOR = TILE_M / ROWS * TILE_N;  // columns of tensor memory
@@ -198,25 +200,24 @@ using SlabRing = Ring<SLOTS>;
 struct alignas(1024) Shared {
     unsigned char pixels[SLOTS][TILE_M][SLAB];
     unsigned char weights[SLOTS][TILE_N][SLAB];
-    SlabRing slabs;  // a slot is one of both
+    SlabRing slabs;  // a slot holds one slab of pixels and one of weights
     Accumulators accumulators;
-    unsigned tensor_memory;  // where it begins
+    unsigned tensor_memory;  // its first address
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-@@ 86a86709 in whole/wgmma-body-sm_90a.cu: // The tiles of a block. Channels come first, so that blocks which run at the same time read the same pixels.
+@@ 9b5526bc in whole/wgmma-body-sm_90a.cu: // The tiles of a block. Channels vary fastest, so that concurrent blocks read the same pixels.
 @@ 6+6
     __device__ __forceinline__ int first_channel() const { return tile % CHANNEL_TILES * TILE_N; }
     __device__ __forceinline__ int first_pixel() const { return tile / CHANNEL_TILES * TILE_M; }
 
-// One thread asks for slabs of pixels and of weights, those of a tile in the order in which they are
-// multiplied: of a slab's channels all taps, which find most of their pixels in the second-level cache.
-// Channels past the last, pixels of images past the last and weights of channels past the last are zeros,
-// whose bytes count as well.
+// Fetches the slabs of pixels and weights, in the order of their multiplication: one thread. All taps of a
+// slab's channels are consecutive, so that most pixels hit in L2. Channels past the last, pixels of images
+// past the last, and weights of channels past the last are zeros; they count as bytes too.
 __device__ __forceinline__ void fetch(const Arguments& args, Shared& shared) {
     SlabRing::State at;
     for (Tiles tiles; tiles.any(); tiles.advance()) {
-        // Where the filter's first tap lies for the first pixel of the tile.
+        // The position of the filter's first tap for the first pixel of the tile.
         const int channel = tiles.first_channel(), pixel = tiles.first_pixel(), n = pixel / (OUT_H * OUT_W);
         const int h = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP, w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
 #pragma unroll 1
@@ -233,8 +234,8 @@ __device__ __forceinline__ void fetch(const Arguments& args, Shared& shared) {
     shared.slabs.drain(at);
 }
 
-// One thread asks for the products of slab after slab. A slot is empty when the products are made that read
-// it: the tensor core itself says so, and when an accumulator is full.
+// Issues the products of all slabs: one thread. The tensor core itself signals when a slot's products are
+// complete, which empties the slot, and when an accumulator is full.
 __device__ __forceinline__ void multiply_tiles(Shared& shared, unsigned tensor_memory) {
     SlabRing::State at;
     Accumulators::State accumulator;
@@ -262,12 +263,12 @@ __device__ __forceinline__ void multiply_tiles(Shared& shared, unsigned tensor_m
     }
 }
 
-// Whether every channel of every tile exists.
+// True if every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % TILE_N == 0;
-constexpr bool HAS_K_REMAINDER = false;  // all channels that are written at once exist, or none
+constexpr bool HAS_K_REMAINDER = false;  // of the channels written at once, all exist or none does
 
-// A thread's sums become outputs: those of a pixel and of STRIP channels from `k` on. The lanes of a warp
-// have the same channels, so that one load serves all of them.
+// Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
+// same channels, so that one load of their parameters serves all of them.
 __device__ __forceinline__ void write_sums(
     const Arguments& args, const Sum (&sums)[STRIP], int pixel, int k) {
     if (pixel >= PIXELS) return;
@@ -288,8 +289,8 @@ __device__ __forceinline__ void write_sums(
     }
 }
 
-// Warpgroups write tile after tile, each every WRITERS-th strip of it; the next tile is multiplied meanwhile.
-// A warp releases an accumulator as soon as it has its last sums in registers.
+// Writes the tiles: each warpgroup takes every WRITERS-th strip, while the next tile is multiplied. A warp
+// releases an accumulator as soon as it has its last sums in registers.
 __device__ __forceinline__ void write_tiles(
     const Arguments& args, Shared& shared, unsigned tensor_memory, int warp) {
     Accumulators::State accumulator;
@@ -300,12 +301,12 @@ __device__ __forceinline__ void write_tiles(
 #pragma unroll 1
         for (int strip = first_strip; strip < STRIPS; strip += WRITERS) {
             Sum sums[STRIP];
-            tile::warp_barrier();  // some lanes wait longer than others, and some have no pixel to write
+            tile::warp_barrier();  // lanes that had no pixel to write, or less to wait for, rejoin here
             tile::load_sums(sums_at + strip * STRIP, sums);
             tile::wait_for_sums(sums);
             if (strip + WRITERS >= STRIPS) {
                 tile::fence_before_thread_sync();
-                tile::warp_barrier();  // all lanes have theirs
+                tile::warp_barrier();  // all lanes have their sums
                 if (tile::lane() == 0) shared.accumulators.release(accumulator);
             }
             const int part = strip / (TILE_N / STRIP), first = strip % (TILE_N / STRIP) * STRIP;
@@ -319,7 +320,7 @@ __device__ __forceinline__ void write_tiles(
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 conv2d_tcgen05(const __grid_constant__ Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    constexpr int FETCHES = 4 * WRITERS, MULTIPLIES = FETCHES + 1;  // by their warps' numbers
+    constexpr int FETCHES = 4 * WRITERS, MULTIPLIES = FETCHES + 1;  // numbers of these roles' warps
     const int warp = tile::uniform_warp();
     tile::launch_dependents();
     if (tile::thread() == 0) {
@@ -341,7 +342,7 @@ conv2d_tcgen05(const __grid_constant__ Arguments args) {
     } else {
         if (tile::elected()) multiply_tiles(shared, tensor_memory);
     }
-    tile::warp_barrier();  // one lane of some had work
+    tile::warp_barrier();  // only one lane of some warps had work
     tile::fence_before_thread_sync();
     tile::barrier();  // all sums are in registers
     tile::fence_after_thread_sync();

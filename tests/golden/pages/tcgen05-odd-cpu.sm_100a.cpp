@@ -8,21 +8,19 @@
 // launch    conv2d_tcgen05<<<4x1x1, 192, 62464 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_M = 128;  // output pixels of a tile
-constexpr int TILE_N = 32;  // output channels of a tile
-WRITERS=1
-constexpr int SLOTS = 3;  // slabs that are under way or multiplied
+TILE_M=128 TILE_N=32 WRITERS=1
+constexpr int SLOTS = 3;  // slots of the ring of slabs
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=192 SLAB=128
-constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
-constexpr int COLUMNS = 64;  // of tensor memory
+constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
+constexpr int COLUMNS = 64;  // allocated columns of tensor memory
 CHANNEL_TILES=1 TILES=7 BLOCKS=4
 constexpr int VECTOR_K = 1;  // neighbouring outputs that a thread writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=62464
 FOLD_THREADS=128
 
-@@ fa6076f7 in shared.cpp: // The CPU device runs each thread of a block as a fiber; its runtime has these.
+@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
 @@ 16+0
 unsigned qconv_cpu_tensor_allocate(unsigned columns, int line);
 void qconv_cpu_tensor_relinquish(int line);
@@ -36,23 +34,25 @@ void qconv_cpu_tensor_wait_for_loads(void);
 
 __device__ __forceinline__ int uniform_warp() { return warp(); }
 
-// Whether this thread is the one of its warp that works for all lanes, which come here together.
+// Returns true for the one thread of its warp that acts for all lanes. All lanes must call it together.
 __device__ __forceinline__ bool elected(int line = __builtin_LINE()) {
     warp_barrier(line);
     return lane() == 0;
 }
 
-// Where an object lies in shared memory, as descriptors of factors have it.
+// Returns the address of an object in shared memory, in the form that matrix descriptors take.
 __device__ __forceinline__ unsigned shared_offset(const void* object) {
     return static_cast<unsigned>(static_cast<const char*>(object) - static_cast<char*>(qconv_cpu_shared()));
 }
 
-// Whoever uses tensor memory, and meets others who do, says so: before he arrives, and when he has waited.
+// A thread that uses tensor memory and synchronises with others that do calls these: the first before it
+// arrives, the second after it has waited.
 __device__ __forceinline__ void fence_before_thread_sync() { qconv_cpu_tensor_fence(0); }
 __device__ __forceinline__ void fence_after_thread_sync() { qconv_cpu_tensor_fence(1); }
 
-// All lanes of one warp: columns of tensor memory, a power of two from 32 on, whose address goes to shared
-// memory. The block allocates no others, so that another one may. The same warp frees them.
+// Allocates columns of tensor memory, a power of two of at least 32, and writes their address to shared
+// memory: all lanes of one warp. The block allocates no more afterwards, so that another block can. The same
+// warp must free them.
 template <int COLUMNS>
 __device__ __forceinline__ void allocate_tensor_memory(unsigned* address, int line = __builtin_LINE()) {
     warp_barrier(line);
@@ -66,20 +66,17 @@ __device__ __forceinline__ void free_tensor_memory(unsigned address, int line = 
     if (lane() == 0) qconv_cpu_tensor_free(address, COLUMNS, line);
 }
 
-// By one thread: D = A * B, or D += A * B, in tensor memory. Products of a thread are made in their order.
-__device__ __forceinline__ void multiply(
+@@ 62093cdc in pages/tcgen05-body-sm_100a.cu: // Computes D = A * B, or D += A * B if `adds`, in tensor memory: one thread. A thread's products execute in
+@@ 4+8
     unsigned d, unsigned long long a, unsigned long long b, unsigned kind, bool adds,
     int line = __builtin_LINE()) {
     qconv_cpu_tensor_multiply(d, a, b, kind, adds, line);
-}
-// One arrival when all products are made that this thread has asked for: their factors are read, their sums
-// are there.
+@@ 15+5
 __device__ __forceinline__ void commit_products(Mbarrier& mbarrier, int line = __builtin_LINE()) {
     qconv_cpu_tensor_commit(&mbarrier, line);
-}
 
-// All lanes of a warp, which reaches the 32 lanes of tensor memory of its number modulo 4: so many columns of
-// a lane. Nobody reads them before he has waited.
+// Loads 32 columns of this thread's lane of tensor memory: all lanes of a warp, which can access the 32 lanes
+// at 32 * (warp % 4). Wait before reading them.
 __device__ __forceinline__ void load_sums(unsigned address, int (&sums)[32], int line = __builtin_LINE()) {
     warp_barrier(line);
     qconv_cpu_tensor_load(address, sums, 32, line);
@@ -89,12 +86,12 @@ __device__ __forceinline__ void wait_for_sums(int (&)[32], int line = __builtin_
     qconv_cpu_tensor_wait_for_loads();
 }
 
-@@ 609536db in shared.cu: // The kernel's one argument.
+@@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    int* borders;  // offset, for each class of pixels
-    tile::TensorMap pixel_map;  // of x
-    tile::TensorMap weight_map;  // of w
+    int* borders;  // offsets by class of pixels and output channel
+    tile::TensorMap pixel_map;  // map of x
+    tile::TensorMap weight_map;  // map of w
     float multiplier;  // x_scale * w_scale
 
 @@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
@@ -105,13 +102,13 @@ __device__ __forceinline__ void wait_for_sums(int (&)[32], int line = __builtin_
             channels[i + j].bias = bias.element[j];
             channels[i + j].multiplier = args.multiplier;
 
-@@ ce0aa434 in pages/tcgen05-body-sm_100a.cu: // A thread's sums become outputs: those of a pixel and of STRIP channels from `k` on. The lanes of a warp
+@@ ca09cb00 in pages/tcgen05-body-sm_100a.cu: // Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
 @@ 6+0
     const int border = border_of(pixel);
 @@ 16+1
             finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + at + i));
 
-// How the CPU device calls a thread.
+// Entry points: the CPU device calls one per thread.
 extern "C" void conv2d_fold_entry(const void* args) {
     conv2d_fold(*static_cast<const Arguments*>(args));
 }

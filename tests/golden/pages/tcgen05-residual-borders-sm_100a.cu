@@ -10,29 +10,27 @@
 // launch    conv2d_tcgen05<<<50x1x1, 320, 123904 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_M = 256;  // output pixels of a tile
-constexpr int TILE_N = 64;  // output channels of a tile
-WRITERS=2
-constexpr int SLOTS = 6;  // slabs that are under way or multiplied
+TILE_M=256 TILE_N=64 WRITERS=2
+constexpr int SLOTS = 6;  // slots of the ring of slabs
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=320 SLAB=64
-constexpr int SLABS = 18;  // of a tile: for each 64 channels, all taps
-constexpr int COLUMNS = 256;  // of tensor memory
+constexpr int SLABS = 18;  // slabs per tile: all taps of each 64 channels
+constexpr int COLUMNS = 256;  // allocated columns of tensor memory
 CHANNEL_TILES=2 TILES=50 BLOCKS=50
 constexpr int VECTOR_K = 16;  // neighbouring outputs that a thread writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=123904
 FOLD_THREADS=128
 
-@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
 @@ 13+2
-    tile::TensorMap weight_map;  // of w
+    tile::TensorMap weight_map;  // map of w
 
 constexpr int RESIDUAL_BYTES = sizeof(Residual) * VECTOR_K;
 struct alignas(RESIDUAL_BYTES < 16 ? RESIDUAL_BYTES : 16) ResidualVector { Residual element[VECTOR_K]; };
 
-@@ ce0aa434 in pages/tcgen05-body-sm_100a.cu: // A thread's sums become outputs: those of a pixel and of STRIP channels from `k` on. The lanes of a warp
+@@ ca09cb00 in pages/tcgen05-body-sm_100a.cu: // Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
 @@ 6+0
     const int border = border_of(pixel);
 @@ 10+0

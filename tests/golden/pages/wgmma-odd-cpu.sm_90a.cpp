@@ -10,16 +10,16 @@
 
 @@ // The config.
 constexpr int CONSUMERS = 1;  // warpgroups that multiply
-constexpr int TILE_N = 48;  // output pixels of a consumer
+constexpr int TILE_N = 48;  // output pixels per consumer
 WEIGHT_SLOTS=3 LAG=0
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=256 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
-constexpr int TILE_M = 128;  // output channels of a consumer
+constexpr int TILE_M = 128;  // output channels per consumer
 SLAB=128
-constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
+constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 LAST_SLAB=96 PIXEL_RINGS=1 WEIGHT_RINGS=1 PIXEL_SLOTS=5 CHANNEL_TILES=1 TILES=17 BLOCKS=4
-constexpr int WEIGHT_ROWS = 128;  // output channels, and zeros that fill the last 128
+constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
 constexpr int VECTOR_K = 1;  // neighbouring outputs that a lane writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=80896
 FOLD_THREADS=128
@@ -28,15 +28,15 @@ FOLD_THREADS=128
 @@ 9+0
 static_assert(LAST_SLAB % 32 == 0 && C % SLAB <= LAST_SLAB, "only zeros are left out");
 
-@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 6+1
 @@ 8+2
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
 @@ 14+5
     float multiplier;  // x_scale * w_scale
 
-// wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
-// reads of the factors what its sums take, where the copy engine's swizzle has put it.
+// wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product. Each
+// lane reads the factors of its own sums, where TMA's swizzle has put them.
 struct Operand {
     const unsigned char* rows;
 
@@ -44,28 +44,28 @@ struct Operand {
     __device__ __forceinline__ explicit Operand(const void* rows)
         : rows(static_cast<const unsigned char*>(rows)) {}
     __device__ __forceinline__ Operand behind(int bytes) const { return Operand(rows + bytes); }
-    // Hardware exchanges chunks by bits of their address.
+    // The swizzle XORs the chunk index with bits of the address, as the hardware does.
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned long at = reinterpret_cast<unsigned long>(rows + row * 128 + i * 4);
         return reinterpret_cast<const tile::Words<1>*>(at ^ (at >> 7) % 8 * 16)->word[0];
     }
 };
 
-// A consumer's products that are under way. They read their factors, and write their sums, as late as they
-// may: when they are waited for.
+// A consumer's outstanding products. They read their factors and write their sums as late as the hardware
+// may: when they are awaited.
 struct Products {
-    static constexpr int MOST = 16;  // of two slabs
+    static constexpr int MOST = 16;  // products of two slabs
     int group = 0, first = 0, queued = 0;
     Product queue[MOST];
 };
 
-@@ ac119ce2 in whole/wgmma-body-sm_90a.cu: // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
+@@ 0d3f2b92 in whole/wgmma-body-sm_90a.cu: // Finishes and writes a consumer's sums: TILE_N pixels by TILE_M channels from these on. The parameters of a
 @@ 16+0
             const int border = border_of(pixel + 8 * atom + e);
 @@ 20+1
                 finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + i));
 
-// The products of a slab, or of as many of its bytes as are not zeros behind the last channel.
+// Issues the products of a slab: its first BYTES bytes, which exclude the zeros past the last channel.
 template <int BYTES>
 __device__ __forceinline__ void multiply_slab(
     Products& products, const Operand& low, const Operand& high, const Operand& columns,
@@ -79,7 +79,7 @@ __device__ __forceinline__ void multiply_slab(
     commit_products(products);
 }
 
-@@ 3f80f4ef in whole/wgmma-body-sm_90a.cu: // A warpgroup multiplies slab after slab of its tiles; it releases the slots of one when the products of the
+@@ 086f6ea2 in whole/wgmma-body-sm_90a.cu: // Multiplies the slabs of a consumer's tiles: one warpgroup. It releases a slab's slots once it has issued
 @@ 26+5
             if (slab < SLABS - R * S) {
                 multiply_slab<SLAB>(products, low, high, columns, sums, slab > 0);
@@ -87,7 +87,7 @@ __device__ __forceinline__ void multiply_slab(
                 multiply_slab<LAST_SLAB>(products, low, high, columns, sums, slab > 0);
 @@ 32+1
 
-@@ 009e57ac in pages/depthwise-float16-cpu.cpp: // How the CPU device calls a thread.
+@@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 5+0
 extern "C" void conv2d_fold_borders_entry(const void* args) {
     conv2d_fold_borders(*static_cast<const Arguments*>(args));

@@ -19,18 +19,18 @@ IN_H=28 IN_W=28 C=128 C_GROUP=128 OUT_H=28 OUT_W=28 K=256 K_GROUP=256 R=3 S=3 ST
 DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=1152 X_SIGNED=false
 W_SIGNED=true
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
-constexpr int TILE_M = 128;  // output channels of a consumer
+constexpr int TILE_M = 128;  // output channels per consumer
 SLAB=128
-constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
+constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 PIXEL_RINGS=1 WEIGHT_RINGS=2 PIXEL_SLOTS=3 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=33 BLOCKS=33
-constexpr int WEIGHT_ROWS = 256;  // output channels, and zeros that fill the last 128
+constexpr int WEIGHT_ROWS = 256;  // output channels, padded with zeros to a multiple of 128
 constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=222208
 FOLD_THREADS=128
 
-@@ c864f990 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's one argument.
+@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 8+2
     const int* int32_bias;  // per channel: read by fold
     const float* multiplier;  // per channel: x_scale * w_scale / inner_scale
@@ -40,7 +40,7 @@ FOLD_THREADS=128
     float residual_ratio;  // residual_scale / y_scale
     float sum_offset;  // y_zero_point - (inner_ratio * inner_zero_point + residual_ratio * residual_zero_point)
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
@@ -59,14 +59,14 @@ struct Channel {
     channel.sum_offset = args.sum_offset;
     channel.y_zero = args.y_zero;
 
-@@ fbb8f9e0 in whole/simt-body-sm_90a.cu: // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
-@@ 4+0
+@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 5+0
     const float residual = inputs.residual;
-@@ 8+2
+@@ 9+2
     value = tile::clamp(tile::rounded(value, channel.inner_zero), 0.0f, 255.0f);
     value = tile::fma(value, channel.inner_ratio, tile::fma(static_cast<float>(residual), channel.residual_ratio, channel.sum_offset));
     result = tile::maximum(value, channel.y_zero);
 
-@@ 0928a22e in shared.cu: // What `conv2d_fold` writes for pixels whose taps all lie in the image, for every class of pixels. Once for a
+@@ eb1ca0cb in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
 @@ 15+1
     args.borders[index] = tile::wrapping_add(-args.x_zero * sum, tile::load(args.int32_bias + k));

@@ -12,34 +12,34 @@
 
 @@ // The config.
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
-constexpr int TILE_N = 192;  // output pixels of a consumer
+constexpr int TILE_N = 192;  // output pixels per consumer
 WEIGHT_SLOTS=4 LAG=2
 
-@@ // What follows.
+@@ // Derived values.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
-constexpr int TILE_M = 128;  // output channels of a consumer
+constexpr int TILE_M = 128;  // output channels per consumer
 SLAB=128
-constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
+constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 PIXEL_RINGS=2 WEIGHT_RINGS=1 PIXEL_SLOTS=2 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=17 BLOCKS=17
-constexpr int WEIGHT_ROWS = 128;  // output channels, and zeros that fill the last 128
+constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
 constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=214016
 FOLD_THREADS=128
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
     Output* y;  // output, NHWK
-    const Residual* residual;  // what is added before the activation, NHWK
+    const Residual* residual;  // added before the activation, NHWK
     int* offset;  // per channel: written by fold: the int32 bias and what x_zero_point adds
     const float* scale;  // per channel: x_scale * w_scale
     const float* bias;  // per channel: the bias, in real units
-    int* weights;  // the weights, with the rows of each 128 channels in the order of the lanes
-    int* borders;  // offset, for each class of pixels
-    tile::TensorMap pixel_map;  // of x
-    tile::TensorMap weight_map;  // of the weights
-    tile::TensorMap residual_map;  // of the residual
+    int* weights;  // weights, with the rows of each 128 channels in the order of the lanes
+    int* borders;  // offsets by class of pixels and output channel
+    tile::TensorMap pixel_map;  // map of x
+    tile::TensorMap weight_map;  // map of the weights
+    tile::TensorMap residual_map;  // map of the residual
     float residual_scale;  // the scale of the residual
     int residual_zero;  // the zero point of the residual
     float inverse;  // 1 / y_scale
@@ -47,35 +47,36 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of 128 bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of 128 bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == false,
               "W and X must have the types of the instruction");
 struct Operand {
     unsigned long long descriptor;
 
-@@ 7809d83d in whole/wgmma-body-sm_90a.cu: // D = A * B, or D += A * B.
+@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
 @@ 9+1
         "wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8 {"
 
-@@ 0b3cf755 in whole/wgmma-body-sm_90a.cu: // Slots of pixels and of weights, in rows of a slab, and who fills and empties them.
+@@ e28d828d in whole/wgmma-body-sm_90a.cu: // Slots of pixels or of weights, in rows of one slab, and the rings that guard them.
 @@ 6+0
 using ResidualRing = Ring<RESIDUAL_SLOTS>;
 
-@@ 494fe43e in whole/wgmma-body-sm_90a.cu: struct Shared {
+@@ bdaf5597 in whole/wgmma-body-sm_90a.cu: struct Shared {
 @@ 4+0
     Slots<TILE_N, RESIDUAL_SLOTS> residuals[CONSUMERS];
 @@ 6+0
     ResidualRing residual_ring[CONSUMERS];
 
 
-// The residuals of a consumer's tile: a row of a pixel's channels is as long as a slab, and swizzled as one.
+// The residuals of a consumer's tile: one row per pixel, as long as a slab's row and swizzled alike.
 static_assert(TILE_M * sizeof(Residual) == SLAB, "a row of residuals must be as wide as the swizzle");
 using ResidualRows = unsigned char[TILE_N][SLAB];
 
-// One thread asks for the residuals of the consumers' tiles, each as soon as there is an empty slot: those of
-// the first tile before anything is multiplied, the others while the tile before is multiplied or written.
+// Fetches the residuals of the consumers' tiles: one thread. Each fetch starts as soon as a slot is empty:
+// those of the first tile before the first product, the others while the previous tile is multiplied or
+// written.
 __device__ __forceinline__ void produce_residuals(const Arguments& args, Shared& shared) {
     ResidualRing::State at;
     for (Tiles tiles; tiles.any(); tiles.advance()) {
@@ -91,7 +92,8 @@ __device__ __forceinline__ void produce_residuals(const Arguments& args, Shared&
     }
 }
 
-// A thread for each ring of a factor, and one for residuals. The weights do not depend on the launch before.
+// One thread per ring of a factor, and one for the residuals. The weights do not depend on the previous
+// launch.
 __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
     if (ring < PIXEL_RINGS) {
         tile::wait_on_dependency();
@@ -105,19 +107,19 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     }
 }
 
-// Whether every channel of every tile exists.
+// True if every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % (TILE_M * WEIGHT_RINGS) == 0;
-// Whether every pixel does.
+// True if every pixel of every tile exists.
 constexpr bool WHOLE_PIXELS = PIXELS % (TILE_N * PIXEL_RINGS) == 0;
 
-// The four residuals of a lane, as they lie in shared memory.
+// The four residuals of a lane, packed as in shared memory.
 struct Residuals {
     unsigned word;
     __device__ __forceinline__ float operator()(int i) const {
         return tile::byte_as_float<Residual>(word, i);
     }
 };
-// Where those of a lane begin. The lanes of a warp find theirs on different banks.
+// Returns the address of a lane's first residuals. The lanes of a warp access different banks.
 __device__ __forceinline__ const unsigned char* residuals_at(
     const ResidualRows& rows, int pixel, int channel) {
     const int chunk = channel / 16 ^ pixel % 8;
@@ -125,17 +127,18 @@ __device__ __forceinline__ const unsigned char* residuals_at(
 }
 
 __device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
-    // Volatile, or those of later pixels are loaded ahead, and registers that a border needs are spilled.
+    // Volatile: otherwise the compiler loads the residuals of later pixels early, and spills registers that a
+    // border needs.
     return {*reinterpret_cast<const volatile unsigned*>(from)};
 }
 
-@@ ac119ce2 in whole/wgmma-body-sm_90a.cu: // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
+@@ 0d3f2b92 in whole/wgmma-body-sm_90a.cu: // Finishes and writes a consumer's sums: TILE_N pixels by TILE_M channels from these on. The parameters of a
 @@ 4+3
     const Arguments& args, const Sum (&sums)[2][ATOMS][4], const ResidualRows& rows, int first_pixel,
     int first_channel) {
     const int channel = tile::warp() % 4 * 32 + tile::lane() / 4 * 4, row = tile::lane() % 4 * 2;
     const int k = first_channel + channel, pixel = first_pixel + row;
-    // From one eight of pixels to the next, both are a constant further.
+    // Both advance by a constant per eight pixels.
     const unsigned char* const residuals_of[2] = {
         residuals_at(rows, row, channel), residuals_at(rows, row + 1, channel)};
     Output* const y = args.y + (pixel * K + k);
@@ -149,7 +152,7 @@ __device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
             if (!WHOLE_PIXELS && pixel + 8 * atom + e >= PIXELS) continue;
             Output* const to = y + (8 * atom + e) * K;
 
-@@ 3f80f4ef in whole/wgmma-body-sm_90a.cu: // A warpgroup multiplies slab after slab of its tiles; it releases the slots of one when the products of the
+@@ 086f6ea2 in whole/wgmma-body-sm_90a.cu: // Multiplies the slabs of a consumer's tiles: one warpgroup. It releases a slab's slots once it has issued
 @@ 9+0
     ResidualRing& residual_ring = shared.residual_ring[consumer];
     ResidualRing::State residuals_at;

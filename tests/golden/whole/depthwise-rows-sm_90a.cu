@@ -15,11 +15,11 @@
 constexpr int IN_H = 56;
 constexpr int IN_W = 56;
 constexpr int C = 48;
-constexpr int C_GROUP = 1;  // input channels of a group
+constexpr int C_GROUP = 1;  // input channels per group
 constexpr int OUT_H = 56;
 constexpr int OUT_W = 56;
 constexpr int K = 48;
-constexpr int K_GROUP = 1;  // output channels of a group
+constexpr int K_GROUP = 1;  // output channels per group
 constexpr int R = 3;  // filter height
 constexpr int S = 3;  // filter width
 constexpr int STRIDE_H = 1;
@@ -28,25 +28,25 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
-constexpr bool PADDED = true;  // some windows reach beyond the image
+constexpr bool PADDED = true;  // some windows reach past the image
 constexpr int PIXELS = 3136;  // output pixels of all images
-constexpr int REDUCTION = 9;  // products in one output
+constexpr int REDUCTION = 9;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
 // The config.
-constexpr int ROWS = 8;  // of outputs of a thread
-constexpr int COLUMNS = 4;  // of outputs of a thread
-constexpr int VECTOR = 4;  // channels of a thread
-constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
+constexpr int ROWS = 8;  // output rows per thread
+constexpr int COLUMNS = 4;  // output columns per thread
+constexpr int VECTOR = 4;  // channels per thread
+constexpr int RUN = 2;  // neighbouring outputs that use the same words of pixels
 constexpr int THREADS = 128;
 
-// What follows.
-constexpr int WORDS = 1;  // of four taps in a filter row
+// Derived values.
+constexpr int WORDS = 1;  // words of four taps per filter row
 constexpr int TILES_H = 7;
 constexpr int TILES_W = 14;
-constexpr int VECTORS = 12;  // of channels
-constexpr int UNITS = 1176;  // threads that have outputs
+constexpr int VECTORS = 12;  // vectors of channels
+constexpr int UNITS = 1176;  // threads with outputs
 
 static_assert(C_GROUP == 1 && K == C * K_GROUP && REDUCTION == R * S,
               "C_GROUP must be 1, K must be C * K_GROUP");
@@ -64,8 +64,9 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
-// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
-// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+// Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
+// launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
+// results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -77,12 +78,12 @@ __device__ __forceinline__ Layout& shared_memory() {
     return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-// Device memory that nobody writes during the launch.
+// Loads from device memory that is read-only during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
-// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
-// The compiler would add anew before every load that has a condition.
+// Keeps an address in registers from here on, so that loads at constant offsets need no addition. The
+// compiler would otherwise repeat the addition before every predicated load.
 template <class T>
 __device__ __forceinline__ const T* kept(const T* address) {
     asm volatile("" : "+l"(address));
@@ -95,13 +96,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
-// are faster than conversions.
+// round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
+// faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// round_small as a float. What is larger stays larger.
+// round_small, as a float. Values that are too large for it stay large.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -115,13 +116,13 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// Four of the eight bytes of two words: those of `a` are 0 to 3, those of `b` are 4 to 7.
+// Picks four of the eight bytes of two words. Bytes of `a` are numbered 0 to 3, those of `b` 4 to 7.
 template <int B0, int B1, int B2, int B3>
 __device__ __forceinline__ unsigned pick(unsigned a, unsigned b) {
     return __byte_perm(a, b, B0 | B1 << 4 | B2 << 8 | B3 << 12);
 }
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     Words<WORDS> result;
@@ -146,7 +147,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -155,8 +157,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. All of it is one instruction.
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
+// bytes are the lower two of `above`, in one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -173,7 +175,8 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 }
 }  // namespace tile
 
-// Four products of bytes added to an int32; each operand's bytes are signed or not.
+// Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are
+// signed.
 template <bool A_SIGNED, bool B_SIGNED>
 __device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
@@ -194,17 +197,17 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
     Output* y;  // output, NHWK
     const int* offset;  // per channel: the int32 bias
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
-    int* taps;  // the filters, four taps of a channel to a word
+    int* taps;  // filters, four taps of a channel per word
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
@@ -218,16 +221,17 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -239,13 +243,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = -128.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -269,7 +274,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
@@ -278,7 +283,7 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
 constexpr int QUADS = VECTOR / 4;
 struct Pixel { unsigned quad[QUADS]; };
 
-// Four taps of each channel of a quad: what one dot product multiplies.
+// Four taps of each channel of a quad: the operands of one dot product each.
 struct Taps { unsigned channel[4]; };
 
 // Transposes four pixels of four channels to four channels of four pixels.
@@ -289,7 +294,7 @@ __device__ __forceinline__ Taps transposed(unsigned a, unsigned b, unsigned c, u
              tile::pick<0, 1, 4, 5>(ab_high, cd_high), tile::pick<2, 3, 6, 7>(ab_high, cd_high)}};
 }
 
-// The taps that begin BY pixels behind `first`; `next` are the four behind it.
+// Returns the taps that begin BY pixels after `first`; `next` holds the four after those of `first`.
 template <int BY>
 __device__ __forceinline__ Taps moved(const Taps& first, const Taps& next) {
     Taps taps;
@@ -300,7 +305,7 @@ __device__ __forceinline__ Taps moved(const Taps& first, const Taps& next) {
     return taps;
 }
 
-// The pixels of one input row that a thread's outputs look at.
+// The pixels of one input row in the windows of a thread's outputs.
 constexpr int SPAN = (COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1;
 struct Row {
     Pixel pixel[SPAN];
@@ -309,13 +314,13 @@ struct Row {
         return i < SPAN ? pixel[i].quad[quad] : 0u;
     }
 
-    // The four pixels from `i` on, DILATION_W apart.
+    // Returns the four pixels from `i` on, DILATION_W apart.
     __device__ __forceinline__ Taps taps(int i, int quad) const {
         if constexpr (DILATION_W > 1) {
             return transposed(at(i, quad), at(i + DILATION_W, quad), at(i + 2 * DILATION_W, quad),
                               at(i + 3 * DILATION_W, quad));
         }
-        // Every fourth is transposed; those between them are moved there.
+        // Only aligned groups of four are transposed; the others are shifted from two of them.
         const Taps first = aligned(i / 4, quad);
         if (i % 4 == 0) return first;
         const Taps next = aligned(i / 4 + 1, quad);
@@ -329,11 +334,11 @@ private:
     }
 };
 
-// Where a thread's outputs are: ROWS by COLUMNS pixels of VECTOR channels.
+// A thread's outputs: ROWS x COLUMNS pixels of VECTOR channels.
 struct Patch {
     int n, row, column, k;
 
-    // Threads that are neighbours have neighbouring channels, then neighbouring columns.
+    // Neighbouring threads have neighbouring channels first, then neighbouring columns.
     __device__ __forceinline__ explicit Patch(unsigned unit)
         : n(unit / (VECTORS * TILES_W * TILES_H)),
           row(unit / (VECTORS * TILES_W) % TILES_H * ROWS),
@@ -349,8 +354,8 @@ __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int
     return result;
 }
 
-// The first pixel that a thread's outputs look at, which padding moves out of the image. All others lie a
-// constant away from it.
+// Returns the first pixel of the windows of a thread's outputs, which may be in the padding. All others are
+// at constant offsets from it.
 __device__ __forceinline__ const X* first_pixel(const X* x, const Patch& patch) {
     const int row = patch.row * STRIDE_H - PAD_TOP, column = patch.column * STRIDE_W - PAD_LEFT;
     return x + ((patch.n * IN_H + row) * IN_W + column) * C;
@@ -359,7 +364,7 @@ __device__ __forceinline__ const X* first_pixel(const X* x, const Patch& patch) 
 __device__ __forceinline__ Row load_row(
     const Arguments& args, const Patch& patch, const X* corner, int down) {
     Row result;
-    // A tile may reach beyond the last output, and so beyond the image.
+    // A tile may extend past the last output, and so past the image.
     const unsigned row = patch.row * STRIDE_H - PAD_TOP + down;
     const bool is_inside = (!PADDED && OUT_H % ROWS == 0) || row < IN_H;
     const int first = patch.column * STRIDE_W - PAD_LEFT;
@@ -374,8 +379,8 @@ __device__ __forceinline__ Row load_row(
     return result;
 }
 
-// The filters of a thread's channels, four taps of a row to a word: for each output of a run moved to where
-// that output finds its taps in the words of the first.
+// The filters of a thread's channels, four taps of a row per word. There is one copy per output of a run,
+// shifted to where that output's taps are in the words of the first output.
 struct Filters { unsigned word[RUN][R][WORDS][VECTOR]; };
 
 template <int BY>
@@ -413,7 +418,7 @@ struct Sums {
     Sum product[VECTOR];
 };
 
-// The products of one row of a filter.
+// Adds the products of one filter row.
 __device__ __forceinline__ void add_products(
     const Row& row, int column, int r, const Filters& filters, Sums& sums) {
     const int in_run = column % RUN;
@@ -448,16 +453,16 @@ __device__ __forceinline__ void finish_pixel(
     write(args.y + index, finished);
 }
 
-// A thread goes down its input rows. Each is loaded once and serves all outputs that look at it; an output
-// row is finished when the last of its rows has come.
+// Each thread iterates down its input rows. A row is loaded once for all outputs whose windows include it; an
+// output row is finished after the last of its input rows.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arguments args) {
     tile::launch_dependents();
     const unsigned unit = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
     if (unit >= UNITS) return;
     const Patch patch(unit);
     tile::wait_on_dependency();
-    // Activations are loaded as what nobody writes, and so maybe ahead of the wait: not from an
-    // address that is known behind it alone.
+    // Activations are loaded as read-only data, so the compiler may move loads above the dependency wait. It
+    // cannot move them above `kept`, which yields the address.
     const X* const x = tile::kept(args.x);
     const Filters filters = load_filters(args, patch.k);
     Channel channels[VECTOR];
@@ -472,7 +477,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arg
         const Row row = load_row(args, patch, corner, i);
 #pragma unroll
         for (int out = 0; out < ROWS; ++out) {
-            const int down = i - out * STRIDE_H;  // from the first of the output's rows
+            const int down = i - out * STRIDE_H;  // row of the filter window, from the output's first row
             if (down < 0 || down % DILATION_H != 0 || down / DILATION_H >= R) continue;
 #pragma unroll
             for (int column = 0; column < COLUMNS; ++column) {
@@ -485,8 +490,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arg
     }
 }
 
-// The filters as the kernel above reads them: of each row, four taps of a channel are a word. Once for a set
-// of weights, a thread for each word.
+// Rearranges the filters for the kernel above: four taps of a row of one channel per word. Runs once per set
+// of weights, with one thread per word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     const int index = tile::block_x() * 128 + tile::thread();

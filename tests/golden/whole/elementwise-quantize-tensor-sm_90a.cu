@@ -12,16 +12,16 @@
 // The problem.
 constexpr int ELEMENTS = 1048576;
 constexpr int CHANNELS = 1;
-constexpr int INNER = 1048576;  // neighbours of one channel
+constexpr int INNER = 1048576;  // neighbouring elements of one channel
 
 // The config.
 constexpr int THREADS = 256;
-constexpr int VECTOR = 8;  // neighbouring elements of a thread
+constexpr int VECTOR = 8;  // neighbouring elements per load
 constexpr int UNROLL = 2;  // vectors that a thread has in flight
 
-// What follows.
-constexpr bool ONE_SCALE = true;  // for the array
-constexpr bool SHARED_SCALE = true;  // by the elements of a vector
+// Derived values.
+constexpr bool ONE_SCALE = true;  // the array has one scale
+constexpr bool SHARED_SCALE = true;  // the elements of a vector have one scale
 
 namespace tile {
 
@@ -31,8 +31,9 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
-// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
-// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+// Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
+// launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
+// results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -44,7 +45,7 @@ __device__ __forceinline__ Layout& shared_memory() {
     return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-// Device memory that nobody writes during the launch.
+// Loads from device memory that is read-only during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
@@ -54,8 +55,8 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
-// are faster than conversions.
+// round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
+// faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
@@ -73,7 +74,7 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     Words<WORDS> result;
@@ -98,14 +99,15 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// For `quotient`: 1 / b, or 0 where b is so small or so large that only a division is right.
+// Returns 1 / b for `quotient`, or 0 if b is so small or so large that only a division rounds correctly.
 __device__ __forceinline__ float inverse_of(float b) {
     return b >= 0x1p-40f && b <= 0x1p40f ? divide(1.0f, b) : 0.0f;
 }
 
-// a / b, rounded as a division rounds it wherever it lies between 2**-60 and 2**60: what is smaller or larger
-// becomes 0 or the end of a range anyway. a * inverse is within 1.5 units in the last place; after one step
-// only quotients next to the middle of two floats could go wrong, and none does: all of them were tried.
+// Computes a / b, rounded like a division wherever the result is between 2**-60 and 2**60; smaller and larger
+// results become 0 or the end of a range anyway. a * inverse is within 1.5 units in the last place. After one
+// correction only quotients next to the midpoint of two floats could be wrong; all of them were tested, and
+// none is.
 __device__ __forceinline__ float quotient(float a, float b, float inverse) {
     if (inverse == 0.0f) return divide(a, b);
     const float rough = multiply(a, inverse);
@@ -113,7 +115,8 @@ __device__ __forceinline__ float quotient(float a, float b, float inverse) {
     return maximum(rough, -rough) <= 0x1p60f ? exact : rough;  // infinity stays infinity
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -128,7 +131,7 @@ using X = float;
 using Scale = float;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // the array
     const Scale* scale;  // one per tensor, channel or block
@@ -136,7 +139,7 @@ struct Arguments {
     Output* y;  // the output
 };
 
-// What follows from one scale: computed once for all the elements that have it.
+// Values derived from one scale, computed once for all elements that share it.
 struct Prepared {
     float divisor;  // scale as float32
     float reciprocal;  // of the divisor, or 0
@@ -157,7 +160,7 @@ __device__ __forceinline__ Prepared prepare(
     return prepared;
 }
 
-// One element. The order and the rounding of every step are the contract.
+// Converts one element. The contract fixes the order and the rounding of the steps.
 __device__ __forceinline__ Output convert(X element, const Prepared& prepared) {
     Output result;
     float value = static_cast<float>(element);
@@ -168,7 +171,7 @@ __device__ __forceinline__ Output convert(X element, const Prepared& prepared) {
     return result;
 }
 
-// Neighbours that are read and written together.
+// Neighbouring elements that are read and written together.
 template <class T>
 struct alignas(VECTOR * sizeof(T) < 16 ? VECTOR * sizeof(T) : 16) Vector { T element[VECTOR]; };
 
@@ -182,7 +185,7 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
     *reinterpret_cast<Vector<T>*>(address) = vector;
 }
 
-// Which of the scales an element has.
+// Returns the index of an element's scale.
 __device__ __forceinline__ unsigned scale_index(unsigned element) { return element / INNER % CHANNELS; }
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
@@ -206,7 +209,8 @@ __device__ __forceinline__ Vector<Output> convert_vector(
     return y;
 }
 
-// One block: UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts the first.
+// Each block converts UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts
+// the first.
 extern "C" __global__ void __launch_bounds__(THREADS) quantize(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();

@@ -16,7 +16,7 @@
 // The config.
 constexpr int TILE_H = 4;  // output rows of a block
 constexpr int TILE_W = 14;  // output columns of a block
-constexpr int BLOCKS_PER_SM = 1;  // blocks that a multiprocessor holds at a time
+constexpr int BLOCKS_PER_SM = 1;  // resident blocks per multiprocessor
 
 // What follows.
 constexpr int WARP_SIZE = 32;
@@ -44,13 +44,14 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// The number of the thread's warpgroup; the shuffle lets the compiler know that it is warp-uniform.
+// Returns the thread's warpgroup; the shuffle tells the compiler that it is warp-uniform.
 __device__ __forceinline__ int warpgroup() {
     return __shfl_sync(0xffffffffu, static_cast<unsigned>(thread()) / 128u, 0);
 }
 
-// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
-// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+// Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
+// launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
+// results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -62,19 +63,19 @@ __device__ __forceinline__ Layout& shared_memory() {
     return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-// Device memory that nobody writes during the launch.
+// Loads from device memory that is read-only during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
-// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
-// The compiler would add anew before every load that has a condition.
+// Keeps an address in registers from here on, so that loads at constant offsets need no addition. The
+// compiler would otherwise repeat the addition before every predicated load.
 template <class T>
 __device__ __forceinline__ const T* kept(const T* address) {
     asm volatile("" : "+l"(address));
     return address;
 }
 
-// Asks for a line of device memory that will be read soon: it comes into the second-level cache.
+// Prefetches a cache line of device memory into L2.
 __device__ __forceinline__ void prefetch_l2(const void* address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
@@ -85,13 +86,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
-// are faster than conversions.
+// round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
+// faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// round_small as a float. What is larger stays larger.
+// round_small, as a float. Values that are too large for it stay large.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -105,13 +106,13 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// Four of the eight bytes of two words: those of `a` are 0 to 3, those of `b` are 4 to 7.
+// Picks four of the eight bytes of two words. Bytes of `a` are numbered 0 to 3, those of `b` 4 to 7.
 template <int B0, int B1, int B2, int B3>
 __device__ __forceinline__ unsigned pick(unsigned a, unsigned b) {
     return __byte_perm(a, b, B0 | B1 << 4 | B2 << 8 | B3 << 12);
 }
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     Words<WORDS> result;
@@ -127,15 +128,15 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// An address in shared memory, of 32 bits: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: constant offsets need no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
 }
 
-// Asynchronous copies of one thread from device to shared memory, in groups.
+// Asynchronous copies from device to shared memory by one thread, in groups.
 struct Copies {
-    // 4, 8 or 16 bytes; zeros where there is nothing to copy.
+    // Copies BYTES bytes, or writes zeros if `exists` is false.
     template <int BYTES>
     __device__ __forceinline__ void copy(SharedAddress to, const void* from, bool exists) {
         static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
@@ -150,20 +151,20 @@ struct Copies {
                          : "memory");
         }
     }
-    // Closes a group.
+    // Closes a group: the copies since the last commit.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-    // Waits until at most the latest GROUPS groups are under way.
+    // Waits until at most the latest GROUPS groups are outstanding.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
     }
 };
 
-// Counts the bytes that come from device memory. Nobody waits for them who does not need them.
+// Counts the bytes that arrive from device memory. Only threads that need them wait.
 struct Mbarrier {
     unsigned long long state;
 
-    // One thread initialises and expects bytes, before others wait for them or send them.
+    // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -171,7 +172,7 @@ struct Mbarrier {
                      "r"(bytes)
                      : "memory");
     }
-    // Asks for bytes of device memory, a multiple of 16, and expects no others.
+    // Fetches bytes, a multiple of 16, from device memory, as the only bytes that the mbarrier expects.
     __device__ __forceinline__ void fetch(void* to, const void* from, int bytes) {
         expect(bytes);
         asm volatile(
@@ -180,7 +181,7 @@ struct Mbarrier {
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    // Waits until all bytes are there.
+    // Waits until all bytes have arrived.
     __device__ __forceinline__ void wait() {
         unsigned is_there;
         do {
@@ -198,8 +199,7 @@ struct Mbarrier {
     }
 };
 
-// What this thread wrote to shared memory is there for copies in bulk and for the products of warpgroups,
-// which read it by a way of their own.
+// Makes this thread's writes to shared memory visible to the async proxy: to bulk copies and to wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -209,7 +209,7 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
-// Neighbouring elements, which are loaded at once.
+// Neighbouring elements, loaded in one access.
 template <class T, int COUNT>
 struct alignas(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Vector {
     T element[COUNT];
@@ -223,7 +223,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -232,8 +233,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. All of it is one instruction.
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
+// bytes are the lower two of `above`, in one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -250,7 +251,8 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 }
 }  // namespace tile
 
-// Four products of bytes added to an int32; each operand's bytes are signed or not.
+// Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are
+// signed.
 template <bool A_SIGNED, bool B_SIGNED>
 __device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
@@ -314,11 +316,11 @@ namespace first {
 constexpr int IN_H = 14;
 constexpr int IN_W = 14;
 constexpr int C = 384;
-constexpr int C_GROUP = 1;  // input channels of a group
+constexpr int C_GROUP = 1;  // input channels per group
 constexpr int OUT_H = 14;
 constexpr int OUT_W = 14;
 constexpr int K = 384;
-constexpr int K_GROUP = 1;  // output channels of a group
+constexpr int K_GROUP = 1;  // output channels per group
 constexpr int R = 3;  // filter height
 constexpr int S = 3;  // filter width
 constexpr int STRIDE_H = 1;
@@ -327,9 +329,9 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
-constexpr bool PADDED = true;  // some windows reach beyond the image
+constexpr bool PADDED = true;  // some windows reach past the image
 constexpr int PIXELS = 6272;  // output pixels of all images
-constexpr int REDUCTION = 9;  // products in one output
+constexpr int REDUCTION = 9;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
@@ -365,7 +367,7 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
@@ -375,23 +377,24 @@ struct Arguments {
     float top;  // 6 in units of the output
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
     float top;
 };
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = unsigned char;  // its least is the activation's, and its largest is not reached
+using Packed = unsigned char;  // its minimum is the activation's; its maximum is never reached
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -402,13 +405,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = 0.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -432,7 +436,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
@@ -498,7 +502,7 @@ __device__ __forceinline__ void load_channels(
 constexpr int QUADS = VECTOR / 4;
 struct Pixel { unsigned quad[QUADS]; };
 
-// Four taps of each channel of a quad: what one dot product multiplies.
+// Four taps of each channel of a quad: the operands of one dot product each.
 struct Taps { unsigned channel[4]; };
 
 // Transposes four pixels of four channels to four channels of four pixels.
@@ -509,7 +513,7 @@ __device__ __forceinline__ Taps transposed(unsigned a, unsigned b, unsigned c, u
              tile::pick<0, 1, 4, 5>(ab_high, cd_high), tile::pick<2, 3, 6, 7>(ab_high, cd_high)}};
 }
 
-// The taps that begin BY pixels behind `first`; `next` are the four behind it.
+// Returns the taps that begin BY pixels after `first`; `next` holds the four after those of `first`.
 template <int BY>
 __device__ __forceinline__ Taps moved(const Taps& first, const Taps& next) {
     Taps taps;
@@ -520,7 +524,7 @@ __device__ __forceinline__ Taps moved(const Taps& first, const Taps& next) {
     return taps;
 }
 
-// The pixels of one input row that a thread's outputs look at.
+// The pixels of one input row in the windows of a thread's outputs.
 constexpr int SPAN = (COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1;
 struct Row {
     Pixel pixel[SPAN];
@@ -529,13 +533,13 @@ struct Row {
         return i < SPAN ? pixel[i].quad[quad] : 0u;
     }
 
-    // The four pixels from `i` on, DILATION_W apart.
+    // Returns the four pixels from `i` on, DILATION_W apart.
     __device__ __forceinline__ Taps taps(int i, int quad) const {
         if constexpr (DILATION_W > 1) {
             return transposed(at(i, quad), at(i + DILATION_W, quad), at(i + 2 * DILATION_W, quad),
                               at(i + 3 * DILATION_W, quad));
         }
-        // Every fourth is transposed; those between them are moved there.
+        // Only aligned groups of four are transposed; the others are shifted from two of them.
         const Taps first = aligned(i / 4, quad);
         if (i % 4 == 0) return first;
         const Taps next = aligned(i / 4 + 1, quad);
@@ -549,8 +553,8 @@ private:
     }
 };
 
-// The filters of a thread's channels, four taps of a row to a word: for each output of a run moved to where
-// that output finds its taps in the words of the first.
+// The filters of a thread's channels, four taps of a row per word. There is one copy per output of a run,
+// shifted to where that output's taps are in the words of the first output.
 struct Filters { unsigned word[RUN][R][WORDS][VECTOR]; };
 
 template <int BY>
@@ -588,7 +592,7 @@ struct Sums {
     Sum product[VECTOR];
 };
 
-// The products of one row of a filter.
+// Adds the products of one filter row.
 __device__ __forceinline__ void add_products(
     const Row& row, int column, int r, const Filters& filters, Sums& sums) {
     const int in_run = column % RUN;
@@ -711,7 +715,7 @@ __device__ __forceinline__ void run_down(
         const Row row = from.row(i);
 #pragma unroll
         for (int out = 0; out < ROWS; ++out) {
-            const int down = i - out * STRIDE_H;  // from the first of the output's rows
+            const int down = i - out * STRIDE_H;  // row of the filter window, from the output's first row
             if (down < 0 || down % DILATION_H != 0 || down / DILATION_H >= R) continue;
 #pragma unroll
             for (int column = 0; column < COLUMNS; ++column) {
@@ -771,11 +775,11 @@ namespace second {
 constexpr int IN_H = 14;
 constexpr int IN_W = 14;
 constexpr int C = 384;
-constexpr int C_GROUP = 384;  // input channels of a group
+constexpr int C_GROUP = 384;  // input channels per group
 constexpr int OUT_H = 14;
 constexpr int OUT_W = 14;
 constexpr int K = 64;
-constexpr int K_GROUP = 64;  // output channels of a group
+constexpr int K_GROUP = 64;  // output channels per group
 constexpr int R = 1;  // filter height
 constexpr int S = 1;  // filter width
 constexpr int STRIDE_H = 1;
@@ -784,9 +788,9 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 0;
 constexpr int PAD_LEFT = 0;
-constexpr bool PADDED = false;  // some windows reach beyond the image
+constexpr bool PADDED = false;  // some windows reach past the image
 constexpr int PIXELS = 6272;  // output pixels of all images
-constexpr int REDUCTION = 384;  // products in one output
+constexpr int REDUCTION = 384;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
@@ -832,7 +836,7 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const W* w;  // weights, KRSC
     Output* y;  // output, NHWK
@@ -841,22 +845,23 @@ struct Arguments {
     int* fragments;  // the weights as the lanes read them
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
 };
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -867,13 +872,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = -128.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -963,14 +969,15 @@ __device__ __forceinline__ int pixel_of_lane(int i) {
 }
 __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 
-// wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
-// 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
-// lie one behind the other. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8: 64 pixels by SLAB_K channels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, as contiguous matrices of eight
+// rows x 16 bytes, without a swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(X_SIGNED && W_SIGNED, "X and W must have the types of the instruction");
 struct Operand {
     unsigned long long descriptor;
 
-    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
+    // `to_chunk` is the byte distance to the next 16 bytes of the reduction, `to_eight` that to the next
+    // eight rows.
     __device__ __forceinline__ Operand(const void* first, int to_chunk, int to_eight, int)
         : descriptor((tile::shared_address(first) & 0x3ffffu) / 16u |
                      static_cast<unsigned long long>(to_chunk / 16) << 16 |
@@ -983,7 +990,7 @@ struct Operand {
 
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// D += A * B.
+// Computes D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
 __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     asm volatile(
@@ -1006,7 +1013,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
 }
 #undef SUMS_OF_ATOM
 
-// Waits until all sums are there; nobody reads them before.
+// Waits until all sums are complete; they must not be read before.
 __device__ __forceinline__ void end_products() {
     asm volatile(
         "wgmma.commit_group.sync.aligned;\n"

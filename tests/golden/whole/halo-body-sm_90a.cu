@@ -15,11 +15,11 @@
 constexpr int IN_H = 28;
 constexpr int IN_W = 28;
 constexpr int C = 64;
-constexpr int C_GROUP = 64;  // input channels of a group
+constexpr int C_GROUP = 64;  // input channels per group
 constexpr int OUT_H = 28;
 constexpr int OUT_W = 28;
 constexpr int K = 64;
-constexpr int K_GROUP = 64;  // output channels of a group
+constexpr int K_GROUP = 64;  // output channels per group
 constexpr int R = 3;  // filter height
 constexpr int S = 3;  // filter width
 constexpr int STRIDE_H = 1;
@@ -28,9 +28,9 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
-constexpr bool PADDED = true;  // some windows reach beyond the image
+constexpr bool PADDED = true;  // some windows reach past the image
 constexpr int PIXELS = 6272;  // output pixels of all images
-constexpr int REDUCTION = 576;  // products in one output
+constexpr int REDUCTION = 576;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
@@ -42,20 +42,20 @@ constexpr int TILE_M = 64;  // output channels of a tile
 // What follows.
 constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 384;
-constexpr int PRODUCER_REGISTERS = 40;  // of a thread
-constexpr int CONSUMER_REGISTERS = 232;  // of a thread
+constexpr int PRODUCER_REGISTERS = 40;  // registers per producer thread
+constexpr int CONSUMER_REGISTERS = 232;  // registers per consumer thread
 constexpr int TILE_N = 224;  // output pixels of a tile
 constexpr int WINDOW_H = 30;  // rows of the input that come for a tile
 constexpr int WINDOW_W = 10;  // and columns
 constexpr int ROW = 64;  // bytes of a pixel in a slab
 constexpr int SLABS = 1;  // of a pixel's channels
 constexpr int SLOTS = 8;  // windows that are under way or multiplied
-constexpr int TILES_DOWN = 1;  // of an image
-constexpr int TILES_ACROSS = 4;
+constexpr int TILES_DOWN = 1;  // tiles per image, vertically
+constexpr int TILES_ACROSS = 4;  // tiles per image, horizontally
 constexpr int CHANNEL_TILES = 1;
 constexpr int TILES = 32;
-constexpr int BLOCKS = 32;  // which have tiles in turn
-constexpr int WEIGHT_ROWS = 64;  // output channels, and zeros that fill the last tile
+constexpr int BLOCKS = 32;  // persistent blocks; each takes every BLOCKS-th tile
+constexpr int WEIGHT_ROWS = 64;  // output channels, padded with zeros to whole tiles
 constexpr int SMEM_BYTES = 222208;
 
 static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
@@ -81,20 +81,21 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// A barrier of the lanes of a warp alone.
+// A barrier for the lanes of one warp.
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
-// The number of the thread's warpgroup; the shuffle lets the compiler know that it is warp-uniform.
+// Returns the thread's warpgroup; the shuffle tells the compiler that it is warp-uniform.
 __device__ __forceinline__ int warpgroup() {
     return __shfl_sync(0xffffffffu, static_cast<unsigned>(thread()) / 128u, 0);
 }
 
-// A barrier of the 128 threads of a warpgroup alone.
+// A barrier for the 128 threads of one warpgroup.
 __device__ __forceinline__ void warpgroup_barrier(int warpgroup) {
     asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
 }
 
-// A warpgroup gives registers back until each of its threads has so many, or waits until it has as many more.
+// give_registers lowers the warpgroup's registers per thread to COUNT; take_registers waits until it has
+// COUNT.
 template <int COUNT>
 __device__ __forceinline__ void give_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -104,8 +105,9 @@ __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
-// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+// Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
+// launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
+// results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -113,12 +115,12 @@ __device__ __forceinline__ void wait_on_dependency() {
 
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
-    // What a swizzle of 128 bytes repeats after.
+    // The period of the 128-byte swizzle.
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
     return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-// Device memory that nobody writes during the launch.
+// Loads from device memory that is read-only during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
@@ -128,13 +130,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
-// are faster than conversions.
+// round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
+// faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// round_small as a float. What is larger stays larger.
+// round_small, as a float. Values that are too large for it stay large.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -148,7 +150,7 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     Words<WORDS> result;
@@ -164,14 +166,15 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// An address in shared memory, of 32 bits: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: constant offsets need no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
 }
 
-// Matrices of 8 rows of 8 pairs of bytes to shared memory: lane 8 * i + j names row j of matrix i, and lane l
-// has pair l / 4 of rows 2 * (l % 4), in the lower half of its word, and 2 * (l % 4) + 1.
+// Stores matrices of 8 rows x 8 pairs of bytes to shared memory. Lane 8 * i + j supplies the address of row j
+// of matrix i. Lane l has pair l / 4 of two rows of each matrix: row 2 * (l % 4) in the lower half of its
+// word, and row 2 * (l % 4) + 1 in the upper.
 template <int COUNT>
 __device__ __forceinline__ void store_matrices(void* row, const unsigned (&words)[COUNT]) {
     static_assert(COUNT == 2 || COUNT == 4, "stmatrix stores 2 or 4 matrices here");
@@ -188,11 +191,12 @@ __device__ __forceinline__ void store_matrices(void* row, const unsigned (&words
     }
 }
 
-// Counts arrivals and the bytes that copies bring, in phases: one is complete when all of both have come.
+// Counts arrivals and copied bytes, in phases: a phase is complete when all expected arrivals and bytes are
+// in.
 struct Mbarrier {
     unsigned long long state;
 
-    // One thread initialises it, before fence_mbarrier_init: so many arrivals complete a phase.
+    // Initialises the mbarrier: one thread, before fence_mbarrier_init. `arrivals` arrivals complete a phase.
     __device__ __forceinline__ void init(int arrivals) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals)
                      : "memory");
@@ -200,13 +204,14 @@ struct Mbarrier {
     __device__ __forceinline__ void arrive() {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
     }
-    // One thread expects the next bytes, when all of the last phase are there and before others send them.
+    // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
+    // send.
     __device__ __forceinline__ void expect_next(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                      "r"(bytes)
                      : "memory");
     }
-    // Waits until all bytes of a phase are there; phases are counted from 0.
+    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
         unsigned is_there;
         do {
@@ -224,22 +229,22 @@ struct Mbarrier {
     }
 };
 
-// What this thread has initialised is there for copies, and for the blocks of a cluster behind its barrier.
+// Makes mbarriers that this thread has initialised visible to copies, and after a cluster barrier to the
+// other blocks.
 __device__ __forceinline__ void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What this thread wrote to shared memory is there for copies in bulk and for the products of warpgroups,
-// which read it by a way of their own.
+// Makes this thread's writes to shared memory visible to the async proxy: to bulk copies and to wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// What the copy engine knows of an array, a CUtensorMap. The kernel's argument is `const __grid_constant__`.
+// TMA's description of an array, a CUtensorMap. The kernel's parameter is `const __grid_constant__`.
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
-// By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
-// a multiple of 16 bytes. `mbarrier` expects its bytes, the zeros outside of the array among them.
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
 __device__ __forceinline__ void load_tile(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1) {
@@ -261,8 +266,9 @@ __device__ __forceinline__ void load_tile(
         : "memory");
 }
 
-// By one thread, behind the fences of those who wrote the tile: stores what lies within the array. No
-// coordinate may be below zero. The tile may be written again when this thread has waited.
+// Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
+// that wrote the tile. No coordinate may be negative. The tile may be overwritten once this thread has
+// waited.
 __device__ __forceinline__ void store_tile(const TensorMap& map, const void* from, int c0, int c1, int c2, int c3) {
     asm volatile(
         "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
@@ -272,9 +278,9 @@ __device__ __forceinline__ void store_tile(const TensorMap& map, const void* fro
         : "memory");
 }
 
-// The thread's stores since the last commit are a group.
+// Closes a group: the thread's stores since the last commit.
 __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until all but the latest GROUPS have read their tiles.
+// Waits until all but the latest GROUPS groups have read their tiles.
 template <int GROUPS>
 __device__ __forceinline__ void wait_for_store_reads() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(GROUPS) : "memory");
@@ -289,7 +295,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -298,8 +305,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. All of it is one instruction.
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
+// bytes are the lower two of `above`, in one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -321,7 +328,7 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
@@ -334,7 +341,7 @@ struct Arguments {
     tile::TensorMap output_map;  // of y
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
@@ -348,16 +355,17 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -369,13 +377,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = -128.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -399,7 +408,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Where a producer or a consumer is in a ring: at which slot, and in which of its uses.
+// The position of a producer or a consumer in a ring: the slot, and how often the ring has wrapped around.
 template <int SLOTS>
 struct PipelineState {
     int slot = 0, phase = 0;
@@ -411,14 +420,16 @@ struct PipelineState {
     }
 };
 
-// Slots of shared memory that one thread, the producer, has filled by copies, and that consumers read: full
-// when all the bytes have come that it expects, empty when all of its consumers have released it.
+// A ring of slots in shared memory, filled by the copies that one thread, the producer, issues, and read by
+// consumers. A slot is full when all expected bytes have arrived, and empty when all of its consumers have
+// released it.
 template <int SLOTS>
 struct Ring {
     tile::Mbarrier full[SLOTS], empty[SLOTS];
     using State = PipelineState<SLOTS>;
 
-    // By one thread, before all threads of the block meet. So many releases empty a slot.
+    // Initialises the mbarriers: one thread, before the barrier of the block. `releases` arrivals
+    // empty a slot.
     __device__ __forceinline__ void open(int releases) {
         for (int slot = 0; slot < SLOTS; ++slot) {
             full[slot].init(1);
@@ -427,36 +438,36 @@ struct Ring {
         tile::fence_mbarrier_init();
     }
 
-    // The producer: waits until the slot is empty, and expects so many bytes there, for which it then asks
-    // with the mbarrier that this returns.
+    // For the producer: waits until the slot is empty and announces `bytes` bytes. Returns the mbarrier to
+    // pass to the copies.
     __device__ __forceinline__ tile::Mbarrier& acquire(const State& state, int bytes) {
         if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);
         full[state.slot].expect_next(bytes);
         return full[state.slot];
     }
 
-    // A consumer, each of its threads: waits until the slot is full.
+    // For each thread of a consumer: waits until the slot is full.
     __device__ __forceinline__ void wait(const State& state) {
         full[state.slot].wait_for_phase(state.phase);
     }
 
-    // One of a consumer's threads, when all have read the slot.
+    // For one of a consumer's threads, once all have read the slot.
     __device__ __forceinline__ void release(const State& state) { empty[state.slot].arrive(); }
 };
 
 constexpr int ATOMS = TILE_N / 8;
 
-// wgmma.mma_async.sync.aligned.m64n224k32.s32.s8.s8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of ROW bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n224k32.s32.s8.s8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
 struct Operand {
     static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
     unsigned long long descriptor;
 
-    // Eight rows lie so many bytes behind the eight before. They may begin anywhere in what the swizzle
-    // repeats after: hardware exchanges chunks by bits of their address, and base_offset stays zero.
+    // Groups of eight rows are `group` bytes apart. They may begin anywhere in the swizzle's period: the
+    // hardware swizzles by bits of the address, and base_offset stays zero.
     __device__ __forceinline__ Operand(const void* rows, int group)
         : descriptor((tile::shared_address(rows) & 0x3ffffu) / 16u | 1ull << 16 |
                      static_cast<unsigned long long>(group / 16) << 32 | SWIZZLE << 62) {}
@@ -466,12 +477,12 @@ struct Operand {
     }
 };
 
-// A consumer's products that are under way: the hardware knows them.
+// A consumer's outstanding products; the hardware tracks them.
 struct Products {};
 
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// D = A * B, or D += A * B.
+// Computes D = A * B, or D += A * B if `adds`.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
 __device__ __forceinline__ void multiply(
     Products&, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds) {
@@ -543,13 +554,13 @@ __device__ __forceinline__ void multiply(
 }
 #undef SUMS_OF_ATOM
 
-// The products since the last commit are a group.
+// Closes a group: the products since the last commit.
 __device__ __forceinline__ void commit_products(Products&) {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until all but the latest GROUPS have read their factors and added up. Nobody reads sums before he has
-// awaited them as well: the compiler does not know that they change.
+// Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
+// reading the sums, also call `await`: the compiler does not know that they change.
 template <int GROUPS>
 __device__ __forceinline__ void wait_for_products(Products&) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
@@ -787,7 +798,7 @@ __device__ __forceinline__ int channel_of_row(int row) {
     return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;
 }
 
-// The weights as rows of the product. Once for a set of weights, a thread for each word.
+// Rearranges the weights into rows of the product. Runs once per set of weights, with one thread per word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     constexpr int ROW_WORDS = REDUCTION / 4;

@@ -15,11 +15,11 @@
 constexpr int IN_H = 28;
 constexpr int IN_W = 28;
 constexpr int C = 128;
-constexpr int C_GROUP = 128;  // input channels of a group
+constexpr int C_GROUP = 128;  // input channels per group
 constexpr int OUT_H = 28;
 constexpr int OUT_W = 28;
 constexpr int K = 128;
-constexpr int K_GROUP = 128;  // output channels of a group
+constexpr int K_GROUP = 128;  // output channels per group
 constexpr int R = 3;  // filter height
 constexpr int S = 3;  // filter width
 constexpr int STRIDE_H = 1;
@@ -28,34 +28,34 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
-constexpr bool PADDED = true;  // some windows reach beyond the image
+constexpr bool PADDED = true;  // some windows reach past the image
 constexpr int PIXELS = 6272;  // output pixels of all images
-constexpr int REDUCTION = 1152;  // products in one output
+constexpr int REDUCTION = 1152;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
 // The config.
-constexpr int TILE_M = 64;  // output pixels of a block
-constexpr int TILE_N = 64;  // output channels of a block
-constexpr int TILE_K = 64;  // bytes of the reduction in a step
-constexpr int WARP_M = 32;  // output pixels of a warp
-constexpr int WARP_N = 32;  // output channels of a warp
-constexpr int PIPELINE_STAGES = 2;  // steps in shared memory: one is multiplied, the others on their way
+constexpr int TILE_M = 64;  // output pixels per tile
+constexpr int TILE_N = 64;  // output channels per tile
+constexpr int TILE_K = 64;  // bytes of the reduction per step
+constexpr int WARP_M = 32;  // output pixels per warp
+constexpr int WARP_N = 32;  // output channels per warp
+constexpr int PIPELINE_STAGES = 2;  // steps in shared memory: one is multiplied, the others are loaded
 
-// What follows.
+// Derived values.
 constexpr int WARP_SIZE = 64;
 constexpr int THREADS = 256;
-constexpr int ATOM_M = 16;  // output pixels of one instruction
-constexpr int ATOM_N = 16;  // output channels of one instruction
-constexpr int ATOM_K = 32;  // bytes of the reduction in one instruction
-constexpr int K_BLOCK = 64;  // bytes of the reduction in one fragment
-constexpr int STEPS = 18;  // along the reduction
-constexpr bool HAS_REDUCTION_REMAINDER = false;  // the last step reaches beyond the reduction
-constexpr int TILES_M = 98;  // along the pixels
-constexpr int TILES_N = 2;  // along the channels of a group
-constexpr int X_BYTES = 16;  // one copy of x (less than a word: one element)
-constexpr int W_BYTES = 16;  // one copy of w (less than a word: one element)
-constexpr int VECTOR_N = 8;  // channels that are written at once
+constexpr int ATOM_M = 16;  // output pixels per instruction
+constexpr int ATOM_N = 16;  // output channels per instruction
+constexpr int ATOM_K = 32;  // bytes of the reduction per instruction
+constexpr int K_BLOCK = 64;  // bytes of the reduction per fragment
+constexpr int STEPS = 18;  // steps along the reduction
+constexpr bool HAS_REDUCTION_REMAINDER = false;  // the last step reaches past the reduction
+constexpr int TILES_M = 98;  // tiles along the pixels
+constexpr int TILES_N = 2;  // tiles along the channels of a group
+constexpr int X_BYTES = 16;  // bytes per copy of x; below a word, one element
+constexpr int W_BYTES = 16;  // bytes per copy of w; below a word, one element
+constexpr int VECTOR_N = 8;  // channels per store
 constexpr int X_SIZE = 802816;  // bytes of x
 constexpr int W_SIZE = 147456;  // bytes of w
 constexpr int SMEM_BYTES = 16896;
@@ -67,7 +67,7 @@ static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "TILE_K must be wh
 static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N),
               "THREADS must be those of all warp tiles");
 
-#if !defined(__global__)  // without HIP's headers: the few words of the language that are used here
+#if !defined(__global__)  // without HIP's headers: the few keywords used here
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
@@ -82,8 +82,7 @@ __device__ __forceinline__ int thread() { return static_cast<int>(__builtin_amdg
 __device__ __forceinline__ int block_x() { return static_cast<int>(__builtin_amdgcn_workgroup_id_x()); }
 __device__ __forceinline__ int block_y() { return static_cast<int>(__builtin_amdgcn_workgroup_id_y()); }
 
-// Orders the block's shared memory only: a fence over device memory as well would cost cache invalidations on
-// RDNA.
+// Orders the block's shared memory only: a fence that covers device memory would invalidate caches on RDNA.
 __device__ __forceinline__ void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
     __builtin_amdgcn_s_barrier();
@@ -91,8 +90,9 @@ __device__ __forceinline__ void barrier() {
 }
 
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
-// What a wave's lanes all have, but clang cannot know: a branch or a loop that depends on it is then one of
-// the whole wave. Otherwise lanes are masked, and matrix instructions stand where some could be switched off.
+// Returns a value that is equal in all lanes, which clang cannot know: branches and loops that depend on it
+// become wave-uniform. Otherwise clang masks lanes, and matrix instructions end up where some lanes could be
+// inactive.
 __device__ __forceinline__ int same_in_every_lane(int value) { return __builtin_amdgcn_readfirstlane(value); }
 
 __device__ __forceinline__ int warp() {
@@ -115,7 +115,7 @@ __device__ __forceinline__ float add(float a, float b) { return a + b; }
 __device__ __forceinline__ float multiply(float a, float b) { return a * b; }
 __device__ __forceinline__ float maximum(float a, float b) { return __builtin_fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return __builtin_fminf(a, b); }
-// Half to even.
+// Rounds half to even.
 __device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
 __device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
@@ -124,17 +124,17 @@ __device__ __forceinline__ float rounded(float a) { return __builtin_rintf(a); }
 template <int WORDS>
 struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORDS]; };
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return *static_cast<const Words<WORDS>*>(address);
 }
 
-// An offset that lies outside of every buffer.
+// An offset outside every buffer.
 constexpr unsigned NOWHERE = 1u << 31;
 
-// Words at `base + offset + common`, within a buffer of `bytes`: outside, the hardware finds zeros.
-// `bytes` and `common` are the same for all lanes, which clang does not always see.
+// Loads words at `base + offset + common` from a buffer of `bytes`; outside, the hardware returns zeros.
+// `bytes` and `common` must be equal in all lanes, which clang does not always see.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words_of(
     const void* base, unsigned bytes, unsigned offset, int common) {
@@ -159,7 +159,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -168,9 +169,9 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. Floats as large as 1.5 * 2**23 are whole numbers: adding it rounds, and the sum's lowest byte
-// is the result.
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
+// bytes are the lower two of `above`. Floats of magnitude 1.5 * 2**23 are integers, so adding that number
+// rounds, and the lowest byte of the sum is the result.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
@@ -186,7 +187,7 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
@@ -195,7 +196,7 @@ struct Arguments {
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
@@ -209,16 +210,17 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -230,13 +232,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = -128.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -260,16 +263,17 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
-// Enumerators take no place in the binary.
+// Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
+// Enumerators, unlike constants, take no space in the binary.
 enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
 enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
 enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
-using Bits = unsigned char;  // of an element
+using Bits = unsigned char;  // one element
 static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
 
-// Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
-// Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
+// Returns the offset of the 16-byte chunk `chunk` of row `row + low` in an operand's tile; `row` is a
+// multiple of 8. The chunks of neighbouring rows are permuted, so that eight rows of one chunk cover all
+// banks.
 constexpr int CHUNKS = TILE_K / 16;
 __device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
     return (row + low) * TILE_K + (chunk ^ (low / (8 / CHUNKS) % CHUNKS)) * 16;
@@ -283,7 +287,7 @@ constexpr int A_REGISTERS = 2, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 4;
 constexpr int ATOM_ROWS = 16;
 
-// D += A * B, by one wavefront.
+// Computes D += A * B, by one wavefront.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     typedef Sum Registers __attribute__((ext_vector_type(D_REGISTERS)));
@@ -295,8 +299,9 @@ __device__ __forceinline__ void multiply_add(
     for (int i = 0; i < D_REGISTERS; ++i) d[i] = sum[i];
 }
 
-// A lane reads 16 bytes of its row, enough for one instruction or more: the groups of lanes then take bytes
-// of the reduction in another order than the instruction numbers them, the same for both operands.
+// A lane reads 16 bytes of its row, enough for one or more instructions. Its group of lanes therefore takes
+// the bytes of the reduction in another order than the instruction numbers them; both operands use the same
+// order.
 struct Fragment { unsigned word[4]; };
 using XFragment = Fragment;
 using WFragment = Fragment;
@@ -315,7 +320,7 @@ __device__ __forceinline__ void load_fragments(
     }
 }
 
-// A is the weights and B the activations, so that the registers of a lane are channels of one pixel.
+// A is the weights and B the activations, so that a lane's registers are channels of one pixel.
 __device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
 #pragma unroll
     for (int issue = 0; issue < 4 / A_REGISTERS; ++issue) {
@@ -329,12 +334,12 @@ __device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment
     }
 }
 
-// A lane holds one pixel; its channels are runs of four, and the groups of lanes take turns down the atom.
+// A lane holds one pixel. Its channels come in runs of four; the groups of lanes alternate down the atom.
 constexpr int LANE_PIXELS = 1, LANE_CHANNELS = D_REGISTERS, CHANNEL_LANES = 4;
 __device__ __forceinline__ int pixel_of_lane(int) { return tile::lane() % ATOM_ROWS; }
 __device__ __forceinline__ int channel_lane() { return tile::lane() / ATOM_ROWS; }
 constexpr __device__ int register_of(int, int channel) { return channel; }
-// Which of the groups holds a channel of the atom, and as which of its own.
+// Return the group of lanes that holds a channel of the atom, and the channel's index within the lane.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 4 % CHANNEL_LANES; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) {
     return channel / (4 * CHANNEL_LANES) * 4 + channel % 4;
@@ -342,31 +347,31 @@ __device__ __forceinline__ int index_of_channel(unsigned channel) {
 
 constexpr int ATOMS_M = WARP_M / ATOM_M;
 constexpr int ATOMS_N = WARP_N / ATOM_N;
-// A lane's outputs: so many pixels, each of so many neighbouring channels, written in vectors.
+// A lane's outputs: pixels, and neighbouring channels per pixel, written in vectors.
 constexpr int PIXELS_OF_LANE = ATOMS_M * LANE_PIXELS;
 constexpr int CHANNELS_OF_LANE = ATOMS_N * LANE_CHANNELS;
 static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "VECTOR_N must divide a lane's channels");
 
-// The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
-// such that a lane ends up with neighbouring channels of all its atoms.
+// Maps a row of the weights' tile to its output channel. The rows of an atom are not neighbouring channels:
+// they are arranged so that a lane ends up with neighbouring channels across all its atoms.
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
            index_of_channel(row % ATOM_N);
 }
 
-// The steps of both operands that are on their way or being multiplied.
+// The steps of both operands that are loading or being multiplied.
 struct Pipeline {
     unsigned char x[PIPELINE_STAGES][TILE_M * TILE_K];
     unsigned char w[PIPELINE_STAGES][TILE_N * TILE_K];
 };
 
-// The tile of a block, and its part of the reduction.
+// A block's tile and its part of the reduction.
 struct TilePart {
-    int tile, begin, end;  // `begin` and `end` in steps
+    int tile, begin, end;  // `begin` and `end` count steps
     int pixel_tile, k_tile, k_end, group;
 
-    // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
+    // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
     __device__ __forceinline__ TilePart(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
@@ -378,12 +383,12 @@ struct TilePart {
     }
 };
 
-// NHWC: channels are neighbours, and the reduction runs over them first.
+// NHWC: neighbouring elements are channels, and the reduction runs over them first.
 constexpr bool CHANNELS_LAST = true;
 __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K + k; }
 
-// Where the window of one output pixel begins: the offset of its first element, and its row and column, which
-// may lie outside the image.
+// The window of one output pixel: the offset of its first element, and its first row and column, which may be
+// outside the image.
 struct Window { int offset, row, column; };
 
 __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
@@ -393,8 +398,9 @@ __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
     return {((image * IN_H + row) * IN_W + column) * C + group * C_GROUP, row, column};
 }
 
-// An element of a window's reduction: all taps of STEP_ELEMENTS channels, then those of the next. A step
-// reads most of what the step before has brought near. It moves on without a division.
+// An element of a window's reduction: all taps of STEP_ELEMENTS channels, then those of the next
+// STEP_ELEMENTS. A step finds most of its input in the cache, loaded by the step before. `advance` needs no
+// division.
 struct Tap {
     int row, column, channel;
 
@@ -421,7 +427,7 @@ struct Tap {
         return (row * (DILATION_H * IN_W) + column * DILATION_W) * C + channel;
     }
 
-    // The bits of a row's `inside` that have to be set for it.
+    // Returns the bits that a row's `inside` mask must have for this tap to be inside the image.
     __device__ __forceinline__ unsigned wanted() const {
         return PADDED ? (1u << row) | (1u << (R + column)) : 0u;
     }
@@ -430,12 +436,12 @@ struct Tap {
     }
 };
 
-// Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
 
-// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread loads: one column, with rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
 struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
@@ -454,7 +460,8 @@ struct Vectors {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    // Returns the offset of a vector in the tile. Rows that are a multiple of eight apart have the same chunk
+    // order.
     static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
@@ -465,10 +472,11 @@ struct Vectors {
 using XVectors = Vectors<X_BYTES, TILE_M>;
 using WVectors = Vectors<W_BYTES, TILE_N>;
 
-// Rows past the last pixel or channel repeat it: what is computed from them is not written.
+// Rows past the last pixel or channel repeat it; their results are not written.
 struct XRows {
-    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // offset of each window's first element, which may be outside the image
+    // bit mask of the filter rows (low bits) and columns (above them) that are inside the image
+    unsigned inside[XVectors::COUNT];
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
@@ -482,7 +490,7 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
         if constexpr (PADDED) {
 #pragma unroll
             for (int r = 0; r < R; ++r) {
-                const unsigned row = window.row + r * DILATION_H;  // what is negative is large
+                const unsigned row = window.row + r * DILATION_H;  // negative rows wrap to large numbers
                 inside |= static_cast<unsigned>(row < IN_H) << r;
             }
 #pragma unroll
@@ -499,13 +507,13 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
 // A thread's column of the weights: the same element of the reduction as in x.
 using WColumn = Tap;
 
-// Channel `n` of the tile, or the last one, which stands for those past it.
+// Returns channel `n` of the tile, or the last existing one.
 __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n) {
     const int k = tile_part.k_tile + n;
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's vectors of the weights begins.
+// Returns the offset of row `i` of a thread's vectors of the weights.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
     return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
@@ -516,7 +524,7 @@ struct alignas(16) ChannelParameters {
     float multiplier[TILE_N];
 };
 
-// What a thread carries of an operand's tile through its registers.
+// The part of an operand's tile that a thread stages in registers.
 template <class Vectors>
 struct RegisterTile {
     static constexpr int WORDS = Vectors::WIDTH / 4;
@@ -531,42 +539,42 @@ struct RegisterTile {
     }
 };
 
-// A step that is one tap is the same for all threads but for their bytes of it, and so is one of the weights
-// that lies within the reduction: then its offset is added by the memory instruction.
+// Within a step that is one tap, threads differ only in their byte of the step; the same holds for a step of
+// the weights that is within the reduction. The memory instruction then adds the step's offset.
 constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % STEP_ELEMENTS == 0;
 [[maybe_unused]] constexpr bool X_MOVES_TOGETHER = ONE_TAP_A_STEP && !PADDED;
 constexpr bool W_MOVES_TOGETHER = !HAS_REDUCTION_REMAINDER;
 static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "offsets must be below NOWHERE");
 
-// Where an element lies in a buffer.
+// Returns the byte offset of an element in a buffer.
 __device__ __forceinline__ unsigned byte_of(int element) {
     return static_cast<unsigned>(element) * ELEMENT_BYTES;
 }
 
-// The offset that all lanes have in common. GFX9 compares a lane's own with the size less this one, without a
-// sign: where the size is zero, so is this, or memory would be read.
+// Returns the offset that all lanes share. GFX9 compares a lane's offset with the size minus this one,
+// unsigned: if the size is zero, this must be too, or memory would be read.
 __device__ __forceinline__ unsigned common_byte_of(int element, unsigned bytes) {
     return bytes == 0 ? 0 : byte_of(element);
 }
 
-// Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
-// read from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from
-// buffers of no bytes: the main loop has no branch. A step is asked for behind the barrier, for which
-// compilers wait for everything that is on its way, and put down before the next.
+// Loads the tiles of successive steps into shared memory, through registers. Zeros are read from outside the
+// buffer, where the hardware returns zeros, and so are the steps past the last, from buffers of zero bytes:
+// the main loop has no branch. A step is loaded after the barrier, because compilers wait for all outstanding
+// loads at a barrier, and stored before the next one.
 struct Loader {
     static_assert(PIPELINE_STAGES == 2, "PIPELINE_STAGES must be 2");
     const Arguments& args;
     XRows rows;
-    Tap tap;  // of the thread's column of x
+    Tap tap;  // the thread's column of x
     WColumn column;
-    int begin_w[WVectors::COUNT];  // where each row of the weights begins
-    int left;  // steps that are still to be fetched
-    int stage;  // that is filled next
+    int begin_w[WVectors::COUNT];  // offset of each row of the weights
+    int left;  // steps not yet loaded
+    int stage;  // the stage to fill next
     RegisterTile<XVectors> x;
     RegisterTile<WVectors> w;
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a part of a tile.
+    // Loads the first step of a tile part.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
@@ -584,7 +592,7 @@ struct Loader {
         put(pipeline);
     }
 
-    // The channel parameters of the tile.
+    // Loads the channel parameters of the tile.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) const {
 #pragma unroll
@@ -599,14 +607,14 @@ struct Loader {
 
     __device__ __forceinline__ void wait() {}
 
-    // Asks for the step behind the one that was put down last.
+    // Begins to load the step after the one stored last.
     template <int PARTS>
     __device__ __forceinline__ void begin(Pipeline&, int) {
         static_assert(PARTS == 1, "PARTS must be 1: all is asked for at once");
         if constexpr (STEPS > 1) fetch();
     }
 
-    // Puts down what has come.
+    // Stores the loaded step to shared memory.
     __device__ __forceinline__ void end(Pipeline& pipeline) {
         if constexpr (STEPS > 1) put(pipeline);
     }
@@ -655,7 +663,7 @@ struct Accumulators {
     Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
-// What a warp reads from shared memory for one round of instructions.
+// The fragments that a warp reads from shared memory for one K_BLOCK.
 struct Fragments {
     XFragment x[ATOMS_M];
     WFragment w[ATOMS_N];
@@ -677,12 +685,12 @@ __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulator
 
 struct FinishedVector { Finished element[VECTOR_N]; };
 
-// A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
+// A vector of a lane's sums: VECTOR_N channels of one pixel.
 struct Sums {
     Sum product[VECTOR_N];
 };
 
-// The tile's outputs on their way from the lanes to rows. The padding spreads the rows over the banks.
+// The tile's outputs, staged in shared memory. The padding spreads the rows over the banks.
 struct Staged { alignas(16) unsigned char row[TILE_M][TILE_N * sizeof(Output) + 16]; };
 
 struct Shared {
@@ -725,10 +733,12 @@ __device__ __forceinline__ Sums sums_of(const Accumulators& acc, int i, int v) {
     return sums;
 }
 
-// Whether a vector is written at once: its channels are neighbours, and all of them exist or none.
+// True if a vector can be written in one access: its channels are neighbours, and either all exist or none
+// does.
 constexpr bool WHOLE_VECTORS = CHANNELS_LAST && K_GROUP % VECTOR_N == 0;
 
-// Where a vector of a lane stands: `i` counts the lane's pixels, `v` the vectors of each.
+// Return the position of a lane's vector in the tile: `i` counts the lane's pixels, `v` the vectors per
+// pixel.
 __device__ __forceinline__ int pixel_of(int i) {
     return tile::warp() / (TILE_N / WARP_N) * WARP_M + i / LANE_PIXELS * ATOM_M +
            pixel_of_lane(i % LANE_PIXELS);
@@ -762,10 +772,10 @@ __device__ __forceinline__ void write_vector(
     }
 }
 
-// Writes outputs from the lanes to shared memory, and in whole rows of 16-byte vectors to device memory.
+// Writes the outputs to shared memory, and from there to device memory in whole rows of 16-byte vectors.
 __device__ __forceinline__ void write_tile(
     const Arguments& args, Shared& shared, const TilePart& tile_part, const Accumulators& acc) {
-    tile::barrier();  // everybody has multiplied the last step
+    tile::barrier();  // all threads have multiplied the last step
 #pragma unroll
     for (int v = 0; v < CHANNELS_OF_LANE / VECTOR_N; ++v) {
         const int n = channel_of(v);
@@ -796,8 +806,8 @@ __device__ __forceinline__ void finish_part(
     write_tile(args, shared, tile_part, acc);
 }
 
-// The products of one tile over a block's part of the reduction; the loader has begun. PIPELINE_STAGES - 1
-// steps are on their way while one is multiplied.
+// Multiplies one tile over the block's part of the reduction, after `loader.fill`. PIPELINE_STAGES - 1 steps
+// load while one is multiplied.
 __device__ __forceinline__ void accumulate(
     Pipeline& pipeline, Loader& loader, const TilePart& tile_part, Accumulators& acc) {
     constexpr int BLOCKS_K = TILE_K / K_BLOCK;
@@ -819,7 +829,7 @@ __device__ __forceinline__ void accumulate(
     }
 }
 
-// One block: TILE_M output pixels of TILE_N channels of one group.
+// One block per tile: TILE_M output pixels x TILE_N channels of one group.
 extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();

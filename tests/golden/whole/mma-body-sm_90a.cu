@@ -15,11 +15,11 @@
 constexpr int IN_H = 28;
 constexpr int IN_W = 28;
 constexpr int C = 128;
-constexpr int C_GROUP = 128;  // input channels of a group
+constexpr int C_GROUP = 128;  // input channels per group
 constexpr int OUT_H = 28;
 constexpr int OUT_W = 28;
 constexpr int K = 128;
-constexpr int K_GROUP = 128;  // output channels of a group
+constexpr int K_GROUP = 128;  // output channels per group
 constexpr int R = 3;  // filter height
 constexpr int S = 3;  // filter width
 constexpr int STRIDE_H = 1;
@@ -28,34 +28,34 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
-constexpr bool PADDED = true;  // some windows reach beyond the image
+constexpr bool PADDED = true;  // some windows reach past the image
 constexpr int PIXELS = 6272;  // output pixels of all images
-constexpr int REDUCTION = 1152;  // products in one output
+constexpr int REDUCTION = 1152;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
 // The config.
-constexpr int TILE_M = 128;  // output pixels of a block
-constexpr int TILE_N = 128;  // output channels of a block
-constexpr int TILE_K = 64;  // bytes of the reduction in a step
-constexpr int WARP_M = 32;  // output pixels of a warp
-constexpr int WARP_N = 64;  // output channels of a warp
-constexpr int PIPELINE_STAGES = 4;  // steps in shared memory: one is multiplied, the others on their way
+constexpr int TILE_M = 128;  // output pixels per tile
+constexpr int TILE_N = 128;  // output channels per tile
+constexpr int TILE_K = 64;  // bytes of the reduction per step
+constexpr int WARP_M = 32;  // output pixels per warp
+constexpr int WARP_N = 64;  // output channels per warp
+constexpr int PIPELINE_STAGES = 4;  // steps in shared memory: one is multiplied, the others are loaded
 
-// What follows.
+// Derived values.
 constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 256;
-constexpr int ATOM_M = 16;  // output pixels of one instruction
-constexpr int ATOM_N = 8;  // output channels of one instruction
-constexpr int ATOM_K = 32;  // bytes of the reduction in one instruction
-constexpr int K_BLOCK = 32;  // bytes of the reduction in one fragment
-constexpr int STEPS = 18;  // along the reduction
-constexpr bool HAS_REDUCTION_REMAINDER = false;  // the last step reaches beyond the reduction
-constexpr int TILES_M = 49;  // along the pixels
-constexpr int TILES_N = 1;  // along the channels of a group
-constexpr int X_BYTES = 16;  // one copy of x (less than a word: one element)
-constexpr int W_BYTES = 16;  // one copy of w (less than a word: one element)
-constexpr int VECTOR_N = 16;  // channels that are written at once
+constexpr int ATOM_M = 16;  // output pixels per instruction
+constexpr int ATOM_N = 8;  // output channels per instruction
+constexpr int ATOM_K = 32;  // bytes of the reduction per instruction
+constexpr int K_BLOCK = 32;  // bytes of the reduction per fragment
+constexpr int STEPS = 18;  // steps along the reduction
+constexpr bool HAS_REDUCTION_REMAINDER = false;  // the last step reaches past the reduction
+constexpr int TILES_M = 49;  // tiles along the pixels
+constexpr int TILES_N = 1;  // tiles along the channels of a group
+constexpr int X_BYTES = 16;  // bytes per copy of x; below a word, one element
+constexpr int W_BYTES = 16;  // bytes per copy of w; below a word, one element
+constexpr int VECTOR_N = 16;  // channels per store
 constexpr int SMEM_BYTES = 66560;
 
 static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
@@ -76,8 +76,9 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
-// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+// Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
+// launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
+// results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -89,7 +90,7 @@ __device__ __forceinline__ Layout& shared_memory() {
     return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-// Device memory that nobody writes during the launch.
+// Loads from device memory that is read-only during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
@@ -99,13 +100,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
-// are faster than conversions.
+// round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
+// faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// round_small as a float. What is larger stays larger.
+// round_small, as a float. Values that are too large for it stay large.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -119,7 +120,7 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     Words<WORDS> result;
@@ -135,15 +136,15 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// An address in shared memory, of 32 bits: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: constant offsets need no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
 }
 
-// Asynchronous copies of one thread from device to shared memory, in groups.
+// Asynchronous copies from device to shared memory by one thread, in groups.
 struct Copies {
-    // 4, 8 or 16 bytes; zeros where there is nothing to copy.
+    // Copies BYTES bytes, or writes zeros if `exists` is false.
     template <int BYTES>
     __device__ __forceinline__ void copy(SharedAddress to, const void* from, bool exists) {
         static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
@@ -158,17 +159,17 @@ struct Copies {
                          : "memory");
         }
     }
-    // Closes a group.
+    // Closes a group: the copies since the last commit.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-    // Waits until at most the latest GROUPS groups are under way.
+    // Waits until at most the latest GROUPS groups are outstanding.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
     }
 };
 
-// Matrices of 8 rows of 16 bytes from shared memory: lane 8 * i + j names row j of matrix i, and lane l gets
-// word l % 4 of row l / 4 of each.
+// Loads matrices of 8 rows x 16 bytes from shared memory. Lane 8 * i + j supplies the address of row j of
+// matrix i; lane l receives word l % 4 of row l / 4 of each matrix.
 template <int COUNT>
 __device__ __forceinline__ void load_matrices(SharedAddress row, unsigned (&words)[COUNT]) {
     if constexpr (COUNT == 4) {
@@ -198,7 +199,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -207,8 +209,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. All of it is one instruction.
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
+// bytes are the lower two of `above`, in one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -230,7 +232,7 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
@@ -239,7 +241,7 @@ struct Arguments {
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
@@ -253,16 +255,17 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -274,13 +277,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = -128.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -304,16 +308,17 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
-// Enumerators take no place in the binary.
+// Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
+// Enumerators, unlike constants, take no space in the binary.
 enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
 enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
 enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
-using Bits = unsigned char;  // of an element
+using Bits = unsigned char;  // one element
 static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
 
-// Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
-// Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
+// Returns the offset of the 16-byte chunk `chunk` of row `row + low` in an operand's tile; `row` is a
+// multiple of 8. The chunks of neighbouring rows are permuted, so that eight rows of one chunk cover all
+// banks.
 constexpr int CHUNKS = TILE_K / 16;
 __device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
     return (row + low) * TILE_K + (chunk ^ (low / (8 / CHUNKS) % CHUNKS)) * 16;
@@ -324,7 +329,7 @@ __device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
-// D += A * B, by one warp.
+// Computes D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
@@ -358,11 +363,12 @@ constexpr int LANE_PIXELS = 2, LANE_CHANNELS = 2;
 __device__ __forceinline__ int pixel_of_lane(int i) { return tile::lane() / 4 + i * 8; }
 __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
-// Which of the lanes holds a channel of the atom, and as which of its own.
+// Return the lane that holds a channel of the atom, and the channel's index within the lane.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
-// One load brings up to four 8-row matrices of 16 bytes, each lane naming one row of one of them.
+// Loads ATOMS fragments. One ldmatrix loads up to four matrices of 8 rows x 16 bytes; each lane supplies the
+// address of one row.
 template <class Fragment, int ATOMS>
 __device__ __forceinline__ void load_fragments(
     unsigned char* operand, int first_row, int block, Fragment (&fragments)[ATOMS]) {
@@ -387,31 +393,31 @@ __device__ __forceinline__ void load_fragments(
 
 constexpr int ATOMS_M = WARP_M / ATOM_M;
 constexpr int ATOMS_N = WARP_N / ATOM_N;
-// A lane's outputs: so many pixels, each of so many neighbouring channels, written in vectors.
+// A lane's outputs: pixels, and neighbouring channels per pixel, written in vectors.
 constexpr int PIXELS_OF_LANE = ATOMS_M * LANE_PIXELS;
 constexpr int CHANNELS_OF_LANE = ATOMS_N * LANE_CHANNELS;
 static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "VECTOR_N must divide a lane's channels");
 
-// The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
-// such that a lane ends up with neighbouring channels of all its atoms.
+// Maps a row of the weights' tile to its output channel. The rows of an atom are not neighbouring channels:
+// they are arranged so that a lane ends up with neighbouring channels across all its atoms.
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
            index_of_channel(row % ATOM_N);
 }
 
-// The steps of both operands that are on their way or being multiplied.
+// The steps of both operands that are loading or being multiplied.
 struct Pipeline {
     unsigned char x[PIPELINE_STAGES][TILE_M * TILE_K];
     unsigned char w[PIPELINE_STAGES][TILE_N * TILE_K];
 };
 
-// The tile of a block, and its part of the reduction.
+// A block's tile and its part of the reduction.
 struct TilePart {
-    int tile, begin, end;  // `begin` and `end` in steps
+    int tile, begin, end;  // `begin` and `end` count steps
     int pixel_tile, k_tile, k_end, group;
 
-    // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
+    // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
     __device__ __forceinline__ TilePart(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
@@ -423,12 +429,12 @@ struct TilePart {
     }
 };
 
-// NHWC: channels are neighbours, and the reduction runs over them first.
+// NHWC: neighbouring elements are channels, and the reduction runs over them first.
 constexpr bool CHANNELS_LAST = true;
 __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K + k; }
 
-// Where the window of one output pixel begins: the offset of its first element, and its row and column, which
-// may lie outside the image.
+// The window of one output pixel: the offset of its first element, and its first row and column, which may be
+// outside the image.
 struct Window { int offset, row, column; };
 
 __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
@@ -438,8 +444,9 @@ __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
     return {((image * IN_H + row) * IN_W + column) * C + group * C_GROUP, row, column};
 }
 
-// An element of a window's reduction: all taps of STEP_ELEMENTS channels, then those of the next. A step
-// reads most of what the step before has brought near. It moves on without a division.
+// An element of a window's reduction: all taps of STEP_ELEMENTS channels, then those of the next
+// STEP_ELEMENTS. A step finds most of its input in the cache, loaded by the step before. `advance` needs no
+// division.
 struct Tap {
     int row, column, channel;
 
@@ -466,7 +473,7 @@ struct Tap {
         return (row * (DILATION_H * IN_W) + column * DILATION_W) * C + channel;
     }
 
-    // The bits of a row's `inside` that have to be set for it.
+    // Returns the bits that a row's `inside` mask must have for this tap to be inside the image.
     __device__ __forceinline__ unsigned wanted() const {
         return PADDED ? (1u << row) | (1u << (R + column)) : 0u;
     }
@@ -475,12 +482,12 @@ struct Tap {
     }
 };
 
-// Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
 
-// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread loads: one column, with rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
 struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
@@ -499,7 +506,8 @@ struct Vectors {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    // Returns the offset of a vector in the tile. Rows that are a multiple of eight apart have the same chunk
+    // order.
     static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
@@ -510,10 +518,11 @@ struct Vectors {
 using XVectors = Vectors<X_BYTES, TILE_M>;
 using WVectors = Vectors<W_BYTES, TILE_N>;
 
-// Rows past the last pixel or channel repeat it: what is computed from them is not written.
+// Rows past the last pixel or channel repeat it; their results are not written.
 struct XRows {
-    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // offset of each window's first element, which may be outside the image
+    // bit mask of the filter rows (low bits) and columns (above them) that are inside the image
+    unsigned inside[XVectors::COUNT];
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
@@ -527,7 +536,7 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
         if constexpr (PADDED) {
 #pragma unroll
             for (int r = 0; r < R; ++r) {
-                const unsigned row = window.row + r * DILATION_H;  // what is negative is large
+                const unsigned row = window.row + r * DILATION_H;  // negative rows wrap to large numbers
                 inside |= static_cast<unsigned>(row < IN_H) << r;
             }
 #pragma unroll
@@ -544,13 +553,13 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
 // A thread's column of the weights: the same element of the reduction as in x.
 using WColumn = Tap;
 
-// Channel `n` of the tile, or the last one, which stands for those past it.
+// Returns channel `n` of the tile, or the last existing one.
 __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n) {
     const int k = tile_part.k_tile + n;
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's vectors of the weights begins.
+// Returns the offset of row `i` of a thread's vectors of the weights.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
     return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
@@ -561,20 +570,21 @@ struct alignas(16) ChannelParameters {
     float multiplier[TILE_N];
 };
 
-// Brings the tiles of one step after the other to shared memory, by copies that need no registers.
+// Loads the tiles of successive steps into shared memory with cp.async, which needs no registers.
 struct Loader {
     const Arguments& args;
     tile::Copies copies;
     XRows rows;
-    Tap tap;  // of the thread's column of x
+    Tap tap;  // the thread's column of x
     WColumn column;
-    int begin_w[WVectors::COUNT];  // where each row of the weights begins
-    int left;  // steps that are still to be begun
-    int stage;  // that is filled next
+    int begin_w[WVectors::COUNT];  // offset of each row of the weights
+    int left;  // steps not yet begun
+    int stage;  // the stage to fill next
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a part of a tile. The weights come first: they do not depend on the launch before.
+    // Loads the first steps of a tile part. The weights come first: they do not depend on the previous
+    // launch.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
@@ -596,8 +606,8 @@ struct Loader {
         stage = PIPELINE_STAGES - 1;
     }
 
-    // The channel parameters belong to the group of the step that is begun next, so that the first products
-    // do not wait for them.
+    // Loads the channel parameters in the group of the next step, so that the first products do not wait for
+    // them.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) {
 #pragma unroll
@@ -614,10 +624,10 @@ struct Loader {
         }
     }
 
-    // Waits until the oldest step is there.
+    // Waits for the oldest step.
     __device__ __forceinline__ void wait() { copies.wait<PIPELINE_STAGES - 2>(); }
-    // A part of the next step, into the stage that was multiplied last: the copies come a few at a time,
-    // between the products. The last part closes the group.
+    // Begins one part of the next step, into the stage that was multiplied last. The copies are spread
+    // between the products; the last part closes the group.
     template <int PARTS>
     __device__ __forceinline__ void begin(Pipeline& pipeline, int part) {
         const bool is_last = part == PARTS - 1;
@@ -666,7 +676,7 @@ struct Accumulators {
     Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
-// What a warp reads from shared memory for one round of instructions.
+// The fragments that a warp reads from shared memory for one K_BLOCK.
 struct Fragments {
     XFragment x[ATOMS_M];
     WFragment w[ATOMS_N];
@@ -688,7 +698,7 @@ __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulator
 
 struct FinishedVector { Finished element[VECTOR_N]; };
 
-// A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
+// A vector of a lane's sums: VECTOR_N channels of one pixel.
 struct Sums {
     Sum product[VECTOR_N];
 };
@@ -732,10 +742,12 @@ __device__ __forceinline__ Sums sums_of(const Accumulators& acc, int i, int v) {
     return sums;
 }
 
-// Whether a vector is written at once: its channels are neighbours, and all of them exist or none.
+// True if a vector can be written in one access: its channels are neighbours, and either all exist or none
+// does.
 constexpr bool WHOLE_VECTORS = CHANNELS_LAST && K_GROUP % VECTOR_N == 0;
 
-// Where a vector of a lane stands: `i` counts the lane's pixels, `v` the vectors of each.
+// Return the position of a lane's vector in the tile: `i` counts the lane's pixels, `v` the vectors per
+// pixel.
 __device__ __forceinline__ int pixel_of(int i) {
     return tile::warp() / (TILE_N / WARP_N) * WARP_M + i / LANE_PIXELS * ATOM_M +
            pixel_of_lane(i % LANE_PIXELS);
@@ -769,7 +781,7 @@ __device__ __forceinline__ void write_vector(
     }
 }
 
-// Writes outputs from the lanes to device memory.
+// Writes the outputs from registers to device memory.
 __device__ __forceinline__ void write_tile(
     const Arguments& args, Shared& shared, const TilePart& tile_part, const Accumulators& acc) {
 #pragma unroll
@@ -790,16 +802,16 @@ __device__ __forceinline__ void finish_part(
     write_tile(args, shared, tile_part, acc);
 }
 
-// The products of one tile over a block's part of the reduction; the loader has begun. PIPELINE_STAGES - 1
-// steps are on their way while one is multiplied.
+// Multiplies one tile over the block's part of the reduction, after `loader.fill`. PIPELINE_STAGES - 1 steps
+// load while one is multiplied.
 __device__ __forceinline__ void accumulate(
     Pipeline& pipeline, Loader& loader, const TilePart& tile_part, Accumulators& acc) {
     constexpr int BLOCKS_K = TILE_K / K_BLOCK;
     const int first_row = tile::warp() / (TILE_N / WARP_N) * WARP_M;
     const int first_channel = tile::warp() % (TILE_N / WARP_N) * WARP_N;
     int stage = 0;
-    // The next fragments are read from shared memory while these are multiplied, from step to step as well.
-    // Many copies come a few at a time, between the products.
+    // The next fragments are read from shared memory while these are multiplied, across steps too.
+    // If there are many copies, spread them between the products.
     constexpr bool MANY = XVectors::COUNT + WVectors::COUNT >= 8;
     constexpr int PARTS = MANY && BLOCKS_K > 1 ? BLOCKS_K - 1 : 1;
     Fragments fragments[2];
@@ -827,7 +839,7 @@ __device__ __forceinline__ void accumulate(
     }
 }
 
-// One block: TILE_M output pixels of TILE_N channels of one group.
+// One block per tile: TILE_M output pixels x TILE_N channels of one group.
 extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();

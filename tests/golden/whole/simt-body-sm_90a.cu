@@ -14,11 +14,11 @@
 constexpr int IN_H = 28;
 constexpr int IN_W = 28;
 constexpr int C = 128;
-constexpr int C_GROUP = 128;  // input channels of a group
+constexpr int C_GROUP = 128;  // input channels per group
 constexpr int OUT_H = 28;
 constexpr int OUT_W = 28;
 constexpr int K = 128;
-constexpr int K_GROUP = 128;  // output channels of a group
+constexpr int K_GROUP = 128;  // output channels per group
 constexpr int S = 3;  // filter width
 constexpr int STRIDE_H = 1;
 constexpr int STRIDE_W = 1;
@@ -26,30 +26,30 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
-constexpr bool PADDED = true;  // some windows reach beyond the image
+constexpr bool PADDED = true;  // some windows reach past the image
 constexpr int PIXELS = 6272;  // output pixels of all images
-constexpr int REDUCTION = 1152;  // products in one output
+constexpr int REDUCTION = 1152;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
 // The config.
-constexpr int TILE_M = 128;  // output pixels of a block
-constexpr int TILE_N = 64;  // output channels of a block
+constexpr int TILE_M = 128;  // output pixels per block
+constexpr int TILE_N = 64;  // output channels per block
 constexpr int TILE_K = 64;  // bytes of the reduction staged at a time
-constexpr int THREAD_M = 8;  // output pixels of a thread
-constexpr int THREAD_N = 4;  // output channels of a thread
-constexpr int PIPELINE_STAGES = 2;  // 1: staged in place, two barriers a step; 2: double buffer, one
+constexpr int THREAD_M = 8;  // output pixels per thread
+constexpr int THREAD_N = 4;  // output channels per thread
+constexpr int PIPELINE_STAGES = 2;  // 1: in place, two barriers per step; 2: double buffer, one barrier
 
-// What follows.
+// Derived values.
 constexpr int THREADS = 256;
-constexpr int STEPS = 18;  // along the reduction
-constexpr int TILES_N = 2;  // along the channels of a group
-constexpr int VECTOR_M = 4;  // neighbours among a thread's pixels
-constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 16;  // one load of x (less than a word: one element)
-constexpr int X_RUNS = 2;  // words or vectors of x a thread has in flight
-constexpr int W_BYTES = 16;  // one load of w (less than a word: one element)
-constexpr int W_RUNS = 1;  // words or vectors of w a thread has in flight
+constexpr int STEPS = 18;  // steps along the reduction
+constexpr int TILES_N = 2;  // tiles along the channels of a group
+constexpr int VECTOR_M = 4;  // neighbouring pixels per access
+constexpr int VECTOR_N = 4;  // neighbouring channels per access
+constexpr int X_BYTES = 16;  // bytes per load of x; below a word, one element
+constexpr int X_RUNS = 2;  // loads of x that a thread has in flight
+constexpr int W_BYTES = 16;  // bytes per load of w; below a word, one element
+constexpr int W_RUNS = 1;  // loads of w that a thread has in flight
 constexpr int SMEM_BYTES = 25600;
 
 static_assert(TILE_K % X_BYTES == 0 && TILE_K % W_BYTES == 0, "loads must divide the rows of tiles");
@@ -63,14 +63,15 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
-// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
-// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+// Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
+// launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
+// results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Words of a tile that are multiplied without a branch: all.
+// Words of a tile that are multiplied without a branch: all of them.
 constexpr int WORDS_AT_A_TIME = 16;
 
 template <class Layout>
@@ -79,12 +80,12 @@ __device__ __forceinline__ Layout& shared_memory() {
     return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-// Device memory that nobody writes during the launch.
+// Loads from device memory that is read-only during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
-// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
-// The compiler would add anew before every load that has a condition.
+// Keeps an address in registers from here on, so that loads at constant offsets need no addition. The
+// compiler would otherwise repeat the addition before every predicated load.
 template <class T>
 __device__ __forceinline__ const T* kept(const T* address) {
     asm volatile("" : "+l"(address));
@@ -97,13 +98,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
-// are faster than conversions.
+// round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
+// faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// round_small as a float. What is larger stays larger.
+// round_small, as a float. Values that are too large for it stay large.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -117,7 +118,7 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     Words<WORDS> result;
@@ -142,7 +143,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -151,8 +153,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. All of it is one instruction.
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
+// bytes are the lower two of `above`, in one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -169,7 +171,8 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 }
 }  // namespace tile
 
-// Four products of bytes added to an int32; each operand's bytes are signed or not.
+// Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are
+// signed.
 template <bool A_SIGNED, bool B_SIGNED>
 __device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
@@ -190,7 +193,7 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
@@ -199,7 +202,7 @@ struct Arguments {
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
@@ -213,16 +216,17 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -234,13 +238,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = -128.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -264,15 +269,15 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
-// Enumerators take no place in the binary.
+// Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
+// Enumerators, unlike constants, take no space in the binary.
 enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
 enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
 enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
-using Bits = unsigned char;  // of an element
+using Bits = unsigned char;  // one element
 static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
 
-// Operand tiles as words of neighbouring elements of the reduction. The padding keeps 16-byte alignment and
+// Operand tiles, as words of neighbouring elements of the reduction. The padding keeps 16-byte alignment and
 // spreads the stores of one row over the banks.
 struct Shared {
     unsigned x[PIPELINE_STAGES][TILE_K / 4][TILE_M + 4];
@@ -280,7 +285,7 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// Run `i` of a thread: row of an operand's tile and first byte within the row.
+// Run `i` of a thread: its row in an operand's tile and its first byte in the row.
 template <int BYTES>
 struct AlongReduction {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
@@ -292,12 +297,12 @@ struct AlongReduction {
 };
 using WRun = AlongReduction<W_BYTES>;
 
-// NHWC: channels are neighbours, and the reduction runs over them first.
+// NHWC: neighbouring elements are channels, and the reduction runs over them first.
 constexpr bool CHANNELS_LAST = true;
 
-// Where the window of one output pixel begins.
+// The window of one output pixel.
 struct Window {
-    const X* image;  // its image, at the first channel of the group
+    const X* image;  // the pixel's image, at the first channel of the group
     int row, column;
     bool exists;
 };
@@ -311,8 +316,8 @@ __device__ __forceinline__ Window window_of(const Arguments& args, int pixel, in
             row * STRIDE_H - PAD_TOP, column * STRIDE_W - PAD_LEFT, exists};
 }
 
-// The address of element `index` of a window's reduction (filter row, filter column, channel; channel
-// fastest, as the weights are stored), or null where it falls on padding.
+// Returns the address of element `index` of a window's reduction (filter row, filter column, channel;
+// channels fastest, as the weights are stored), or null if it is padding.
 __device__ __forceinline__ const X* locate(const Window& window, int index) {
     const int tap = index / C_GROUP;
     const int row = window.row + tap / S * DILATION_H;
@@ -323,19 +328,20 @@ __device__ __forceinline__ const X* locate(const Window& window, int index) {
 
 __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K + k; }
 
-// Threads that are neighbours fetch neighbours along the reduction.
+// A thread's vectors of x: neighbouring threads load neighbours along the reduction.
 using XRun = AlongReduction<X_BYTES>;
 
-// This thread's first pixel and first channel in the tile: neighbours write neighbouring channels.
+// This thread's first pixel and first channel in the tile: neighbouring threads write neighbouring channels.
 __device__ __forceinline__ int first_pixel() { return tile::thread() / (TILE_N / THREAD_N) * VECTOR_M; }
 __device__ __forceinline__ int first_channel() { return tile::thread() % (TILE_N / THREAD_N) * VECTOR_N; }
 
-// Padding is a real zero, which is stored as the zero point.
+// Returns an element of padding. Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_element([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
 
-// What one thread carries of an operand tile from device to shared memory: `COUNT` runs of `WORDS` words.
+// The part of an operand's tile that one thread moves from device to shared memory: `COUNT` runs of `WORDS`
+// words.
 template <int COUNT, int WORDS>
 struct RegisterTile { unsigned word[COUNT][WORDS]; };
 
@@ -344,7 +350,7 @@ constexpr int W_WORDS = W_BYTES < 4 ? 1 : W_BYTES / 4;
 using XRegisters = RegisterTile<X_RUNS, X_WORDS>;
 using WRegisters = RegisterTile<W_RUNS, W_WORDS>;
 
-// What lies past the end of the reduction reads as 0, in both operands.
+// Loads elements past the end of the reduction as 0, in both operands.
 __device__ __forceinline__ void fetch_x(
     const Arguments& args, const Window (&windows)[X_RUNS], int begin, XRegisters& tile_registers) {
 #pragma unroll
@@ -406,7 +412,7 @@ __device__ __forceinline__ void fetch_w(
     }
 }
 
-// A run becomes a column of words.
+// Stores each run as a column of words.
 template <class Run, int ROWS, int COUNT, int WORDS>
 __device__ __forceinline__ void put(
     unsigned (&operand)[TILE_K / 4][ROWS + 4], const RegisterTile<COUNT, WORDS>& tile_registers) {
@@ -419,7 +425,8 @@ __device__ __forceinline__ void put(
     }
 }
 
-// A thread's rows (and columns) come in vectors, `STRIDE` apart: the threads of a warp read neighbours.
+// Loads a thread's rows (or columns) in vectors, `STRIDE` apart, so that the threads of a warp read
+// neighbours.
 template <int COUNT, int VECTOR, int STRIDE>
 __device__ __forceinline__ void get(const unsigned* row, unsigned (&words)[COUNT]) {
 #pragma unroll
@@ -481,8 +488,8 @@ __device__ __forceinline__ void store(
     }
 }
 
-// One block: TILE_M output pixels of TILE_N channels of one group. The next tile of both operands is fetched
-// into registers while this one is multiplied.
+// Each block computes TILE_M output pixels x TILE_N channels of one group. The next tile of both operands
+// loads into registers while this one is multiplied.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     const int group = tile::block_y() / TILES_N;
@@ -499,8 +506,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
         const int row = XRun(i).row;
         windows[i] = window_of(args, pixel_tile + row, group);
         windows[i].exists = windows[i].exists && row < TILE_M;
-        // Windows are loaded as what nobody writes, and so maybe ahead of the wait: not from an
-        // address that is known behind it alone.
+        // Windows are loaded as read-only data, so the compiler may move loads above the dependency wait. It
+        // cannot move them above `kept`, which yields the address.
         windows[i].image = tile::kept(windows[i].image);
     }
 
@@ -520,7 +527,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
             fetch_w(args, k_tile, k_end, (step + 1) * STEP_ELEMENTS, w_registers);
         }
         multiply(shared, step % PIPELINE_STAGES, m, n, acc);
-        if constexpr (PIPELINE_STAGES == 1) tile::barrier();  // everybody has read before anybody overwrites
+        // all threads have read the stage before it is overwritten
+        if constexpr (PIPELINE_STAGES == 1) tile::barrier();
         if (more) {
             put<XRun, TILE_M>(shared.x[(step + 1) % PIPELINE_STAGES], x_registers);
             put<WRun, TILE_N>(shared.w[(step + 1) % PIPELINE_STAGES], w_registers);

@@ -15,11 +15,11 @@
 constexpr int IN_H = 28;
 constexpr int IN_W = 28;
 constexpr int C = 128;
-constexpr int C_GROUP = 128;  // input channels of a group
+constexpr int C_GROUP = 128;  // input channels per group
 constexpr int OUT_H = 28;
 constexpr int OUT_W = 28;
 constexpr int K = 256;
-constexpr int K_GROUP = 256;  // output channels of a group
+constexpr int K_GROUP = 256;  // output channels per group
 constexpr int R = 3;  // filter height
 constexpr int S = 3;  // filter width
 constexpr int STRIDE_H = 1;
@@ -28,33 +28,33 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
-constexpr bool PADDED = true;  // some windows reach beyond the image
+constexpr bool PADDED = true;  // some windows reach past the image
 constexpr int PIXELS = 6272;  // output pixels of all images
-constexpr int REDUCTION = 1152;  // products in one output
+constexpr int REDUCTION = 1152;  // products per output
 constexpr bool X_SIGNED = true;
 constexpr bool W_SIGNED = true;
 
 // The config.
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
-constexpr int TILE_N = 192;  // output pixels of a consumer
-constexpr int WEIGHT_SLOTS = 3;  // slots of a ring of weights
-constexpr int LAG = 2;  // slabs that the second consumer is behind the first
+constexpr int TILE_N = 192;  // output pixels per consumer
+constexpr int WEIGHT_SLOTS = 3;  // slots per ring of weights
+constexpr int LAG = 2;  // slabs by which the second consumer follows the first
 
-// What follows.
+// Derived values.
 constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 384;
-constexpr int PRODUCER_REGISTERS = 40;  // of a thread
-constexpr int CONSUMER_REGISTERS = 232;  // of a thread
-constexpr int TILE_M = 128;  // output channels of a consumer
-constexpr int SLAB = 128;  // bytes of the reduction that are multiplied together
-constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
+constexpr int PRODUCER_REGISTERS = 40;  // registers per producer thread
+constexpr int CONSUMER_REGISTERS = 232;  // registers per consumer thread
+constexpr int TILE_M = 128;  // output channels per consumer
+constexpr int SLAB = 128;  // bytes of the reduction per slab
+constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 constexpr int PIXEL_RINGS = 1;
 constexpr int WEIGHT_RINGS = 2;
-constexpr int PIXEL_SLOTS = 5;  // slots of a ring of pixels
+constexpr int PIXEL_SLOTS = 5;  // slots per ring of pixels
 constexpr int CHANNEL_TILES = 1;
 constexpr int TILES = 33;
-constexpr int BLOCKS = 33;  // which have tiles in turn
-constexpr int WEIGHT_ROWS = 256;  // output channels, and zeros that fill the last 128
+constexpr int BLOCKS = 33;  // persistent blocks; each takes every BLOCKS-th tile
+constexpr int WEIGHT_ROWS = 256;  // output channels, padded with zeros to a multiple of 128
 constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
 constexpr int SMEM_BYTES = 222208;
 
@@ -78,12 +78,13 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// The number of the thread's warpgroup; the shuffle lets the compiler know that it is warp-uniform.
+// Returns the thread's warpgroup; the shuffle tells the compiler that it is warp-uniform.
 __device__ __forceinline__ int warpgroup() {
     return __shfl_sync(0xffffffffu, static_cast<unsigned>(thread()) / 128u, 0);
 }
 
-// A warpgroup gives registers back until each of its threads has so many, or waits until it has as many more.
+// give_registers lowers the warpgroup's registers per thread to COUNT; take_registers waits until it has
+// COUNT.
 template <int COUNT>
 __device__ __forceinline__ void give_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -93,8 +94,9 @@ __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
-// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+// Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
+// launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
+// results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -102,12 +104,12 @@ __device__ __forceinline__ void wait_on_dependency() {
 
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
-    // What a swizzle of 128 bytes repeats after.
+    // The period of the 128-byte swizzle.
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
     return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
-// Device memory that nobody writes during the launch.
+// Loads from device memory that is read-only during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
@@ -117,13 +119,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
-// are faster than conversions.
+// round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
+// faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// round_small as a float. What is larger stays larger.
+// round_small, as a float. Values that are too large for it stay large.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -137,7 +139,7 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// 4, 8 or 16 bytes in one access; the address is aligned to as much.
+// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     Words<WORDS> result;
@@ -153,17 +155,18 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// An address in shared memory, of 32 bits: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: constant offsets need no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
 }
 
-// Counts arrivals and the bytes that copies bring, in phases: one is complete when all of both have come.
+// Counts arrivals and copied bytes, in phases: a phase is complete when all expected arrivals and bytes are
+// in.
 struct Mbarrier {
     unsigned long long state;
 
-    // One thread initialises it, before fence_mbarrier_init: so many arrivals complete a phase.
+    // Initialises the mbarrier: one thread, before fence_mbarrier_init. `arrivals` arrivals complete a phase.
     __device__ __forceinline__ void init(int arrivals) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals)
                      : "memory");
@@ -171,13 +174,14 @@ struct Mbarrier {
     __device__ __forceinline__ void arrive() {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
     }
-    // One thread expects the next bytes, when all of the last phase are there and before others send them.
+    // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
+    // send.
     __device__ __forceinline__ void expect_next(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                      "r"(bytes)
                      : "memory");
     }
-    // Waits until all bytes of a phase are there; phases are counted from 0.
+    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
         unsigned is_there;
         do {
@@ -195,16 +199,17 @@ struct Mbarrier {
     }
 };
 
-// What this thread has initialised is there for copies, and for the blocks of a cluster behind its barrier.
+// Makes mbarriers that this thread has initialised visible to copies, and after a cluster barrier to the
+// other blocks.
 __device__ __forceinline__ void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What the copy engine knows of an array, a CUtensorMap. The kernel's argument is `const __grid_constant__`.
+// TMA's description of an array, a CUtensorMap. The kernel's parameter is `const __grid_constant__`.
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
-// By one thread: asks for what the map describes, from these coordinates on, the innermost first and there
-// a multiple of 16 bytes. `mbarrier` expects its bytes, the zeros outside of the array among them.
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
 __device__ __forceinline__ void load_tile(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1) {
@@ -215,7 +220,7 @@ __device__ __forceinline__ void load_tile(
         "r"(c0), "r"(c1)
         : "memory");
 }
-// The channels from `c` on of pixels seen through a tap, which lies so far from the filter's first.
+// Loads the channels from `c` on of a run of pixels, as the tap at offset (tap_w, tap_h) sees them.
 __device__ __forceinline__ void load_im2col(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c, int w, int h, int n, int tap_w, int tap_h) {
@@ -237,7 +242,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
 
-// int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
+// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
+// not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -246,8 +252,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. All of it is one instruction.
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
+// bytes are the lower two of `above`, in one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -269,19 +275,19 @@ using W = signed char;
 using Sum = int;
 using Output = signed char;
 
-// The kernel's one argument.
+// The kernel's only parameter.
 struct Arguments {
     const X* x;  // activations, NHWC
     const W* w;  // weights, KRSC
     Output* y;  // output, NHWK
     const int* offset;  // per channel: the int32 bias
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
-    int* weights;  // the weights, with the rows of each 128 channels in the order of the lanes
-    tile::TensorMap pixel_map;  // of x
-    tile::TensorMap weight_map;  // of the weights
+    int* weights;  // weights, with the rows of each 128 channels in the order of the lanes
+    tile::TensorMap pixel_map;  // map of x
+    tile::TensorMap weight_map;  // map of the weights
 };
 
-// The channel parameters: what the epilogue reads for one output channel.
+// The parameters of one output channel that the epilogue reads.
 struct Channel {
     int offset;
     float multiplier;
@@ -295,16 +301,17 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
-// What `narrow` makes an output element of.
+// The type that `narrow` converts to an output element.
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside its channel parameters.
+// The inputs of an output element, apart from its channel parameters.
 struct Inputs {
     Sum acc;
 };
 
-// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
+// Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+// steps.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;
@@ -316,13 +323,14 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     return result;
 }
 
-// Rounded half to even, clamped to the range of the type.
+// Rounds half to even and clamps to the range of Output.
 __device__ __forceinline__ Output narrow(Finished finished) {
     constexpr float LEAST = -128.0f, LARGEST = 127.0f;
     return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
+// Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+// divides their size, up to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -346,7 +354,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Where a producer or a consumer is in a ring: at which slot, and in which of its uses.
+// The position of a producer or a consumer in a ring: the slot, and how often the ring has wrapped around.
 template <int SLOTS>
 struct PipelineState {
     int slot = 0, phase = 0;
@@ -358,14 +366,16 @@ struct PipelineState {
     }
 };
 
-// Slots of shared memory that one thread, the producer, has filled by copies, and that consumers read: full
-// when all the bytes have come that it expects, empty when all of its consumers have released it.
+// A ring of slots in shared memory, filled by the copies that one thread, the producer, issues, and read by
+// consumers. A slot is full when all expected bytes have arrived, and empty when all of its consumers have
+// released it.
 template <int SLOTS>
 struct Ring {
     tile::Mbarrier full[SLOTS], empty[SLOTS];
     using State = PipelineState<SLOTS>;
 
-    // By one thread, before all threads of the block meet. So many releases empty a slot.
+    // Initialises the mbarriers: one thread, before the barrier of the block. `releases` arrivals
+    // empty a slot.
     __device__ __forceinline__ void open(int releases) {
         for (int slot = 0; slot < SLOTS; ++slot) {
             full[slot].init(1);
@@ -374,34 +384,34 @@ struct Ring {
         tile::fence_mbarrier_init();
     }
 
-    // The producer: waits until the slot is empty, and expects so many bytes there, for which it then asks
-    // with the mbarrier that this returns.
+    // For the producer: waits until the slot is empty and announces `bytes` bytes. Returns the mbarrier to
+    // pass to the copies.
     __device__ __forceinline__ tile::Mbarrier& acquire(const State& state, int bytes) {
         if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);
         full[state.slot].expect_next(bytes);
         return full[state.slot];
     }
 
-    // A consumer, each of its threads: waits until the slot is full.
+    // For each thread of a consumer: waits until the slot is full.
     __device__ __forceinline__ void wait(const State& state) {
         full[state.slot].wait_for_phase(state.phase);
     }
 
-    // One of a consumer's threads, when all have read the slot.
+    // For one of a consumer's threads, once all have read the slot.
     __device__ __forceinline__ void release(const State& state) { empty[state.slot].arrive(); }
 };
 
 constexpr int ATOMS = TILE_N / 8;
 
-// wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.s8: 64 output channels by TILE_N pixels, each
-// by 32 bytes of the reduction. Both factors lie in shared memory, in rows of 128 bytes as the copy engine
-// swizzles them. Four warps execute it together and wait for its sums later.
+// wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.s8: 64 output channels by TILE_N pixels,
+// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of 128 bytes with TMA's
+// swizzle. Four warps execute it together; its sums are awaited later.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
 struct Operand {
     unsigned long long descriptor;
 
-    // Eight rows, whose chunks are exchanged, lie 1024 bytes behind the eight before.
+    // Groups of eight rows, swizzled, are 1024 bytes apart.
     __device__ __forceinline__ explicit Operand(const void* rows)
         : descriptor((tile::shared_address(rows) & 0x3ffffu) / 16u | 1ull << 16 | 1024ull / 16 << 32 |
                      1ull << 62) {}
@@ -411,12 +421,12 @@ struct Operand {
     }
 };
 
-// A consumer's products that are under way: the hardware knows them.
+// A consumer's outstanding products; the hardware tracks them.
 struct Products {};
 
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// D = A * B, or D += A * B.
+// Computes D = A * B, or D += A * B if `adds`.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
 __device__ __forceinline__ void multiply(
     Products&, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds) {
@@ -480,13 +490,13 @@ __device__ __forceinline__ void multiply(
 }
 #undef SUMS_OF_ATOM
 
-// The products since the last commit are a group.
+// Closes a group: the products since the last commit.
 __device__ __forceinline__ void commit_products(Products&) {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until all but the latest GROUPS have read their factors and added up. Nobody reads sums before he has
-// awaited them as well: the compiler does not know that they change.
+// Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
+// reading the sums, also call `await`: the compiler does not know that they change.
 template <int GROUPS>
 __device__ __forceinline__ void wait_for_products(Products&) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
@@ -498,7 +508,7 @@ __device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
     }
 }
 
-// Slots of pixels and of weights, in rows of a slab, and who fills and empties them.
+// Slots of pixels or of weights, in rows of one slab, and the rings that guard them.
 template <int ROWS, int COUNT>
 struct Slots { alignas(1024) unsigned char slot[COUNT][ROWS][SLAB]; };
 using PixelRing = Ring<PIXEL_SLOTS>;
@@ -509,11 +519,11 @@ struct Shared {
     Slots<TILE_M, WEIGHT_SLOTS> weights[WEIGHT_RINGS];
     PixelRing pixel_ring[PIXEL_RINGS];
     WeightRing weight_ring[WEIGHT_RINGS];
-    tile::Mbarrier under_way;  // completes once: when the first consumer is LAG slabs ahead
+    tile::Mbarrier under_way;  // completes once, when the first consumer is LAG slabs ahead
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// The tiles of a block. Channels come first, so that blocks which run at the same time read the same pixels.
+// The tiles of a block. Channels vary fastest, so that concurrent blocks read the same pixels.
 struct Tiles {
     int tile = tile::block_x();
     __device__ __forceinline__ bool any() const { return tile < TILES; }
@@ -526,8 +536,8 @@ struct Tiles {
     }
 };
 
-// One thread, a producer, asks for the slabs of a ring, those of a tile in the order in which they are
-// multiplied: of 128 channels all taps, which find most of their pixels in the second-level cache.
+// Fetches the slabs of a ring, in the order of their multiplication: one thread, the producer. All taps of
+// SLAB channels are consecutive, so that most pixels hit in L2.
 template <class RingOf, class SlotsOf, class Loads>
 __device__ __forceinline__ void produce(RingOf& ring, SlotsOf& slots, Loads loads) {
     typename RingOf::State at;
@@ -548,11 +558,11 @@ __device__ __forceinline__ void produce(RingOf& ring, SlotsOf& slots, Loads load
     }
 }
 
-// The pixels of a ring. Channels past the last, and pixels of images past the last, are zeros, whose bytes
-// count as well.
+// The loads of a ring of pixels. Channels past the last, and pixels of images past the last, are zeros; they
+// count as bytes too.
 struct PixelLoads {
     const Arguments& args;
-    int part, n, h, w;  // where the filter's first tap lies for the first pixel of a tile
+    int part, n, h, w;  // position of the filter's first tap for the first pixel of a tile
 
     __device__ __forceinline__ void begin(const Tiles& tiles) {
         const int pixel = tiles.first_pixel() + part * TILE_N;
@@ -577,7 +587,7 @@ struct WeightLoads {
     }
 };
 
-// A thread for each ring. The weights do not depend on the launch before.
+// One thread per ring. The weights do not depend on the previous launch.
 __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
     if (ring < PIXEL_RINGS) {
         tile::wait_on_dependency();
@@ -588,10 +598,10 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     }
 }
 
-// Whether every channel of every tile exists.
+// True if every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % (TILE_M * WEIGHT_RINGS) == 0;
 
-// A lane has four neighbouring channels of two pixels in every eight: `e` is which of the two.
+// Selects a lane's sums of four neighbouring channels. In every eight pixels a lane has two; `e` selects one.
 __device__ __forceinline__ void take_sums(
     const Sum (&sums)[2][ATOMS][4], int atom, int e, Sum (&four)[4]) {
     four[0] = sums[0][atom][e];
@@ -600,8 +610,8 @@ __device__ __forceinline__ void take_sums(
     four[3] = sums[1][atom][2 + e];
 }
 
-// A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
-// parameters of a lane's four stay in registers.
+// Finishes and writes a consumer's sums: TILE_N pixels by TILE_M channels from these on. The parameters of a
+// lane's four channels stay in registers.
 __device__ __forceinline__ void write_sums(
     const Arguments& args, const Sum (&sums)[2][ATOMS][4], int first_pixel, int first_channel) {
     const int k = first_channel + tile::warp() % 4 * 32 + tile::lane() / 4 * 4;
@@ -635,8 +645,8 @@ __device__ __forceinline__ void write_sums(
     }
 }
 
-// A warpgroup multiplies slab after slab of its tiles; it releases the slots of one when the products of the
-// next are under way.
+// Multiplies the slabs of a consumer's tiles: one warpgroup. It releases a slab's slots once it has issued
+// the products of the next slab.
 __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, int consumer) {
     const int pixel_part = PIXEL_RINGS > 1 ? consumer : 0, weight_part = WEIGHT_RINGS > 1 ? consumer : 0;
     PixelRing& pixel_ring = shared.pixel_ring[pixel_part];
@@ -707,13 +717,13 @@ conv2d_wgmma(const __grid_constant__ Arguments args) {
     }
 }
 
-// Which output channel is a row of the product: such that the four sums of a lane in a column are those of
+// Maps a row of the product to its output channel, so that a lane's four sums in a column belong to
 // neighbouring channels, which it writes at once.
 __device__ __forceinline__ int channel_of_row(int row) {
     return row / 128 * 128 + row % 64 / 16 * 32 + row % 8 * 4 + row % 128 / 64 * 2 + row % 16 / 8;
 }
 
-// The weights as rows of the product. Once for a set of weights, a thread for each word.
+// Rearranges the weights into rows of the product. Runs once per set of weights, with one thread per word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     constexpr int ROW_WORDS = REDUCTION / 4;
