@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
+FAST_ONE_IN = 2  # of the tests marked sanitized: the fast suite's share
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -24,7 +27,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write tests/golden anew instead of comparing with it; then read the diff",
     )
     parser.addoption(
-        "--one-in", type=int, default=1, metavar="N", help="of the tests marked many, one in N: others with each commit"
+        "--one-in",
+        type=int,
+        metavar="N",
+        help="of the tests marked many or sanitized, one in N: others with each commit; 1: all, in the fast suite too",
     )
 
 
@@ -55,19 +61,33 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks at what is marked slow
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if (one_in := config.getoption("--one-in")) == 1:
+    one_in = config.getoption("--one-in")
+    if one_in == 1 or (head := head_commit()) is None:
         return
-    from mutate import commit
-
-    head = commit()
+    for item in items:
+        if item.get_closest_marker("sanitized") and not is_taken(item.nodeid, head, FAST_ONE_IN):
+            item.add_marker(pytest.mark.slow)
+    if one_in is None:
+        return
     taken: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        is_left = item.get_closest_marker("many") and not is_taken(item.nodeid, head, one_in)
-        (left if is_left else taken).append(item)
+        takes_turns = item.get_closest_marker("many") or item.get_closest_marker("sanitized")
+        (left if takes_turns and not is_taken(item.nodeid, head, one_in) else taken).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = taken
+
+
+def head_commit() -> str | None:
+    """Return the commit that decides which tests take their turn, or None outside of a clone, where all do."""
+    from mutate import commit
+
+    try:
+        return commit()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def pytest_collection_finish() -> None:

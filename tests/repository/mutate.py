@@ -100,7 +100,8 @@ class Copy:
             "COLUMNS": "400",  # the summary names the error, which a narrow terminal cuts off
             "QCONV_TESTS_CACHE": "" if own_cache else str(self._cache),
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+        # All tests that take turns: a verdict is of no one commit.
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--one-in", "1", *arguments]
         with subprocess.Popen(
             command, cwd=self.root, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,

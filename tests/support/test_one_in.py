@@ -29,6 +29,14 @@ def test_a_run_leaves_out_none_that_is_not_one_of_many() -> None:
     assert 0 < len([name for name in some if "::test_many" in name]) < len([n for n in every if "::test_many" in n]) / 2
 
 
+def test_the_fast_suite_has_half_of_the_runs_under_sanitizers() -> None:
+    file = "tests/templates/test_simt_sanitizers.py"
+    fast, slow = (collected(file, "-m", marked) for marked in ("not slow", "slow"))
+    every = collected(file, "-m", "not slow", "--one-in", "1")
+    assert fast < every < fast | slow
+    assert {name.partition("[")[0] for name in every - fast} == {f"{file}::test_nothing_is_found"}
+
+
 def collected(*arguments: str) -> set[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
     run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)

@@ -101,12 +101,14 @@ PLANS = {
 FAST_PLANS, FAST_PLANTED = {"dw, pw"}, {"no barrier between the two"}
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("name", mostly_slow(PLANS, FAST_PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
     # A late copy without a wait is never performed, so copies of an idle team show only in early launches.
     check(PLANS[name], "address", EARLY if "idle" in name else LATE)
 
 
+@pytest.mark.sanitized
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_found_by_thread(name: str) -> None:

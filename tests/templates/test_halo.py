@@ -292,6 +292,7 @@ FAST = {f"{name}-address-{LATE}" for name in PLANS.keys() - {"gathered", "gather
 FAST |= {f"residuals-thread-{seed}" for seed in (LATE, EARLY)}
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]

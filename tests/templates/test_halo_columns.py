@@ -72,6 +72,7 @@ RUNS = {
 }
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("run", mostly_slow(RUNS, {"borders-address", "within words-address"}))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]

@@ -112,6 +112,7 @@ RUNS = {
 }
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("run", mostly_slow(RUNS, {f"halves-address-{LATE}", f"less in the last-thread-{EARLY}"}))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]

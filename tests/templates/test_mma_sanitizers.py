@@ -97,6 +97,7 @@ FAST_RUNS = {f"{name}-address-{LATE}" for name in PLANS} | {
 }
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("run_of", mostly_slow(RUNS, FAST_RUNS))
 def test_nothing_is_found(run_of: str) -> None:
     check(*RUNS[run_of])

@@ -83,6 +83,7 @@ def found_by(case: Case, text: str, sanitizer: Sanitizer, seed: int) -> str | No
     return difference(case, array, tiles)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("seed", [LATE, EARLY])
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", CASES)

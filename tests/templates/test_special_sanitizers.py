@@ -99,11 +99,13 @@ FAST_PLANTED = {
 }
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("name", mostly_slow(PLANS, FAST_PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
     check(PLANS[name], "address", LATE)
 
 
+@pytest.mark.sanitized
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_found_by_thread(name: str) -> None:

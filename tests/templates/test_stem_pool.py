@@ -131,6 +131,7 @@ RUNS = {
 }
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("run", mostly_slow(RUNS, []))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]

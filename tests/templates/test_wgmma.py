@@ -164,6 +164,7 @@ FAST = {f"two residuals-thread-{EARLY}"} | {
 }
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]
