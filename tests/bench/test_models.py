@@ -27,6 +27,7 @@ def run(folder: Path, *more: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_layer_is_verified_and_timed(tmp_path: Path) -> None:
     document = run(tmp_path, "--time")
     assert all(is_current(row, "cpu") for row in document["rows"])
@@ -40,6 +41,7 @@ def test_every_layer_is_verified_and_timed(tmp_path: Path) -> None:
     assert said["models"]["m2"]["layers"] == 1
 
 
+@pytest.mark.slow
 def test_a_difference_is_counted_and_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import models
     import torch_reference

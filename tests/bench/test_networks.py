@@ -43,6 +43,7 @@ def run(folder: Path, *more: str) -> Any:
     return json.loads((folder / "networks.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_row_has_the_time_the_proof_and_where_the_time_goes(few: None, tmp_path: Path) -> None:
     found = run(tmp_path, "--db", str(tmp_path / "tune.sqlite"), "--seconds", "0.5")
     assert [(row["name"], row["batch"], row["verified"]) for row in found["rows"]] == [

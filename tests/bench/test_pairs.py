@@ -35,6 +35,7 @@ def document(tmp_path: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
     found = document(tmp_path, "--verify", "--batch", "2")
     assert (found["summary"]["rows"], found["summary"]["pairs"], found["summary"]["verified"]) == (3, 4, 3)

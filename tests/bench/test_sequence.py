@@ -45,6 +45,7 @@ def test_a_pair_is_looked_up_at_once_and_every_convolution_counts_once(lists: li
     assert [link.problem.outputs[0].shape for link in network] == [(2, 6, 6, 32), (2, 6, 6, 16), (2, 6, 6, 16)]
 
 
+@pytest.mark.slow
 def test_a_sequence_is_timed_both_ways(lists: list[str], tmp_path: Path) -> None:
     from sequence import main
 
@@ -63,6 +64,7 @@ def test_a_sequence_is_timed_both_ways(lists: list[str], tmp_path: Path) -> None
     assert row["images_per_s"] == pytest.approx(2e6 / row["time_us"])
 
 
+@pytest.mark.slow
 def test_what_one_writes_the_next_reads(lists: list[str]) -> None:
     """After one run, the last output is that of the chained oracles, with the packed scales."""
     from sequence import captured, choices_of, deployed, links, unfused, verified
