@@ -17,7 +17,7 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
-FAST_ONE_IN = 2  # of the tests marked sanitized: the fast suite's share
+FAST_ONE_IN = 2  # of the tests marked turns: the fast suite's share
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--one-in",
         type=int,
         metavar="N",
-        help="of the tests marked many or sanitized, one in N: others with each commit; 1: all, in the fast suite too",
+        help="of the tests marked many or turns, one in N: others with each commit; 1: all, in the fast suite too",
     )
 
 
@@ -67,14 +67,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if one_in == 1 or (head := head_commit()) is None:
         return
     for item in items:
-        if item.get_closest_marker("sanitized") and not is_taken(item.nodeid, head, FAST_ONE_IN):
+        if item.get_closest_marker("turns") and not is_taken(item.nodeid, head, FAST_ONE_IN):
             item.add_marker(pytest.mark.slow)
     if one_in is None:
         return
     taken: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        takes_turns = item.get_closest_marker("many") or item.get_closest_marker("sanitized")
+        takes_turns = item.get_closest_marker("many") or item.get_closest_marker("turns")
         (left if takes_turns and not is_taken(item.nodeid, head, one_in) else taken).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = taken

@@ -1,4 +1,4 @@
-"""The sample of tests that a run takes."""
+"""The tests that take turns, and which of them a run has."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ def test_commits_take_different_tests_about_as_many_as_are_asked_for() -> None:
         is_taken(NAMES[0], "3f2a", 0)
 
 
-def test_a_run_leaves_out_none_that_is_not_one_of_many() -> None:
-    file = "tests/templates/test_mma_random.py"
+def test_a_run_leaves_out_none_that_takes_no_turns() -> None:
+    file = "tests/templates/test_special_random.py"
     every, some = (collected(file, *options) for options in ((), ("--one-in", "4")))
     assert some < every
     assert {name.partition("[")[0] for name in every - some} == {f"{file}::test_many_random_configs"}
     assert 0 < len([name for name in some if "::test_many" in name]) < len([n for n in every if "::test_many" in n]) / 2
 
 
-def test_the_fast_suite_has_half_of_the_runs_under_sanitizers() -> None:
+def test_the_fast_suite_has_half_of_those_that_take_turns() -> None:
     file = "tests/templates/test_simt_sanitizers.py"
     fast, slow = (collected(file, "-m", marked) for marked in ("not slow", "slow"))
     every = collected(file, "-m", "not slow", "--one-in", "1")
     assert fast < every < fast | slow
-    assert {name.partition("[")[0] for name in every - fast} == {f"{file}::test_nothing_is_found"}
+    functions = {name.partition("[")[0] for name in every - fast}
+    assert functions == {f"{file}::test_nothing_is_found", f"{file}::test_a_planted_bug_is_found"}
 
 
 def collected(*arguments: str) -> set[str]:

@@ -63,7 +63,7 @@ SANITIZED: dict[str, tuple[Binary, BinaryConfig]] = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str) -> None:
     problem, config = SANITIZED[name]

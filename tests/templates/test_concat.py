@@ -42,7 +42,7 @@ SANITIZED = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
@@ -51,6 +51,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("old", "new", "sanitizer"),
     [

@@ -137,7 +137,7 @@ SANITIZED = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
@@ -163,6 +163,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("bug", "name", "old", "new", "sanitizer"), PLANTED, ids=[planted[0] for planted in PLANTED])
 def test_a_planted_bug_is_found(bug: str, name: str, old: str, new: str, sanitizer: sanitized.Sanitizer) -> None:
     problem, config = SANITIZED[name]

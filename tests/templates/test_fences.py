@@ -245,6 +245,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_left_out_is_found(name: str) -> None:
     check_left_out(PLANS[LEFT_OUT[name].plan], LEFT_OUT[name])

@@ -101,14 +101,14 @@ PLANS = {
 FAST_PLANS, FAST_PLANTED = {"dw, pw"}, {"no barrier between the two"}
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(PLANS, FAST_PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
     # A late copy without a wait is never performed, so copies of an idle team show only in early launches.
     check(PLANS[name], "address", EARLY if "idle" in name else LATE)
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_found_by_thread(name: str) -> None:
@@ -377,6 +377,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(PLANTED, FAST_PLANTED))
 def test_a_planted_bug_is_found(name: str) -> None:
     check_planted(PLANTED[name], PLANS[PLANTED[name].plan])

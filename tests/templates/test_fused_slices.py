@@ -53,7 +53,7 @@ def test_it_is_exact(name: str) -> None:
     check(plan, CpuDevice(plan.target, seed=seed), seed=seed)
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", PLANS)

@@ -42,7 +42,7 @@ def test_a_block_may_have_more_channels_than_threads() -> None:
     assert mismatch(load(plan, CPU), registry.draw(problem, 5)) is None
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:

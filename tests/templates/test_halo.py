@@ -273,6 +273,7 @@ OFTEN = {name for name, bug in LEFT_OUT.items() if not bug.plan.startswith("gath
 OFTEN |= {"the wait for a window's copies", "the fence behind stored pixels", "the release by all warps of a consumer"}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(LEFT_OUT, OFTEN))
 def test_what_is_left_out_is_found(name: str) -> None:
     check_left_out(PLANS[LEFT_OUT[name].plan], LEFT_OUT[name])
@@ -292,7 +293,7 @@ FAST = {f"{name}-address-{LATE}" for name in PLANS.keys() - {"gathered", "gather
 FAST |= {f"residuals-thread-{seed}" for seed in (LATE, EARLY)}
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]
@@ -331,6 +332,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str) -> None:
     check_planted(PLANTED[name], PLANS[PLANTED[name].plan])

@@ -95,6 +95,7 @@ LEFT_OUT = {
 ALONE = plan_of(Conv2d(1, 4, 8, 64, 64, 1, 1, quantization=Quantization()))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_left_out_is_found(name: str) -> None:
     bug = LEFT_OUT[name]
@@ -112,13 +113,14 @@ RUNS = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("run", mostly_slow(RUNS, {f"halves-address-{LATE}", f"less in the last-thread-{EARLY}"}))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]
     check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
 
 
+@pytest.mark.turns
 def test_a_planted_bug_is_found() -> None:
     """The signal that sums were read is sent before all threads have read them."""
     barrier = "    tile::warpgroup_barrier(consumer);  // all of its threads have read\n"

@@ -116,6 +116,7 @@ def test_a_gpu_is_asked_for_every_role_and_width(name: str) -> None:
     assert not missing, f"{missing}: no config of {GPU_COUNT} problems on {name} has them"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_what_matrix_instructions_refuse_others_serve(target: Target) -> None:
     kinds = Counter[str]()

@@ -97,7 +97,7 @@ FAST_RUNS = {f"{name}-address-{LATE}" for name in PLANS} | {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("run_of", mostly_slow(RUNS, FAST_RUNS))
 def test_nothing_is_found(run_of: str) -> None:
     check(*RUNS[run_of])
@@ -391,6 +391,7 @@ FAST = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(PLANTED, FAST))
 def test_a_planted_bug_is_found(name: str) -> None:
     check_planted(PLANTED[name], PLANS[PLANTED[name].plan])

@@ -58,6 +58,7 @@ def of_chain(problem: Chain) -> Chain:
     return chain_of([*before, looked_up(last)])
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("family", SHAPES)
 def test_special_kernels_are_the_oracle(family: str) -> None:
     target = EMULATED.get(family, SM_80)

@@ -55,7 +55,7 @@ SANITIZED: dict[str, tuple[Pool, Pooling]] = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str) -> None:
     problem, config = SANITIZED[name]

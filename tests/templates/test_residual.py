@@ -47,6 +47,7 @@ LAYOUTS = ("nhwc", "nchw")
 FAST = {f"{mode}-{shape}-{LAYOUTS[(i + j) % 2]}" for i, mode in enumerate(MODES) for j, shape in enumerate(SHAPES)}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("case", mostly_slow(map("-".join, itertools.product(MODES, SHAPES, LAYOUTS)), FAST))
 def test_the_kernel_is_the_oracle(case: str) -> None:
     """Each out type, and between them every activation, in a random config."""

@@ -83,7 +83,7 @@ def found_by(case: Case, text: str, sanitizer: Sanitizer, seed: int) -> str | No
     return difference(case, array, tiles)
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", [LATE, EARLY])
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", CASES)
@@ -200,6 +200,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_left_out_is_found(name: str) -> None:
     left = LEFT_OUT[name]

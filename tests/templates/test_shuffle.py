@@ -26,7 +26,7 @@ SANITIZED = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:

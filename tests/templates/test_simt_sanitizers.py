@@ -51,7 +51,7 @@ PLANS = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_nothing_is_found(plan: Plan, sanitizer: Sanitizer) -> None:
@@ -65,7 +65,7 @@ def check(plan: Plan, sanitizer: Sanitizer, seed: int) -> None:
     assert [out.tobytes() for out in outs] == [expected(plan.problem, drawn).tobytes()]
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 60, 5))
 def test_nothing_is_found_in_random_problems(first: int) -> None:
@@ -210,6 +210,7 @@ PLANTED: dict[str, Planted] = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = PLANTED[name]

@@ -99,13 +99,13 @@ FAST_PLANTED = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(PLANS, FAST_PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
     check(PLANS[name], "address", LATE)
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_found_by_thread(name: str) -> None:
@@ -276,6 +276,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(PLANTED, FAST_PLANTED))
 def test_a_planted_bug_is_found(name: str) -> None:
     check_planted(PLANTED[name], PLANS[PLANTED[name].plan])

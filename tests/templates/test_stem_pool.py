@@ -119,6 +119,7 @@ LEFT_OUT = {
 }  # fmt: skip
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_left_out_is_found(name: str) -> None:
     check_left_out(PLANS[LEFT_OUT[name].plan], LEFT_OUT[name])
@@ -131,7 +132,7 @@ RUNS = {
 }
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("run", mostly_slow(RUNS, []))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]

@@ -93,6 +93,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_left_out_is_found(name: str) -> None:
     check_left_out(PLANS[LEFT_OUT[name].plan], LEFT_OUT[name])
@@ -111,7 +112,7 @@ RUNS = {
 FAST = {f"{name}-address-{LATE}" for name in PLANS} | {f"direct-thread-{seed}" for seed in (LATE, EARLY)}
 
 
-@pytest.mark.sanitized
+@pytest.mark.turns
 @pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]
@@ -128,6 +129,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str) -> None:
     check_planted(PLANTED[name], PLANS[PLANTED[name].plan])
