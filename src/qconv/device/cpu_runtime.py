@@ -339,11 +339,11 @@ def run_sanitized(
 
 
 def _sanitized_executable(source: str, sanitizer: Sanitizer, cache: Path) -> Path:
-    # The runtime is told which sanitizer is active, but is not instrumented itself.
+    # The runtime is told which sanitizer is active, but is not instrumented itself. The harness serves both.
     tell = f"-DQCONV_SANITIZE_{sanitizer.upper()}"
     objects = [
-        build(_with_headers(name), [*RUNTIME_FLAGS, "-g", tell, "-c"], ".o", cache)
-        for name in ("cpu_runtime.cpp", "cpu_harness.cpp")
+        build(_with_headers(name), [*RUNTIME_FLAGS, "-g1", *told, "-c"], ".o", cache)
+        for name, told in (("cpu_runtime.cpp", [tell]), ("cpu_harness.cpp", []))
     ]
     flags = [*_SANITIZED_FLAGS, *_SANITIZERS[sanitizer], "-fno-sanitize-recover=all", "-pthread"]
     # The harness looks the kernel up by name.
