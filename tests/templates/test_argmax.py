@@ -75,6 +75,7 @@ def test_a_row_as_long_as_a_key_can_say() -> None:
         ArgMax(1, 2**24 + 1)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 60, 10))
 def test_many_random_problems(first: int) -> None:

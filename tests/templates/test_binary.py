@@ -35,6 +35,7 @@ def test_random_problems() -> None:
         check(problem, index)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 120, 10))
 def test_many_random_problems(first: int) -> None:

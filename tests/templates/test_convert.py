@@ -50,6 +50,7 @@ def test_random_conversions_with_channels_last(first: int) -> None:
         check(problem, CPU, index)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 200, 10))
 def test_many_random_conversions_with_channels_last(first: int) -> None:
@@ -93,6 +94,7 @@ def test_an_untuned_one_loads_wide_and_fills_the_device() -> None:
     assert alone.main.grid[0] > 132  # SMs
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 300, 10))
 def test_many_random_conversions(first: int) -> None:

@@ -60,6 +60,7 @@ def test_a_missing_barrier_is_found() -> None:
     assert not report.clean
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_many_random_problems(first: int) -> None:

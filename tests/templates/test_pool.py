@@ -22,6 +22,7 @@ from qconv.tuner.measure.verification import mismatch
 CPU = open_device("cpu")
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 100, 10))
 def test_many_random_problems(first: int) -> None:

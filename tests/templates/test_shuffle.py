@@ -35,6 +35,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_many_random_problems(first: int) -> None:

@@ -62,6 +62,7 @@ def fallen_back(network: str, form: str) -> dict[str, int]:
     return FLOAT_POOLS.get(network, {}) if form == "QOperator" else {}
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "types", "per_channel", "config"), QUANTIZED)
 @pytest.mark.parametrize("network", list(networks.NETWORKS))
