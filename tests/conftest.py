@@ -105,6 +105,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not gpu_specs():
             pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
+    set_host_flags(optimises=item.get_closest_marker("slow") is not None)
+
+
+def set_host_flags(optimises: bool) -> None:
+    """Compile kernels for the CPU device as users do, or without optimisation: most kernels of the fast suite run once
+    or twice, which takes less than to optimise them."""
+    from cpu_kernels import OPTIMISED_FLAGS, UNOPTIMISED_FLAGS
+
+    from qconv.device import compile
+
+    flags = OPTIMISED_FLAGS if optimises else UNOPTIMISED_FLAGS
+    if flags != compile.HOST_FLAGS:
+        compile.HOST_FLAGS = flags
+        compile.compiler_for.cache_clear()
 
 
 @pytest.fixture(scope="session")

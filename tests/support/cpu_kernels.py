@@ -7,8 +7,7 @@ import random
 import struct
 from pathlib import Path
 
-from qconv.device import cpu_runtime
-from qconv.device.compile import SHARED_FLAGS
+from qconv.device import compile, cpu_runtime
 from qconv.device.cpu import runtime_cache
 from qconv.device.cpu_runtime import Arguments, Pointer, SanitizerReport
 
@@ -166,10 +165,13 @@ def unpack(data: bytes) -> list[int]:
     return list(struct.unpack(f"{len(data) // 4}i", data))
 
 
+OPTIMISED_FLAGS = compile.HOST_FLAGS
+UNOPTIMISED_FLAGS = tuple("-O0" if flag == "-O1" else flag for flag in OPTIMISED_FLAGS)
+
+
 def unoptimised(text: str) -> Path:
     """Compile a kernel without optimisation, which is faster for one or two runs."""
-    flags = [flag.replace("-O1", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
-    return cpu_runtime.build({"kernel.cpp": text}, [*flags, *SHARED_FLAGS], ".so", runtime_cache())
+    return cpu_runtime.build({"kernel.cpp": text}, UNOPTIMISED_FLAGS, ".so", runtime_cache())
 
 
 class Runner:
@@ -182,7 +184,7 @@ class Runner:
         source = PRELUDE + text
         flags = [*cpu_runtime.KERNEL_FLAGS, "-Wall", "-Werror", "-fvisibility=hidden"]
         source = source.replace('extern "C" void name', 'extern "C" __attribute__((visibility("default"))) void name')
-        built = cpu_runtime.build({"kernel.cpp": source}, [*flags, *SHARED_FLAGS], ".so", cache)
+        built = cpu_runtime.build({"kernel.cpp": source}, [*flags, *compile.SHARED_FLAGS], ".so", cache)
         self.library = ctypes.CDLL(str(built))
 
     def __call__(

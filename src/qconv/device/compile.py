@@ -27,6 +27,7 @@ NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", 
 # A CPU kernel is loaded after the runtime, whose libraries have everything that it calls. Reading them would take the
 # linker as long as the compiler takes for a short kernel.
 SHARED_FLAGS = ("-shared", "-nodefaultlibs")
+HOST_FLAGS: tuple[str, ...] = (*cpu_runtime.KERNEL_FLAGS, *SHARED_FLAGS)
 HIPRTC_FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off")
 CLANG_FLAGS = (
     *("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib"),
@@ -141,7 +142,7 @@ def compiler_ahead(target: Target) -> Compiler:
 
 def _host_compiler() -> Compiler:
     host = cpu_runtime.find_compiler()
-    return _program(host.path, host.name, (*cpu_runtime.KERNEL_FLAGS, *SHARED_FLAGS), ".so")
+    return _program(host.path, host.name, HOST_FLAGS, ".so")
 
 
 # The first call loads NVRTC and the libraries that it opens by name; a second thread must not compile meanwhile.
