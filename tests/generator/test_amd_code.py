@@ -127,6 +127,7 @@ def refusals(plan: Plan, source: Source) -> tuple[amd.Reading, list[str]]:
     return amd.read(binary, plan.target.warp_size), amd.refusals(source, plan.target, binary)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(GOLDEN, set(GOLDEN) - {"depthwise-everything-gfx942.hip"}))
 def test_golden_sources(name: str) -> None:
     plan = plan_of(name)

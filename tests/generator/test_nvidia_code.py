@@ -143,6 +143,7 @@ def test_filters_are_asked_for_before_the_barrier() -> None:
     assert "LDG.E.128.CONSTANT" not in to_shared + to_second + behind
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_sources(name: str) -> None:
     plan = plan_of(name)

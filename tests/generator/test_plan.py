@@ -44,6 +44,7 @@ WARP_SUMS = 128  # per lane, at most
 OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", EVERY_TARGET)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_every_feasible_config_keeps_the_limits(problem: Conv2d, name: str) -> None:

@@ -53,6 +53,7 @@ PLANS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_left_out(name: str) -> None:
     plan = PLANS[name]
