@@ -265,6 +265,7 @@ def add_plans(plans: list[MmaPlan], target: Target, pool: list[Conv2d], turns: i
                 continue
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [t for t in GPUS.values() if t.instructions], ids=lambda target: target.name)
 def test_configs_of_matrix_instructions_compile(target: Target) -> None:
