@@ -245,6 +245,7 @@ def test_too_many_groups_for_the_grid_say_so() -> None:
         generator.default(problem, TARGETS["gfx906"])
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", EVERY_TARGET)
 def test_there_is_always_a_default(name: str) -> None:
     target = TARGETS[name]

@@ -128,6 +128,7 @@ def test_blocks_send_each_other_what_they_have(run: Runner, seed: int) -> None:
     assert result(run, "swaps", seed) == SWAPPED
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_sanitizers_find_nothing(cache: Path, sanitizer: cpu_runtime.Sanitizer, seed: int) -> None:

@@ -41,6 +41,7 @@ def compared(model: Any, feeds: dict[str, Any], what: str) -> list[Any]:
     return list(session.explain().rows)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("shape", "axis"), CASES)
 def test_every_axis(shape: tuple[int, ...], axis: int) -> None:
     for at, dtype in enumerate(("int8", "uint8")):
