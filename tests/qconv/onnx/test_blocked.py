@@ -48,6 +48,7 @@ def test_a_model_of_islands(seed: int, rounds: int, is_open: bool) -> None:
     check(proto, made.feeds)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("extents", ["NCHW", "?C??"])
 @pytest.mark.parametrize("channels", [float_islands.CHANNELS, (8, 12, 4, 16, 20, 3)])
