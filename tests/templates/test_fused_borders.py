@@ -121,7 +121,7 @@ def test_the_plans_are_what_they_are_for() -> None:
     }
     assert {plan.stays for plan in PLANS.values()} == {True, False}
     assert PLANS["in a cluster"].clusters
-    assert "second" not in PLANS["no padding, a tile larger than the image"].roles.padded
+    assert not any(PLANS["no padding, a tile larger than the image"].layers["second"].problem.pad)
 
 
 def test_a_border_is_what_the_next_layer_looks_at() -> None:

@@ -123,6 +123,7 @@ def test_nothing_is_found_in_random_problems(name: str) -> None:
         check(fused_plan(problem, TARGETS[name], index), ("address", "thread")[index % 2], seed=index)
 
 
+KERNELS = ("one_tile", "persistent", "teams", "cluster")
 # Features that some plan of the list must have, because a bug planted there shows nowhere else.
 HAS: dict[str, Callable[[FusedPlan], bool]] = {
     "more tiles than teams": lambda plan: plan.tiles > plan.grid_teams,
@@ -137,15 +138,19 @@ HAS: dict[str, Callable[[FusedPlan], bool]] = {
         for layer in plan.layers.values()
     ),
     **{
-        f"{kind} {role}": lambda plan, kind=kind, role=role: any(
-            layer.kind == kind and getattr(layer.roles, role) for layer in plan.layers.values()
+        f"{kind} {attribute}": lambda plan, kind=kind, attribute=attribute: any(
+            layer.kind == kind and getattr(layer, attribute) for layer in plan.layers.values()
         )
-        for kind, role in (
-            *(("depthwise", role) for role in ("two_ways", "early", "fills")),
-            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "weights_in_smem")),
-            *(("warpgroup", role) for role in ("fills", "divided", "weights_in_smem", "weight_ring")),
+        for kind, attribute in (
+            *(("depthwise", attribute) for attribute in ("two_ways", "early_rows", "fills")),
+            *(("matrix", attribute) for attribute in ("by_turns", "gathers", "fills", "divided")),
+            *(("warpgroup", attribute) for attribute in ("fills", "divided", "buffers")),
         )
     },
+    "a matrix with weights in shared memory": lambda plan: any(
+        layer.kind == "matrix" and layer.in_kernel.weights_in_smem for layer in plan.layers.values()
+    ),
+    **{f"kernel {name}": lambda plan, name=name: plan.structure == name for name in KERNELS},
 }
 
 
@@ -166,14 +171,19 @@ PLANTED = {
     ),
     "a share that ends past the last channel": Planted(
         "dw, pw, cluster, a ragged share",
-        "begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;",
-        "begin_k(team) + BLOCK_K;",
+        "return DIVIDED && begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;",
+        "return DIVIDED ? begin_k(team) + BLOCK_K : K;",
         "address",
         OVERFLOW,
         READ,
     ),
     "no barrier between the two": Planted(
-        "dw, pw", "        tile::barrier();\n        if (index", "        if (index", "thread", RACE, "conv2d_conv2d"
+        "dw, pw",
+        "        tile::barrier();\n        if (index +",
+        "        if (index +",
+        "thread",
+        RACE,
+        "conv2d_conv2d",
     ),
     "no barrier between tiles": Planted(
         "pw, dw",
@@ -186,7 +196,7 @@ PLANTED = {
     ),
     "no wait for the input": Planted(
         "pw, dw",
-        "        team.copies.wait<0>();\n",
+        "            team.copies.wait<WEIGHTS_BEHIND_INPUT>();\n",
         "",
         "address",
         "runtime error",
@@ -194,11 +204,11 @@ PLANTED = {
         (2,),
     ),
     "no wait for the weights": Planted(
-        "dw, pw, shared", "    team.copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
+        "dw, pw, shared", "            team.copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
     ),
     "no wait for what was fetched": Planted(
         "dw, pw, cluster",
-        "            shared.second_weights.mbarrier.wait();  // they came meanwhile\n",
+        "        if (index == team.first_tile()) second.await_weights();\n",
         "",
         "address",
         "runtime error",
@@ -207,8 +217,8 @@ PLANTED = {
     ),
     "a wait for the second tile's weights": Planted(
         "dw, pw, fetched in turn",
-        "if (index == team.first_tile()) {",
-        "if (index != team.first_tile()) {",
+        "if (index == team.first_tile()) second.await_weights();",
+        "if (index != team.first_tile()) second.await_weights();",
         "address",
         WRONG,
         "",
@@ -243,7 +253,7 @@ PLANTED = {
     ),
     "sent before it is expected": Planted(
         "dw, pw, cluster",
-        "        tile::wait_for_cluster();  // they expect it, and have read what lay there\n",
+        "        tile::wait_for_cluster();  // the other blocks expect the part, and have read the last tile's\n",
         "",
         "address",
         "runtime error",
@@ -307,31 +317,31 @@ PLANTED = {
     ),
     "columns of stride 2 one after the other": Planted(
         "halved, pw, eights",
-        "return i % STRIDE_W * PHASE + i / STRIDE_W;",
+        "return i % PHASES * PHASE_COLUMNS + i / PHASES;",
         "return i;",
         "address",
         WRONG,
     ),
     "windows of stride 2 two columns apart": Planted(
         "halved, pw",
-        "static constexpr int STEP = 1;",
+        "static constexpr int STEP = INTERLEAVED ? 1 : STRIDE_W;",
         "static constexpr int STEP = STRIDE_W;",
         "address",
         WRONG,
     ),
     "the next input over this one": Planted(
         "pw, dw",
-        "        first::run(team, args.first",
+        "        first.run(team",
         "        if (index + GRID_TEAMS < TILES)\n"
-        "            first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));\n"
-        "        first::run(team, args.first",
+        "            first.load_input(team, activations, Tile(index + GRID_TEAMS));\n"
+        "        first.run(team",
         "address",
         WRONG,
         "",
         (3,),
     ),
     "a row past the image is read": Planted(
-        "dw, pw", "static_cast<unsigned>(first_row + down) < IN_H;", "true;", "address", OVERFLOW, READ
+        "dw, pw", "INSIDE || static_cast<unsigned>(first_row + down) < IN_H;", "true;", "address", OVERFLOW, READ
     ),
     "a line past the image is asked for": Planted(
         "dw, pw", "if (row >= IN_H || byte >= IN_W * C) continue;", "", "address", OVERFLOW, READ
@@ -359,8 +369,8 @@ PLANTED = {
     ),
     "no barrier before the third": Planted(
         "pw, dw, pw",
-        "activations.mid, mid2);\n        tile::barrier();\n",
-        "activations.mid, mid2);\n",
+        "        third.fence_input();\n        tile::barrier();\n",
+        "        third.fence_input();\n",
         "thread",
         RACE,
         "conv2d_conv2d_conv2d",
@@ -369,7 +379,7 @@ PLANTED = {
         "pw, dw, dense", "return mid2_row() * MID_STRIDE_H", "return row * MID_STRIDE_H", "address", WRONG
     ),
     "the third's padding is the second's": Planted(
-        "pw, dw, dense", "third::padding_word(args.third)", "second::padding_word(args.second)", "address", WRONG
+        "pw, dw, dense", "third.padding()", "second.padding()", "address", WRONG
     ),
     "a word of weights past the last": Planted(
         "dw, pw", "if (index >= ALL_SLABS * STEPS * SET_WORDS) return;", "", "address", OVERFLOW

@@ -29,8 +29,9 @@ OF_PIXEL, OF_OUTPUT, OF_PATCH, OF_FILTER, WAITS = 5.4, 3.2, 20, 6, 1.03
 
 @dataclass(frozen=True)
 class DepthwiseRoles(LayerRoles):
-    two_ways: bool
-    early: bool
+    patch: str  # a patch's input: image_patch or input_patch
+    patches: str  # how threads go through patches: patches, patches_early or patches_two_ways
+    own_channels: bool  # a thread keeps its filters, which it loads before a barrier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class DepthwiseLayer(LayerPlan):
             Constant("WORDS", self.row_words, "of four taps in a filter row"),
             Constant("VECTORS", self.problem.k // self.vector, "of channels"),
             *(early,) * (self.early_rows > 0),
-            *(Constant("BLOCK_K", self.block_k, "channels of a block"),) * self.divided,
+            Constant("BLOCK_K", self.block_k, "channels of a block"),
         )
 
     @property
@@ -78,7 +79,13 @@ class DepthwiseLayer(LayerPlan):
 
     @property
     def roles(self) -> DepthwiseRoles:
-        return DepthwiseRoles(**vars(super().roles), two_ways=self.two_ways, early=self.early_rows > 0)
+        of_image = "patches_two_ways" if self.two_ways else "patches_early"
+        return DepthwiseRoles(
+            **vars(super().roles),
+            patch="image_patch" if self.is_first else "input_patch",
+            patches=of_image if self.is_first else "patches",
+            own_channels=not self.is_first,
+        )
 
     def count_work(self) -> Work:
         problem, config, threads = self.problem, self.config, self.in_kernel.threads
@@ -106,10 +113,10 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     at_most(words, MOST_WORDS, "registers for filters, pixels and sums")
     block_chunks = config.slice_k // 16 or ceil_div(chunks(problem.c), config.blocks)
     at_most(config.blocks, ceil_div(chunks(problem.c), block_chunks), "cluster_blocks (each has 16 channels or more)")
-    two_ways = config.layer == "first" and _inside(problem, rows, COLUMNS) >= 0.5
-    # A second way would have to be chosen before the filters come: of two, none asks early.
-    asks_early = config.layer == "first" and not two_ways
     height, width = input_span(problem, rows, COLUMNS)
+    # Whether a patch is inside would have to be known before the filters come: nothing is loaded early then.
+    is_first, most_early = config.layer == "first", min(height, MOST_EARLY // (width * config.n))
+    two_ways = is_first and (_inside(problem, rows, COLUMNS) >= 0.5 or most_early == 0)
     return DepthwiseLayer(
         problem=problem,
         config=config,
@@ -122,7 +129,7 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
         weight_words=problem.r * row_words * problem.k,
         run=run,
         two_ways=two_ways,
-        early_rows=min(height, MOST_EARLY // (width * config.n)) * asks_early,
+        early_rows=most_early * (is_first and not two_ways),
     )
 
 

@@ -40,14 +40,8 @@ class InKernel:
 
     threads: int  # of a team
     border: Border | None = None  # around its outputs, where the next layer takes them
-    teams: bool = False  # a block has several
     weights_in_smem: bool = False  # its weights lie in shared memory
     by_slices: bool = False  # a block has the same channels in all layers, and no others
-
-    @property
-    def block_threads(self) -> str:
-        """What the source calls the number of a block's threads."""
-        return "BLOCK_THREADS" if self.teams else "THREADS"
 
 
 @dataclass(frozen=True)
@@ -55,27 +49,23 @@ class LayerRoles(Roles):
     layer: str
     kind: str
     before: str  # the layer that gives its inputs; empty for the first
-    behind: str  # the layer that takes its outputs, and what the source calls the intermediate; empty for the last
-    gives: str
-    divided: bool  # several blocks have some of its channels each
-    by_slices: bool  # the same in all layers
-    by_turns: bool
+    behind: str  # the layer that takes its outputs; empty for the last
+    takes: str  # the tensor that it reads
+    gives: str  # the tensor that it writes; empty for the last
+    source: str  # where its input is: image, loaded or intermediate
+    load: str  # how its input is loaded to shared memory: async, registers or gathered
+    sink: str  # where its outputs go: image, tile, image_patch or tile_patch
+    memory: str  # where its weights are: device or smem
+    arrival: str  # how its weights come to shared memory: copied, fetched or ring
     offset_in_sums: bool
-    weights_in_smem: bool
     fetches: bool
-    weight_ring: bool  # its weights come through a ring of slabs
+    weight_ring: bool
     does: tuple[str, ...]  # with a set of weights
-    sink: str
     repack_threads: int
-    asynchronous: bool
-    gathers: bool
-    fills_input: bool
-    fills: bool  # its outputs beyond the image, which the next layer reads as padding, are filled with it
-    bordered: bool  # what lies around them is filled once
-    reads_padding: bool
-    loads_image: bool
+    fills_input: bool  # padding of the input is not zero
+    has_border: bool  # padding around its outputs is written once
     channel_arguments: tuple[Argument, ...]  # of the epilogue, one value a channel
-    block_threads: str
+    loads_single_channels: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +144,6 @@ class LayerPlan(ConvolutionPlan):
         return self.target.async_copies and self.load_width >= 4
 
     @property
-    def is_padded(self) -> bool:
-        return any(self.problem.pad)
-
-    @property
     def fills(self) -> bool:
         border = self.in_kernel.border
         return border is not None and border.varies
@@ -168,11 +154,9 @@ class LayerPlan(ConvolutionPlan):
         return border is not None and border[:2] != (self.config.rows, self.config.columns)
 
     @property
-    def reads_padding(self) -> bool:
-        """Whether the source has to know the byte that padding is."""
-        if not self.is_first:
-            return self.is_padded
-        return not (self.loads_image and self.asynchronous) or pads_with_zero_point(self.problem)
+    def gathers(self) -> bool:
+        """Whether the bytes of its input are loaded one by one."""
+        return self.load_width == 1
 
     @property
     def channel_arguments(self) -> tuple[Argument, ...]:
@@ -241,13 +225,15 @@ class LayerPlan(ConvolutionPlan):
                 *self.own_constants,
                 Constant("SOURCE_ROWS", source_rows, "of input pixels that a tile looks at"),
                 Constant("SOURCE_COLUMNS", source_columns),
-                *((Constant("SOURCE_ROW", self.source_row, "pixels of a row and its gaps"),) * self.by_turns),
+                Constant("SOURCE_ROW", self.source_row, "pixels of a row and its gaps"),
+                Constant("INTERLEAVED", self.by_turns, "the columns of a stride's first phase come first"),
                 *self._plane_constants,
                 Constant("GRID_ROWS", config.rows, "of output pixels of a tile"),
                 Constant("GRID_COLUMNS", config.columns),
                 Constant("GRID_PIXELS", config.pixels),
                 *self._border_constants,
                 *((Constant("WIDTH", self.load_bytes, "bytes of the input at a time"),) * self.loads_image),
+                Constant("DIVIDED", self.divided, "several blocks each compute some of the output channels"),
                 Constant(
                     "HAS_K_REMAINDER", self.problem.k % self.slab_k != 0, "some channels that are computed do not exist"
                 ),
@@ -268,13 +254,14 @@ class LayerPlan(ConvolutionPlan):
     @property
     def _border_constants(self) -> tuple[Constant, ...]:
         border = self.in_kernel.border
-        if border is None or not self.bordered:
+        if border is None:
             return ()
         return (
-            Constant("BORDERED_ROWS", border.rows, "of them and of what lies around them"),
+            Constant("BORDERED_ROWS", border.rows, "of them and of the padding around them"),
             Constant("BORDERED_COLUMNS", border.columns),
-            Constant("BORDER_TOP", border.top, "rows before them"),
+            Constant("BORDER_TOP", border.top, "rows of padding above them"),
             Constant("BORDER_LEFT", border.left),
+            Constant("PADS_OUTSIDE", self.fills, "pixels outside the image are written as padding"),
         )
 
     @property
@@ -285,26 +272,22 @@ class LayerPlan(ConvolutionPlan):
             kind=self.kind,
             before="" if self.is_first else LAYERS[at - 1],
             behind="" if config.last else LAYERS[at + 1],
+            takes=MIDS[at - 1] if at else "input",
             gives="" if config.last else MIDS[at],
-            divided=self.divided,
-            by_slices=self.in_kernel.by_slices,
-            by_turns=self.by_turns,
+            source="intermediate" if at else "loaded" if self.loads_image else "image",
+            load="async" if self.asynchronous else "gathered" if self.gathers else "registers",
+            sink=("image" if config.last else "tile") + "_patch" * (self.kind == "depthwise"),
+            memory="smem" if self.in_kernel.weights_in_smem else "device",
+            arrival="ring" if config.ring_warpgroups else "fetched" if self.fetches else "copied",
             offset_in_sums=self.kind != "matrix" and has_offset(q),
-            weights_in_smem=self.in_kernel.weights_in_smem,
             fetches=self.fetches,
-            weight_ring=self.config.ring_warpgroups > 0,
+            weight_ring=config.ring_warpgroups > 0,
             does=("repack_weights", "fold") if q.x_zero_point else ("repack_weights",),
-            sink=f"families/fused/into_{'image' if config.last else 'tile'}.j2",
             repack_threads=REPACK_THREADS,
-            asynchronous=self.asynchronous,
-            gathers=self.load_width == 1,
             fills_input=pads_with_zero_point(self.problem),
-            fills=self.fills,
-            bordered=self.bordered,
-            reads_padding=self.reads_padding,
-            loads_image=self.loads_image,
+            has_border=self.bordered,
             channel_arguments=self.channel_arguments,
-            block_threads=self.in_kernel.block_threads,
+            loads_single_channels=False,
         )
 
 

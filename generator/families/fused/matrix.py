@@ -37,9 +37,6 @@ class MatrixRoles(LayerRoles):
     operation: str
     sums_may_sink: bool
     fragments: str
-    whole_taps: bool
-    rolled: bool
-    unroll: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +63,17 @@ class MatrixLayer(LayerPlan):
         return self.slab_chunks % self.step_chunks == 0
 
     @property
+    def is_rolled(self) -> bool:
+        return self.steps > MOST_UNROLLED
+
+    @property
+    def unroll(self) -> int:
+        if not self.is_rolled:
+            return self.steps
+        turns = self.slab_chunks // self.step_chunks if self.whole_taps else self.steps
+        return max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0)
+
+    @property
     def own_config(self) -> tuple[Constant, ...]:
         return (
             Constant("ATOMS", self.config.n, "of channels, of a warp"),
@@ -86,6 +94,10 @@ class MatrixLayer(LayerPlan):
             Constant("UNITS", self.taps * self.slab_chunks, "chunks of a slab's reduction"),
             Constant("STEP_CHUNKS", self.step_chunks, "of one instruction or more"),
             Constant("STEPS", self.steps, "along the reduction"),
+            Constant("WHOLE_TAPS", self.whole_taps, "no step reads chunks of two taps"),
+            Constant("IS_ROLLED", self.is_rolled, "the loop over steps is not written out whole"),
+            Constant("UNROLL", self.unroll, "steps that are written out"),
+            Constant("ADDS_WINDOWS", self.problem.quantization.w_zero_point, "the sums of windows are needed"),
         )
 
     @property
@@ -95,7 +107,6 @@ class MatrixLayer(LayerPlan):
     @property
     def roles(self) -> MatrixRoles:
         files = self.atom.files(self.problem.quantization, self.target, "windows")
-        turns = self.slab_chunks // self.step_chunks if self.whole_taps else self.steps
         return MatrixRoles(
             **vars(super().roles),
             instruction=files.instruction,
@@ -104,9 +115,6 @@ class MatrixLayer(LayerPlan):
             operation=files.operation,
             sums_may_sink=files.sums_may_sink,
             fragments=files.fragments,
-            whole_taps=self.whole_taps,
-            rolled=self.steps > MOST_UNROLLED,
-            unroll=max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0),
         )
 
     def count_work(self) -> Work:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from qconv.errors import Infeasible
 from qconv.generator.convolution import ChainPlan, pads_with_zero_point
@@ -34,35 +34,52 @@ from qconv.targets.target import Target
 FEW_REGISTERS = 64
 
 
+class Tensor(NamedTuple):
+    """A tile of a tensor in shared memory, as the source names it."""
+
+    name: str
+    prefix: str  # of its constants
+
+
+class Region(NamedTuple):
+    """A part of shared memory beside the tensors, as the source names it."""
+
+    type: str
+    name: str
+
+
+class PaddedBorder(NamedTuple):
+    """A border of padding that is written once."""
+
+    producer: str  # the layer whose outputs it surrounds
+    consumer: str
+    tensor: str
+
+
+class Prepared(NamedTuple):
+    """A kernel that prepares a set of weights."""
+
+    kernel: str
+    threads: int
+    layer: str
+    function: str
+
+
 @dataclass(frozen=True)
 class FusedRoles(Roles):
-    loads_input: bool
-    loads_async: bool
-    copies: bool
-    copied: tuple[str, ...]
-    fetched: tuple[str, ...]
+    kernel: str  # the kernel's structure: one_tile, persistent, teams or cluster
+    team: str  # which threads compute a tile together: block, teams or parts
+    copies: str
+    tensors: tuple[Tensor, ...]
     weights_in_smem: tuple[str, ...]
-    weights_before_input: tuple[str, ...]  # whose weights are asked for before the input,
-    weights_behind_input: tuple[str, ...]  # and behind it, where a block has one team
-    waits_before_first: bool  # for copies
-    waits_before_second: bool
-    weight_ring: bool
-    on_wgmma: tuple[str, ...]
-    pads: tuple[str, ...]  # layers that write the padding of the next, where it is another for each tile
-    bordered: tuple[str, ...]  # layers around whose outputs it is the same
-    padded: tuple[str, ...]  # layers whose windows reach beyond their inputs
-    mid_chunks: tuple[str, ...]  # of each intermediate tensor, as the source spells them
+    weights_before_input: tuple[str, ...]  # layers whose weights are loaded before the input, not behind it
+    borders: tuple[PaddedBorder, ...]
+    prepares: tuple[Prepared, ...]
     last: str
-    spare_bytes: int
-    cluster_blocks: int
-    teams: bool
-    block_threads: str
-    clusters: bool
-    by_slices: bool  # a block has some channels, the same in all layers
-    counts_tiles: bool  # mbarriers have a phase for each tile
-    stays: bool
-    kinds: frozenset[str]
-    depthwise: tuple[str, ...]  # layers of that kind
+    last_source: str  # the tensor that the last layer reads
+    regions: tuple[Region, ...]
+    on_wgmma: bool
+    has_depthwise: bool
 
 
 @dataclass(frozen=True)
@@ -169,7 +186,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
         asked = {
             "cluster": self.clusters,
             "parts": self.clusters,
-            "phases": self.clusters and self.stays,
+            "phases": self.clusters,
             "bulk": bool(self.fetched),
             "teams": self.has_teams,
             "copies": self.loads_async or bool(self.copied),
@@ -179,31 +196,38 @@ class FusedPlan(WaitingPlan, ChainPlan):
         return tuple(sorted(wants | {want for want, is_asked in asked.items() if is_asked}))
 
     @property
+    def weights_behind_input(self) -> bool:
+        """Whether the last layer's weights are copied after the input. Teams wait for the weights before they begin."""
+        return self.loads_input and self.last in self.copied and not self.has_teams
+
+    @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config, part_chunks = self.config, self.first.block_k // 16
-        in_chunks, in_plane = self.geometry.planes[0]
         return {
             "The config.": (
-                Constant("TILE_H", config.tile_h, "output rows of a block"),
-                Constant("TILE_W", config.tile_w, "output columns of a block"),
+                Constant("TILE_H", config.tile_h, "output rows of a tile"),
+                Constant("TILE_W", config.tile_w, "output columns of a tile"),
                 Constant("BLOCKS_PER_SM", config.blocks_per_sm, BLOCKS_PER_SM_SAYS),
-                *(Constant("TEAMS", config.teams, "of a block, each with tiles of its own"),) * self.has_teams,
-                *(Constant("CLUSTER_BLOCKS", config.cluster_blocks, "blocks that have a tile together"),)
-                * (config.cluster_blocks > 1),
+                Constant("TEAMS", config.teams, "teams per block; each computes tiles of its own"),
+                Constant("CLUSTER_BLOCKS", config.cluster_blocks, "blocks that compute a tile together"),
             ),
             "What follows.": (
                 Constant("WARP_SIZE", self.target.warp_size),
-                Constant("THREADS", self.threads, "of a team" * self.has_teams),
-                *(Constant("BLOCK_THREADS", self.block_threads),) * self.has_teams,
-                Constant("TILES_H", self.tiles_h),
-                Constant("TILES_W", self.tiles_w),
-                Constant("TILES", self.tiles),
-                Constant("GRID_TEAMS", self.grid_teams, "that have tiles in turn"),
+                Constant("THREADS", self.threads, "threads per team"),
+                Constant("BLOCK_THREADS", self.block_threads),
+                Constant("TILES_H", self.tiles_h, "tiles down an image"),
+                Constant("TILES_W", self.tiles_w, "tiles across an image"),
+                Constant("TILES", self.tiles, "tiles of all images"),
+                Constant("GRID_TEAMS", self.grid_teams, "teams in the grid; each computes every GRID_TEAMS-th tile"),
+                Constant("LOADS_INPUT", self.loads_input, "the input is loaded to shared memory"),
+                Constant("LOADS_ASYNC", self.loads_async, "by asynchronous copies"),
+                Constant("COPIES_WEIGHTS", bool(self.copied), "some weights are copied asynchronously"),
+                Constant("WEIGHTS_BEHIND_INPUT", self.weights_behind_input, "the last ones after the input"),
+                Constant("BY_SLICES", self.by_slices, "a block computes the same slice of channels in all layers"),
                 *_window_constants(self.problem, self.geometry),
-                *(Constant("IN_CHUNKS", in_chunks), Constant("IN_PLANE", in_plane)) * self.loads_input,
                 *_plane_constants(self.problem, self.geometry, self.by_slices * self.first.block_k),
-                *(Constant("PART_CHUNKS", part_chunks, "of a block of a cluster"),) * self.clusters,
-                *(Constant("SPARE_BYTES", self.spare_bytes, "past the last, that warpgroups read"),)
+                *(Constant("PART_CHUNKS", part_chunks, "chunks that a block of a cluster computes"),) * self.clusters,
+                *(Constant("SPARE_CHUNKS", self.spare_bytes // 16, "past the last pixels; warpgroups read them"),)
                 * (self.spare_bytes > 0),
                 Constant("SMEM_BYTES", self.smem_bytes),
                 *self._copies_in_flight,
@@ -225,38 +249,43 @@ class FusedPlan(WaitingPlan, ChainPlan):
         return (Constant("COPIES_IN_FLIGHT", copies, "of a thread"),) * (copies > 0)
 
     @property
+    def structure(self) -> str:
+        """The page of the kernel."""
+        if self.clusters:
+            return "cluster"
+        return "teams" if self.has_teams else "persistent" if self.stays else "one_tile"
+
+    @property
     def roles(self) -> FusedRoles:
-        copies = self.loads_async or bool(self.copied)
-        behind = (self.last,) * (self.loads_input and self.last in self.copied and not self.has_teams)
+        layers = self.problem.LAYERS
+        names = [name for name, (count, _) in zip(("input", *MIDS), self.geometry.planes, strict=False) if count]
+        prefixes = ["IN" if name == "input" else name.upper() for name in names]
         return FusedRoles(
-            loads_input=self.loads_input,
-            loads_async=self.loads_async,
-            copies=copies,
-            copied=self.copied,
-            fetched=self.fetched,
+            kernel=self.structure,
+            team="teams" if self.has_teams else "parts" if self.config.cluster_blocks > 1 else "block",
+            copies="copies" if self.loads_async or self.copied else "no_copies",
+            tensors=tuple(Tensor(name, at) for name, at in zip(names, prefixes, strict=True)),
             weights_in_smem=self.weights.in_smem,
-            weights_before_input=tuple(name for name in self.weights.in_smem if name not in behind),
-            weights_behind_input=behind,
-            # Teams wait for the weights before their first tile.
-            waits_before_first=self.loads_async if self.has_teams else copies and self.loads_input,
-            waits_before_second=not self.has_teams and copies and (bool(behind) or not self.loads_input),
-            weight_ring=self.weights.weight_ring,
-            on_wgmma=self.weights.on_wgmma,
-            pads=tuple(name for name, layer in self.layer_plans.items() if layer.fills),
-            bordered=tuple(name for name, layer in self.layer_plans.items() if layer.bordered),
-            padded=tuple(name for name, layer in self.layer_plans.items() if layer.is_padded),
-            mid_chunks=_mid_chunks(self.problem, self.geometry),
+            weights_before_input=tuple(
+                name for name in self.weights.in_smem if not (self.weights_behind_input and name == self.last)
+            ),
+            borders=tuple(
+                PaddedBorder(producer, consumer, tensor)
+                for producer, consumer, tensor in zip(layers, layers[1:], MIDS, strict=False)
+                if self.layer_plans[producer].bordered
+            ),
+            prepares=tuple(
+                Prepared(launch.kernel, launch.threads, *launch.kernel.split("_", 1)) for launch in self.prepare
+            ),
             last=self.last,
-            spare_bytes=self.spare_bytes,
-            cluster_blocks=self.config.cluster_blocks,
-            teams=self.has_teams,
-            block_threads=self.first.in_kernel.block_threads,
-            clusters=self.clusters,
-            by_slices=self.by_slices,
-            counts_tiles=self.clusters or self.weights.weight_ring,
-            stays=self.stays,
-            kinds=frozenset(layer.kind for layer in self.layer_plans.values()),
-            depthwise=tuple(name for name, layer in self.layer_plans.items() if layer.kind == "depthwise"),
+            last_source=names[-1],
+            regions=(
+                *(Region(f"{name}::SmemWeights", f"{name}_weights") for name in self.weights.in_smem),
+                *(Region("Planes<SPARE_CHUNKS, 1>", "spare"),) * (self.spare_bytes > 0),
+                *(Region("tile::Mbarrier", "mbarrier"),) * self.clusters,
+            ),
+            on_wgmma=bool(self.weights.on_wgmma),
+            has_depthwise=any(layer.kind == "depthwise" for layer in self.layer_plans.values()),
         )
 
 
@@ -276,23 +305,18 @@ def _window_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
 
 
 def _plane_constants(problem: Chain, room: Geometry, slice_k: int) -> tuple[Constant, ...]:
-    of_chunks = "of 16 channels, of a block" if slice_k else "of 16 channels"
-    return tuple(
-        constant
-        for name, producer, (_, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
-        for constant in (
-            Constant(f"{name.upper()}_CHUNKS", chunks(slice_k or problem.layers[producer].k), of_chunks),
-            Constant(f"{name.upper()}_PLANE", pixels, "pixels of a chunk"),
-        )
-    )
-
-
-def _mid_chunks(problem: Chain, room: Geometry) -> tuple[str, ...]:
-    """Warpgroups read two chunks at a time."""
-    return tuple(
-        f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.layers[producer].k))
-        for name, producer, (count, _) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
-    )
+    """The chunks and pixels of each tensor in shared memory. Warpgroups read an even number of chunks."""
+    constants: list[Constant] = []
+    if room.planes[0][0]:
+        constants += [Constant("IN_SMEM_CHUNKS", room.planes[0][0]), Constant("IN_PLANE", room.planes[0][1])]
+    for name, producer, (count, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False):
+        prefix, of_channels = name.upper(), chunks(slice_k or problem.layers[producer].k)
+        constants += [
+            Constant(f"{prefix}_CHUNKS", of_channels, "chunks of 16 channels that a block needs"),
+            Constant(f"{prefix}_SMEM_CHUNKS", count, "chunks in shared memory"),
+            Constant(f"{prefix}_PLANE", pixels, "pixels of a chunk"),
+        ]
+    return tuple(constants)
 
 
 def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
@@ -369,7 +393,6 @@ def _layers(
         asks = InKernel(
             config.warps * target.warp_size,
             borders.get(name),
-            config.teams > 1,
             name in weights.in_smem,
             by_slices,
         )

@@ -41,7 +41,7 @@ class WarpgroupRoles(LayerRoles):
     spelled: str  # in PTX
     types: str
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each atom
-    rolled: bool
+    turns: str  # how warpgroups take turns: ring or slabs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +66,22 @@ class WarpgroupLayer(LayerPlan):
 
     @property
     def own_constants(self) -> tuple[Constant, ...]:
-        of_buffers = (
-            Constant("BUFFERS", self.buffers, "of slabs that are there or on their way"),
-            Constant("OF_SLAB", self.of_slab, "warpgroups that multiply a slab together"),
-        )
+        of_ring = Constant("OF_SLAB", self.of_slab, "warpgroups that multiply a slab together")
+        is_rolled = self.taps * self.pairs > MOST_UNROLLED
         return (
             Constant("RUN", RUN_PIXELS, "pixels of one instruction"),
             Constant("SLAB_K", self.slab_k, "output channels of a warpgroup"),
             Constant("ALL_SLABS", self.slabs),
             Constant("BLOCK_SLABS", self.block_slabs, "of a block"),
-            *of_buffers * (self.buffers > 0),
+            Constant("BUFFERS", self.buffers or self.block_slabs, "slabs of weights that shared memory holds"),
+            *(of_ring,) * (self.buffers > 0),
             Constant("TAPS", self.taps),
             Constant("CHUNKS", 2 * self.pairs, "of 16 input channels, and of zeros"),
             Constant("UNITS", self.taps * 2 * self.pairs, "chunks of the reduction"),
             Constant("POSITIONS", self.positions, "of pixels of the input where windows begin"),
-            Constant("EIGHTS_STRIDE", self.eights_stride, "pixels"),
+            Constant("EIGHTS_STRIDE", self.eights_stride, "pixels from eight pixels to the next eight"),
+            Constant("UNROLL_TAPS", 1 if is_rolled else self.taps, "taps that are written out"),
+            Constant("UNROLL_CHUNKS", 4 if is_rolled else self.pairs, "pairs of chunks that are written out"),
         )
 
     @property
@@ -97,7 +98,7 @@ class WarpgroupLayer(LayerPlan):
             spelled=instruction.spell(8 * self.config.n, t.x.name, t.w.name),
             types=f"{t.x.short}.{t.w.short}",
             sum_registers=tuple(_registers(range(at, at + 4)) for at in range(0, 4 * self.config.n, 4)),
-            rolled=self.taps * self.pairs > MOST_UNROLLED,
+            turns="ring" if self.buffers else "slabs",
         )
 
     def count_work(self) -> Work:

@@ -3,18 +3,21 @@
 from mutants.mutant import Mutant
 from mutants.named import fence
 
-SESSIONS = "test_overlaps.py::test_a_launch_overlaps_where_that_gains"
-CHAINED = "test_chained.py::test_its_launch_overlaps_where_that_gains"
-TWO = "test_chain.py::test_each_of_two_launches_overlaps"
-OVERLAPS = "test_fences.py::test_a_launch_waits_for_the_one_before"
+CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2"
+KERNELS = "templates/families/fused/kernel/"
+SESSIONS = "tests/qconv/network/test_overlaps.py::test_a_launch_overlaps_where_that_gains"
+CHAINED = "tests/qconv/network/run/test_chained.py::test_its_launch_overlaps_where_that_gains"
+TWO = "tests/qconv/problem/test_chain.py::test_each_of_two_launches_overlaps"
+OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_before"
 
 # Pages whose launches overlap, and the plan of test_fences that shows it.
 WAITS = {
-    "depthwise": ("depthwise/page", "depthwise"),
-    "gemv": ("gemv", "gemv"),
-    "fused": ("fused/begin", "dw, pw"),
-    "teams": ("begin_teams", "dw, pw, teams"),
-    "first of all": ("overlap", "table"),
+    "depthwise": ("templates/families/depthwise/page.j2", "depthwise"),
+    "gemv": ("templates/families/gemv.j2", "gemv"),
+    "fused": (f"{KERNELS}persistent.j2", "dw, pw"),
+    "teams": (f"{KERNELS}teams.j2", "dw, pw, teams"),
+    "cluster": (f"{KERNELS}cluster.j2", "dw, pw, cluster"),
+    "first of all": ("templates/overlap.j2", "table"),
 }
 OVERLAPPING = tuple(
     Mutant(
@@ -28,7 +31,7 @@ OVERLAPPING = tuple(
     for name, (page, plan) in WAITS.items()
 )
 
-# Layers of a session, and the case of test_overlaps.py that has each.
+# Layers of a session, and the case of tests/qconv/network/test_overlaps.py that has each.
 OF_SESSIONS = {
     "layers/pooling": "max pool",
     "layers/binary": "sum",
@@ -43,7 +46,7 @@ OF_SESSIONS = {
 IN_SESSIONS = tuple(
     Mutant(
         f"{module.partition('/')[2]}: no launch of a session's overlaps",
-        module,
+        f"src/qconv/network/{module}.py",
         "packed.in_sequence(",
         "packed(",
         "One that does not is a wall for both neighbours.",
@@ -55,7 +58,7 @@ IN_SESSIONS = tuple(
 MUTANTS = (
     Mutant(
         "cluster: fewer bytes than are sent",
-        "expect_products",
+        CLUSTER,
         "shared.mbarrier.expect(units * SPLIT * BYTES);",
         "shared.mbarrier.expect(units * (SPLIT - 1) * BYTES);",
         "A block adds up products that have not all come.",
@@ -63,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: as many units for every block",
-        "expect_products",
+        CLUSTER,
         "(UNITS - rank + SPLIT - 1) / SPLIT",
         "UNITS / SPLIT",
         "The first blocks of a cluster have one vector of outputs more.",
@@ -71,15 +74,15 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: sent before it is expected",
-        "finish_part",
-        "    tile::wait_for_cluster();  // every block has initialised its mbarrier\n",
+        CLUSTER,
+        "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
         "",
         "Bytes arrive at a barrier that is not there yet.",
         (fence("cluster"),),
     ),
     Mutant(
         "cluster: nobody waits for the others' sums",
-        "finish_part",
+        CLUSTER,
         "    shared.mbarrier.wait();\n",
         "",
         "A block adds up products that have not come.",
@@ -87,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: a unit past the last",
-        "finish_part",
+        CLUSTER,
         "        if (UNITS % SPLIT != 0 && unit >= UNITS) return;\n",
         "",
         "A block finishes outputs that no lane has.",
@@ -95,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "cluster: the sums of one block are left out",
-        "finish_part",
+        CLUSTER,
         "for (int block = 0; block < SPLIT; ++block) {",
         "for (int block = 1; block < SPLIT; ++block) {",
         "Every block of a cluster has a part of the sums.",
@@ -103,15 +106,15 @@ MUTANTS = (
     ),
     Mutant(
         "scratch: sums are not published",
-        "add_up",
-        "tile::publish();\n    tile::barrier()",
-        "tile::barrier()",
+        SCRATCH,
+        "    tile::publish();\n    tile::barrier();\n",
+        "    tile::barrier();\n",
         "The last block may take sums without what this one has added.",
         (fence("scratch"),),
     ),
     Mutant(
         "async: a launch reads what the one before still writes",
-        "fill",
+        "templates/loader/async.j2",
         "        tile::wait_on_dependency();\n",
         "",
         "Launches overlap until they wait.",
@@ -119,65 +122,65 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the first reads what is not shown",
-        "of_tile",
-        '//% if "first" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
+        "templates/families/fused/kernel/persistent.j2",
+        "            first.fence_input();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dense, pw"),),
     ),
     Mutant(
         "of tile: the second reads what is not shown",
-        "of_tile",
-        '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
+        "templates/families/fused/kernel/persistent.j2",
+        "        second.fence_input();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dw, pw, fetched"),),
     ),
     Mutant(
         "of tile: the third reads what is not shown",
-        "of_tile",
-        '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n',
+        "templates/families/fused/kernel/persistent.j2",
+        "        third.fence_input();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("pw, dense, pw"),),
     ),
     Mutant(
         "of tile: clusters send what is not shown",
-        "of_tile",
-        '//% if clusters or "second" in on_wgmma',
-        '//% if "second" in on_wgmma',
+        "templates/families/fused/kernel/cluster.j2",
+        "        tile::fence_proxy_async();\n",
+        "",
         "A copy in bulk reads through the async proxy.",
         (fence("dw, pw, cluster"),),
     ),
     Mutant(
         "teams: weights are not shown",
-        "begin_teams",
-        "    tile::fence_proxy_async();\n",
+        "templates/families/fused/kernel/teams.j2",
+        "//% if on_wgmma\n    tile::fence_proxy_async();\n//% endif\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dense, pw, teams"),),
     ),
     Mutant(
         "of tile: nobody waits for the cluster's bytes",
-        "of_tile",
-        "    shared.mbarrier.wait_for_phase(team.phase);\n",
+        "templates/families/fused/kernel/cluster.j2",
+        "        shared.mbarrier.wait_for_phase(team.phase);\n",
         "",
         "The second convolution begins before its input has come.",
         (fence("dw, pw, cluster"),),
     ),
     Mutant(
         "of tile: the next tile's bytes are not expected",
-        "of_tile",
-        "        if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
+        "templates/families/fused/kernel/cluster.j2",
+        "            if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
         "",
         "A phase that expects nothing never ends.",
         (fence("dw, pw, cluster"),),
     ),
     Mutant(
         "of tile: fetched weights are read before they are there",
-        "of_tile",
-        "        shared.${ last }_weights.mbarrier.wait();  // they came meanwhile\n",
-        "",
+        "templates/families/fused/weights/fetched.j2",
+        "{ smem.mbarrier.wait(); }",
+        "{}",
         "A fetch is waited for before its bytes are read.",
         (fence("dw, pw, fetched"),),
     ),
@@ -185,15 +188,15 @@ MUTANTS = (
     *IN_SESSIONS,
     Mutant(
         "executable: a fence for what reads no weights",
-        "Packed.__init__",
+        "instances/load/executable.py",
         "executable.plan.overlaps and bool(weights)",
         "executable.plan.overlaps",
         "It would cost every call of a one-liner.",
-        ("test_executable.py::test_what_has_no_weights_needs_no_fence",),
+        ("tests/instances/load/test_executable.py::test_what_has_no_weights_needs_no_fence",),
     ),
     Mutant(
         "waiting: no kernel overlaps",
-        "WaitingPlan.overlaps",
+        "generator/plan.py",
         "return self.target.overlaps_launches",
         "return False",
         "A kernel that waits by itself hides what a launch costs.",
@@ -201,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the first of two does not overlap",
-        "PackedPair.prepare",
+        "instances/load/pair.py",
         "overlap and self.first.gains_by_overlap",
         "False",
         "Each of the two waits for what was launched before it.",
@@ -209,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair: the second of two does not overlap",
-        "PackedPair.prepare",
+        "instances/load/pair.py",
         "overlap and self.second.gains_by_overlap",
         "False",
         "Each of the two waits for what was launched before it.",

@@ -3,10 +3,12 @@
 from mutants.mutant import Mutant
 from mutants.named import special
 
+PAGES = "templates/conv2d/"
+
 MUTANTS = (
     Mutant(
         "depthwise: a run ends with the image",
-        "load_row",
+        "templates/families/depthwise/page.j2",
         "(!PADDED && OUT_W % COLUMNS == 0) || static_cast<unsigned>(first + i) < IN_W",
         "!PADDED || static_cast<unsigned>(first + i) < IN_W",
         "A run that reaches beyond the last column reads behind the array.",
@@ -14,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: rows of a thread end with the image",
-        "load_row",
+        "templates/families/depthwise/page.j2",
         "(!PADDED && OUT_H % ROWS == 0) || row < IN_H;",
         "!PADDED || row < IN_H;",
         "Rows that reach beyond the last one are read behind the array.",
@@ -22,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct: columns of a tile end with the image",
-        "direct",
+        "templates/families/direct.j2",
         "!PADDED && OUT_H % TILE_H == 0 && OUT_W % TILE_W == 0;",
         "!PADDED && OUT_H % TILE_H == 0;",
         "A tile that reaches beyond the last column reads behind the array.",
@@ -30,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct: rows of a tile end with the image",
-        "direct",
+        "templates/families/direct.j2",
         "!PADDED && OUT_H % TILE_H == 0 && OUT_W % TILE_W == 0;",
         "!PADDED && OUT_W % TILE_W == 0;",
         "A tile that reaches beyond the last row reads behind the array.",
@@ -38,10 +40,10 @@ MUTANTS = (
     ),
     Mutant(
         "warpgroup: every block of a cluster has as many slabs",
-        "warpgroup",
+        "templates/families/fused/warpgroup/slabs.j2",
         "        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;\n",
         "",
         "The last block finishes channels that do not exist, over those of the next pixel.",
-        ("test_fused_roles.py::test_the_last_block_of_a_cluster_has_fewer_slabs",),
+        ("tests/templates/test_fused_roles.py::test_the_last_block_of_a_cluster_has_fewer_slabs",),
     ),
 )

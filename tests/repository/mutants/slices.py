@@ -2,12 +2,12 @@
 
 from mutants.mutant import Mutant
 
-SLICES = "test_fused_slices.py"
+SLICES = "tests/templates/test_fused_slices.py"
 
 MUTANTS = (
     Mutant(
         "slices: the intermediate begins with the first channel of all",
-        "put",
+        "templates/families/fused/sink/tile.j2",
         "const int of_block = k + i - first_k;",
         "const int of_block = k + i;",
         "A block has room for its own channels alone.",
@@ -15,23 +15,23 @@ MUTANTS = (
     ),
     Mutant(
         "slices: the depthwise layer looks at the first channel of all",
-        "run",
-        "row, column, own.k - begin_k(team));",
-        "row, column, own.k);",
+        "templates/families/fused/depthwise/patches.j2",
+        "BY_SLICES ? own.k - begin_k(team) : own.k;",
+        "own.k;",
         "The block's channels lie at the beginning of its intermediate.",
         (f"{SLICES}::test_it_is_exact[warps]",),
     ),
     Mutant(
         "slices: every block's begin with the first channel",
-        "of_tile",
-        "first_k = team.cluster_block * (MID_CHUNKS * 16);",
-        "first_k = 0;",
+        "templates/families/fused/sink/bordered_tile.j2",
+        "first_k(BY_SLICES ? team.cluster_block * (${ gives | upper }_CHUNKS * 16) : 0)",
+        "first_k(0)",
         "Blocks have different channels.",
         (f"{SLICES}::test_it_is_exact[warps]",),
     ),
     Mutant(
         "slices: the depthwise layer's are shared evenly",
-        "depthwise_layer",
+        "generator/families/fused/depthwise.py",
         "config.slice_k // 16 or ",
         "",
         "Slabs of the layer before may not be.",
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: room for all channels",
-        "geometry",
+        "generator/families/fused/config.py",
         "given = chunks(slice_k or layers[producer].k)",
         "given = chunks(layers[producer].k)",
         "What a block does not need it does not ask for.",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: blocks of a cluster",
-        "plan",
+        "generator/families/fused/plan.py",
         "if target.bulk_copies and not sliced else 1",
         "if target.bulk_copies else 1",
         "They send each other nothing.",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: as few as clusters",
-        "_room",
+        "generator/families/fused/plan.py",
         "usable = int(0.9 * room) if cluster > 2 else room",
         "usable = int(0.9 * room) if config.cluster_blocks > 2 else room",
         "Blocks by themselves fill all multiprocessors.",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: half a chunk",
-        "_layers",
+        "generator/families/fused/plan.py",
         'if name == "first" and blocks[name] > 1 and layers[name].block_k % 16:',
         "if False:",
         "A chunk of 16 channels is of one block.",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "slices: in the space as clusters are",
-        "configs",
+        "generator/families/fused/config.py",
         "not (sliced or cluster_blocks in CLUSTERS)",
         "not cluster_blocks in CLUSTERS",
         "Any number of blocks may share the channels.",
