@@ -155,8 +155,8 @@ LEFT_OUT = {
     "publish": LeftOut("scratch", "    tile::publish();\n", "", WRONG),
     "the fence of what a cluster sends": LeftOut(
         "dw, pw, cluster",
-        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (!is_last",
-        "        tile::barrier();\n        if (!is_last",
+        "        tile::fence_proxy_async();  // for the bytes that the block sends, and for warpgroups\n",
+        "",
         WRONG,
     ),
     "the fence before the first of two": LeftOut(
@@ -185,7 +185,7 @@ LEFT_OUT = {
     ),
     "the fence of a team's input": LeftOut(
         "dense, pw, teams",
-        "        if constexpr (LOADS_INPUT) first.fence_input();\n",
+        "            first.fence_input();\n",
         "",
         WRONG,
     ),
@@ -203,7 +203,7 @@ LEFT_OUT = {
     ),
     "the barrier before a cluster sends": LeftOut(
         "dw, pw, one tile",
-        "        tile::wait_for_cluster();  // the other blocks expect the part, and have read the last tile's\n",
+        "        tile::wait_for_cluster();  // the other blocks expect the part, and have used the last tile's\n",
         "",
         "nobody has initialised an mbarrier there",
         LATE,
@@ -231,13 +231,13 @@ LEFT_OUT = {
     ),
     "the wait for the weights": LeftOut(
         "dw, pw, fetched",
-        "        if (index == team.first_tile()) second.await_weights();\n",
+        "        if (is_first_tile) second.await_weights();\n",
         "",
         "ends while bytes are on",
     ),
     "the wait for a slab": LeftOut(
         "dw, pw, streamed",
-        "        smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
+        "    smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
         "",
         "expected before those of the last phase have come",
     ),

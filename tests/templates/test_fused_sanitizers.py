@@ -178,12 +178,7 @@ PLANTED = {
         READ,
     ),
     "no barrier between the two": Planted(
-        "dw, pw",
-        "        tile::barrier();\n        if (index +",
-        "        if (index +",
-        "thread",
-        RACE,
-        "conv2d_conv2d",
+        "dw, pw", "        tile::barrier();  // the second's input is there\n", "", "thread", RACE, "conv2d_conv2d"
     ),
     "no barrier between tiles": Planted(
         "pw, dw",
@@ -204,11 +199,11 @@ PLANTED = {
         (2,),
     ),
     "no wait for the weights": Planted(
-        "dw, pw, shared", "            team.copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
+        "dw, pw, shared", "if constexpr (AWAITS_COPIES) team.copies.wait<0>();", "", "address", WRONG, "", (LATE,)
     ),
     "no wait for what was fetched": Planted(
         "dw, pw, cluster",
-        "        if (index == team.first_tile()) second.await_weights();\n",
+        "        if (is_first_tile) second.await_weights();\n",
         "",
         "address",
         "runtime error",
@@ -217,8 +212,8 @@ PLANTED = {
     ),
     "a wait for the second tile's weights": Planted(
         "dw, pw, fetched in turn",
-        "if (index == team.first_tile()) second.await_weights();",
-        "if (index != team.first_tile()) second.await_weights();",
+        "if (is_first_tile) second.await_weights();",
+        "if (!is_first_tile) second.await_weights();",
         "address",
         WRONG,
         "",
@@ -244,7 +239,7 @@ PLANTED = {
     ),
     "a slab before it is there": Planted(
         "dw, pw, streamed",
-        "        smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
+        "    smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
         "",
         "address",
         "runtime error",
@@ -253,7 +248,7 @@ PLANTED = {
     ),
     "sent before it is expected": Planted(
         "dw, pw, cluster",
-        "        tile::wait_for_cluster();  // the other blocks expect the part, and have read the last tile's\n",
+        "        tile::wait_for_cluster();  // the other blocks expect the part, and have used the last tile's\n",
         "",
         "address",
         "runtime error",
@@ -283,8 +278,8 @@ PLANTED = {
     ),
     "no barrier of the team": Planted(
         "dw, pw, teams",
-        "        tile::barrier_of_team(team.number);\n        if (index",
-        "        if (index",
+        "        tile::barrier_of_team(team.number);  // the second's input is there\n",
+        "",
         "thread",
         RACE,
         "conv2d_conv2d",
@@ -331,10 +326,8 @@ PLANTED = {
     ),
     "the next input over this one": Planted(
         "pw, dw",
-        "        first.run(team",
-        "        if (index + GRID_TEAMS < TILES)\n"
-        "            first.load_input(team, activations, Tile(index + GRID_TEAMS));\n"
-        "        first.run(team",
+        "        layers.run_first(out_tile);\n",
+        "        layers.prefetch_input(index + GRID_TEAMS);\n        layers.run_first(out_tile);\n",
         "address",
         WRONG,
         "",
@@ -369,8 +362,8 @@ PLANTED = {
     ),
     "no barrier before the third": Planted(
         "pw, dw, pw",
-        "        third.fence_input();\n        tile::barrier();\n",
-        "        third.fence_input();\n",
+        "        tile::barrier();  // the third's input is there\n",
+        "",
         "thread",
         RACE,
         "conv2d_conv2d_conv2d",

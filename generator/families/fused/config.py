@@ -1,4 +1,4 @@
-"""What the `fused` and `block` families search: their configs, the choices, and which of them may serve a problem."""
+"""The configs of the `fused` and `block` families, their choices, and the promising ones for a problem."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from qconv.targets.target import Target
 @dataclass(frozen=True)
 class Fused(Config):
     family: ClassVar[str] = "fused"
-    tile_h: int  # output rows of a block
-    tile_w: int  # output columns of a block
-    warps: int  # of a team
-    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
-    teams: int  # of so many warps, in a block: each has tiles of its own, and they share the weights
-    # Blocks that have a tile together, each some of the output channels: in a cluster, or, where the last layer is
-    # depthwise, each for itself, with the same channels of both layers.
+    tile_h: int  # output rows per tile
+    tile_w: int  # output columns per tile
+    warps: int  # per team
+    blocks_per_sm: int  # resident blocks per multiprocessor
+    teams: int  # per block; each computes tiles of its own, and all share the weights
+    # Blocks that compute a tile together, each some of the output channels. They are a cluster; where the last layer is
+    # depthwise they are independent, and each computes the same slice of channels in both layers.
     cluster_blocks: int
-    weights_in_smem: int  # how many of the convolutions have their weights in shared memory, the last before the others
-    # How many of those that warpgroups may multiply they do, the last before the others. Their weights
-    # are in shared memory, or of the last layer a few slabs of them at a time.
+    weights_in_smem: int  # convolutions whose weights are in shared memory, counted from the last
+    # Convolutions on wgmma, counted from the last, of those that fit. Their weights are in shared memory: all of them,
+    # or, of the last layer, a few slabs at a time.
     on_wgmma: int
-    # The first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
+    # The first convolution: atoms of pixels per warp (1 for a warpgroup); rows per thread if it is depthwise.
     first_m: int
-    first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
+    first_n: int  # atoms of channels per warp or warpgroup; groups of four channels per thread if it is depthwise
     second_m: int  # the same of the second
     second_n: int
 
@@ -60,16 +60,16 @@ class Fused(Config):
 
 @dataclass(frozen=True)
 class Block(Fused):
-    """The config of three convolutions, whose tiles are each of one block."""
+    """The config of three convolutions. A block computes a tile alone."""
 
     family: ClassVar[str] = "block"
     third_m: int
     third_n: int
 
 
-# Networks have layers of 24, 40, 80 and 96 channels; of these sizes those are searched that leave fewest idle.
+# Networks have layers of 24, 40, 80 and 96 channels. The search tries the sizes that leave the fewest atoms idle.
 SUBTILES_N = (1, 2, 3, 4, 5, 6, 8, 10, 12)
-CLUSTERS = (1, 2, 4)  # of these numbers of blocks clusters are searched; what needs none may be any of the choices
+CLUSTERS = (1, 2, 4)  # sizes of clusters that are searched; independent blocks may be any of the choices
 Choices = dict[str, tuple[int, ...]]
 CHOICES: Choices = {
     "tile_h": (2, 4, 7, 8, 14, 16, 28),
@@ -85,7 +85,7 @@ CHOICES: Choices = {
     "second_m": (1, 2, 4),
     "second_n": SUBTILES_N,
 }
-# The subtiles of a warp or a thread that serve best.
+# The values that win most often.
 LIKELY: dict[str, tuple[int, ...]] = {
     "tile_h": (4, 7, 8),
     "tile_w": (7, 8, 14),
@@ -109,16 +109,16 @@ _Subtile = tuple[int, int]
 
 
 def structure(config: Fused) -> tuple[int, ...]:
-    """The fields that make another kernel, where the others make the same one of another size."""
+    """Return the fields that change the kernel's structure; the other fields change sizes."""
     return config.teams > 1, config.cluster_blocks, config.weights_in_smem, config.on_wgmma
 
 
 def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config]:
-    """Tiles that fit shared memory, so many blocks at a time, and subtiles that are neither tiny nor huge."""
+    """Yield the promising configs: tiles that fit in shared memory, with the subtiles of the lowest cost."""
     of_weights, subtiles = _weights(problem, target, choices), _subtiles(problem, target, choices)
     made = Block if isinstance(problem, FusedBlock) else Fused
     most = MOST_SUBTILES[len(problem.LAYERS)]
-    # Which of them a block computes by itself, where it has no slice of the channels.
+    # Layers that each block computes whole, unless it has a slice of the channels.
     alone = () if target.bulk_copies else problem.LAYERS[:-1]
 
     def best_subtiles(
@@ -139,7 +139,7 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
         too_many = cluster_blocks > 1 and not sliced and each_has > 2 * blocks_per_sm
         if cluster_blocks > 1 and (teams > 1 or not (sliced or cluster_blocks in CLUSTERS)):
             continue
-        # Half as many at a time would do.
+        # Half as many resident teams would suffice.
         if blocks_per_sm * teams >= 2 * math.ceil(each_has):
             continue
         if teams > 1 and (blocks_per_sm > 2 or not 8 <= teams * warps * blocks_per_sm <= 32):
@@ -153,15 +153,15 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
         for weights_in_smem, on_wgmma, weights in of_weights:
             if teams > 1 and not weights_in_smem:
                 continue
-            # Weights that are small enough for shared memory lie there.
+            # Weights that fit easily in shared memory need no ring.
             if weights.weight_ring and 4 * _bytes(problem, weights.in_smem) < target.smem_bytes:
                 continue
-            # Where each block could have tiles of its own, several have one together only to keep in shared memory
-            # weights that are too large for one of them.
+            # If there are tiles for every block, blocks share a tile only because the weights are too large for the
+            # shared memory of one of them.
             small = _bytes(problem, weights.in_smem) < cluster_blocks / 4 * target.smem_bytes
             if too_many and (weights.weight_ring or small):
                 continue
-            # A warpgroup multiplies 64 pixels, most of which should exist.
+            # Most of the 64 pixels of a warpgroup should exist.
             if any(room.pixels(layer) < 0.6 * RUN_PIXELS for layer in weights.on_wgmma):
                 continue
             shape = (tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks, weights_in_smem, on_wgmma)
@@ -172,13 +172,13 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
                 yield made(*shape, *itertools.chain(*of_layers))
 
 
-# How many subtiles of each layer are tried, by either cost, in a chain of so many layers. Each layer's are chosen for
-# themselves, for a kernel takes about as long as all its layers.
+# Subtiles of each layer that are tried for either cost, by the number of layers. They are chosen for each layer
+# separately, because a kernel takes about the sum of its layers' times.
 MOST_SUBTILES = {2: 3, 3: 1}
 
 
 def _weights(problem: Chain, target: Target, choices: Choices) -> list[tuple[int, int, Weights]]:
-    """What `weights_in_smem` and `on_wgmma` may be together, with what follows from them."""
+    """Return the feasible pairs of `weights_in_smem` and `on_wgmma`, with the placement that follows."""
     found = []
     for weights_in_smem, on_wgmma in itertools.product(choices["weights_in_smem"], choices["on_wgmma"]):
         with suppress(Infeasible):
@@ -187,7 +187,7 @@ def _weights(problem: Chain, target: Target, choices: Choices) -> list[tuple[int
 
 
 def _subtiles(problem: Chain, target: Target, choices: Choices) -> dict[tuple[str, bool], tuple[_Subtile, ...]]:
-    """The subtiles of each layer that may serve, by whether warpgroups multiply it."""
+    """Return the useful subtiles of each layer, on warps and on warpgroups."""
     return {
         (layer, on_wgmma): tuple(
             (m, n)
@@ -202,7 +202,7 @@ def _subtiles(problem: Chain, target: Target, choices: Choices) -> dict[tuple[st
 def _cheapest(
     problem: Conv2d, layer_config: LayerConfig, threads: int, subtiles: tuple[_Subtile, ...], target: Target, most: int
 ) -> tuple[_Subtile, ...]:
-    """Subtiles that issue least, and those whose longest warp has least to do; Infeasible ones are left out."""
+    """Return the feasible subtiles with the fewest issued clocks, and those with the shortest longest warp."""
     works: dict[_Subtile, Work] = {}
     alone = InKernel(threads)
     for m, n in subtiles:
@@ -213,13 +213,13 @@ def _cheapest(
 
 
 def _matrices(problem: Chain) -> tuple[str, ...]:
-    """Layers whose weights are matrices, the last layer first. Dot products read theirs once for many pixels."""
+    """Return the layers that multiply matrices, the last layer first."""
     *others, last = problem.LAYERS
     return tuple(layer for layer in (last, *others) if not is_depthwise(problem.layers[layer]))
 
 
 def is_sliced(problem: Chain, cluster_blocks: int) -> bool:
-    """Whether blocks have some channels each, the same in both layers: those of a depthwise layer look at no others."""
+    """Whether each block computes a slice of channels, the same in both layers: a depthwise layer needs no others."""
     return cluster_blocks > 1 and len(problem.LAYERS) == 2 and is_depthwise(problem.last)
 
 
@@ -228,12 +228,12 @@ def _bytes(problem: Chain, layers: tuple[str, ...]) -> int:
 
 
 def _for_groups(problem: Chain, target: Target) -> tuple[str, ...]:
-    """Layers that warpgroups may multiply."""
+    """Return the layers that warpgroups can multiply, the last layer first."""
     return tuple(layer for layer in _matrices(problem) if fits_wgmma(problem.layers[layer], target))
 
 
 def tiles_of(problem: Chain, tile_h: int, tile_w: int) -> tuple[int, int, int]:
-    """Tiles down an image, across it, and of all images."""
+    """Count the tiles down an image, across it, and of all images."""
     last = problem.last
     down, across = ceil_div(last.oh, tile_h), ceil_div(last.ow, tile_w)
     return down, across, last.n * down * across
@@ -241,10 +241,12 @@ def tiles_of(problem: Chain, tile_h: int, tile_w: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Geometry:
-    outputs: dict[str, tuple[int, int]]  # of each layer: the last one's tile, and of the others what it needs
-    borders: dict[str, Border]  # of each intermediate, by the layer that gives it
-    planes: tuple[tuple[int, int], ...]  # chunks and pixels of the input and of the intermediates, in shared memory
-    smem_bytes: int  # of a team
+    """The pixels of each tensor that a tile needs, and their place in shared memory."""
+
+    outputs: dict[str, tuple[int, int]]  # rows and columns of each layer's outputs
+    borders: dict[str, Border]  # of each intermediate tensor, by its producer
+    planes: tuple[tuple[int, int], ...]  # chunks and pixels of the input and the intermediates, in shared memory
+    smem_bytes: int  # per team
 
     def pixels(self, layer: str) -> int:
         return math.prod(self.outputs[layer])
@@ -252,13 +254,13 @@ class Geometry:
 
 @lru_cache(maxsize=1024)
 def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> tuple[dict[str, tuple[int, int]], dict[str, Border]]:
-    """Rows and columns of each layer's outputs that a tile needs, and what lies around them."""
+    """Return the rows and columns of each layer's outputs that a tile needs, and their borders."""
     last = problem.last
     for name, side, size in (("tile_h", tile_h, last.oh), ("tile_w", tile_w, last.ow)):
         at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
     outputs, borders = {problem.LAYERS[-1]: (tile_h, tile_w)}, {}
-    # Whether a tile has all rows of an image, and all columns: what lies beyond is the same for all tiles then, and is
-    # not computed. Warpgroups that look at more than a pixel need rows of eight.
+    # Whether a tile has all rows of an image, and all columns. Then the pixels beyond it are padding in all tiles, and
+    # are not computed. Warpgroups whose windows have several pixels need rows of eight.
     whole = tile_h >= last.oh, tile_w >= last.ow
     for producer, consumer in reversed(list(itertools.pairwise(problem.LAYERS))):
         layer, pad = problem.layers[producer], problem.layers[consumer].pad
@@ -275,7 +277,7 @@ def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> tuple[dict[str, tu
 
 
 def _any_width(layer: Conv2d) -> bool:
-    """Whether a tile of its outputs may be of any width, whatever multiplies it."""
+    """Whether a tile of its outputs may have any width, on warps and on warpgroups."""
     return is_depthwise(layer) or (layer.r, layer.s, layer.stride) == (1, 1, (1, 1))
 
 
@@ -291,7 +293,7 @@ def geometry(
     target: Target,
     slice_k: int,
 ) -> Geometry:
-    """What a team has in shared memory. `slice_k`: so many channels of the intermediate; 0: all."""
+    """Return the tensors of a team in shared memory. `slice_k`: channels of the intermediate per block; 0: all."""
     layers, first = problem.layers, problem.first
     outputs, borders = tile_outputs(problem, tile_h, tile_w)
     # A depthwise layer reads the image itself.
@@ -308,16 +310,16 @@ def geometry(
 
 
 def _even(count: int, on_wgmma: bool, pixels: int) -> tuple[int, int]:
-    """Chunks and pixels of a plane: an even number of chunks where warpgroups read it, two at a time."""
+    """Return the chunks and pixels of a tensor: an even number of chunks if warpgroups read it, two at a time."""
     return count + count % 2 * on_wgmma, plane(pixels)
 
 
 class Weights(NamedTuple):
-    """Where the weights of the layers are when they are multiplied."""
+    """The place of each layer's weights."""
 
     in_smem: tuple[str, ...]  # layers whose weights are in shared memory
-    on_wgmma: tuple[str, ...]  # layers that warpgroups multiply, out of shared memory
-    weight_ring: bool  # the last layer's weights pass through a ring of a few slabs in shared memory
+    on_wgmma: tuple[str, ...]  # layers that warpgroups multiply
+    weight_ring: bool  # the last layer's weights pass through a ring of slabs in shared memory
 
 
 @lru_cache(maxsize=256)

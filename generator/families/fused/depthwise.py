@@ -1,4 +1,4 @@
-"""A depthwise layer, on dot products over the taps of a filter row."""
+"""A depthwise layer, computed by dot products over the taps of a filter row."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# Words of pixels of the image that a thread asks for together, before its filters.
+# The most words of pixels that a thread loads before its filters.
 MOST_EARLY = 32
-COLUMNS = 2  # of output pixels of a thread
-# Fitted with the rest of the model (see `fused.cost`): clocks of an instruction of a warp that is alone and waits
-# for pixels of the image, and clocks until the first of them come.
+COLUMNS = 2  # output columns per thread
+# Fitted with the rest of the model (see `fused.cost`): clocks per instruction of a single warp that waits for pixels of
+# the image, and clocks until the first pixels arrive.
 ALONE_WAITING, FIRST = 5, 1170
-# Instructions of a thread and what they wait for: for four channels of a pixel, which are loaded and transposed; for an
-# output beside its products; for a patch; and for a channel's filter.
+# Instructions per thread: to load and transpose four channels of a pixel; for an output, beside its products; for a
+# patch; for a channel's filter. WAITS is the factor for stalls.
 OF_PIXEL, OF_OUTPUT, OF_PATCH, OF_FILTER, WAITS = 5.4, 3.2, 20, 6, 1.03
 
 
@@ -39,42 +39,42 @@ class DepthwiseLayer(LayerPlan):
     kind: ClassVar[str] = "depthwise"
     workspace: ClassVar[str] = "taps"
 
-    run: int  # neighbouring outputs that share the words of the first
-    two_ways: bool  # patches whose pixels all lie in the image have a loop of their own
-    early_rows: int  # of a patch, asked for before the filters
+    run: int  # neighbouring outputs that share the filter words of the first
+    two_ways: bool  # patches whose pixels all lie in the image have code of their own
+    early_rows: int  # rows of a patch that are loaded before the filters
 
     @property
     def vector(self) -> int:
-        """Channels of a thread."""
+        """Channels per thread."""
         return 4 * self.config.n
 
     @property
     def row_words(self) -> int:
-        """Words of four taps in a filter row."""
+        """Words of four taps per filter row."""
         return ceil_div(self.problem.s, 4)
 
     @property
     def own_config(self) -> tuple[Constant, ...]:
         return (
-            Constant("ROWS", self.config.m, "of output pixels of a thread"),
-            Constant("COLUMNS", COLUMNS),
-            Constant("VECTOR", self.vector, "channels of a thread"),
+            Constant("ROWS", self.config.m, "output rows per thread"),
+            Constant("COLUMNS", COLUMNS, "output columns per thread"),
+            Constant("VECTOR", self.vector, "channels per thread"),
             Constant("RUN", self.run, "neighbouring outputs that share the words of the first"),
         )
 
     @property
     def own_constants(self) -> tuple[Constant, ...]:
-        early = Constant("EARLY_ROWS", self.early_rows, "of a patch, asked for before the filters")
+        early = Constant("EARLY_ROWS", self.early_rows, "rows of a patch that are loaded before the filters")
         return (
-            Constant("WORDS", self.row_words, "of four taps in a filter row"),
-            Constant("VECTORS", self.problem.k // self.vector, "of channels"),
+            Constant("WORDS", self.row_words, "words of four taps per filter row"),
+            Constant("VECTORS", self.problem.k // self.vector, "vectors of channels"),
             *(early,) * (self.early_rows > 0),
-            Constant("BLOCK_K", self.block_k, "channels of a block"),
+            Constant("BLOCK_K", self.block_k, "channels per block"),
         )
 
     @property
     def wants(self) -> tuple[str, ...]:
-        # The first layer reads the image: it asks for lines ahead, and most of its patches are inside.
+        # The first layer reads the image: it prefetches lines, and most of its patches lie inside.
         return ("bytes", *("kept", "near") * self.is_first, *("warp_uniform",) * self.two_ways, *super().wants)
 
     @property
@@ -114,7 +114,7 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     block_chunks = config.slice_k // 16 or ceil_div(chunks(problem.c), config.blocks)
     at_most(config.blocks, ceil_div(chunks(problem.c), block_chunks), "cluster_blocks (each has 16 channels or more)")
     height, width = input_span(problem, rows, COLUMNS)
-    # Whether a patch is inside would have to be known before the filters come: nothing is loaded early then.
+    # Code for both kinds of patches excludes early rows: the choice would have to be made before the filters arrive.
     is_first, most_early = config.layer == "first", min(height, MOST_EARLY // (width * config.n))
     two_ways = is_first and (_inside(problem, rows, COLUMNS) >= 0.5 or most_early == 0)
     return DepthwiseLayer(
@@ -134,7 +134,7 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
 
 
 def _inside(problem: Conv2d, rows: int, columns: int) -> float:
-    """How many of the patches of so many outputs look at pixels of the image alone."""
+    """Return the share of patches that need only pixels of the image."""
     sides = []
     for axis, size in enumerate((rows, columns)):
         span = input_span(problem, rows, columns)[axis]

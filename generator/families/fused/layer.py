@@ -1,6 +1,8 @@
-"""One of several convolutions in one kernel, a layer: a plan whose page is a namespace of that kernel's source. The
-first layer finds its inputs in the image, the last leaves its outputs there; the intermediate between two is a
-tile of pixels in shared memory."""
+"""A layer: one of several convolutions in a kernel.
+
+Its page is a namespace of the kernel's source. The first layer reads the image in device memory, the last writes it;
+between two layers an intermediate tensor lies in shared memory, a tile of pixels at a time.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +31,27 @@ from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_d
 from qconv.problem.chain import MIDS, FusedBlock
 from qconv.problem.convolution import Conv2d
 
-# A lane's registers hold no more sums than this.
+# Sums that a lane can hold in registers.
 MOST_SUMS = 128
 LAYERS = FusedBlock.LAYERS
 
 
 @dataclass(frozen=True)
 class InKernel:
-    """What the kernel around a layer asks of it."""
+    """The kernel's demands on a layer."""
 
-    threads: int  # of a team
-    border: Border | None = None  # around its outputs, where the next layer takes them
-    weights_in_smem: bool = False  # its weights lie in shared memory
-    by_slices: bool = False  # a block has the same channels in all layers, and no others
+    threads: int  # per team
+    border: Border | None = None  # of its outputs, if another layer reads them
+    weights_in_smem: bool = False
+    by_slices: bool = False  # a block computes the same slice of channels in all layers
 
 
 @dataclass(frozen=True)
 class LayerRoles(Roles):
     layer: str
     kind: str
-    before: str  # the layer that gives its inputs; empty for the first
-    behind: str  # the layer that takes its outputs; empty for the last
+    before: str  # the layer whose outputs it reads; empty for the first
+    behind: str  # the layer that reads its outputs; empty for the last
     takes: str  # the tensor that it reads
     gives: str  # the tensor that it writes; empty for the last
     source: str  # where its input is: image, loaded or intermediate
@@ -60,11 +62,11 @@ class LayerRoles(Roles):
     offset_in_sums: bool
     fetches: bool
     weight_ring: bool
-    does: tuple[str, ...]  # with a set of weights
+    does: tuple[str, ...]  # the functions that prepare its weights
     repack_threads: int
     fills_input: bool  # padding of the input is not zero
     has_border: bool  # padding around its outputs is written once
-    channel_arguments: tuple[Argument, ...]  # of the epilogue, one value a channel
+    channel_arguments: tuple[Argument, ...]  # of the epilogue, one value per channel
     loads_single_channels: bool
 
 
@@ -72,34 +74,34 @@ class LayerRoles(Roles):
 class LayerPlan(ConvolutionPlan):
     page: ClassVar[str] = "families/fused/layer.j2"
     kind: ClassVar[str]
-    workspace: ClassVar[str] = "fragments"  # what the source calls the weights as the lanes read them
+    workspace: ClassVar[str] = "fragments"  # the source's name for the repacked weights
 
     problem: Conv2d
     config: LayerConfig
     in_kernel: InKernel
-    lane_k: int  # neighbouring output channels that a lane or a thread ends up with
-    slab_k: int  # output channels of a warp, a warpgroup or a thread
-    block_k: int  # output channels of a block
-    registers: int  # that a thread needs, about
-    weight_words: int  # of the weights as the lanes read them
-    weight_smem_bytes: int = 0  # of the weights in shared memory, with what belongs to them
-    # Copies that bring them there, of all threads: one number for each loop.
+    lane_k: int  # neighbouring output channels per lane or thread
+    slab_k: int  # output channels per warp, warpgroup or thread
+    block_k: int  # output channels per block
+    registers: int  # estimate of the registers per thread
+    weight_words: int  # words of the repacked weights
+    weight_smem_bytes: int = 0  # weights in shared memory, with their mbarriers and channel parameters
+    # Asynchronous copies of all threads that load the weights: one number for each loop.
     weight_copies: tuple[int, ...] = ()
-    past_bytes: int = 0  # how far it reads past the end of its input in shared memory
+    past_bytes: int = 0  # bytes that it reads past the end of its input in shared memory
 
     @property
     @abstractmethod
     def own_config(self) -> tuple[Constant, ...]:
-        """The constants that the config of a layer of this kind gives."""
+        """Constants of the config that only a layer of this kind has."""
 
     @property
     @abstractmethod
     def own_constants(self) -> tuple[Constant, ...]:
-        """The constants that follow for a layer of this kind alone."""
+        """Derived constants that only a layer of this kind has."""
 
     @abstractmethod
     def count_work(self) -> Work:
-        """The cost model of a layer of this kind."""
+        """Predict the clocks that the layer takes for a tile."""
 
     @cached_property
     def work(self) -> Work:
@@ -111,32 +113,32 @@ class LayerPlan(ConvolutionPlan):
 
     @property
     def loads_image(self) -> bool:
-        """Whether the kernel brings its input from the image to shared memory. Depthwise layers read the image."""
+        """Whether its input is loaded from the image to shared memory. Depthwise layers read the image themselves."""
         return self.is_first and self.kind != "depthwise"
 
     @property
     def source_span(self) -> tuple[int, int]:
-        """Rows and columns of its input that a tile looks at."""
+        """Rows and columns of its input that a tile needs."""
         return input_span(self.problem, self.config.rows, self.config.columns)
 
     @property
     def by_turns(self) -> bool:
-        """Whether the even columns of its input lie before the odd ones."""
+        """Whether the even columns of its input precede the odd ones in shared memory."""
         return self.loads_image and self.problem.stride != (1, 1)
 
     @property
     def source_row(self) -> int:
-        """Places of a row of its input in shared memory."""
+        """Pixels from a row of its input in shared memory to the next row."""
         return row_pixels(self.problem, self.config.columns) if self.by_turns else self.source_span[1]
 
     @property
     def load_width(self) -> int:
-        """Bytes of the image that one load brings; 1: they are gathered."""
+        """Bytes of the image per load; 1: bytes are gathered."""
         return load_bytes(self.problem.c, self.problem.quantization.types.x)
 
     @property
     def load_bytes(self) -> int:
-        """Bytes that are written to shared memory at a time."""
+        """Bytes per write to shared memory."""
         return max(4, self.load_width)
 
     @property
@@ -160,13 +162,13 @@ class LayerPlan(ConvolutionPlan):
 
     @property
     def channel_arguments(self) -> tuple[Argument, ...]:
-        """What the epilogue reads of each channel."""
+        """The parameters of the epilogue that have a value for each channel."""
         arguments = (argument for step in steps(self.problem.quantization) for argument in step.arguments)
         return tuple(argument for argument in arguments if argument.per_channel)
 
     @property
     def vector_k(self) -> int:
-        """Neighbouring channels that are written at once: a power of two."""
+        """Neighbouring channels per write to the image: a power of two."""
         of_both = math.gcd(self.lane_k, self.problem.k)
         return of_both & -of_both
 
@@ -180,7 +182,7 @@ class LayerPlan(ConvolutionPlan):
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        """What is done with a set of weights."""
+        """The launches that prepare a set of weights."""
         layer, blocks = self.config.layer, ceil_div(self.weight_words, REPACK_THREADS)
         repack = Launch(f"{layer}_repack_weights", (blocks, 1, 1), REPACK_THREADS, 0, "prepare")
         if not self.problem.quantization.x_zero_point:
@@ -190,7 +192,7 @@ class LayerPlan(ConvolutionPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        config, says = self.config, "the weights as the lanes read them"
+        config, says = self.config, "the weights, repacked"
         own = Field(self.workspace, "int*", "workspace", says, None, self.weight_words)
         elsewhere = ("x",) * (not self.is_first) + ("y",) * (not config.last)  # in shared memory
         return tuple(
@@ -223,22 +225,22 @@ class LayerPlan(ConvolutionPlan):
             "The config.": self.own_config,
             "What follows.": (
                 *self.own_constants,
-                Constant("SOURCE_ROWS", source_rows, "of input pixels that a tile looks at"),
+                Constant("SOURCE_ROWS", source_rows, "input rows that a tile needs"),
                 Constant("SOURCE_COLUMNS", source_columns),
-                Constant("SOURCE_ROW", self.source_row, "pixels of a row and its gaps"),
-                Constant("INTERLEAVED", self.by_turns, "the columns of a stride's first phase come first"),
+                Constant("SOURCE_ROW", self.source_row, "pixels from a row in shared memory to the next"),
+                Constant("INTERLEAVED", self.by_turns, "even columns precede odd ones in shared memory"),
                 *self._plane_constants,
-                Constant("GRID_ROWS", config.rows, "of output pixels of a tile"),
+                Constant("GRID_ROWS", config.rows, "output rows of a tile"),
                 Constant("GRID_COLUMNS", config.columns),
                 Constant("GRID_PIXELS", config.pixels),
                 *self._border_constants,
-                *((Constant("WIDTH", self.load_bytes, "bytes of the input at a time"),) * self.loads_image),
-                Constant("DIVIDED", self.divided, "several blocks each compute some of the output channels"),
+                *((Constant("WIDTH", self.load_bytes, "bytes of the input per load"),) * self.loads_image),
+                Constant("DIVIDED", self.divided, "each of several blocks computes some output channels"),
                 Constant(
-                    "HAS_K_REMAINDER", self.problem.k % self.slab_k != 0, "some channels that are computed do not exist"
+                    "HAS_K_REMAINDER", self.problem.k % self.slab_k != 0, "the last slab has channels that do not exist"
                 ),
                 *(
-                    (Constant("VECTOR_K", self.vector_k, "channels that are written at once"),)
+                    (Constant("VECTOR_K", self.vector_k, "channels per write"),)
                     * (config.last and self.kind != "depthwise")
                 ),
                 *fold_constants(self.problem),
@@ -257,9 +259,9 @@ class LayerPlan(ConvolutionPlan):
         if border is None:
             return ()
         return (
-            Constant("BORDERED_ROWS", border.rows, "of them and of the padding around them"),
+            Constant("BORDERED_ROWS", border.rows, "those rows and the padding around them"),
             Constant("BORDERED_COLUMNS", border.columns),
-            Constant("BORDER_TOP", border.top, "rows of padding above them"),
+            Constant("BORDER_TOP", border.top, "rows of padding above"),
             Constant("BORDER_LEFT", border.left),
             Constant("PADS_OUTSIDE", self.fills, "pixels outside the image are written as padding"),
         )
@@ -296,7 +298,7 @@ def _role(field: Field, layer: str) -> str:
 
 
 def check_subtile(problem: Conv2d, config: LayerConfig, slab_k: int, pixels: int, sums: int) -> None:
-    """Raises Infeasible where a warp or a warpgroup has more at a time than there is, or than its registers hold."""
+    """Raise Infeasible where a subtile is larger than the layer's part of a tile, or than registers can hold."""
     if config.n > 1:
         at_most(slab_k, 2 * problem.k - 1, f"output channels at a time (the problem has {problem.k})")
     if config.m > 1:
@@ -305,7 +307,7 @@ def check_subtile(problem: Conv2d, config: LayerConfig, slab_k: int, pixels: int
 
 
 def check_blocks(config: LayerConfig, slabs: int, block_slabs: int) -> None:
-    """Raises Infeasible where some blocks would have no slab."""
+    """Raise Infeasible where some blocks would have no slab."""
     at_most(
         config.blocks,
         ceil_div(slabs, block_slabs),

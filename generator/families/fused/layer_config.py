@@ -1,8 +1,5 @@
-"""What the cost models of layers have in common: what a tile takes, in clocks, and what that was fitted to.
-
-The config of one layer of a kernel of several: its part of a tile, the subtile of a warp, a warpgroup or a thread,
-which subtiles are allowed, and where inputs and weights lie in shared memory.
-"""
+"""The config of one layer in a kernel of several: its part of a tile, the subtile of a warp, a warpgroup or a thread,
+the useful subtiles, and the layout of inputs and weights in shared memory. `Work` is what its cost model predicts."""
 
 from __future__ import annotations
 
@@ -18,45 +15,45 @@ from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction_tables import WGMMA_M64K32
 from qconv.targets.target import Target
 
-# Fitted with the rest of the model (see `fused.cost`): clocks of an instruction of a warp that is alone, where many
-# warps take one.
+# Fitted with the rest of the model (see `fused.cost`): clocks per instruction of a single warp; many warps together
+# issue one per clock.
 ALONE = 4
 
 
 class Work(NamedTuple):
-    """What one tile takes, in clocks."""
+    """The predicted clocks of a layer for one tile."""
 
-    issued: float  # in which a multiprocessor issues the instructions of all warps
-    longest: float  # until the longest warp is done
+    issued: float  # to issue the instructions of all warps of a block
+    longest: float  # until the slowest warp is done
 
 
 @lru_cache(maxsize=1024)
 def times_asked(pixels: int, width: int, row: int, column_stride: int) -> float:
-    """How often shared memory is asked for eight neighbouring pixels of a tile, which may share banks."""
+    """Return the mean number of shared memory accesses for eight neighbouring pixels, which may share banks."""
     banks = [(pixel // width * row + pixel % width * column_stride) % 8 for pixel in range(pixels // 8 * 8)]
     eights = [banks[i : i + 8] for i in range(0, len(banks), 8)]
     return sum(max(map(eight.count, eight)) for eight in eights) / len(eights) if eights else 1.0
 
 
-RUN_PIXELS = WGMMA_M64K32.m  # of a warpgroup's instruction
-MBARRIER_BYTES = 16  # of an mbarrier, aligned as what lies beside it
+RUN_PIXELS = WGMMA_M64K32.m  # pixels of a warpgroup's instruction
+MBARRIER_BYTES = 16  # an mbarrier, aligned to 16 bytes
 
 
 @dataclass(frozen=True)
 class LayerConfig(Config):
-    """What a layer computes of a tile, and the subtile that a warp or a thread has at a time."""
+    """A layer's part of a tile, and the subtile of a warp, a warpgroup or a thread."""
 
     family: ClassVar[str] = "layer"
     layer: str  # first, second or third
-    last: bool  # its outputs go to device memory
+    last: bool  # it writes the image
     rows: int
     columns: int
-    blocks: int  # that have some of its output channels each
+    blocks: int  # blocks that each compute some of its output channels
     on_wgmma: bool  # whether warpgroups multiply it
-    m: int  # atoms of pixels of a warp; rows of pixels of a thread
-    n: int  # atoms of channels of a warp, or of a warpgroup; fours of channels of a thread
-    ring_warpgroups: int = 0  # warpgroups that the weights reach through a ring, slab after slab; 0: there is no ring
-    slice_k: int = 0  # channels that the layer before gives a block, which are all that it looks at; 0: all channels
+    m: int  # atoms of pixels per warp; rows of pixels per thread
+    n: int  # atoms of channels per warp or warpgroup; groups of four channels per thread
+    ring_warpgroups: int = 0  # warpgroups that share a ring of weight slabs; 0: there is no ring
+    slice_k: int = 0  # channels of the slice that a block computes in all layers; 0: all channels
 
     @property
     def pixels(self) -> int:
@@ -64,39 +61,39 @@ class LayerConfig(Config):
 
 
 class Border(NamedTuple):
-    """What the next layer looks at of a layer's outputs, those of a tile and what lies around them."""
+    """The pixels of an intermediate tensor that the next layer reads: computed ones and the padding around them."""
 
     rows: int
     columns: int
-    top: int  # rows of padding before the first that is computed
+    top: int  # rows of padding above the computed ones
     left: int
-    varies: bool  # other tiles have padding elsewhere, which is computed and written over
+    varies: bool  # tiles differ in where padding is: it is computed, and overwritten
 
 
 def chunks(channels: int) -> int:
-    """Chunks of 16 bytes that a pixel takes in shared memory."""
+    """Count the chunks of 16 bytes of a pixel in shared memory."""
     return ceil_div(channels, 16)
 
 
 def plane(pixels: int) -> int:
-    """Pixels of a chunk in shared memory, with padding that puts neighbouring chunks on different banks."""
+    """Round up the pixels of a chunk in shared memory, so that neighbouring chunks lie on different banks."""
     return (pixels + 6) // 8 * 8 + 1
 
 
 def is_depthwise(problem: Conv2d) -> bool:
-    """Whether dot products over taps serve it; matrix instructions serve every other."""
+    """Whether dot products over taps compute it; matrix instructions compute every other convolution."""
     return problem.c_group == 1 and problem.k_group == 1 and problem.groups > 1 and problem.c % 4 == 0
 
 
 def atom_of(problem: Conv2d, target: Target) -> Atom | None:
-    """The smallest matrix instruction that multiplies these types: tiles are small."""
+    """Return the smallest matrix instruction for these types, because tiles are small."""
     t = problem.quantization.types
     atoms = [Atom(i) for i in target.instructions if i.serves(t.x, t.w)]
     return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
 
 
 def fits_wgmma(problem: Conv2d, target: Target) -> bool:
-    """Whether warpgroups may multiply it: outputs look at all channels, and there are more than half of an atom's."""
+    """Whether warpgroups can multiply it: it has one group, and more than half as many output channels as an atom."""
     q, instruction = problem.quantization, target.warpgroup
     if instruction is None or not instruction.serves(q.types.x, q.types.w):
         return False
@@ -104,22 +101,21 @@ def fits_wgmma(problem: Conv2d, target: Target) -> bool:
 
 
 def row_pixels(problem: Conv2d, width: int) -> int:
-    """Pixels of a row of a tile's input in shared memory, with gaps, for a row of `width` outputs. What neighbouring
-    outputs look at are neighbours, which lie on different banks and which warpgroups ask for: where the stride is 2,
-    the even columns lie before the odd ones."""
+    """Return the pixels of a tile's input row in shared memory, for a row of `width` outputs. With a stride of 2 the
+    even columns precede the odd ones, so that pixels which neighbouring outputs read are neighbours: warpgroups need
+    that, and they lie on different banks. A gap makes all phases equally long."""
     across = problem.stride[1]
     return ceil_div(input_span(problem, 1, width)[1], across) * across
 
 
 def _is_useful(channels: int, side: int) -> bool:
-    """Whether fewer channels that do not exist are computed than by subtiles of a power of two, of this size about."""
+    """Whether this size pads the channels less than the powers of two below and above it."""
     powers = (1 << side.bit_length() >> 1, 1 << side.bit_length())
     return ceil_div(channels, side) * side < min(ceil_div(channels, power) * power for power in powers)
 
 
 def is_subtile(problem: Conv2d, on_wgmma: bool, m: int, n: int, target: Target) -> bool:
-    """Whether a warp, a warpgroup or a thread may have so much at a time: neither so little that it waits, where there
-    is more, nor more than its registers hold."""
+    """Whether a subtile is useful: neither so small that a warp mostly waits, nor too large for its registers."""
     if is_depthwise(problem):
         return n <= 2
     atom = atom_of(problem, target)
@@ -131,14 +127,15 @@ def is_subtile(problem: Conv2d, on_wgmma: bool, m: int, n: int, target: Target) 
 
 
 def fetches(config: LayerConfig, target: Target) -> bool:
-    """Whether weights come to shared memory in bulk. The first layer's are waited for at once: copies by all threads
-    bring them sooner."""
+    """Whether one thread fetches the weights by bulk copies. Only the last layer's: the first layer's are needed at
+    once, and copies by all threads arrive sooner."""
     return config.last and target.bulk_copies
 
 
 def ring(config: LayerConfig, runs: int, slabs: int, block_slabs: int) -> tuple[int, int]:
-    """How many warpgroups have a slab together, and buffers for slabs. One is multiplied, others are on their way; of a
-    buffer, the same warpgroups have all slabs, so that none misses one."""
+    """Return how many warpgroups multiply a slab together, and the number of buffers. Slabs are multiplied in some
+    buffers while others are being filled. The same warpgroups take all slabs of a buffer, so that none misses a
+    phase."""
     if not config.ring_warpgroups:
         return 0, 0
     of_slab = max(n for n in (1, 2, 4) if n <= min(runs, config.ring_warpgroups))
@@ -156,5 +153,5 @@ def ring(config: LayerConfig, runs: int, slabs: int, block_slabs: int) -> tuple[
 
 
 def ring_bytes(buffers: int) -> int:
-    """Bytes of the mbarriers of a ring's buffers, and of the counters of who has used each."""
+    """Return the bytes of a ring's mbarriers and of the counters of the warps that have used each buffer."""
     return 16 * ceil_div(12 * buffers, 16)

@@ -1,4 +1,4 @@
-"""Which kind of layer a convolution in a kernel of several becomes."""
+"""The choice of a layer's kind: depthwise, or a matrix product of warps or of warpgroups."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from qconv.targets.target import Target
 
 @lru_cache(maxsize=4096)
 def layer_plan(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> LayerPlan:
-    """Cached twice, because many configs have the same layer, and kernels ask different things of the same layer."""
+    """Plan a layer. The cache has two levels: many configs have the same layer, and kernels differ in what they demand
+    of it."""
     return replace(_any_layer(problem, config, target), in_kernel=in_kernel)
 
 
 @lru_cache(maxsize=1024)
 def _any_layer(problem: Conv2d, config: LayerConfig, target: Target) -> LayerPlan:
-    """The layer as if its kernel asked nothing of it. Raises Infeasible where a layer does not have these types."""
+    """Plan a layer without its kernel's demands. Raise Infeasible where layers do not have these types."""
     if (reason := why_not_bytes(problem)) is not None:
         raise Infeasible(reason)
     make = depthwise_layer if is_depthwise(problem) else warpgroup_layer if config.on_wgmma else matrix_layer

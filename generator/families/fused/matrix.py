@@ -1,4 +1,4 @@
-"""A layer on the matrix instructions of warps."""
+"""A layer that warps compute by matrix instructions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import MatrixInstruction
 from qconv.targets.target import Target
 
-# Steps of a loop that is written out: of more, the compiler would load the weights ahead and spill them. Of a longer
-# one so many are that divide it: where it could be left half-way, ptxas 13.0 loads from an address before it is set.
+# The most steps that a loop is unrolled by: with more, the compiler loads the weights ahead and spills them. A longer
+# loop is unrolled by a divisor of its steps: where an unrolled loop has an exit in the middle, ptxas 13.0 loads from an
+# address before it is set.
 MOST_UNROLLED = 4
 
 
@@ -46,7 +47,7 @@ class MatrixLayer(LayerPlan):
     atom: Atom
     slabs: int
     block_slabs: int
-    slab_chunks: int  # of 16 input channels that a slab looks at
+    slab_chunks: int  # chunks of 16 input channels that a slab needs
     steps: int  # along the reduction
 
     @property
@@ -59,7 +60,7 @@ class MatrixLayer(LayerPlan):
 
     @property
     def whole_taps(self) -> bool:
-        """Whether no step looks at two taps."""
+        """Whether each step reads chunks of one tap."""
         return self.slab_chunks % self.step_chunks == 0
 
     @property
@@ -76,8 +77,8 @@ class MatrixLayer(LayerPlan):
     @property
     def own_config(self) -> tuple[Constant, ...]:
         return (
-            Constant("ATOMS", self.config.n, "of channels, of a warp"),
-            Constant("BATCH", self.config.m, "atoms of pixels that it has at a time"),
+            Constant("ATOMS", self.config.n, "atoms of channels per warp"),
+            Constant("BATCH", self.config.m, "atoms of pixels per warp, at a time"),
         )
 
     @property
@@ -85,14 +86,14 @@ class MatrixLayer(LayerPlan):
         return (
             Constant("ATOM_M", self.atom.pixels, "pixels of one instruction"),
             Constant("ATOM_N", self.atom.channels, "channels of one instruction"),
-            Constant("SLAB_K", self.slab_k, "output channels of a warp"),
+            Constant("SLAB_K", self.slab_k, "output channels per slab, which is a warp's"),
             Constant("ALL_SLABS", self.slabs),
-            Constant("BLOCK_SLABS", self.block_slabs, "of a block"),
+            Constant("BLOCK_SLABS", self.block_slabs, "slabs per block"),
             Constant("TAPS", self.taps),
-            Constant("CHUNKS", self.slab_chunks, "of 16 input channels that a slab looks at"),
+            Constant("CHUNKS", self.slab_chunks, "chunks of 16 input channels that a slab needs"),
             Constant("ALL_CHUNKS", chunks(self.problem.c)),
             Constant("UNITS", self.taps * self.slab_chunks, "chunks of a slab's reduction"),
-            Constant("STEP_CHUNKS", self.step_chunks, "of one instruction or more"),
+            Constant("STEP_CHUNKS", self.step_chunks, "chunks per step, which is an instruction or two"),
             Constant("STEPS", self.steps, "along the reduction"),
             Constant("WHOLE_TAPS", self.whole_taps, "no step reads chunks of two taps"),
             Constant("IS_ROLLED", self.is_rolled, "the loop over steps is not written out whole"),
@@ -122,10 +123,10 @@ class MatrixLayer(LayerPlan):
         sums, of_curve = 1 + problem.quantization.w_zero_point, of_activation(problem)
         run = config.m * self.atom.pixels
         items = ceil_div(config.pixels, run) * self.block_slabs
-        # A partition multiplies, or waits for the fragments of its factors.
+        # A partition either multiplies or waits for the fragments of its operands.
         steps: float = self.steps * self.step_chunks * 16 * run * self.slab_k * sums / 570
         of_step = config.m * (4 + config.n) + config.n * (8 if self.in_kernel.weights_in_smem else 11) + 8
-        # Shared memory brings a partition 32 bytes a clock, of pixels that lie on different banks.
+        # Shared memory delivers 32 bytes per clock to a partition, if the pixels lie on different banks.
         column_stride = 1 if self.by_turns else problem.stride[1]
         of_pixels = run * times_asked(config.pixels, config.columns, problem.stride[0] * self.source_row, column_stride)
         of_fragments = self.step_chunks * 16 * (of_pixels + self.slab_k * sums) / 32
@@ -148,7 +149,7 @@ def matrix_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel
     slab_chunks = max(_chunks_of(problem, slab, slab_k) for slab in range(slabs))
     steps = ceil_div(problem.r * problem.s * slab_chunks, atom.block_k // 16)
     step_words = config.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
-    # Behind the last step another is loaded, and not used.
+    # One step past the last is loaded and not used.
     weight_words = (block_slabs * config.blocks * steps + 1) * step_words
     at_most(weight_words, 2**28, "words of weights")
     fetched = fetches(config, target)
@@ -173,7 +174,7 @@ def matrix_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel
 
 
 def _chunks_of(problem: Conv2d, slab: int, slab_k: int) -> int:
-    """Chunks from the first that a slab looks at to its last."""
+    """Count the chunks of input channels from the first to the last that a slab needs."""
     if problem.groups == 1:
         return chunks(problem.c)
     last_k = min(problem.k, (slab + 1) * slab_k) - 1

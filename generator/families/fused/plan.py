@@ -1,6 +1,9 @@
-"""What follows from two or three convolutions, a config and a target. The intermediate tensors stay in shared
-memory: a block computes of them what a tile of the last layer's outputs looks at, all channels of it or those that its
-outputs look at, and so nothing twice but what neighbouring tiles both look at."""
+"""The plan of two or three convolutions in one kernel.
+
+The intermediate tensors stay in shared memory. For a tile of the last layer's outputs, a block computes the pixels of
+each intermediate that the tile needs: all their channels, or only those that the block's outputs need. Pixels that
+neighbouring tiles both need are computed for each of them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from qconv.generator.tiles import BLOCKS_PER_SM_SAYS, check_blocks_per_sm
 from qconv.problem.chain import MIDS, Chain
 from qconv.targets.target import Target
 
-# Registers per thread below which nothing spills.
+# Registers per thread. Where threads have as many, up to a third of the estimated need may be missing.
 FEW_REGISTERS = 64
 
 
@@ -91,14 +94,14 @@ class FusedPlan(WaitingPlan, ChainPlan):
     geometry: Geometry
     weights: Weights
     layer_plans: dict[str, LayerPlan]
-    cluster: int  # blocks that have a tile together and reach each other's shared memory
-    weight_smem_bytes: int  # of the weights in shared memory, with what belongs to them
-    spare_bytes: int  # past the last pixels, which warpgroups read
+    cluster: int  # blocks per cluster; they compute a tile together and reach each other's shared memory
+    weight_smem_bytes: int  # weights in shared memory, with their mbarriers and channel parameters
+    spare_bytes: int  # past the last pixels; warpgroups read them
     smem_bytes: int
     tiles_h: int
     tiles_w: int
     tiles: int  # of all images
-    blocks: int  # or groups of blocks that have a tile together
+    blocks: int  # in the grid; a group of blocks that compute a tile together counts as one
 
     @property
     def layers(self) -> dict[str, LayerPlan]:
@@ -114,7 +117,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def threads(self) -> int:
-        """Threads of a team."""
+        """Threads per team."""
         return self.config.warps * self.target.warp_size
 
     @property
@@ -127,12 +130,12 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def grid_teams(self) -> int:
-        """Teams that have tiles in turn."""
+        """Teams in the grid; they take turns at the tiles."""
         return self.blocks * self.config.teams
 
     @property
     def stays(self) -> bool:
-        """Whether a block has several tiles, one after the other."""
+        """Whether a team computes several tiles, one after the other."""
         return self.has_teams or self.grid_teams < self.tiles
 
     @property
@@ -145,12 +148,12 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def copied(self) -> tuple[str, ...]:
-        """Layers whose weights come by asynchronous copies."""
+        """Layers whose weights, or their channel parameters, all threads copy asynchronously."""
         return tuple(name for name in self.weights.in_smem if self.layer_plans[name].weight_copies)
 
     @property
     def fetched(self) -> tuple[str, ...]:
-        """Layers whose weights come by bulk copies."""
+        """Layers whose weights one thread fetches by bulk copies."""
         return tuple(name for name in self.weights.in_smem if self.layer_plans[name].fetches)
 
     @property
@@ -159,7 +162,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def loads_async(self) -> bool:
-        """Whether the input comes by asynchronous copies."""
+        """Whether the input is copied asynchronously."""
         return self.loads_input and self.first.asynchronous
 
     @cached_property
@@ -202,7 +205,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
-        config, part_chunks = self.config, self.first.block_k // 16
+        config, part_chunks = self.config, ceil_div(self.first.block_k, 16)
         return {
             "The config.": (
                 Constant("TILE_H", config.tile_h, "output rows of a tile"),
@@ -226,7 +229,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
                 Constant("BY_SLICES", self.by_slices, "a block computes the same slice of channels in all layers"),
                 *_window_constants(self.problem, self.geometry),
                 *_plane_constants(self.problem, self.geometry, self.by_slices * self.first.block_k),
-                *(Constant("PART_CHUNKS", part_chunks, "chunks that a block of a cluster computes"),) * self.clusters,
+                Constant("PART_CHUNKS", part_chunks, "chunks of the first one that a block computes"),
                 *(Constant("SPARE_CHUNKS", self.spare_bytes // 16, "past the last pixels; warpgroups read them"),)
                 * (self.spare_bytes > 0),
                 Constant("SMEM_BYTES", self.smem_bytes),
@@ -236,7 +239,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def _copies_in_flight(self) -> tuple[Constant, ...]:
-        """The CPU device keeps a thread's copies in a queue."""
+        """The length of the queue in which the CPU device keeps a thread's copies."""
         if self.target.vendor != "cpu":
             return ()
         loops = (count for name in self.weights.in_smem for count in self.layer_plans[name].weight_copies)
@@ -250,7 +253,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def structure(self) -> str:
-        """The page of the kernel."""
+        """The kernel's page in templates/families/fused/kernel."""
         if self.clusters:
             return "cluster"
         return "teams" if self.has_teams else "persistent" if self.stays else "one_tile"
@@ -290,7 +293,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
 
 def _window_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
-    """Where a tile's part of what each layer gives begins: its windows, without the padding that lies around it."""
+    """Return the constants that map a tile to its first pixel of each intermediate tensor, padding not counted."""
     return tuple(
         constant
         for name, producer, consumer in zip(MIDS, problem.LAYERS, problem.LAYERS[1:], strict=False)
@@ -325,8 +328,8 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     _check_threads(config, threads, target)
     weights = weights_of(problem, config.weights_in_smem, config.on_wgmma, target)
     sliced = is_sliced(problem, config.cluster_blocks)
-    # The blocks of a cluster each compute some channels of the intermediate, for all; without clusters each computes
-    # all of them, or those that it looks at itself.
+    # A block of a cluster computes some channels of the intermediate and sends them to the others. Without clusters a
+    # block computes all channels, or the slice that its own outputs need.
     cluster = config.cluster_blocks if target.bulk_copies and not sliced else 1
     layers = _layers(problem, config, weights, cluster, target)
     slice_k = layers["first"].block_k if sliced else 0
@@ -363,7 +366,7 @@ def _check_threads(config: Fused, threads: int, target: Target) -> None:
         raise Infeasible(
             f"teams={config.teams}: teams of a block share weights in shared memory, and no tile; 1 serves it"
         )
-    if target.vendor == "amd":  # whose compiler bounds no registers
+    if target.vendor == "amd":  # its compiler does not limit registers to what larger blocks leave
         at_most(config.warps, 8, f"warps of a block on {target.name}")
 
 
@@ -374,7 +377,7 @@ def _layers(
     cluster: int,
     target: Target,
 ) -> dict[str, LayerPlan]:
-    """The layers, with what the kernel asks of each."""
+    """Plan each layer for the kernel."""
     last, by_slices = problem.LAYERS[-1], is_sliced(problem, config.cluster_blocks)
     blocks = {"first": config.cluster_blocks if by_slices else cluster, last: config.cluster_blocks}
     outputs, borders = tile_outputs(problem, config.tile_h, config.tile_w)
@@ -406,14 +409,14 @@ def _layers(
 
 
 def _least_registers(layers: dict[str, LayerPlan], threads: int, target: Target) -> int:
-    """Registers that a thread needs at least. A third of them can be computed again or spilled, where many are left:
-    beyond that ptxas 13.0 loses pointers, so that kernels read address 0, or searches for minutes."""
+    """Return the registers that a thread must have. A third of the estimate can be recomputed or spilled where threads
+    have FEW_REGISTERS; with fewer, ptxas 13.0 loses pointers, so that kernels read address 0, or runs for minutes."""
     registers = max(layer.registers for layer in layers.values())
     return 2 * registers // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else registers
 
 
 def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry, weight_smem_bytes: int) -> int:
-    """How far warpgroups, which read past the end of a tile's pixels, read beyond all that follows these."""
+    """Return the bytes to append to shared memory, because warpgroups read past the end of a tile's pixels."""
     beyond = 0
     for at, (name, layer) in enumerate(layers.items()):
         if name in weights.on_wgmma:
@@ -423,8 +426,8 @@ def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry,
 
 
 def _room(config: Fused, cluster: int, target: Target) -> int:
-    """How many blocks, or groups of blocks that share tiles, the device holds at a time."""
+    """Return how many blocks are resident on the device; a group that computes a tile together counts as one."""
     room = config.blocks_per_sm * target.processors
-    # Clusters of more than two do not fill the groups of multiprocessors that they live in.
+    # Clusters of more than two blocks do not fill the GPCs that they are placed in.
     usable = int(0.9 * room) if cluster > 2 else room
     return max(1, usable // config.cluster_blocks)

@@ -1,4 +1,4 @@
-"""A layer on the matrix instructions of warpgroups, whose factors both lie in shared memory."""
+"""A layer that warpgroups compute by wgmma, with both operands in shared memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# Steps of a loop that is written out. Warpgroups load nothing into registers, so that many are.
+# The most steps that a loop is unrolled by: many, because warpgroups load no operand to registers.
 MOST_UNROLLED = 36
 GROUP_WARPS = 4
 
@@ -38,10 +38,10 @@ GROUP_WARPS = 4
 @dataclass(frozen=True)
 class WarpgroupRoles(LayerRoles):
     atoms: int
-    spelled: str  # in PTX
+    spelled: str  # the instruction in PTX
     types: str
-    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each atom
-    turns: str  # how warpgroups take turns: ring or slabs
+    sum_registers: tuple[str, ...]  # the instruction's operands for the sums of each atom
+    turns: str  # which slabs are in shared memory: turns (some at a time) or resident (all)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,11 @@ class WarpgroupLayer(LayerPlan):
 
     slabs: int
     block_slabs: int
-    buffers: int  # of slabs that are there or on their way; 0: all weights are in shared memory
-    of_slab: int  # warpgroups that multiply a slab together, where slabs come in turn
-    pairs: int  # of chunks of 16 input channels
-    positions: int  # of pixels of the input where windows begin
-    eights_stride: int  # pixels
+    buffers: int  # slabs of the ring; 0: all slabs are in shared memory
+    of_slab: int  # warpgroups that multiply a slab of the ring together
+    pairs: int  # pairs of chunks of 16 input channels
+    positions: int  # pixels of the input at which windows begin
+    eights_stride: int  # pixels from eight neighbours to the next eight
 
     @property
     def taps(self) -> int:
@@ -62,27 +62,32 @@ class WarpgroupLayer(LayerPlan):
 
     @property
     def own_config(self) -> tuple[Constant, ...]:
-        return (Constant("ATOMS", self.config.n, "eights of channels, of a warpgroup"),)
+        return (Constant("ATOMS", self.config.n, "eights of channels per warpgroup"),)
 
     @property
     def own_constants(self) -> tuple[Constant, ...]:
-        of_ring = Constant("OF_SLAB", self.of_slab, "warpgroups that multiply a slab together")
         is_rolled = self.taps * self.pairs > MOST_UNROLLED
         return (
             Constant("RUN", RUN_PIXELS, "pixels of one instruction"),
-            Constant("SLAB_K", self.slab_k, "output channels of a warpgroup"),
+            Constant("SLAB_K", self.slab_k, "output channels per slab, which is a warpgroup's"),
             Constant("ALL_SLABS", self.slabs),
-            Constant("BLOCK_SLABS", self.block_slabs, "of a block"),
+            Constant("BLOCK_SLABS", self.block_slabs, "slabs per block"),
             Constant("BUFFERS", self.buffers or self.block_slabs, "slabs of weights that shared memory holds"),
-            *(of_ring,) * (self.buffers > 0),
+            Constant("OF_SLAB", self.of_slab or self._of_resident_slab, "warpgroups that multiply a slab together"),
             Constant("TAPS", self.taps),
-            Constant("CHUNKS", 2 * self.pairs, "of 16 input channels, and of zeros"),
+            Constant("CHUNKS", 2 * self.pairs, "chunks of 16 input channels, zeros to an even number"),
             Constant("UNITS", self.taps * 2 * self.pairs, "chunks of the reduction"),
-            Constant("POSITIONS", self.positions, "of pixels of the input where windows begin"),
+            Constant("POSITIONS", self.positions, "pixels of the input at which windows begin"),
             Constant("EIGHTS_STRIDE", self.eights_stride, "pixels from eight pixels to the next eight"),
             Constant("UNROLL_TAPS", 1 if is_rolled else self.taps, "taps that are written out"),
             Constant("UNROLL_CHUNKS", 4 if is_rolled else self.pairs, "pairs of chunks that are written out"),
         )
+
+    @property
+    def _of_resident_slab(self) -> int:
+        """Warpgroups that multiply a slab together, where all slabs are in shared memory."""
+        groups = self.in_kernel.threads // self.target.warp_size // GROUP_WARPS
+        return max(1, min(groups // self.block_slabs, ceil_div(self.positions, RUN_PIXELS)))
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -98,18 +103,18 @@ class WarpgroupLayer(LayerPlan):
             spelled=instruction.spell(8 * self.config.n, t.x.name, t.w.name),
             types=f"{t.x.short}.{t.w.short}",
             sum_registers=tuple(_registers(range(at, at + 4)) for at in range(0, 4 * self.config.n, 4)),
-            turns="ring" if self.buffers else "slabs",
+            turns="turns" if self.buffers else "resident",
         )
 
     def count_work(self) -> Work:
         of_curve, groups = of_activation(self.problem), self.in_kernel.threads // self.target.warp_size // GROUP_WARPS
         runs = ceil_div(self.positions, RUN_PIXELS)
         items = runs * self.block_slabs
-        # Warps finish no pixels that do not exist.
+        # Pixels that do not exist are multiplied but not finished.
         finished = self.positions * self.block_slabs / RUN_PIXELS
-        of_slab = max(1, min(groups // self.block_slabs, runs))  # warpgroups that have a slab together
+        of_slab = self._of_resident_slab
         of_longest = ceil_div(self.block_slabs, groups // of_slab) * ceil_div(runs, of_slab)
-        # A multiprocessor multiplies, or waits for the bytes of both factors.
+        # A multiprocessor either multiplies or waits for the bytes of both operands.
         of_products = self.taps * self.pairs * 1.5 * max(self.slab_k / 2, 16 + self.slab_k / 4)
         of_warp = RUN_PIXELS / 4 * self.slab_k / 32 * (4.5 + of_curve) + 84
         longest = ALONE * of_longest * of_warp + of_products + 80
@@ -132,12 +137,12 @@ def warpgroup_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     weight_words = block_slabs * slab_bytes // 4 * config.blocks
     at_most(weight_words, 2**28, "words of weights")
     weight_bytes, fetched = (buffers or block_slabs) * slab_bytes, fetches(config, target)
-    # The channel parameters of the epilogue are in shared memory as well.
+    # The epilogue's channel parameters are in shared memory as well.
     per_channel = sum(a.per_channel for step in epilogue_steps(problem.quantization) for a in step.arguments)
     channel_bytes = per_channel * block_slabs * 4 * (lane_k + 4) * 4
     mbarrier_bytes = ring_bytes(buffers) if buffers else MBARRIER_BYTES * fetched
     eights_stride = problem.stride[0] * columns if config.columns == 8 else 8
-    # For compute-sanitizer both chunks of an operand's 64 rows lie side by side, as 2 KB from where the first begins.
+    # compute-sanitizer assumes that both chunks of an operand's 64 rows are adjacent: 2 KB from the first chunk on.
     span = math.prod(input_span(problem, config.rows, config.columns))
     tools_past_bytes = 32 * (RUN_PIXELS - plane(span)) + 16 * (span - positions)
     return WarpgroupLayer(
@@ -148,7 +153,7 @@ def warpgroup_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
         lane_k=lane_k,
         slab_k=slab_k,
         block_k=block_slabs * slab_k,
-        registers=3 * (sums + 2 * lane_k + 16) // 2,  # none of these sums can be spilled
+        registers=3 * (sums + 2 * lane_k + 16) // 2,  # sums of wgmma cannot be spilled
         weight_words=weight_words,
         weight_smem_bytes=weight_bytes + channel_bytes + mbarrier_bytes,
         weight_copies=(*(weight_bytes // 16,) * (not fetched), *(block_slabs * slab_k,) * per_channel),

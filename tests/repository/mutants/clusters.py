@@ -4,7 +4,6 @@ from mutants.mutant import Mutant
 from mutants.named import fence
 
 CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2"
-KERNELS = "templates/families/fused/kernel/"
 SESSIONS = "tests/qconv/network/test_overlaps.py::test_a_launch_overlaps_where_that_gains"
 CHAINED = "tests/qconv/network/run/test_chained.py::test_its_launch_overlaps_where_that_gains"
 TWO = "tests/qconv/problem/test_chain.py::test_each_of_two_launches_overlaps"
@@ -14,9 +13,7 @@ OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_befo
 WAITS = {
     "depthwise": ("templates/families/depthwise/page.j2", "depthwise"),
     "gemv": ("templates/families/gemv.j2", "gemv"),
-    "fused": (f"{KERNELS}persistent.j2", "dw, pw"),
-    "teams": (f"{KERNELS}teams.j2", "dw, pw, teams"),
-    "cluster": (f"{KERNELS}cluster.j2", "dw, pw, cluster"),
+    "fused": ("templates/families/fused/page.j2", "dw, pw"),
     "first of all": ("templates/overlap.j2", "table"),
 }
 OVERLAPPING = tuple(
@@ -122,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the first reads what is not shown",
-        "templates/families/fused/kernel/persistent.j2",
+        "templates/families/fused/page.j2",
         "            first.fence_input();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -130,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the second reads what is not shown",
-        "templates/families/fused/kernel/persistent.j2",
+        "templates/families/fused/page.j2",
         "        second.fence_input();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -138,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "of tile: the third reads what is not shown",
-        "templates/families/fused/kernel/persistent.j2",
+        "templates/families/fused/page.j2",
         "        third.fence_input();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
@@ -147,7 +144,7 @@ MUTANTS = (
     Mutant(
         "of tile: clusters send what is not shown",
         "templates/families/fused/kernel/cluster.j2",
-        "        tile::fence_proxy_async();\n",
+        "        tile::fence_proxy_async();  // for the bytes that the block sends, and for warpgroups\n",
         "",
         "A copy in bulk reads through the async proxy.",
         (fence("dw, pw, cluster"),),

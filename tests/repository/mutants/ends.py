@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "warpgroup: every block of a cluster has as many slabs",
-        "templates/families/fused/warpgroup/slabs.j2",
+        "templates/families/fused/warpgroup.j2",
         "        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;\n",
         "",
         "The last block finishes channels that do not exist, over those of the next pixel.",

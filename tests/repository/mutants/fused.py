@@ -27,7 +27,7 @@ PAGE = (
     ),
     Mutant(
         "of tile: padding of the intermediate is zero",
-        "templates/families/fused/kernel/persistent.j2",
+        "templates/families/fused/page.j2",
         "activations.mid, team, out_tile, second.padding());",
         "activations.mid, team, out_tile, 0u);",
         "What a later layer pads with is its own input's zero point.",
@@ -43,7 +43,7 @@ PAGE = (
     ),
     Mutant(
         "layer: parameters of the first of four channels",
-        "templates/families/fused/channels.j2",
+        "templates/convolution/load_channels.j2",
         ".element[j];",
         ".element[0];",
         "Scales and biases are per channel.",
@@ -89,7 +89,7 @@ PAGE = (
 ORDER = (
     Mutant(
         "of tile: nobody waits for the input",
-        "templates/families/fused/kernel/persistent.j2",
+        "templates/families/fused/page.j2",
         "            team.copies.wait<WEIGHTS_BEHIND_INPUT>();\n",
         "            team.copies.wait<2>();\n",
         "The first convolution reads an input that is not there.",
@@ -98,14 +98,14 @@ ORDER = (
     Mutant(
         "of tile: no barrier before the second",
         "templates/families/fused/kernel/persistent.j2",
-        "        second.fence_input();\n        tile::barrier();\n",
-        "        second.fence_input();\n",
+        "        tile::barrier();  // the second's input is there\n",
+        "",
         "The second convolution reads what other threads of the block have not yet written.",
         (fused_exact("dw, pw"),),
     ),
     Mutant(
         "of tile: the third pads as the second does",
-        "templates/families/fused/kernel/persistent.j2",
+        "templates/families/fused/page.j2",
         "mid2, team, out_tile, third.padding());",
         "mid2, team, out_tile, second.padding());",
         "What a later layer pads with is its own input's zero point.",
@@ -114,8 +114,8 @@ ORDER = (
     Mutant(
         "of tile: no barrier before the third",
         "templates/families/fused/kernel/persistent.j2",
-        "        third.fence_input();\n        tile::barrier();\n",
-        "        third.fence_input();\n",
+        "        tile::barrier();  // the third's input is there\n",
+        "",
         "The third convolution reads what other threads of the block have not yet written.",
         (block_random("sm_80"), block_random("sm_75")),
     ),
@@ -171,9 +171,9 @@ ORDER = (
     ),
     Mutant(
         "begin: the first input belongs to no group",
-        "templates/families/fused/kernel/persistent.j2",
-        "    first.load_input(team, activations, Tile(team.first_tile()));\n    team.copies.commit();\n",
-        "    first.load_input(team, activations, Tile(team.first_tile()));\n",
+        "templates/families/fused/page.j2",
+        "        first.load_input(team, activations, out_tile);\n        team.copies.commit();\n",
+        "        first.load_input(team, activations, out_tile);\n",
         "A wait for the last group but one does not wait for the input.",
         (fused_exact("dense, pw, in smem"),),
     ),
@@ -182,8 +182,8 @@ ORDER = (
 LAYERS = (
     Mutant(
         "load weights: the second's are not asked for",
-        "templates/families/fused/kernel/teams.j2",
-        "//% for layer in weights_in_smem\n    ${ layer }.load_weights(team);\n//% endfor\n",
+        "templates/families/fused/page.j2",
+        "        ${ layer }.load_weights(team);\n",
         "",
         "Weights that nobody asks for never come.",
         (fused_exact("dw, pw, teams"),),
@@ -249,7 +249,7 @@ LAYERS = (
     Mutant(
         "depthwise: the second row of patches begins with the first column",
         "templates/families/fused/depthwise/patches_early.j2",
-        "            column = patch % PATCHES_W * COLUMNS;\n",
+        "        column = patch % PATCHES_W * COLUMNS;\n",
         "",
         "A thread's next patch has a column of its own.",
         ("tests/templates/test_fused_random.py::test_many_random_configs[cpu.sm_80-0]",),
@@ -324,7 +324,7 @@ LAYERS = (
     ),
     Mutant(
         "warpgroup: a buffer is awaited as it was asked for first",
-        "templates/families/fused/warpgroup/ring.j2",
+        "templates/families/fused/weights/turns.j2",
         "wait_for_phase(number / BUFFERS);",
         "wait_for_phase(0);",
         "Slabs are multiplied before they have come.",
@@ -333,8 +333,8 @@ LAYERS = (
     Mutant(
         "warpgroup: parameters of the first slab",
         "templates/families/fused/weights/warpgroup.j2",
-        "&smem.${ argument.name }[slab][channel_lane()][i]);",
-        "&smem.${ argument.name }[0][channel_lane()][i]);",
+        "[slab][channel_lane()][i]);",
+        "[0][channel_lane()][i]);",
         "Scales and biases are per channel.",
         (fused_exact("dense, pw, warpgroups of 24 and 80"),),
     ),
@@ -351,7 +351,7 @@ LAYERS = (
 SEVERAL = (
     Mutant(
         "depthwise, fused: a thread has one vector of channels",
-        "templates/families/fused/depthwise/patches_two_ways.j2",
+        "templates/families/fused/depthwise/run_image.j2",
         "k < end_k(team); k += ACROSS * VECTOR)",
         "k < end_k(team); k += K)",
         "A layer may have more vectors of channels than a block has threads.",
@@ -383,7 +383,7 @@ SEVERAL = (
     ),
     Mutant(
         "warpgroup: one run of pixels for each slab that is fetched",
-        "templates/families/fused/warpgroup/ring.j2",
+        "templates/families/fused/warpgroup.j2",
         "run < RUNS; run += OF_SLAB) {",
         "run < RUNS; run += RUNS) {",
         "A tile may have more runs of pixels than a slab has warpgroups.",
@@ -392,6 +392,30 @@ SEVERAL = (
 )
 
 TYPES = (
+    Mutant(
+        "weights: every slab is multiplied by the first",
+        "templates/families/fused/weights/resident.j2",
+        "{ return index; }",
+        "{ return 0; }",
+        "Each slab has a buffer of its own.",
+        (fused_exact("dense, pw, warpgroups of 24 and 80"),),
+    ),
+    Mutant(
+        "weights: those of the first channel",
+        "templates/families/fused/weights/byte.j2",
+        "k * REDUCTION + tap",
+        "0 * k + tap",
+        "Each output channel has weights of its own.",
+        (fused_exact("dw, pw"),),
+    ),
+    Mutant(
+        "ring: every buffer has the first slab",
+        "templates/families/fused/weights/ring.j2",
+        "slab_of_block(team, args, buffer)",
+        "slab_of_block(team, args, 0)",
+        "Each buffer begins with a slab of its own.",
+        (fused_exact("dw, pw, streamed"),),
+    ),
     Mutant(
         "source: padding of the intermediate is not a pixel apart",
         "templates/families/fused/depthwise/input_patch.j2",
@@ -414,10 +438,8 @@ TYPES = (
         "word |= byte << (8 * i);",
         "word |= byte;",
         "Each of four channels has a byte of its own.",
-        (
-            fused_random("sm_80"),
-            fused_random("sm_75"),
-        ),
+        (fused("bytes"),),
+        slow=True,
     ),
     Mutant(
         "source: lines past the image are asked for",
@@ -472,24 +494,24 @@ TYPES = (
     ),
     Mutant(
         "ring: a slab is fetched after the last tile",
-        "templates/families/fused/weights/ring.j2",
+        "templates/families/fused/weights/turns.j2",
         "        if (team.is_last) return;\n",
         "",
         "Nobody waits for it, and the block ends before it has come.",
-        (fused_exact("dw, pw, streamed"),),
+        (fence("dw, pw, streamed"),),
     ),
     Mutant(
         "one tile: no barrier before the second",
         "templates/families/fused/kernel/one_tile.j2",
-        "    second.fence_input();\n    tile::barrier();\n",
-        "    second.fence_input();\n",
+        "    tile::barrier();  // the second's input is there\n",
+        "",
         "The second convolution reads what other threads of the block have not yet written.",
         ("tests/templates/test_fused_borders.py::test_it_is_exact[warps]",),
     ),
     Mutant(
         "one tile: nobody waits for the input",
         "templates/families/fused/kernel/one_tile.j2",
-        "        team.copies.wait<WEIGHTS_BEHIND_INPUT>();\n",
+        "    layers.await_input();\n",
         "",
         "The first convolution reads an input that is not there.",
         ("tests/templates/test_fused_borders.py::test_it_is_exact[warps]",),
@@ -497,7 +519,7 @@ TYPES = (
     Mutant(
         "cluster: nobody waits for the weights' channels",
         "templates/families/fused/kernel/cluster.j2",
-        "            team.copies.wait<0>();  // the weights\n",
+        "        if constexpr (Layers::AWAITS_COPIES) team.copies.wait<0>();  // the weights\n",
         "",
         "Warpgroups find the parameters of their channels in shared memory, where copies bring them.",
         ("tests/templates/test_fused_roles.py::test_the_last_block_of_a_cluster_has_fewer_slabs",),
@@ -505,7 +527,7 @@ TYPES = (
     Mutant(
         "teams: nobody waits for the input",
         "templates/families/fused/kernel/teams.j2",
-        "        if constexpr (LOADS_ASYNC) team.copies.wait<0>();\n",
+        "        layers.await_input();\n",
         "",
         "The first convolution reads an input that is not there.",
         (fence("dense, pw, teams"),),
