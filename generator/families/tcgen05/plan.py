@@ -58,7 +58,6 @@ class Tcgen05Roles(Roles):
     spelled: str  # mnemonic in PTX
     borders: bool  # the offset from x_zero_point depends on which taps lie in the image
     channel_arguments: tuple[Argument, ...]
-    kind: str = "tcgen05"  # the kind of layer, for the file that loads channel parameters
 
 
 @dataclass(frozen=True)
