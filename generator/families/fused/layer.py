@@ -57,6 +57,7 @@ class LayerRoles(Roles):
     source: str  # where its input is: image, loaded or intermediate
     load: str  # how its input is loaded to shared memory: async, registers or gathered
     sink: str  # where its outputs go: image, tile, image_patch or tile_patch
+    writes: str  # how a tile of outputs is written: write, or write_or_pad where some pixels are padding
     memory: str  # where its weights are: device or smem
     arrival: str  # how its weights come to shared memory: copied, fetched or ring
     offset_in_sums: bool
@@ -279,6 +280,7 @@ class LayerPlan(ConvolutionPlan):
             source="intermediate" if at else "loaded" if self.loads_image else "image",
             load="async" if self.asynchronous else "gathered" if self.gathers else "registers",
             sink=("image" if config.last else "tile") + "_patch" * (self.kind == "depthwise"),
+            writes="write_or_pad" if self.fills else "write",
             memory="smem" if self.in_kernel.weights_in_smem else "device",
             arrival="ring" if config.ring_warpgroups else "fetched" if self.fetches else "copied",
             offset_in_sums=self.kind != "matrix" and has_offset(q),

@@ -38,6 +38,7 @@ class MatrixRoles(LayerRoles):
     operation: str
     sums_may_sink: bool
     fragments: str
+    steps_by: str  # the loop over the reduction: taps or units
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +117,7 @@ class MatrixLayer(LayerPlan):
             operation=files.operation,
             sums_may_sink=files.sums_may_sink,
             fragments=files.fragments,
+            steps_by="taps" if self.whole_taps and self.is_rolled else "units",
         )
 
     def count_work(self) -> Work:

@@ -393,6 +393,29 @@ SEVERAL = (
 
 TYPES = (
     Mutant(
+        "matrix: taps of a row lie at the first",
+        "templates/families/fused/matrix/taps.j2",
+        "column = Layout::column(s * DILATION_W);",
+        "column = Layout::column(0 * s);",
+        "Each tap of a row has a column of its own.",
+        (
+            fused_random("sm_80"),
+            fused_random("gfx942"),
+        ),
+    ),
+    Mutant(
+        "matrix: every step reads the first chunks",
+        "templates/families/fused/matrix/units.j2",
+        " : offset_of(unit);",
+        " : offset_of(0 * unit);",
+        "Each step reads chunks of its own.",
+        (
+            fused_exact("dense, grouped"),
+            fused_exact("dw, pw"),
+            fused_exact("dense, pw, in smem"),
+        ),
+    ),
+    Mutant(
         "weights: every slab is multiplied by the first",
         "templates/families/fused/weights/resident.j2",
         "{ return index; }",
