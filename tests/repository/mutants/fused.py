@@ -406,14 +406,10 @@ TYPES = (
     Mutant(
         "matrix: every step reads the first chunks",
         "templates/families/fused/matrix/units.j2",
-        " : offset_of(unit);",
-        " : offset_of(0 * unit);",
+        "? offset_of(unit + lane_chunk)",
+        "? offset_of(lane_chunk)",
         "Each step reads chunks of its own.",
-        (
-            fused_exact("dense, grouped"),
-            fused_exact("dw, pw"),
-            fused_exact("dense, pw, in smem"),
-        ),
+        (fused_exact("dense, grouped"),),
     ),
     Mutant(
         "weights: every slab is multiplied by the first",
