@@ -501,7 +501,3 @@ __device__ __forceinline__ Layout& shared_memory() {
     qconv_cpu_use_async_proxy();
     return *static_cast<Layout*>(qconv_cpu_shared());
 }
-
-@@ 77b60dea in pages/fused-depthwise-pointwise-sm_90a.cu:     __device__ __forceinline__ Windows(Source& source, int slab, int first_pixel) {
-@@ 3+0
-        base += tile::lane() / ATOM_M % STEP_CHUNKS * (SOURCE_PLANE * 16);

@@ -339,22 +339,25 @@ conv2d_repack_weights(const Arguments args) {
 IN_H=224 IN_W=224 C=3 C_GROUP=3 OUT_H=112 OUT_W=112 K=64 K_GROUP=64 R=7 S=7 STRIDE_H=2 STRIDE_W=2 DILATION_H=1
 DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=147 X_SIGNED=true W_SIGNED=true
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 17+1
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 15+2
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 11+2
-        const auto scale =
-            tile::load_vector<WIDTH>(args.scale + first);
-        const auto bias =
-            tile::load_vector<WIDTH>(args.bias + first);
-@@ 16+2
-            channels[i + j].scale = scale.element[j];
-            channels[i + j].bias = bias.element[j];
-            channels[i + j].residual_scale = args.residual_scale;
-            channels[i + j].residual_zero = args.residual_zero;
-            channels[i + j].inverse = args.inverse;
-            channels[i + j].y_zero = args.y_zero;
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 12+1
+        const auto scale = tile::load_vector<WIDTH>(args.scale + first);
+@@ 14+1
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].scale = scale.element[j];
+        const auto bias = tile::load_vector<WIDTH>(args.bias + first);
+@@ 16+1
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].bias = bias.element[j];
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].residual_scale = args.residual_scale;
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].residual_zero = args.residual_zero;
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].inverse = args.inverse;
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].y_zero = args.y_zero;
 
 @@ 2322dc22 in shared.cu: // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
 @@ 4+1
@@ -496,11 +499,6 @@ struct Mbarrier {
 IN_H=56 IN_W=56 C=144 C_GROUP=1 OUT_H=56 OUT_W=56 K=144 K_GROUP=1 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=100352 REDUCTION=9 X_SIGNED=true W_SIGNED=true
 
-// How the columns of an input row lie in shared memory: one behind the other.
-struct Linear {
-    static constexpr int ROW = SOURCE_COLUMNS;  // from a row to the next
-    static constexpr int STEP = STRIDE_W;  // from an output's first column to the next output's
-
 // An address in shared memory, in the form that ldmatrix takes.
 using Address = tile::SharedAddress;
 __device__ __forceinline__ Address address_of(unsigned char* byte) { return tile::shared_address(byte); }
@@ -518,34 +516,39 @@ __device__ __forceinline__ int row_of_lane(int lane) { return lane / 4; }
 __device__ __forceinline__ int chunk_of_word(int, int word) { return word; }
 __device__ __forceinline__ int byte_of_word(int lane, int) { return lane % 4 * 4; }
 
-// A warp has SLAB_K output channels of BATCH atoms of pixels at a time; a lane ends up with LANE_K neighbours
-// of each of its pixels. The reduction of a slab is UNITS chunks of 16 bytes: those of its groups' channels,
-// tap after tap.
+// A warp computes SLAB_K output channels, a slab, of BATCH atoms of pixels at a time. A lane ends up with
+// LANE_K neighbouring channels of each of its pixels. The reduction of a slab is UNITS chunks of 16 bytes:
+// the input channels of its groups, tap after tap.
 constexpr int LANE_K = ATOMS * LANE_CHANNELS, RUN = BATCH * ATOM_M, RUNS = (GRID_PIXELS + RUN - 1) / RUN;
 static_assert(SLAB_K == ATOMS * ATOM_N, "SLAB_K must be ATOMS * ATOM_N");
 static_assert(STEPS * STEP_CHUNKS >= UNITS, "STEPS must cover the reduction");
+static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
+              "UNITS must cover the reduction of a slab");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
     return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
 }
 
-// The first chunk of input channels that a slab looks at.
-constexpr __device__ int first_chunk_of([[maybe_unused]] int slab) {
-    return 0;
+// The first chunk of input channels that a slab needs.
+constexpr __device__ int first_chunk_of(int slab) {
+    if (C_GROUP == C) return 0;
+    const int first = slab * SLAB_K / K_GROUP * C_GROUP / 16;
+    return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;
 }
 
-// The weights as lanes hold them: for each slab and step W_GROUPS times so many words of every lane.
+// The weights as lanes hold them: W_GROUPS groups of words of each lane, for each step of each slab. With a
+// zero point of the weights, a step has a second set of words: ones in place of the weights, which add up a
+// window.
 constexpr int LANE_WORDS = ATOMS * W_WORDS, TWOS = LANE_WORDS & -LANE_WORDS;  // a power of two
 constexpr int GROUP_WORDS = TWOS < 4 ? TWOS : 4, W_GROUPS = LANE_WORDS / GROUP_WORDS;
-constexpr int SET_WORDS = LANE_WORDS * WARP_SIZE;
-constexpr int STEP_WORDS = SET_WORDS;
-constexpr int SLAB_WORDS = STEPS * STEP_WORDS;
+constexpr int SET_WORDS = LANE_WORDS * WARP_SIZE, SETS = ADDS_WINDOWS ? 2 : 1;
+constexpr int STEP_WORDS = SETS * SET_WORDS, SLAB_WORDS = STEPS * STEP_WORDS;
 struct Weights {
-    WFragment atom[ATOMS];
+    WFragment set[SETS][ATOMS];
 };
 
-// The weights of a slab, step after step. An index and not a pointer that moves on: of a loop with many sums
-// ptxas 13.0 makes one that reads through such a pointer before it is set.
+// Loads the weights of a slab, step after step. It moves an index and not a pointer: in a loop with many sums
+// ptxas 13.0 reads through such a pointer before it is set.
 struct WeightsAt {
     const int* words;
     unsigned index;
@@ -555,13 +558,30 @@ struct WeightsAt {
 
     __device__ __forceinline__ Weights load() {
         Weights weights;
-        load_fragments(words + index, weights.atom);
+#pragma unroll
+        for (int set = 0; set < SETS; ++set) {
+            load_fragments(words + index + set * SET_WORDS, weights.set[set]);
+        }
         index += STEP_WORDS;
         return weights;
     }
+
+private:
+    static __device__ __forceinline__ void load_fragments(const int* words, WFragment (&atoms)[ATOMS]) {
+#pragma unroll
+        for (int group = 0; group < W_GROUPS; ++group) {
+            const int* const from = words + group * (GROUP_WORDS * WARP_SIZE);
+            const auto loaded = BlockWeights::load_words<GROUP_WORDS>(from);
+#pragma unroll
+            for (int i = 0; i < GROUP_WORDS; ++i) {
+                const int word = group * GROUP_WORDS + i;
+                atoms[word / W_WORDS].word[word % W_WORDS] = loaded.word[i];
+            }
+        }
+    }
 };
 
-// The weights in that order. Once for a set of weights, a thread for each word.
+// Writes the weights in that order: once for a set of weights, one thread per word.
 __device__ __forceinline__ void repack_weights(const Arguments& args) {
     const int index = tile::block_x() * 128 + tile::thread();
     if (index >= ALL_SLABS * STEPS * SET_WORDS) return;
@@ -571,21 +591,24 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
     const int k = channel_of(slab, word / W_WORDS, row_of_lane(lane));
     const int unit = step * STEP_CHUNKS + chunk_of_word(lane, word % W_WORDS);
     const int first = (first_chunk_of(slab) + unit % CHUNKS) * 16 + byte_of_word(lane, word % W_WORDS);
-    unsigned bytes = 0;
+    unsigned bytes = 0, ones = 0;
     for (int i = 0; i < 4; ++i) {
         const int c = first + i - k / K_GROUP * C_GROUP;  // in the channel's group
         if (k >= K || unit >= UNITS || c < 0 || c >= C_GROUP) continue;
-        const W weight = tile::load(args.w + k * REDUCTION + unit / CHUNKS * C_GROUP + c);
-        bytes |= static_cast<unsigned>(static_cast<unsigned char>(weight)) << (8 * i);
+        bytes |= weight_byte(args, k, unit / CHUNKS, c) << (8 * i);
+        ones |= 1u << (8 * i);
     }
-    args.fragments[index] = static_cast<int>(bytes);
+    const int at = ADDS_WINDOWS ? index + index / SET_WORDS * SET_WORDS : index;
+    args.fragments[at] = static_cast<int>(bytes);
+    if constexpr (ADDS_WINDOWS) args.fragments[at + SET_WORDS] = static_cast<int>(ones);
 }
 
+// The sums of a lane: the products with each set of words.
 struct Sums {
-    Sum product[BATCH][ATOMS][D_REGISTERS];
+    Sum set[SETS][BATCH][ATOMS][D_REGISTERS];
 };
 
-// How far a unit's bytes lie behind those of the first.
+// The distance in bytes from the first unit of a window to another.
 constexpr __device__ int offset_of(int unit) {
     const int tap = TAPS > 1 ? unit / CHUNKS : 0, chunk = TAPS > 1 ? unit % CHUNKS : unit;
     if (UNITS % STEP_CHUNKS != 0 && unit >= UNITS) return 0;
@@ -593,11 +616,33 @@ constexpr __device__ int offset_of(int unit) {
     return (chunk * SOURCE_PLANE + row * Layout::ROW + column) * 16;
 }
 
-// Where the windows begin that a lane names: of one pixel of each atom.
+// The addresses of the windows that a lane loads for its warp: of one pixel of each atom.
 struct Windows {
     Address first[BATCH];
 
-// One step of all products: so far behind the windows' first bytes.
+    __device__ __forceinline__ Windows(Source& source, int slab, int first_pixel) {
+        Address base = address_of(&source.byte[first_chunk_of(slab)][0][0]);
+        if constexpr (WHOLE_TAPS) base += lane_chunk() * (SOURCE_PLANE * 16);
+#pragma unroll
+        for (int n = 0; n < BATCH; ++n) {
+            constexpr bool IS_STRIDED = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;
+            if (IS_STRIDED && n > 0) {
+                first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
+                continue;
+            }
+            const int pixel = first_pixel + n * ATOM_M + tile::lane() % ATOM_M;
+            const int existing = GRID_PIXELS % RUN == 0 || pixel < GRID_PIXELS ? pixel : GRID_PIXELS - 1;
+            const int row = existing / GRID_COLUMNS * STRIDE_H;
+            const int column = existing % GRID_COLUMNS * Layout::STEP;
+            first[n] = base + (row * Layout::ROW + column) * 16;
+        }
+    }
+
+    // The chunk of a step that the lane loads.
+    static __device__ __forceinline__ int lane_chunk() { return tile::lane() / ATOM_M % STEP_CHUNKS; }
+};
+
+// Multiplies one step, whose bytes lie `offset` bytes from the first of each window.
 __device__ __forceinline__ void multiply_step(
     const Windows& windows, int offset, const Weights& weights, Sums& sums) {
     XFragment x[BATCH];
@@ -607,31 +652,70 @@ __device__ __forceinline__ void multiply_step(
     for (int n = 0; n < BATCH; ++n) {
 #pragma unroll
         for (int j = 0; j < ATOMS; ++j) {
-            multiply_add(x[n], weights.atom[j], sums.product[n][j]);
+#pragma unroll
+            for (int set = 0; set < SETS; ++set) multiply_add(x[n], weights.set[set][j], sums.set[set][n][j]);
         }
     }
 }
 
+// Multiplies a slab with BATCH atoms of pixels, in one loop over the chunks of its reduction. The weights of
+// the next step are loaded while one is multiplied; after the last step of the last slab one more is loaded.
+__device__ __forceinline__ void multiply(WeightsAt at, const Windows& windows, Sums& sums) {
+    Weights next = at.load();
+    const int lane_chunk = Windows::lane_chunk();
+#pragma unroll UNROLL
+    for (int unit = 0; unit < UNITS; unit += STEP_CHUNKS) {
+        const Weights weights = next;
+        next = at.load();
+        int offset = IS_ROLLED && !WHOLE_TAPS ? offset_of(unit + lane_chunk) : offset_of(unit);
+        if constexpr (!IS_ROLLED && !WHOLE_TAPS) {
+#pragma unroll
+            for (int i = 1; i < STEP_CHUNKS; ++i) offset = lane_chunk == i ? offset_of(unit + i) : offset;
+        }
+        multiply_step(windows, offset, weights, sums);
+    }
+}
+
 __device__ __forceinline__ void finish_pixels(
-    const Sink& sink, int slab, int first_pixel, const Sums& sums, const Channel (&channels)[LANE_K]) {
-    const int k = slab * SLAB_K + channel_lane() * LANE_K;
+    const Sink& sink, int k, int first_pixel, const Sums& sums, const Channel (&channels)[LANE_K]) {
 #pragma unroll
     for (int n = 0; n < BATCH; ++n) {
 #pragma unroll
         for (int i = 0; i < LANE_PIXELS; ++i) {
             const int pixel = first_pixel + n * ATOM_M + pixel_of_lane(i);
             if (GRID_PIXELS % RUN != 0 && pixel >= GRID_PIXELS) continue;
-            Finished finished[LANE_K];
+            Inputs inputs[LANE_K];
 #pragma unroll
             for (int j = 0; j < LANE_K; ++j) {
                 const int atom = j / LANE_CHANNELS, d = register_of(i, j % LANE_CHANNELS);
-                Inputs inputs = {sums.product[n][atom][d]};
-                finished[j] = finish(inputs, channels[j]);
+                inputs[j].acc = sums.set[0][n][atom][d];
             }
-            sink.put(pixel, k, finished);
+            finish_pixel(sink, pixel, k, inputs, channels);
         }
     }
 }
+
+// Computes the outputs of a tile's pixels: the warps take turns at slabs and runs of pixels.
+__device__ __forceinline__ void run(
+    const Team& team, const Arguments& args, const BlockWeights& block_weights, Source& source,
+    const Sink& sink) {
+#pragma unroll 1
+    for (int item = team.warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
+        const int index = item / RUNS, first_pixel = item % RUNS * RUN, slab = first_slab(team) + index;
+        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
+        Sums sums = {};
+        const WeightsAt weights(block_weights.words, BlockWeights::place_of(index, slab));
+        const Windows windows(source, slab, first_pixel);
+        multiply(weights, windows, sums);
+        const int k = slab * SLAB_K + channel_lane() * LANE_K;
+        Channel channels[LANE_K];
+        load_channels(args, k, channels);
+        finish_pixels(sink, k, first_pixel, sums, channels);
+    }
+}
+
+// Lanes read shared memory by ordinary loads.
+__device__ __forceinline__ void fence_input() {}
 
 //   acc = sum over r, s, c of x * w, in int32
 //   y   = clamp(round_half_to_even(relu((acc + bias[k]) * multiplier[k]))) as int8
@@ -641,16 +725,22 @@ namespace first {
 IN_H=56 IN_W=56 C=144 C_GROUP=144 OUT_H=56 OUT_W=56 K=24 K_GROUP=24 R=1 S=1 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=144 X_SIGNED=true W_SIGNED=true
 
-@@ 897bb2f9 in pages/fused-depthwise-pointwise-sm_90a.cu: __device__ __forceinline__ void load_fragments(const int* words, WFragment (&atoms)[ATOMS]) {
-@@ 4+1
-        const auto loaded = tile::load_shared<GROUP_WORDS>(
-            reinterpret_cast<const unsigned*>(words + group * (GROUP_WORDS * WARP_SIZE)));
+// The block's weights, in shared memory.
+struct BlockWeights {
+    SmemWeights& smem;
+    const int* words;
 
-@@ 60419c9a in pages/fused-depthwise-pointwise-sm_90a.cu: // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
+@@ d89cf3c7 in whole/fused-small-image-sm_90a.cu:     __device__ __forceinline__ void load(Team& team, const Arguments& args) const {
 @@ 3+1
-    const Team& team, const Arguments& args, const SmemWeights& smem, Source& source, const Sink& sink) {
-@@ 9+1
-        multiply(WeightsAt(smem.weights, index), source, slab, first_pixel, sums);
+@@ 7+1
+
+    // Maps a slab, the block's `index`-th, to its place in memory.
+    static __device__ __forceinline__ int place_of(int index, int) { return index; }
+    template <int WORDS>
+    static __device__ __forceinline__ tile::Words<WORDS> load_words(const int* from) {
+        return tile::load_shared<WORDS>(reinterpret_cast<const unsigned*>(from));
+    }
+};
 
 // Returns the thread's team; the shuffle tells the compiler that it is warp-uniform.
 __device__ __forceinline__ int team() { return __shfl_sync(0xffffffffu, thread() / THREADS, 0); }
@@ -659,30 +749,68 @@ __device__ __forceinline__ void barrier_of_team(int team) {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(THREADS) : "memory");
 }
 
-// The THREADS threads of a block that have a tile together.
+// The THREADS threads that compute a tile together. A block has TEAMS teams, which share the weights.
 struct Team {
+    static constexpr int cluster_block = 0;
+
     int number;  // in the block
-    int first;  // of its tiles, which are GRID_TEAMS apart
-    tile::Copies copies;
+    int first;  // tile; its tiles are GRID_TEAMS apart
+    int phase = 0;  // tiles that it computed before this one
+    bool is_last = true;  // whether this is its last tile
+    Copies copies;
 
-@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+    __device__ __forceinline__ Team() : number(tile::team()), first(tile::block_x() * TEAMS + number) {}
+
+    __device__ __forceinline__ int first_tile() const { return first; }
+    static __device__ __forceinline__ int thread() { return tile::thread() % THREADS; }
+    static __device__ __forceinline__ int warp() { return tile::warp() % (THREADS / WARP_SIZE); }
+
+@@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 7+2
-    int* fragments;  // the weights as the lanes read them
+    int* fragments;  // the weights, repacked
 
-// What holds the inputs.
-using Source = Input;
+// Takes the outputs: a tile of the intermediate tensor in shared memory, where the second convolution
+// reads it.
+struct Sink : TilePlace {
+    using TilePlace::TilePlace;
 
-// A few bytes of the image, or padding.
+    // Writes neighbouring channels of a pixel of the tile.
+    template <int COUNT>
+    __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
+        const int row = pixel / GRID_COLUMNS, column = pixel % GRID_COLUMNS;
+        const int place = HAS_BORDER ? place_of(row, column) : pixel;
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
+#pragma unroll
+        for (int i = 0; i < COUNT; i += STORE_K) {
+            const int of_block = k + i - first_k;
+            if (HAS_K_REMAINDER && !BY_SLICES && of_block >= MID_CHUNKS * 16) continue;
+            unsigned char* const to = &tensor.byte[of_block / 16][place][of_block % 16];
+            write_or_pad(
+                to, *reinterpret_cast<Finished(*)[STORE_K]>(&finished[i]), is_outside(row, column), padding);
+        }
+    }
+};
+
+// The input: a tile of the image, loaded to shared memory.
+using Source = decltype(Activations::input);
+
+__device__ __forceinline__ Source& source_of(Activations& activations, const Tile&) {
+    return activations.input;
+}
+
+__device__ __forceinline__ const X* address_in_image(const Arguments& args, int at) { return args.x + at; }
+
+// Copies WIDTH bytes of the image, or writes padding.
 __device__ __forceinline__ void load_vector(
-    [[maybe_unused]] Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from,
-    [[maybe_unused]] int c, bool is_inside) {
+    Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from, int,
+    bool is_inside) {
     team.copies.copy<WIDTH>(tile::shared_address(to), from, is_inside);
 }
 
-// What a tile looks at comes to shared memory: each byte once. A row of it is contiguous in device memory; a
-// thread loads the same bytes of every row that it has.
+// Loads the pixels that a tile needs, each byte once. A row of them is contiguous in device memory; a thread
+// loads the same bytes of each of its rows.
 __device__ __forceinline__ void load_input(
-    Team& team, const Arguments& args, Input& input, const Tile& out_tile) {
+    Team& team, const Arguments& args, Activations& activations, const Tile& out_tile) {
     constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
     constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
     const int first_row = out_tile.mid_row() * STRIDE_H - PAD_TOP;
@@ -695,9 +823,9 @@ __device__ __forceinline__ void load_input(
         if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
         const unsigned column = first_column + pixel;
         const int at = (out_tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
-        const X* const from = args.x + (at * C + c);
+        const X* const from = address_in_image(args, at * C + c);
         const int slot = first * Layout::ROW + Layout::column(pixel);
-        unsigned char* const to = &input.byte[c / 16][slot][c % 16];
+        unsigned char* const to = &activations.input.byte[c / 16][slot][c % 16];
 #pragma unroll
         for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
             if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
@@ -707,11 +835,29 @@ __device__ __forceinline__ void load_input(
     }
 }
 
+// Loads the next tile's input: its place in shared memory is free once the first convolution has run.
+__device__ __forceinline__ void prefetch_input(
+    Team& team, const Arguments& args, Activations& activations, const Tile& out_tile) {
+    load_input(team, args, activations, out_tile);
+}
+
+// Copies the block's weights to shared memory, all threads together. Team::copies waits for them.
+__device__ __forceinline__ void copy_weights(Team& team, const Arguments& args, SmemWeights& smem) {
+    constexpr int COUNT = BLOCK_SLABS * SLAB_WORDS;
+    const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
+    int* const to = reinterpret_cast<int*>(smem.weights);
+#pragma unroll 4
+    for (int i = tile::thread() * 4; i < COUNT; i += BLOCK_THREADS * 4) {
+        team.copies.copy<16>(tile::shared_address(to + i), from + i, true);
+    }
+}
+__device__ __forceinline__ void await_copies(SmemWeights&) {}
+
 @@ 96484502 in whole/simt-body-sm_90a.cu: using X = signed char;
 @@ 5+0
 using Residual = signed char;
 
-@@ cedd3757 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+@@ ebb87e43 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 5+0
     const Residual* residual;  // added before the activation, NHWK
 @@ 8+0
@@ -731,6 +877,7 @@ using Residual = signed char;
     template <int COUNT>
     struct Residuals { Residual element[COUNT]; };
 
+    // Loads the residuals of neighbouring channels of a pixel.
     template <int COUNT>
     __device__ __forceinline__ Residuals<COUNT> residuals_at(int pixel, int k) const {
         Residuals<COUNT> residuals = {};
@@ -748,19 +895,16 @@ using Residual = signed char;
         return residuals;
     }
 
-@@ c366ad82 in whole/fused-small-image-sm_90a.cu: // Copies the block's weights, and its channel parameters, to shared memory: asks for them, and does not wait.
-@@ 7+1
-    for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += BLOCK_THREADS) {
-
-@@ 59669e02 in whole/fused-small-image-sm_90a.cu: // The channel parameters of a lane's channels.
+@@ 4c92db2c in whole/fused-small-image-sm_90a.cu: // Loads the parameters of a lane's channels.
 @@ 16+0
-            channels[i + j].residual_scale = args.residual_scale;
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].residual_scale = args.residual_scale;
 
-@@ f0c27e89 in whole/fused-small-image-sm_90a.cu: // Finishes the outputs of the pixels that exist.
-@@ 10+0
-        const auto residuals = sink.template residuals_at<LANE_K>(pixel, k);
-@@ 14+0
-            inputs.residual = residuals.element[j];
+@@ 39accc55 in whole/fused-small-image-sm_90a.cu: // Makes output elements of a lane's sums for neighbouring channels of a pixel, and puts them in the sink.
+@@ 4+0
+    const auto residuals = sink.residuals_at<LANE_K>(pixel, k);
+#pragma unroll
+    for (int j = 0; j < LANE_K; ++j) inputs[j].residual = residuals.element[j];
 
 @@ 229cbd55 in whole/elementwise-quantize-tensor-sm_90a.cu: __device__ __forceinline__ Prepared prepare(
 @@ 7+2

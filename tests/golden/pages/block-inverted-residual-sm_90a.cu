@@ -15,33 +15,29 @@
 // launch    conv2d_conv2d_conv2d<<<132x1x1, 256, 103152 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a block
-TILE_W=14 BLOCKS_PER_SM=1
-constexpr int TEAMS = 2;  // of a block, each with tiles of its own
+constexpr int TILE_H = 8;  // output rows of a tile
+TILE_W=14 BLOCKS_PER_SM=1 TEAMS=2 CLUSTER_BLOCKS=1
 
 @@ // What follows.
 WARP_SIZE=32
-constexpr int THREADS = 128;  // of a team
-BLOCK_THREADS=256 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=264 MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1
-MID_PAD_LEFT=1 MID2_STRIDE_H=1 MID2_STRIDE_W=1 MID2_PAD_TOP=0 MID2_PAD_LEFT=0 IN_CHUNKS=2 IN_PLANE=161
-MID_CHUNKS=9 MID_PLANE=161 MID2_CHUNKS=9 MID2_PLANE=113 SMEM_BYTES=103152
+constexpr int THREADS = 128;  // threads per team
+BLOCK_THREADS=256 TILES_H=7 TILES_W=4
+constexpr int TILES = 896;  // tiles of all images
+GRID_TEAMS=264 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false
+BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 MID2_STRIDE_H=1 MID2_STRIDE_W=1
+MID2_PAD_TOP=0 MID2_PAD_LEFT=0 IN_SMEM_CHUNKS=2 IN_PLANE=161 MID_CHUNKS=9 MID_SMEM_CHUNKS=9 MID_PLANE=161
+MID2_CHUNKS=9 MID2_SMEM_CHUNKS=10 MID2_PLANE=113 PART_CHUNKS=10 SMEM_BYTES=103152
 
-@@ 872e4269 in whole/fused-small-image-sm_90a.cu: // Bytes of pixels in shared memory: chunk after chunk, each with 16 channels of every pixel. Eight
-@@ 8+1
-using Input = Planes<IN_CHUNKS, IN_PLANE>;
-// The two intermediate tensors, which are never in device memory.
-@@ 10+0
-using Mid2 = Planes<MID2_CHUNKS + 1, MID2_PLANE>;
-
-// What a tile of output pixels needs of every tensor.
+// The tensors that a tile of output pixels needs. The outputs of a convolution that another one follows never
+// leave shared memory.
 struct Activations {
-    Input input;
-    Mid mid;
-    Mid2 mid2;
+    Planes<IN_SMEM_CHUNKS, IN_PLANE> input;
+    Planes<MID_SMEM_CHUNKS, MID_PLANE> mid;
+    Planes<MID2_SMEM_CHUNKS, MID2_PLANE> mid2;
 };
 
-// A tile of the third convolution's output pixels, and where the pixels begin that it needs of the
-// intermediate: what several tiles need is computed for each of them.
+// A tile of the third convolution's output pixels, and the first pixel of each intermediate tensor that
+// it needs. Pixels that neighbouring tiles both need are computed for each of them.
 struct Tile {
     int n, row, column;
 
@@ -51,52 +47,57 @@ struct Tile {
     __device__ __forceinline__ int mid2_column() const { return column * MID2_STRIDE_W - MID2_PAD_LEFT; }
 };
 
-@@ 6c8c89ef in pages/fused-warpgroups-sm_90a.cu:     __device__ __forceinline__ Team() : number(tile::team()), first(tile::block_x() * TEAMS + number) {}
-@@ 5+0
-    static __device__ __forceinline__ int warp() { return tile::warp() % (THREADS / WARP_SIZE); }
-
 @@ // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
-constexpr int SLAB_K = 32;  // output channels of a warp
+constexpr int SLAB_K = 32;  // output channels per slab, which is a warp's
 ALL_SLABS=5 BLOCK_SLABS=5 TAPS=1
-constexpr int CHUNKS = 2;  // of 16 input channels that a slab looks at
+constexpr int CHUNKS = 2;  // chunks of 16 input channels that a slab needs
 ALL_CHUNKS=2
 constexpr int UNITS = 2;  // chunks of a slab's reduction
 STEP_CHUNKS=2
 constexpr int STEPS = 1;  // along the reduction
-SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=8
-HAS_K_REMAINDER=true
+WHOLE_TAPS=true IS_ROLLED=false
+constexpr int UNROLL = 1;  // steps that are written out
+ADDS_WINDOWS=false SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false SOURCE_PLANE=161
+GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16 BORDER_TOP=0 BORDER_LEFT=0
+PADS_OUTSIDE=true WIDTH=8 DIVIDED=false HAS_K_REMAINDER=true
 
-@@ fec8ec2a in pages/fused-cluster-sm_90a.cu: // The weights of a block's slabs in shared memory. One step more is read, and not used.
-@@ 4+1
+@@ 2cb96d46 in pages/fused-cluster-sm_90a.cu: // The weights of the block's slabs in shared memory. A lane reads one step past the last, and does not use
+@@ 5+1
 
-@@ 2560c612 in pages/fused-cluster-sm_90a.cu: // Copies the block's weights to shared memory: asks for them, and does not wait.
-@@ 6+1
-#pragma unroll 4
-    for (int i = tile::thread() * 4; i < BYTES / 4; i += BLOCK_THREADS * 4) {
-        team.copies.copy<16>(tile::shared_address(&smem.weights[i]), from + i, true);
-    }
-
-@@ f27fdeb3 in pages/fused-depthwise-pointwise-sm_90a.cu: // All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
-@@ 7+2
-#pragma unroll
-@@ 12+1
-        const int offset = offset_of(unit);
+    template <class Shared>
+    __device__ __forceinline__ BlockWeights(const Arguments&, Shared& shared)
+        : smem(shared.first_weights), words(smem.weights) {}
 
 @@ // The config.
 ROWS=4 COLUMNS=2
-constexpr int VECTOR = 4;  // channels of a thread
+constexpr int VECTOR = 4;  // channels per thread
 constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
 
-@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+@@ // What follows.
+WORDS=1 VECTORS=36 BLOCK_K=144 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
+GRID_COLUMNS=14 GRID_PIXELS=112 BORDERED_ROWS=8 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
+PADS_OUTSIDE=false DIVIDED=false HAS_K_REMAINDER=false
+
+@@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 3+1
 @@ 8+1
 
-// What takes the outputs: a tile of pixels in shared memory, as the third convolution reads it.
-using Intermediate = Mid2;
-struct Sink {
-    Intermediate& tensor;
+using Intermediate = decltype(Activations::mid2);
+constexpr bool HAS_BORDER = BORDERED_ROWS != GRID_ROWS || BORDERED_COLUMNS != GRID_COLUMNS;
+
+    __device__ __forceinline__ TilePlace(
+        Intermediate& tensor, const Team& team, const Tile& out_tile, unsigned padding)
+        : tensor(tensor),
+          first_k(BY_SLICES ? team.cluster_block * (MID2_CHUNKS * 16) : 0),
+          row(out_tile.mid2_row()),
+          column(out_tile.mid2_column()),
+          padding(padding) {}
+
+// Takes the outputs: a tile of the intermediate tensor in shared memory, where the third convolution
+// reads it.
+using Sink = TilePlace;
 
 @@ 28e5bc6a in pages/fused-warpgroups-sm_90a.cu: //   acc = sum over r, s, c of x * w, in int32
 @@ 5+1
@@ -106,18 +107,18 @@ namespace third {
 ATOMS=3
 
 @@ // What follows.
-RUN=64 SLAB_K=24 ALL_SLABS=1 BLOCK_SLABS=1 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112 EIGHTS_STRIDE=8
-SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=false VECTOR_K=2
+RUN=64 SLAB_K=24 ALL_SLABS=1 BLOCK_SLABS=1 BUFFERS=1 OF_SLAB=1 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112
+EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=5 SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false
+SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=false VECTOR_K=2
 
-@@ 774ef282 in whole/fused-small-image-sm_90a.cu: static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
-@@ 12+3
-static_assert(C == second::K, "C must be the channels that it gives");
-static_assert(IN_H == second::OUT_H, "IN_H must be its rows");
-static_assert(IN_W == second::OUT_W, "IN_W must be its columns");
+@@ af2f2db2 in whole/fused-small-image-sm_90a.cu: static_assert(REDUCTION == R * S * C_GROUP, "REDUCTION must be R * S * C_GROUP");
+@@ 10+0
+static_assert(C == second::K, "C must be the output channels of the second convolution");
+static_assert(IN_H == second::OUT_H, "IN_H must be its output rows");
+static_assert(IN_W == second::OUT_W, "IN_W must be its output columns");
 
-// What holds the inputs.
-using Source = Mid2;
+// The input: the intermediate tensor that the second convolution left in shared memory.
+using Source = decltype(Activations::mid2);
 
 // wgmma.mma_async.sync.aligned.m64n24k32.s32.s8.s8: 64 pixels by SLAB_K channels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, as contiguous matrices of eight
@@ -136,43 +137,74 @@ struct Operand {
 @@ 18+2
           SUMS_OF_ATOM(2)
 
+    template <class Shared>
+    __device__ __forceinline__ BlockWeights(const Arguments&, Shared& shared)
+        : smem(shared.third_weights) {}
+
+@@ a9868ba2 in whole/fused-small-image-sm_90a.cu:     // Begins to load the block's weights to shared memory, if they are kept there.
+@@ 9+1
+    __device__ __forceinline__ void fence_input() const { third::fence_input(); }
+
+@@ 0b83ac7d in whole/fused-small-image-sm_90a.cu:     // Computes the outputs of a tile, and puts them in the sink.
+@@ 3+1
+        third::run(team, args, weights, source, sink);
+
 }  // namespace third
 
 @@ de50bd0f in whole/fused-small-image-sm_90a.cu: struct Arguments {
 @@ 4+0
     third::Arguments third;
 
-struct Shared {
-    Activations activations[TEAMS];
-    first::SmemWeights first_weights;
-    third::SmemWeights third_weights;
-};
-static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
+@@ 07c5ec7a in whole/fused-small-image-sm_90a.cu: // The shared memory of a block.
+@@ 4+1
+    alignas(16) first::SmemWeights first_weights;
+    alignas(16) third::SmemWeights third_weights;
 
-@@ ecedfdae in pages/fused-warpgroups-sm_90a.cu: // A block has TEAMS teams, which share the weights. Each has one tile after the other.
-@@ 2+1
-// Each convolution leaves its outputs in shared memory, as bytes, where the next finds its inputs.
+@@ 78e33d08 in whole/fused-small-image-sm_90a.cu:     Team team;
+@@ 5+0
+    third::Layer third;
+
+@@ 7a18975d in whole/fused-small-image-sm_90a.cu:     __device__ __forceinline__ Layers(const Arguments& args, Shared& shared)
+@@ 5+0
+        , third(args.third, shared)
+
+@@ 82f5aad4 in whole/fused-small-image-sm_90a.cu:     // Loads weights and writes padding, which depend on no earlier launch. Then it waits for the launch
 @@ 5+1
+        first.load_weights(team);
+        third.load_weights(team);
+
+@@ 91f29dbb in whole/fused-small-image-sm_90a.cu:     // Begins to load the first tile's input. Copies of the last convolution's weights follow, in a group of
+@@ 7+1
+            third.load_weights(team);
+
+    __device__ __forceinline__ void run_second(const Tile& out_tile) {
+        const second::Sink mid2(activations.mid2, team, out_tile, third.padding());
+        second.run(team, activations.mid, mid2);
+    }
+
+    // Shows the third convolution what this thread wrote.
+    __device__ __forceinline__ void await_third() {
+        third.load_ahead(team);
+        third.fence_input();
+    }
+
+    // Computes the outputs, once weights that one thread fetched have come.
+    __device__ __forceinline__ void run_last(const Tile& out_tile, bool is_first_tile) {
+        if (is_first_tile) third.await_weights();
+        const third::Sink out(third.args, out_tile);
+        third.run(team, activations.mid2, out);
+    }
+};
+
+@@ 6c471fbf in pages/fused-warpgroups-sm_90a.cu: // A block has TEAMS teams of threads, which share the weights. Each team computes one tile after the other,
+@@ 4+1
 conv2d_conv2d_conv2d(const Arguments args) {
-@@ 11+1
-    third::load_weights(team, args.third, shared.third_weights);
-@@ 24+1
-@@ 26+1
-        const first::Sink mid(activations.mid, out_tile, second::padding_word(args.second));
-@@ 28+1
-        const second::OwnChannels second_own(args.second, second::own_k(team));
-@@ 34+0
-        const second::Sink mid2(activations.mid2);
-        second::run(team, args.second, second_own, activations.mid, mid2);
-        tile::fence_proxy_async();
-        tile::barrier_of_team(team.number);
-@@ 35+1
-            shared.third_weights.mbarrier.wait();  // they came meanwhile
-@@ 37+2
-        const third::Sink out(args.third, out_tile);
-        third::run(team, args.third, shared.third_weights, activations.mid2, out);
+@@ 24+0
+        layers.run_second(out_tile);
+        layers.await_third();
+        tile::barrier_of_team(team.number);  // the third's input is there
 
 extern "C" __global__ void __launch_bounds__(128)
 third_repack_weights(const Arguments args) {
-    repack_weights(args.third);
+    third::repack_weights(args.third);
 }

@@ -12,16 +12,16 @@ IN_H=56 IN_W=56 C=48 C_GROUP=1 OUT_H=56 OUT_W=56 K=48 K_GROUP=1 R=3 S=3 STRIDE_H
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=9 X_SIGNED=true W_SIGNED=false
 
 @@ // The config.
-constexpr int ROWS = 8;  // output rows per thread
-constexpr int COLUMNS = 8;  // output columns per thread
+ROWS=8 COLUMNS=8
 constexpr int VECTOR = 4;  // channels per thread
 constexpr int RUN = 2;  // neighbouring outputs that use the same words of pixels
 THREADS=128
 
 @@ // Derived values.
-constexpr int WORDS = 1;  // words of four taps per filter row
-TILES_H=7 TILES_W=7
-constexpr int VECTORS = 12;  // vectors of channels
+WORDS=1
+constexpr int TILES_H = 7;
+constexpr int TILES_W = 7;
+VECTORS=12
 constexpr int UNITS = 588;  // threads with outputs
 FOLD_THREADS=128
 

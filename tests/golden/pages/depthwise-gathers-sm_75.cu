@@ -14,16 +14,16 @@ IN_H=56 IN_W=56 C=24 C_GROUP=1 OUT_H=54 OUT_W=54 K=48 K_GROUP=2 R=5 S=5 STRIDE_H
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=2916 REDUCTION=25 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ROWS = 8;  // output rows per thread
-constexpr int COLUMNS = 4;  // output columns per thread
+ROWS=8 COLUMNS=4
 constexpr int VECTOR = 4;  // channels per thread
 constexpr int RUN = 1;  // neighbouring outputs that use the same words of pixels
 THREADS=128
 
 @@ // Derived values.
-constexpr int WORDS = 2;  // words of four taps per filter row
-TILES_H=7 TILES_W=14
-constexpr int VECTORS = 12;  // vectors of channels
+WORDS=2
+constexpr int TILES_H = 7;
+constexpr int TILES_W = 14;
+VECTORS=12
 constexpr int UNITS = 1176;  // threads with outputs
 FOLD_THREADS=128
 

@@ -20,7 +20,9 @@ constexpr int SLAB_K = 16;  // output channels per slab
 constexpr int ALL_SLABS = 3;  // slabs of the problem
 STEPS=5
 constexpr int ATOMS = 2;  // instructions per step
-TILES_H=7 TILES_W=4 SLAB_TILES=2 TILES=56 GRID_BLOCKS=56
+constexpr int TILES_H = 7;
+constexpr int TILES_W = 4;
+SLAB_TILES=2 TILES=56 GRID_BLOCKS=56
 constexpr int X_BYTES = 16;  // bytes per copy of x
 constexpr int VECTOR_K = 16;  // channels per store
 SMEM_BYTES=17984

@@ -15,7 +15,9 @@ constexpr int SLAB_K = 24;  // output channels per slab
 constexpr int ALL_SLABS = 4;  // slabs of the problem
 STEPS=5
 constexpr int ATOMS = 3;  // instructions per step
-TILES_H=2 TILES_W=1 SLAB_TILES=2 TILES=4 GRID_BLOCKS=4
+constexpr int TILES_H = 2;
+constexpr int TILES_W = 1;
+SLAB_TILES=2 TILES=4 GRID_BLOCKS=4
 constexpr int X_BYTES = 16;  // bytes per copy of x
 constexpr int VECTOR_K = 8;  // channels per store
 COPIES_IN_FLIGHT=3 SMEM_BYTES=20032 FOLD_THREADS=128

@@ -10,12 +10,17 @@
 // launch    conv2d_conv2d<<<264x1x1, 128, 19120 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a block
-TILE_W=14 BLOCKS_PER_SM=2 CLUSTER_BLOCKS=2
+constexpr int TILE_H = 8;  // output rows of a tile
+TILE_W=14 BLOCKS_PER_SM=2 TEAMS=1 CLUSTER_BLOCKS=2
 
 @@ // What follows.
-WARP_SIZE=32 THREADS=128 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=132 MID_STRIDE_H=1 MID_STRIDE_W=1
-MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 PART_CHUNKS=5 SMEM_BYTES=19120
+WARP_SIZE=32
+constexpr int THREADS = 128;  // threads per team
+BLOCK_THREADS=128 TILES_H=7 TILES_W=4
+constexpr int TILES = 896;  // tiles of all images
+GRID_TEAMS=132 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false
+BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_SMEM_CHUNKS=9
+MID_PLANE=113 PART_CHUNKS=5 SMEM_BYTES=19120
 
 @@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
 @@ 18+2
@@ -43,128 +48,125 @@ __device__ __forceinline__ void send_bulk(const void* from, int bytes, const Mba
         : "memory");
 }
 
-// The threads that have a tile together: all of a block.
+// The threads of one of the CLUSTER_BLOCKS blocks that compute a tile together. Each block computes some of
+// the output channels.
 struct Team {
-    int first;  // of its tiles, which are GRID_TEAMS apart
-    int cluster_block;  // of the CLUSTER_BLOCKS blocks that have the tile together
-    int phase = 0;  // tiles that it had before this one
+    static constexpr int number = 0;
+
+    int first;  // tile; its tiles are GRID_TEAMS apart
+    int cluster_block;  // which of the blocks
+    int phase = 0;  // tiles that it computed before this one
+    bool is_last = true;  // whether this is its last tile
+    Copies copies;
 
     __device__ __forceinline__ Team()
         : first(tile::block_x() / CLUSTER_BLOCKS), cluster_block(tile::block_x() % CLUSTER_BLOCKS) {}
+
     __device__ __forceinline__ int first_tile() const { return first; }
-    // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
     static __device__ __forceinline__ int warp() { return tile::warp(); }
-};
 
 @@ // What follows.
-WORDS=1 VECTORS=18 BLOCK_K=80 SOURCE_ROWS=10 SOURCE_COLUMNS=16 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=false
+WORDS=1 VECTORS=18 BLOCK_K=80 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
+GRID_COLUMNS=14 GRID_PIXELS=112 BORDERED_ROWS=8 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
+PADS_OUTSIDE=false DIVIDED=true HAS_K_REMAINDER=false
 
-@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+@@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 8+1
 
-@@ fd3fc64a in whole/fused-small-image-sm_90a.cu: // Threads that are neighbours have neighbouring channels of the block's.
-@@ 2+3
-constexpr int VECTORS_OF_BLOCK = BLOCK_K / VECTOR;
-__device__ __forceinline__ int begin_k(const Team& team) { return team.cluster_block * BLOCK_K; }
-__device__ __forceinline__ int end_k(const Team& team) {
-    return begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;
-}
-
 @@ // The config.
-constexpr int ATOMS = 1;  // of channels, of a warp
-constexpr int BATCH = 2;  // atoms of pixels that it has at a time
+constexpr int ATOMS = 1;  // atoms of channels per warp
+constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
 
 @@ // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
-constexpr int SLAB_K = 8;  // output channels of a warp
+constexpr int SLAB_K = 8;  // output channels per slab, which is a warp's
 ALL_SLABS=3 BLOCK_SLABS=2 TAPS=1
-constexpr int CHUNKS = 9;  // of 16 input channels that a slab looks at
+constexpr int CHUNKS = 9;  // chunks of 16 input channels that a slab needs
 ALL_CHUNKS=9
 constexpr int UNITS = 9;  // chunks of a slab's reduction
 STEP_CHUNKS=2
 constexpr int STEPS = 5;  // along the reduction
-SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=false VECTOR_K=2
+WHOLE_TAPS=false IS_ROLLED=true
+constexpr int UNROLL = 1;  // steps that are written out
+ADDS_WINDOWS=false SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false SOURCE_PLANE=113
+GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=true HAS_K_REMAINDER=false VECTOR_K=2
 
-// The first of the block's slabs.
-__device__ __forceinline__ int first_slab(const Team& team) { return team.cluster_block * BLOCK_SLABS; }
-
-// The weights of a block's slabs in shared memory. One step more is read, and not used.
+// The weights of the block's slabs in shared memory. A lane reads one step past the last, and does not use
+// it.
 struct alignas(16) SmemWeights {
     int weights[BLOCK_SLABS * SLAB_WORDS + STEP_WORDS];
     alignas(16) tile::Mbarrier mbarrier;
 };
 
-// Copies the block's weights to shared memory: asks for them, and does not wait.
-__device__ __forceinline__ void load_weights(
-    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
-    constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
-    const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
-    if (tile::thread() == 0) smem.mbarrier.fetch(smem.weights, from, BYTES);
-}
+    template <class Shared>
+    __device__ __forceinline__ BlockWeights(const Arguments&, Shared& shared)
+        : smem(shared.second_weights), words(smem.weights) {}
 
-@@ aea5eeca in whole/fused-small-image-sm_90a.cu: struct Shared {
-@@ 4+0
+@@ 07c5ec7a in whole/fused-small-image-sm_90a.cu: // The shared memory of a block.
+@@ 5+0
     alignas(16) tile::Mbarrier mbarrier;
 
-// What a block of a cluster computes of the intermediate, and what the others send it.
+// The chunks of the intermediate tensor that a block of a cluster computes and sends to the other blocks.
 struct Part {
+    static constexpr int CHUNK_BYTES = sizeof(Activations::mid.byte[0]);
+
     int first, count;  // chunks
 
     __device__ __forceinline__ explicit Part(int cluster_block)
         : first(cluster_block * PART_CHUNKS),
           count(MID_CHUNKS - first < PART_CHUNKS ? MID_CHUNKS - first : PART_CHUNKS) {}
 
-    __device__ __forceinline__ int bytes() const { return count * static_cast<int>(sizeof(Mid::byte[0])); }
-    __device__ __forceinline__ int bytes_of_others() const {
-        return MID_CHUNKS * static_cast<int>(sizeof(Mid::byte[0])) - bytes();
-    }
+    __device__ __forceinline__ int bytes() const { return count * CHUNK_BYTES; }
+    __device__ __forceinline__ int bytes_of_others() const { return MID_CHUNKS * CHUNK_BYTES - bytes(); }
 };
 
-// The CLUSTER_BLOCKS blocks of a cluster have each tile together. Each computes some channels of the
-// intermediate.
-// It leaves them in its shared memory, as bytes, and sends them to the others; in all of them the second
-// convolution finds its inputs.
-// The next tile's input comes meanwhile, into the cache.
+// The CLUSTER_BLOCKS blocks of a cluster compute each tile together. A block computes some channels of the
+// intermediate tensor, as bytes in its shared memory, and sends them to the other blocks; then it computes
+// some channels of the outputs from all of the intermediate tensor. Where there are more tiles than clusters,
+// a cluster computes one after the other.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) __cluster_dims__(CLUSTER_BLOCKS, 1, 1)
 conv2d_conv2d(const Arguments args) {
+    constexpr bool IS_PERSISTENT = GRID_TEAMS < TILES;
     Shared& shared = tile::shared_memory<Shared>();
-    Team team;
-    tile::launch_dependents();
-    Activations& activations = shared.activations;
+    Layers layers(args, shared);
+    Team& team = layers.team;
     const Part part(team.cluster_block);
     if (tile::thread() == 0) shared.mbarrier.expect(part.bytes_of_others());
     tile::arrive_at_cluster();
-    second::load_weights(team, args.second, shared.second_weights);
-    tile::wait_on_dependency();
-    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
+    layers.begin();
+    layers.load_input(Tile(team.first_tile()));
+    int index = team.first_tile();
+    do {
         const Tile out_tile(index);
-        tile::barrier();  // the last intermediate has been read
-        const first::Sink mid(activations.mid);
-        first::run(team, args.first, out_tile, mid);
-        tile::fence_proxy_async();
-        tile::barrier();
-        if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
-        tile::wait_for_cluster();  // they expect it, and have read what lay there
+        const bool is_last = !IS_PERSISTENT || index + GRID_TEAMS >= TILES;
+        layers.await_input();
+        if constexpr (LOADS_INPUT || IS_PERSISTENT) {
+            tile::barrier();  // the input is there, and the intermediate tensor is free
+        }
+        layers.run_first(out_tile);
+        if constexpr (Layers::AWAITS_COPIES) team.copies.wait<0>();  // the weights
+        tile::fence_proxy_async();  // for the bytes that the block sends, and for warpgroups
+        tile::barrier();  // the block's part is there
+        if constexpr (IS_PERSISTENT) {
+            layers.prefetch_input(index + GRID_TEAMS);
+            team.begin_last(index);
+        }
+
+        tile::wait_for_cluster();  // the other blocks expect the part, and have used the last tile's
         if (tile::thread() < CLUSTER_BLOCKS && tile::thread() != team.cluster_block) {
-            const unsigned char* const from = activations.mid.byte[part.first][0];
+            const unsigned char* const from = layers.activations.mid.byte[part.first][0];
             tile::send_bulk(from, part.bytes(), shared.mbarrier, tile::thread());
         }
-        team.phase = index / GRID_TEAMS;
         shared.mbarrier.wait_for_phase(team.phase);
         tile::arrive_at_cluster();
-        if (index == team.first_tile()) {
-            shared.second_weights.mbarrier.wait();  // they came meanwhile
-        }
-        const second::Sink out(args.second, out_tile);
-        second::run(team, args.second, shared.second_weights, activations.mid, out);
-        tile::wait_for_cluster();  // until nothing of this block's memory is on its way
-        if (index + GRID_TEAMS < TILES) {
+        layers.run_last(out_tile, index == team.first_tile());
+        tile::wait_for_cluster();  // no byte of this block's part is under way any more
+        if (!is_last) {
             if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());
-            tile::arrive_at_cluster();  // what it has read of the others' bytes it has used
+            tile::arrive_at_cluster();  // the other blocks' parts have been used
         }
-    }
+        index += GRID_TEAMS;
+    } while (IS_PERSISTENT && index < TILES);
 }

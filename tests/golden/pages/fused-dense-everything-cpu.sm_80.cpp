@@ -12,28 +12,34 @@
 // launch    conv2d_conv2d<<<8x1x1, 128, 36288 B>>> when: call
 
 @@ // What follows.
-WARP_SIZE=32 THREADS=128 TILES_H=4 TILES_W=2 TILES=32 GRID_TEAMS=8 MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1
-MID_PAD_LEFT=1 IN_CHUNKS=6 IN_PLANE=217 MID_CHUNKS=6 MID_PLANE=161 SMEM_BYTES=36288
+WARP_SIZE=32
+constexpr int THREADS = 128;  // threads per team
+BLOCK_THREADS=128 TILES_H=4 TILES_W=2
+constexpr int TILES = 32;  // tiles of all images
+GRID_TEAMS=8 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false BY_SLICES=false
+MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_SMEM_CHUNKS=6 IN_PLANE=217 MID_CHUNKS=6
+MID_SMEM_CHUNKS=6 MID_PLANE=161 PART_CHUNKS=6 SMEM_BYTES=36288
 constexpr int COPIES_IN_FLIGHT = 12;  // of a thread
 
 @@ // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
-constexpr int SLAB_K = 16;  // output channels of a warp
+constexpr int SLAB_K = 16;  // output channels per slab, which is a warp's
 ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
-constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
+constexpr int CHUNKS = 6;  // chunks of 16 input channels that a slab needs
 ALL_CHUNKS=6
 constexpr int UNITS = 54;  // chunks of a slab's reduction
 STEP_CHUNKS=2
 constexpr int STEPS = 27;  // along the reduction
-SOURCE_ROWS=12 SOURCE_COLUMNS=18 SOURCE_PLANE=217 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=16
-HAS_K_REMAINDER=false
+WHOLE_TAPS=true IS_ROLLED=true
+constexpr int UNROLL = 3;  // steps that are written out
+ADDS_WINDOWS=false SOURCE_ROWS=12 SOURCE_COLUMNS=18 SOURCE_ROW=18 INTERLEAVED=false SOURCE_PLANE=217
+GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16 BORDER_TOP=0 BORDER_LEFT=0
+PADS_OUTSIDE=true WIDTH=16 DIVIDED=false HAS_K_REMAINDER=false
 
-// All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
-// multiplied; behind the last slab's last there is one more to load.
-__device__ __forceinline__ void multiply(
-    WeightsAt at, Source& source, int slab, int first_pixel, Sums& sums) {
-    const Windows windows(source, slab, first_pixel);
+// Multiplies a slab with BATCH atoms of pixels, in steps that each read chunks of one tap. The weights of the
+// next step are loaded while one is multiplied; after the last step of the last slab one more is loaded.
+__device__ __forceinline__ void multiply(WeightsAt at, const Windows& windows, Sums& sums) {
     Weights next = at.load();
 #pragma unroll 1
     for (int r = 0; r < R; ++r) {
@@ -41,7 +47,7 @@ __device__ __forceinline__ void multiply(
         for (int s = 0; s < S; ++s) {
             const int row = r * DILATION_H, column = Layout::column(s * DILATION_W);
             const int first = (row * Layout::ROW + column) * 16;
-#pragma unroll 3
+#pragma unroll UNROLL
             for (int chunk = 0; chunk < CHUNKS; chunk += STEP_CHUNKS) {
                 const Weights weights = next;
                 next = at.load();
@@ -62,21 +68,23 @@ IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=28 OUT_W=28 K=96 K_GROUP=96 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=864 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ATOMS = 2;  // of channels, of a warp
-constexpr int BATCH = 1;  // atoms of pixels that it has at a time
+constexpr int ATOMS = 2;  // atoms of channels per warp
+constexpr int BATCH = 1;  // atoms of pixels per warp, at a time
 
 @@ // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
-constexpr int SLAB_K = 16;  // output channels of a warp
+constexpr int SLAB_K = 16;  // output channels per slab, which is a warp's
 ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
-constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
+constexpr int CHUNKS = 6;  // chunks of 16 input channels that a slab needs
 ALL_CHUNKS=6
 constexpr int UNITS = 54;  // chunks of a slab's reduction
 STEP_CHUNKS=2
 constexpr int STEPS = 27;  // along the reduction
-SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=false VECTOR_K=4 FOLD_THREADS=128
+WHOLE_TAPS=true IS_ROLLED=true
+constexpr int UNROLL = 3;  // steps that are written out
+ADDS_WINDOWS=true SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false SOURCE_PLANE=161
+GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=false VECTOR_K=4 FOLD_THREADS=128
 
 @@ 274e85a2 in shared.cu: using X = unsigned char;
 @@ 5+0
@@ -87,7 +95,7 @@ using Residual = signed char;
 @@ 6+0
     const Residual* residual;  // added before the activation, NHWK
 @@ 10+0
-    int* fragments;  // the weights as the lanes read them
+    int* fragments;  // the weights, repacked
     float residual_scale;  // residual_scale / y_scale
 
 @@ cdea21ce in pages/wgmma-requantized-sum-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
@@ -114,68 +122,26 @@ using Residual = signed char;
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 11+0
-        const auto w_zero =
-            tile::load_vector<WIDTH>(args.w_zero + first);
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 12+0
+        const auto w_zero = tile::load_vector<WIDTH>(args.w_zero + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].w_zero = w_zero.element[j];
 @@ 16+0
-            channels[i + j].w_zero = w_zero.element[j];
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].residual_scale = args.residual_scale;
+#pragma unroll
 @@ 17+0
-            channels[i + j].residual_scale = args.residual_scale;
-@@ 18+0
-            channels[i + j].y_zero = args.y_zero;
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].y_zero = args.y_zero;
 
-@@ 4cdee7e7 in shared.cu: // The weights as lanes hold them: for each slab and step W_GROUPS times so many words of every lane.
-@@ 5+1
-constexpr int STEP_WORDS = 2 * SET_WORDS;  // the weights', and then the ones'
-@@ 9+0
-    WFragment ones[ATOMS];  // where the weights are: they add up a window
-
-@@ 287ac837 in shared.cu:     __device__ __forceinline__ Weights load() {
-@@ 4+0
-        load_fragments(words + index + SET_WORDS, weights.ones);
-
-@@ 1a48ce37 in shared.cu: // The weights in that order. Once for a set of weights, a thread for each word.
-@@ 12+0
-    unsigned ones = 0;
-@@ 17+0
-        ones |= 1u << (8 * i);
-@@ 18+1
-    const int at = index + index / SET_WORDS * SET_WORDS;
-    args.fragments[at] = static_cast<int>(bytes);
-    args.fragments[at + SET_WORDS] = static_cast<int>(ones);
-
-struct Sums {
-    Sum product[BATCH][ATOMS][D_REGISTERS];
-    Sum x_sum[BATCH][ATOMS][D_REGISTERS];  // of each window
-};
-
-@@ ee4e3499 in shared.cu: // One step of all products: so far behind the windows' first bytes.
-@@ 12+0
-            multiply_add(x[n], weights.ones[j], sums.x_sum[n][j]);
-
-@@ e14b29d9 in shared.cu: __device__ __forceinline__ void finish_pixels(
-@@ 10+0
-            const auto residuals = sink.template residuals_at<LANE_K>(pixel, k);
-@@ 15+0
-                inputs.x_sum = sums.x_sum[n][atom][d];
-                inputs.residual = residuals.element[j];
+@@ cfa537e4 in shared.cu: __device__ __forceinline__ void finish_pixels(
+@@ 14+0
+                inputs[j].x_sum = sums.set[1][n][atom][d];
 
 @@ 1ff55538 in pages/fused-depthwise-pointwise-sm_90a.cu: __device__ __forceinline__ void fold(const Arguments& args) {
 @@ 15+0
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
-
-@@ 476a7bbf in pages/fused-pointwise-depthwise-gfx942.hip: // Persistent blocks, as many as are resident at a time, have one tile after the other.
-@@ 10+0
-    team.copies.commit();
-@@ 12+0
-        team.copies.wait<0>();
-@@ 15+1
-@@ 20+0
-        team.copies.commit();
-@@ 21+1
-        second::run(team, args.second, activations.mid, out);
 
 @@ 4d59788c in pages/fused-teams-cpu.sm_90a.cpp: // Entry points: the CPU device calls one per thread.
 @@ 4+0

@@ -14,23 +14,28 @@
 // launch    conv2d_conv2d<<<264x1x1, 128, 16272 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a block
-TILE_W=14 BLOCKS_PER_SM=2
+constexpr int TILE_H = 8;  // output rows of a tile
+TILE_W=14 BLOCKS_PER_SM=2 TEAMS=1 CLUSTER_BLOCKS=1
 
 @@ // What follows.
-WARP_SIZE=32 THREADS=128 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=264 MID_STRIDE_H=1 MID_STRIDE_W=1
-MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 SMEM_BYTES=16272
+WARP_SIZE=32
+constexpr int THREADS = 128;  // threads per team
+BLOCK_THREADS=128 TILES_H=7 TILES_W=4
+constexpr int TILES = 896;  // tiles of all images
+GRID_TEAMS=264 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false
+BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_SMEM_CHUNKS=9
+MID_PLANE=113 PART_CHUNKS=9 SMEM_BYTES=16272
 
 // Returns true if `said` is true in all active lanes, so that a warp takes one branch instead of both in
 // turn.
 __device__ __forceinline__ bool warp_uniform(bool said) { return __all_sync(__activemask(), said); }
 
-// The threads that have a tile together: all of a block.
-struct Team {
-
-@@ d70b5af2 in whole/fused-small-image-sm_90a.cu:     // The first of its tiles, which are GRID_TEAMS apart.
-@@ 5+1
-    static __device__ __forceinline__ int warp() { return tile::warp(); }
+// Stands for asynchronous copies in a kernel that has none: all loads pass through registers.
+struct Copies {
+    __device__ __forceinline__ void commit() {}
+    template <int GROUPS>
+    __device__ __forceinline__ void wait() {}
+};
 
 //   acc = sum over r, s, c of x * w, in int32
 //   y   = clamp(round_half_to_even(relu6((acc + bias[k]) * multiplier[k])) + y_zero) as uint8
@@ -38,14 +43,15 @@ namespace first {
 
 @@ // The config.
 ROWS=2 COLUMNS=2
-constexpr int VECTOR = 8;  // channels of a thread
+constexpr int VECTOR = 8;  // channels per thread
 constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
 
 @@ // What follows.
-WORDS=1 VECTORS=18 SOURCE_ROWS=10 SOURCE_COLUMNS=16 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=false
+WORDS=1 VECTORS=18 BLOCK_K=144 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
+GRID_COLUMNS=14 GRID_PIXELS=112 BORDERED_ROWS=8 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
+PADS_OUTSIDE=false DIVIDED=false HAS_K_REMAINDER=false
 
-@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+@@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 9+0
     float y_zero;  // the output zero point
 
@@ -58,52 +64,30 @@ HAS_K_REMAINDER=false
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 18+0
-            channels[i + j].y_zero = args.y_zero;
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 17+0
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].y_zero = args.y_zero;
 
-    // Whether all of them are in the image. Most are, and nothing of theirs is looked at one by one.
-    __device__ __forceinline__ bool is_inside() const {
-        return first_row >= 0 && first_row <= IN_H - HEIGHT &&
-               first_column >= 0 && first_column <= IN_W - SPAN;
-    }
-
-    template <bool INSIDE>
-    __device__ __forceinline__ Row row(int down) const {
-        Row result;
-        const bool is_row = INSIDE || static_cast<unsigned>(first_row + down) < IN_H;
-#pragma unroll
-        for (int i = 0; i < SPAN; ++i) {
-#pragma unroll
-            for (unsigned& quad : result.pixel[i].quad) quad = padding;
-            if (!is_row || (!INSIDE && static_cast<unsigned>(first_column + i) >= IN_W)) continue;
-            const auto words = tile::load_words<QUADS>(corner + (down * IN_W + i) * C);
-#pragma unroll
-            for (int j = 0; j < QUADS; ++j) result.pixel[i].quad[j] = words.word[j];
+// Computes a thread's patches of some channels. Patches whose pixels all lie in the image have code of their
+// own.
+__device__ __forceinline__ void run_channels(
+    const Team& team, const Arguments& args, int k, const Source& source, const Sink& sink) {
+    const Filters filters = load_filters(args, k);
+    Channel channels[VECTOR];
+    load_channels(args, k, channels);
+#pragma unroll 1
+    for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
+        const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
+        const InputPatch from(args, source, row, column, k);
+        const OutputPatch to(sink, row, column, k);
+        if (tile::warp_uniform(from.is_inside())) {
+            run_patch<true>(from, to, filters, channels);
+        } else {
+            run_patch<false>(from, to, filters, channels);
         }
-        return result;
     }
-};
-
-@@ a27b6041 in whole/fused-small-image-sm_90a.cu: // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
-@@ 3+0
-template <bool INSIDE>
-@@ 4+1
-    const InputPatch& from,
-@@ 17+1
-        const Row row = from.template row<INSIDE>(i);
-
-@@ 2a181d5c in whole/fused-small-image-sm_90a.cu: // The outputs of a tile's pixels. A thread keeps its channels while it goes from patch to patch.
-@@ 7+4
-@@ 15+7
-        for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
-            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
-            const InputPatch from(args, source, row, column, k);
-            const OutputPatch to(sink, row, column, k);
-            if (tile::warp_uniform(from.is_inside())) {
-                run_down<true>(from, to, filters, channels);
-            }
-            else run_down<false>(from, to, filters, channels);
+}
 
 //   acc = sum over r, s, c of (x - x_zero) * w, in int32
 //   y   = clamp(round_half_to_even(relu6((acc + bias[k]) * multiplier[k])) + y_zero) as uint8
@@ -114,100 +98,55 @@ IN_H=56 IN_W=56 C=144 C_GROUP=144 OUT_H=56 OUT_W=56 K=24 K_GROUP=24 R=1 S=1 STRI
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=144 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ATOMS = 2;  // of channels, of a warp
-constexpr int BATCH = 2;  // atoms of pixels that it has at a time
+constexpr int ATOMS = 2;  // atoms of channels per warp
+constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
 
 @@ // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
-constexpr int SLAB_K = 16;  // output channels of a warp
+constexpr int SLAB_K = 16;  // output channels per slab, which is a warp's
 ALL_SLABS=2 BLOCK_SLABS=2 TAPS=1
-constexpr int CHUNKS = 9;  // of 16 input channels that a slab looks at
+constexpr int CHUNKS = 9;  // chunks of 16 input channels that a slab needs
 ALL_CHUNKS=9
 constexpr int UNITS = 9;  // chunks of a slab's reduction
 STEP_CHUNKS=2
 constexpr int STEPS = 5;  // along the reduction
-SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=true VECTOR_K=4 FOLD_THREADS=128
-
-@@ 774ef282 in whole/fused-small-image-sm_90a.cu: static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
-@@ 10+1
-static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
+WHOLE_TAPS=false IS_ROLLED=true
+constexpr int UNROLL = 1;  // steps that are written out
+ADDS_WINDOWS=false SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false SOURCE_PLANE=113
+GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=true VECTOR_K=4 FOLD_THREADS=128
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 3+1
 @@ 8+1
 @@ 10+0
-    int* fragments;  // the weights as the lanes read them
+    int* fragments;  // the weights, repacked
 
 @@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
 @@ 9+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
-__device__ __forceinline__ void load_fragments(const int* words, WFragment (&atoms)[ATOMS]) {
-#pragma unroll
-    for (int group = 0; group < W_GROUPS; ++group) {
-        const auto loaded = tile::load_words<GROUP_WORDS>(words + group * (GROUP_WORDS * WARP_SIZE));
-#pragma unroll
-        for (int i = 0; i < GROUP_WORDS; ++i) {
-            const int word = group * GROUP_WORDS + i;
-            atoms[word / W_WORDS].word[word % W_WORDS] = loaded.word[i];
-        }
-    }
-}
+// The block's weights, in device memory.
+struct BlockWeights {
+    const int* words;
 
-    __device__ __forceinline__ Windows(Source& source, int slab, int first_pixel) {
-        Address base = address_of(&source.byte[first_chunk_of(slab)][0][0]);
-#pragma unroll
-        for (int n = 0; n < BATCH; ++n) {
-            constexpr bool IS_STRIDED = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
-            if (IS_STRIDED && n > 0) {
-                first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
-                continue;
-            }
-            const int pixel = first_pixel + n * ATOM_M + tile::lane() % ATOM_M;
-            const int existing = GRID_PIXELS % RUN == 0 || pixel < GRID_PIXELS ? pixel : GRID_PIXELS - 1;
-            const int row = existing / GRID_COLUMNS * STRIDE_H;
-            const int column = existing % GRID_COLUMNS * Layout::STEP;
-            first[n] = base + (row * Layout::ROW + column) * 16;
-        }
+    template <class Shared>
+    __device__ __forceinline__ BlockWeights(const Arguments& args, Shared&) : words(args.fragments) {}
+
+@@ 76d26c2d in whole/fused-small-image-sm_90a.cu:     __device__ __forceinline__ void load(Team&, const Arguments&) const {}
+@@ 4+1
+
+    // Maps a slab, the block's `index`-th, to its place in memory.
+    static __device__ __forceinline__ int place_of(int, int slab) { return slab; }
+    template <int WORDS>
+    static __device__ __forceinline__ tile::Words<WORDS> load_words(const int* from) {
+        return tile::load_words<WORDS>(from);
     }
 };
 
-// All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
-// multiplied; behind the last slab's last there is one more to load.
-__device__ __forceinline__ void multiply(
-    WeightsAt at, Source& source, int slab, int first_pixel, Sums& sums) {
-    const Windows windows(source, slab, first_pixel);
-    Weights next = at.load();
-    const int lane_chunk = tile::lane() / ATOM_M % STEP_CHUNKS;
-#pragma unroll 1
-    for (int unit = 0; unit < UNITS; unit += STEP_CHUNKS) {
-        const Weights weights = next;
-        next = at.load();
-        const int offset = offset_of(unit + lane_chunk);
-        multiply_step(windows, offset, weights, sums);
-    }
-}
-
-// The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
-__device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, Source& source, const Sink& sink) {
-#pragma unroll 1
-    for (int item = team.warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
-        const int index = item / RUNS, first_pixel = item % RUNS * RUN, slab = first_slab(team) + index;
-        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
-        Sums sums = {};
-        multiply(WeightsAt(args.fragments, slab), source, slab, first_pixel, sums);
-        Channel channels[LANE_K];
-        load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);
-        finish_pixels(sink, slab, first_pixel, sums, channels);
-    }
-}
-
-// What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero. Once for a set of
-// weights, a block a channel.
+// Folds the input's zero point into the offset of each channel: padding is stored as x_zero, so that it adds
+// the same to every pixel. Once for a set of weights, one block per channel.
 struct FoldShared {
     Sum partial[FOLD_THREADS];
 };
@@ -231,32 +170,35 @@ __device__ __forceinline__ void fold(const Arguments& args) {
     }
 }
 
-@@ aea5eeca in whole/fused-small-image-sm_90a.cu: struct Shared {
-@@ 3+1
+@@ 07c5ec7a in whole/fused-small-image-sm_90a.cu: // The shared memory of a block.
+@@ 4+1
 
-// Persistent blocks, as many as are resident at a time, have one tile after the other.
-// The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
-// The next tile's input comes meanwhile, into the cache.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+@@ 82f5aad4 in whole/fused-small-image-sm_90a.cu:     // Loads weights and writes padding, which depend on no earlier launch. Then it waits for the launch
+@@ 5+1
+
+// Persistent blocks, as many as are resident at a time, compute one tile after the other. A convolution
+// writes its outputs to shared memory, as bytes, where the next one reads its inputs. Meanwhile the next
+// tile's input is loaded: to shared memory, or to the L2 cache where the first convolution reads the image.
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, BLOCKS_PER_SM)
 conv2d_conv2d(const Arguments args) {
-    Shared& shared = tile::shared_memory<Shared>();
-    Team team;
-    tile::launch_dependents();
-    Activations& activations = shared.activations;
-    tile::wait_on_dependency();
+    Layers layers(args, tile::shared_memory<Shared>());
+    Team& team = layers.team;
+    layers.begin();
+    layers.load_input(Tile(team.first_tile()));
     for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
-        tile::barrier();  // the last intermediate has been read
-        const first::Sink mid(activations.mid);
-        first::run(team, args.first, out_tile, mid);
-        tile::barrier();
-        if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
-        const second::Sink out(args.second, out_tile);
-        second::run(team, args.second, activations.mid, out);
+        layers.await_input();
+        tile::barrier();  // the input is there, and the intermediate tensors are free
+        layers.run_first(out_tile);
+        layers.await_second();
+        tile::barrier();  // the second's input is there
+        layers.prefetch_input(index + GRID_TEAMS);
+        team.begin_last(index);
+        layers.run_last(out_tile, index == team.first_tile());
     }
 }
 
 extern "C" __global__ void __launch_bounds__(128)
 second_fold(const Arguments args) {
-    fold(args.second);
+    second::fold(args.second);
 }

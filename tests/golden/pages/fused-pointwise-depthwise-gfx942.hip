@@ -10,26 +10,33 @@
 // launch    conv2d_conv2d<<<608x1x1, 256, 28336 B>>> when: call
 
 @@ // What follows.
-WARP_SIZE=64 THREADS=256 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=608 MID_STRIDE_H=1 MID_STRIDE_W=1
-MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_CHUNKS=2 IN_PLANE=161 MID_CHUNKS=9 MID_PLANE=161 SMEM_BYTES=28336
+WARP_SIZE=64
+constexpr int THREADS = 256;  // threads per team
+BLOCK_THREADS=256 TILES_H=7 TILES_W=4
+constexpr int TILES = 896;  // tiles of all images
+GRID_TEAMS=608 LOADS_INPUT=true LOADS_ASYNC=false COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false
+BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_SMEM_CHUNKS=2 IN_PLANE=161
+MID_CHUNKS=9 MID_SMEM_CHUNKS=9 MID_PLANE=161 PART_CHUNKS=12 SMEM_BYTES=28336
 
 @@ // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 16;  // channels of one instruction
-constexpr int SLAB_K = 64;  // output channels of a warp
+constexpr int SLAB_K = 64;  // output channels per slab, which is a warp's
 ALL_SLABS=3 BLOCK_SLABS=3 TAPS=1
-constexpr int CHUNKS = 2;  // of 16 input channels that a slab looks at
+constexpr int CHUNKS = 2;  // chunks of 16 input channels that a slab needs
 ALL_CHUNKS=2
 constexpr int UNITS = 2;  // chunks of a slab's reduction
 STEP_CHUNKS=4
 constexpr int STEPS = 1;  // along the reduction
-SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=8
-HAS_K_REMAINDER=true
+WHOLE_TAPS=false IS_ROLLED=false
+constexpr int UNROLL = 1;  // steps that are written out
+ADDS_WINDOWS=false SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false SOURCE_PLANE=161
+GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16 BORDER_TOP=0 BORDER_LEFT=0
+PADS_OUTSIDE=true WIDTH=8 DIVIDED=false HAS_K_REMAINDER=true
 
-// A few bytes of the image, or padding.
+// Loads WIDTH bytes of the image, or padding, through registers.
 __device__ __forceinline__ void load_vector(
-    [[maybe_unused]] Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from,
-    [[maybe_unused]] int c, bool is_inside) {
+    Team&, const Arguments& args, unsigned char* to, const X* from, int, bool is_inside) {
     tile::Words<WIDTH / 4> words;
 #pragma unroll
     for (unsigned& word : words.word) word = padding_word(args);
@@ -55,34 +62,30 @@ __device__ __forceinline__ int row_of_lane(int lane) { return lane % ATOM_ROWS; 
 __device__ __forceinline__ int chunk_of_word(int lane, int) { return lane / ATOM_ROWS % STEP_CHUNKS; }
 __device__ __forceinline__ int byte_of_word(int, int word) { return word * 4; }
 
-@@ f27fdeb3 in pages/fused-depthwise-pointwise-sm_90a.cu: // All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
-@@ 8+1
-#pragma unroll
-@@ 12+1
-        int offset = offset_of(unit);
-#pragma unroll
-        for (int i = 1; i < STEP_CHUNKS; ++i) offset = lane_chunk == i ? offset_of(unit + i) : offset;
-
 @@ // The config.
 ROWS=2 COLUMNS=2
-constexpr int VECTOR = 4;  // channels of a thread
+constexpr int VECTOR = 4;  // channels per thread
 constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
 
-@@ cedd3757 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+@@ // What follows.
+WORDS=1 VECTORS=36 BLOCK_K=144 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
+GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=false
+
+@@ ebb87e43 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 7+1
-    int* taps;  // the weights as the lanes read them
+    int* taps;  // the weights, repacked
 
     __device__ __forceinline__ Sink(const Arguments& args, const Tile& out_tile)
         : args(args), out_tile(out_tile) {}
 };
 
-// Where neighbouring channels of a patch of the tile's pixels go. All its pixels lie at constant distances
-// from the first.
+// The place of neighbouring channels of a patch of the tile's pixels. All its pixels lie at constant
+// distances from the first.
 struct OutputPatch {
     static constexpr bool ALL_ROWS = OUT_H % GRID_ROWS == 0 && GRID_ROWS % ROWS == 0;
     static constexpr bool ALL_COLUMNS = OUT_W % GRID_COLUMNS == 0 && GRID_COLUMNS % COLUMNS == 0;
 
-    int rows, columns;  // from the first to the end of the tile or of the image
+    int rows, columns;  // from the first pixel to the end of the tile or of the image
     Output* corner;
 
     __device__ __forceinline__ OutputPatch(const Sink& sink, int row_of_tile, int column_of_tile, int k) {
@@ -103,26 +106,5 @@ struct OutputPatch {
     }
 };
 
-// Persistent blocks, as many as are resident at a time, have one tile after the other.
-// The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
-// The next tile's input comes meanwhile.
-extern "C" __global__ void __launch_bounds__(THREADS)
-conv2d_conv2d(const Arguments args) {
-    Shared& shared = tile::shared_memory<Shared>();
-    Team team;
-    Activations& activations = shared.activations;
-    first::load_input(team, args.first, activations.input, Tile(team.first_tile()));
-    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
-        const Tile out_tile(index);
-        tile::barrier();  // the input is there, and the last intermediate has been read
-        const first::Sink mid(activations.mid, out_tile, second::padding_word(args.second));
-        first::run(team, args.first, activations.input, mid);
-        const second::OwnChannels second_own(args.second, second::own_k(team));
-        tile::barrier();
-        if (index + GRID_TEAMS < TILES) {
-            first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));
-        }
-        const second::Sink out(args.second, out_tile);
-        second::run(team, args.second, second_own, activations.mid, out);
-    }
-}
+@@ 82f5aad4 in whole/fused-small-image-sm_90a.cu:     // Loads weights and writes padding, which depend on no earlier launch. Then it waits for the launch
+@@ 4+3

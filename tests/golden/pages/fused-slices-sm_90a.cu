@@ -10,93 +10,24 @@
 // launch    conv2d_conv2d<<<264x1x1, 128, 24832 B>>> when: call
 
 @@ // What follows.
-WARP_SIZE=32 THREADS=128 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=132 MID_STRIDE_H=1 MID_STRIDE_W=1
-MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_CHUNKS=2 IN_PLANE=161
-constexpr int MID_CHUNKS = 6;  // of 16 channels, of a block
-MID_PLANE=161 SMEM_BYTES=24832
-
-@@ ae7c823e in pages/fused-cluster-sm_90a.cu: // The threads that have a tile together: all of a block.
-@@ 5+1
-    tile::Copies copies;
-
-@@ db3fd683 in pages/fused-cluster-sm_90a.cu:     __device__ __forceinline__ Team()
-@@ 6+1
-    static __device__ __forceinline__ int warpgroup() { return tile::warpgroup(); }
+WARP_SIZE=32
+constexpr int THREADS = 128;  // threads per team
+BLOCK_THREADS=128 TILES_H=7 TILES_W=4
+constexpr int TILES = 896;  // tiles of all images
+GRID_TEAMS=132 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false BY_SLICES=true
+MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_SMEM_CHUNKS=2 IN_PLANE=161 MID_CHUNKS=6
+MID_SMEM_CHUNKS=6 MID_PLANE=161 PART_CHUNKS=6 SMEM_BYTES=24832
 
 @@ // What follows.
-RUN=64 SLAB_K=32 ALL_SLABS=5 BLOCK_SLABS=3 TAPS=1 CHUNKS=2 UNITS=2 POSITIONS=160 EIGHTS_STRIDE=8
-SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 WIDTH=8
-HAS_K_REMAINDER=true
-
-// What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
-using Intermediate = Mid;
-struct Sink {
-    Intermediate& tensor;
-    int first_k;  // of the block's channels
-    int row, column;  // of the tile's first pixel in the image
-    unsigned padding;  // four bytes of it
-
-    __device__ __forceinline__ Sink(Intermediate& tensor, int first_k, const Tile& out_tile, unsigned padding)
-        : tensor(tensor),
-          first_k(first_k),
-          row(out_tile.mid_row()),
-          column(out_tile.mid_column()),
-          padding(padding) {}
-
-@@ c1764b8c in pages/fused-warpgroups-sm_90a.cu:     // Neighbouring channels of a pixel of the tile.
-@@ 4+0
-        const unsigned in_row = row + pixel / GRID_COLUMNS, in_column = column + pixel % GRID_COLUMNS;
-        const bool is_padding = in_row >= OUT_H || in_column >= OUT_W;
-@@ 7+3
-            const int of_block = k + i - first_k;
-            unsigned char* const to = &tensor.byte[of_block / 16][pixel][of_block % 16];
-            auto& some = *reinterpret_cast<Finished(*)[STORE_K]>(&finished[i]);
-            write_or_pad(reinterpret_cast<Output*>(to), some, is_padding, padding);
+RUN=64 SLAB_K=32 ALL_SLABS=5 BLOCK_SLABS=3 BUFFERS=3 OF_SLAB=1 TAPS=1 CHUNKS=2 UNITS=2 POSITIONS=160
+EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=1 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false
+SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16
+BORDER_TOP=0 BORDER_LEFT=0 PADS_OUTSIDE=true WIDTH=8 DIVIDED=true HAS_K_REMAINDER=true
 
 @@ // What follows.
-WORDS=1 VECTORS=36 BLOCK_K=96 SOURCE_ROWS=10 SOURCE_COLUMNS=16 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=false
+WORDS=1 VECTORS=36 BLOCK_K=96 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
+GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=true HAS_K_REMAINDER=false
 
-// Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
-static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "C_GROUP and K_GROUP must be 1");
-static_assert(BLOCK_K == MID_CHUNKS * 16, "BLOCK_K must be the channels of the intermediate");
-
-@@ 7e328aeb in shared.hip: // The outputs of a tile's pixels. A thread keeps its channels while it goes from patch to patch.
-@@ 11+1
-            const InputPatch from(args, source, row, column, own.k - begin_k(team));
-
-@@ aea5eeca in whole/fused-small-image-sm_90a.cu: struct Shared {
-@@ 3+1
-    first::SmemWeights first_weights;
-
-// CLUSTER_BLOCKS blocks have each tile together. Each has some of the channels, in both layers.
-// The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
-// The next tile's input comes meanwhile.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-conv2d_conv2d(const Arguments args) {
-    Shared& shared = tile::shared_memory<Shared>();
-    Team team;
-    tile::launch_dependents();
-    Activations& activations = shared.activations;
-    first::load_weights(team, args.first, shared.first_weights);
-    tile::wait_on_dependency();
-    first::load_input(team, args.first, activations.input, Tile(team.first_tile()));
-    team.copies.commit();
-    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
-        const Tile out_tile(index);
-        team.copies.wait<0>();
-        tile::fence_proxy_async();
-        tile::barrier();  // the input is there, and the last intermediate has been read
-        const int first_k = team.cluster_block * (MID_CHUNKS * 16);
-        const first::Sink mid(activations.mid, first_k, out_tile, second::padding_word(args.second));
-        first::run(team, args.first, shared.first_weights, activations.input, mid);
-        const second::OwnChannels second_own(args.second, second::own_k(team));
-        tile::barrier();
-        if (index + GRID_TEAMS < TILES) {
-            first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));
-        }
-        team.copies.commit();
-        const second::Sink out(args.second, out_tile);
-        second::run(team, args.second, second_own, activations.mid, out);
-    }
-}
+@@ 07c5ec7a in whole/fused-small-image-sm_90a.cu: // The shared memory of a block.
+@@ 4+1
+    alignas(16) first::SmemWeights first_weights;

@@ -10,12 +10,17 @@
 // launch    conv2d_conv2d<<<32x1x1, 512, 158640 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 14;  // output rows of a block
-TILE_W=14 BLOCKS_PER_SM=1
+constexpr int TILE_H = 14;  // output rows of a tile
+TILE_W=14 BLOCKS_PER_SM=1 TEAMS=1 CLUSTER_BLOCKS=1
 
 @@ // What follows.
-WARP_SIZE=32 THREADS=512 TILES_H=1 TILES_W=1 TILES=32 GRID_TEAMS=32 MID_STRIDE_H=1 MID_STRIDE_W=1
-MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=24 MID_PLANE=201 SMEM_BYTES=158640
+WARP_SIZE=32
+constexpr int THREADS = 512;  // threads per team
+BLOCK_THREADS=512 TILES_H=1 TILES_W=1
+constexpr int TILES = 32;  // tiles of all images
+GRID_TEAMS=32 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false
+BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=24 MID_SMEM_CHUNKS=24
+MID_PLANE=201 PART_CHUNKS=24 SMEM_BYTES=158640
 
 // Increments a counter of the block and returns its previous value. A thread sees the writes of those that
 // counted before it.
@@ -69,21 +74,16 @@ __device__ __forceinline__ float hardswish(float x) {
     return flush(sixth(multiply(maximum(x, -3.0f), gate)));
 }
 
-// The threads that have a tile together: all of a block.
-struct Team {
-    int phase = 0;  // tiles that it had before this one
-    bool is_last = true;  // whether this is its last tile
-    tile::Copies copies;
-
 //   acc = sum over r, s, c of x * w, in int32
 //   y   = clamp(round_half_to_even(hardswish((acc + bias[k]) * multiplier[k]) * inverse)) as int8
 namespace first {
 
 @@ // What follows.
-WORDS=1 VECTORS=48 EARLY_ROWS=4 SOURCE_ROWS=16 SOURCE_COLUMNS=16 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196
-HAS_K_REMAINDER=false
+WORDS=1 VECTORS=48 EARLY_ROWS=4 BLOCK_K=384 SOURCE_ROWS=16 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false
+GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196 BORDERED_ROWS=14 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
+PADS_OUTSIDE=false DIVIDED=false HAS_K_REMAINDER=false
 
-@@ 41982626 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+@@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 6+1
     const float* multiplier;  // per channel: x_scale * w_scale
 @@ 8+1
@@ -98,9 +98,9 @@ HAS_K_REMAINDER=false
     value = tile::hardswish(value);
     value = tile::multiply(value, channel.inverse);
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 17+1
-            channels[i + j].inverse = args.inverse;
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 16+1
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].inverse = args.inverse;
 
 @@ // The problem.
 IN_H=14 IN_W=14 C=384 C_GROUP=384 OUT_H=14 OUT_W=14 K=768 K_GROUP=768 R=1 S=1 STRIDE_H=1 STRIDE_W=1
@@ -109,48 +109,40 @@ W_SIGNED=true
 
 @@ // What follows.
 RUN=64 SLAB_K=64 ALL_SLABS=12 BLOCK_SLABS=12 BUFFERS=3 OF_SLAB=4 TAPS=1 CHUNKS=24 UNITS=24 POSITIONS=196
-EIGHTS_STRIDE=8 SOURCE_ROWS=14 SOURCE_COLUMNS=14 SOURCE_PLANE=201 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196
+EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=12 SOURCE_ROWS=14 SOURCE_COLUMNS=14 SOURCE_ROW=14
+INTERLEAVED=false SOURCE_PLANE=201 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196 DIVIDED=false
 HAS_K_REMAINDER=false VECTOR_K=16
 
-// In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and the parameters of
-// all channels, where the four lanes that have a pixel together find theirs on different banks.
-struct alignas(16) SmemWeights {
-    unsigned char weights[BUFFERS][UNITS][SLAB_K][16];
-    alignas(16) int offset[BLOCK_SLABS][4][LANE_K + 4];
-    alignas(16) float multiplier[BLOCK_SLABS][4][LANE_K + 4];
+@@ 518970c2 in whole/fused-small-image-sm_90a.cu: // In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and the parameters of
+@@ 7+1
     alignas(16) tile::Mbarrier mbarrier[BUFFERS];
     unsigned uses[BUFFERS];  // by warps
-};
 
 __device__ __forceinline__ const int* slab_of_block(const Team& team, const Arguments& args, int index) {
     return args.fragments + (first_slab(team) + index) * SLAB_WORDS;
 }
 
-// Asks for the first slabs, as many as there are buffers.
-__device__ __forceinline__ void load_weights(
-    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
+// Fetches the weights of the first BUFFERS slabs.
+__device__ __forceinline__ void copy_weights(Team& team, const Arguments& args, SmemWeights& smem) {
     const int buffer = tile::thread();
     if (buffer < BUFFERS) {
         smem.uses[buffer] = 0;
         smem.mbarrier[buffer].fetch(smem.weights[buffer], slab_of_block(team, args, buffer), 4 * SLAB_WORDS);
     }
-    for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += THREADS) {
-        const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
-        const int any_k = first_slab(team) * SLAB_K + i, k = !HAS_K_REMAINDER || any_k < K ? any_k : K - 1;
-        team.copies.copy<4>(
-            tile::shared_address(&smem.offset[slab][lane][of_lane]),
-            args.offset + k,
-            true);
-        team.copies.copy<4>(
-            tile::shared_address(&smem.multiplier[slab][lane][of_lane]),
-            args.multiplier + k,
-            true);
-    }
+}
+// Each slab is waited for by itself.
+__device__ __forceinline__ void await_copies(SmemWeights&) {}
+
+// Waits for a slab, and returns its buffer. A buffer's slabs, of all tiles, are its phases.
+__device__ __forceinline__ int await_slab(const Team& team, SmemWeights& smem, int index) {
+    const int number = team.phase * BLOCK_SLABS + index, buffer = number % BUFFERS;
+    smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);
+    return buffer;
 }
 
-// A slab's weights have been multiplied by this warp. The last warp to say so asks for what follows in their
-// place: a later slab of this tile, or of the next.
-__device__ __forceinline__ void release(
+// Frees a buffer: this warp has multiplied its slab. The last warp to do so fetches the slab that the buffer
+// holds next: a later one of this tile, or one of the next tile.
+__device__ __forceinline__ void release_slab(
     const Team& team, const Arguments& args, SmemWeights& smem, int index, int buffer) {
     constexpr int USERS = OF_SLAB * (WARPGROUP_SIZE / WARP_SIZE);
     if (tile::lane() != 0 || tile::count(&smem.uses[buffer]) % USERS != USERS - 1) return;
@@ -161,32 +153,3 @@ __device__ __forceinline__ void release(
     }
     smem.mbarrier[buffer].fetch_next(smem.weights[buffer], slab_of_block(team, args, next), 4 * SLAB_WORDS);
 }
-
-// The outputs of a tile's pixels. OF_SLAB warpgroups have a slab together, each its runs of pixels. In a tile
-// the slabs of one buffer have the same warpgroups, which so miss none of its turns; between tiles all meet.
-__device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, SmemWeights& smem, Source& source, const Sink& sink) {
-    constexpr int AT_ONCE = THREADS / WARPGROUP_SIZE / OF_SLAB;
-    static_assert(AT_ONCE * OF_SLAB * WARPGROUP_SIZE == THREADS && BUFFERS % AT_ONCE == 0,
-                  "BUFFERS must be a multiple of AT_ONCE");
-    static_assert(BUFFERS < BLOCK_SLABS, "BUFFERS must be fewer than BLOCK_SLABS");
-    const int group = team.warpgroup();
-#pragma unroll 1
-    for (int index = group / OF_SLAB; index < BLOCK_SLABS; index += AT_ONCE) {
-        const int slab = first_slab(team) + index;
-        const int number = team.phase * BLOCK_SLABS + index, buffer = number % BUFFERS;  // of all tiles
-        Channel channels[LANE_K];
-        load_channels(args, smem, index, channels);
-        smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);
-#pragma unroll 1
-        for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
-            Sums sums(channels);
-            multiply(smem.weights[buffer], source, run * RUN, sums);
-            if (run + OF_SLAB >= RUNS) release(team, args, smem, index, buffer);
-            finish_pixels(sink, slab, run * RUN, sums, channels);
-        }
-    }
-}
-
-@@ d139949e in whole/fused-small-image-sm_90a.cu: // A block has one tile.
-@@ 19+1

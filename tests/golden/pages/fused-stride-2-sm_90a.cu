@@ -10,62 +10,32 @@
 // launch    conv2d_conv2d<<<16x1x1, 128, 140752 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a block
-TILE_W=8 BLOCKS_PER_SM=1
+constexpr int TILE_H = 8;  // output rows of a tile
+TILE_W=8 BLOCKS_PER_SM=1 TEAMS=1 CLUSTER_BLOCKS=1
 
 @@ // What follows.
-WARP_SIZE=32 THREADS=128 TILES_H=2 TILES_W=2 TILES=16 GRID_TEAMS=16 MID_STRIDE_H=1 MID_STRIDE_W=1
-MID_PAD_TOP=0 MID_PAD_LEFT=0 IN_CHUNKS=6 IN_PLANE=313 MID_CHUNKS=6 MID_PLANE=65 SMEM_BYTES=140752
+WARP_SIZE=32
+constexpr int THREADS = 128;  // threads per team
+BLOCK_THREADS=128 TILES_H=2 TILES_W=2
+constexpr int TILES = 16;  // tiles of all images
+GRID_TEAMS=16 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=true BY_SLICES=false
+MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 IN_SMEM_CHUNKS=6 IN_PLANE=313 MID_CHUNKS=6
+MID_SMEM_CHUNKS=6 MID_PLANE=65 PART_CHUNKS=6 SMEM_BYTES=140752
 
 @@ // The problem.
 IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=14 OUT_W=14 K=96 K_GROUP=96 R=3 S=3 STRIDE_H=2 STRIDE_W=2 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=784 REDUCTION=864 X_SIGNED=true W_SIGNED=true
 
 @@ // What follows.
-RUN=64 SLAB_K=32 ALL_SLABS=3 BLOCK_SLABS=3 TAPS=9 CHUNKS=6 UNITS=54 POSITIONS=64 EIGHTS_STRIDE=36
-SOURCE_ROWS=17 SOURCE_COLUMNS=17 SOURCE_ROW=18 SOURCE_PLANE=313 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64
-WIDTH=16 HAS_K_REMAINDER=false
-
-// How the columns of an input row lie in shared memory: those that neighbouring outputs look at are
-// neighbours, on different banks.
-struct Interleaved {
-    static constexpr int ROW = SOURCE_ROW;  // from a row to the next
-    static constexpr int PHASE = (SOURCE_COLUMNS + STRIDE_W - 1) / STRIDE_W;  // every STRIDE_W-th column
-    static_assert(ROW >= STRIDE_W * PHASE, "ROW must have STRIDE_W phases");
-
-    static constexpr __device__ int column(int i) { return i % STRIDE_W * PHASE + i / STRIDE_W; }
-};
-using Layout = Interleaved;
-
-@@ 94c7c71a in whole/fused-small-image-sm_90a.cu: // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
-@@ 9+3
-static_assert(GRID_COLUMNS == 8 && EIGHTS_STRIDE == STRIDE_H * SOURCE_ROW, "GRID_COLUMNS must be 8");
-
-@@ c366ad82 in whole/fused-small-image-sm_90a.cu: // Copies the block's weights, and its channel parameters, to shared memory: asks for them, and does not wait.
-@@ 6+1
-#pragma unroll 4
-    for (int i = tile::thread() * 16; i < BYTES; i += THREADS * 16) {
-        team.copies.copy<16>(tile::shared_address(&smem.weights[0][0][0][0] + i), from + i / 4, true);
-    }
+RUN=64 SLAB_K=32 ALL_SLABS=3 BLOCK_SLABS=3 BUFFERS=3 OF_SLAB=1 TAPS=9 CHUNKS=6 UNITS=54 POSITIONS=64
+EIGHTS_STRIDE=36 UNROLL_TAPS=9 UNROLL_CHUNKS=3 SOURCE_ROWS=17 SOURCE_COLUMNS=17 SOURCE_ROW=18 INTERLEAVED=true
+SOURCE_PLANE=313 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64 BORDERED_ROWS=8 BORDERED_COLUMNS=8 BORDER_TOP=0
+BORDER_LEFT=0 PADS_OUTSIDE=false WIDTH=16 DIVIDED=false HAS_K_REMAINDER=false
 
 @@ // The problem.
 IN_H=14 IN_W=14 C=96 C_GROUP=96 OUT_H=14 OUT_W=14 K=192 K_GROUP=192 R=1 S=1 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=784 REDUCTION=96 X_SIGNED=true W_SIGNED=true
 
-@@ aea5eeca in whole/fused-small-image-sm_90a.cu: struct Shared {
-@@ 3+0
-    first::SmemWeights first_weights;
-
-@@ d139949e in whole/fused-small-image-sm_90a.cu: // A block has one tile.
-@@ 11+0
-    first::load_weights(team, args.first, shared.first_weights);
-    tile::wait_on_dependency();
-    first::load_input(team, args.first, activations.input, out_tile);
-    team.copies.commit();
-@@ 12+2
-    team.copies.commit();  // nobody waits for them before the first convolution
-    team.copies.wait<1>();
-    tile::fence_proxy_async();
-    tile::barrier();  // the input is there
-@@ 15+1
-    first::run(team, args.first, shared.first_weights, activations.input, mid);
+@@ 82f5aad4 in whole/fused-small-image-sm_90a.cu:     // Loads weights and writes padding, which depend on no earlier launch. Then it waits for the launch
+@@ 5+1
+        first.load_weights(team);

@@ -10,15 +10,17 @@
 // launch    conv2d_conv2d<<<8x1x1, 256, 41808 B>>> when: call
 
 @@ // The config.
-constexpr int TILE_H = 8;  // output rows of a block
-TILE_W=14 BLOCKS_PER_SM=2
-constexpr int TEAMS = 2;  // of a block, each with tiles of its own
+constexpr int TILE_H = 8;  // output rows of a tile
+TILE_W=14 BLOCKS_PER_SM=2 TEAMS=2 CLUSTER_BLOCKS=1
 
 @@ // What follows.
 WARP_SIZE=32
-constexpr int THREADS = 128;  // of a team
-BLOCK_THREADS=256 TILES_H=7 TILES_W=4 TILES=896 GRID_TEAMS=16 MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0
-MID_PAD_LEFT=0 MID_CHUNKS=9 MID_PLANE=113 SMEM_BYTES=41808
+constexpr int THREADS = 128;  // threads per team
+BLOCK_THREADS=256 TILES_H=7 TILES_W=4
+constexpr int TILES = 896;  // tiles of all images
+GRID_TEAMS=16 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false
+BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_SMEM_CHUNKS=10
+MID_PLANE=113 PART_CHUNKS=9 SMEM_BYTES=41808
 constexpr int COPIES_IN_FLIGHT = 2;  // of a thread
 
 @@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
@@ -82,17 +84,13 @@ __device__ __forceinline__ void prefetch_l2(const void* address) {
     __device__ __forceinline__ void wait(int line = __builtin_LINE()) { wait_for_phase(0, line); }
 };
 
-@@ 872e4269 in whole/fused-small-image-sm_90a.cu: // Bytes of pixels in shared memory: chunk after chunk, each with 16 channels of every pixel. Eight
-@@ 9+1
-using Mid = Planes<MID_CHUNKS + 1, MID_PLANE>;
-
 @@ // The config.
 ATOMS=2
 
 @@ // What follows.
-RUN=64 SLAB_K=16 ALL_SLABS=2 BLOCK_SLABS=2 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112 EIGHTS_STRIDE=8
-SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112
-HAS_K_REMAINDER=true VECTOR_K=4
+RUN=64 SLAB_K=16 ALL_SLABS=2 BLOCK_SLABS=2 BUFFERS=2 OF_SLAB=1 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112
+EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=5 SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false
+SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=true VECTOR_K=4
 
 // wgmma on the CPU device: 64 pixels by SLAB_K channels, 32 bytes of the reduction per product. Each lane
 // reads the factors of its own sums, through the same strides as the hardware and as the async proxy sees
@@ -154,24 +152,6 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
 // Does nothing: the sums are computed synchronously.
 __device__ __forceinline__ void end_products() {}
 __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
-
-@@ aea5eeca in whole/fused-small-image-sm_90a.cu: struct Shared {
-@@ 2+1
-    Activations activations[TEAMS];
-
-@@ ecedfdae in pages/fused-warpgroups-sm_90a.cu: // A block has TEAMS teams, which share the weights. Each has one tile after the other.
-@@ 3+2
-// The next tile's input comes meanwhile, into the cache.
-extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
-@@ 10+1
-@@ 14+5
-    team.copies.wait<0>();
-@@ 23+3
-        tile::barrier_of_team(team.number);  // the last intermediate has been read
-@@ 27+1
-        first::run(team, args.first, out_tile, mid);
-@@ 30+4
-        if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
 
 // Entry points: the CPU device calls one per thread.
 extern "C" void first_repack_weights_entry(const void* args) {

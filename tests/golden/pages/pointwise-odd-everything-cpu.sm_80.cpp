@@ -23,14 +23,14 @@ constexpr int X_BYTES = 4;  // neighbouring channels that a lane reads at once
 constexpr int VECTOR_K = 1;  // neighbouring outputs that a lane writes at once
 STAGE_BYTES=912 COPIES_IN_FLIGHT=7 SMEM_BYTES=13632 FOLD_THREADS=128
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 11+0
-        const auto w_zero =
-            tile::load_vector<WIDTH>(args.w_zero + first);
-@@ 16+0
-            channels[i + j].w_zero = w_zero.element[j];
-@@ 18+0
-            channels[i + j].y_zero = args.y_zero;
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 12+0
+        const auto w_zero = tile::load_vector<WIDTH>(args.w_zero + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].w_zero = w_zero.element[j];
+@@ 17+0
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].y_zero = args.y_zero;
 
 @@ f8789add in pages/pointwise-registers-sm_90a.cu: __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
 @@ 6+1

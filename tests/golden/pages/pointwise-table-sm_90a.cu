@@ -43,10 +43,11 @@ STAGE_BYTES=816 SMEM_BYTES=28224 FOLD_THREADS=128
     result = tile::load(channel.table + static_cast<unsigned char>(
         tile::round_small(tile::clamp(value, 0.0f - channel.y_zero, 255.0f - channel.y_zero))));
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 17+1
-            channels[i + j].y_zero = args.y_zero;
-            channels[i + j].table = args.table;
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 16+1
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].y_zero = args.y_zero;
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].table = args.table;
 
 @@ d6458a07 in pages/pointwise-registers-sm_90a.cu: // Writes neighbouring outputs of a pixel to shared memory: the existing ones from channel `k` on.
 @@ 7+2

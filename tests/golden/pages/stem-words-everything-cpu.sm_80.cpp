@@ -19,7 +19,9 @@ WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=1 ROW_WORDS=8
 constexpr int STEPS = 7;  // steps of eight words of a filter
 constexpr int SLAB_K = 16;  // output channels per slab
 constexpr int ALL_SLABS = 4;  // slabs of the problem
-TILES_H=7 TILES_W=7 SLAB_TILES=2 TILES=98 GRID_BLOCKS=16 SMEM_BYTES=13024 FOLD_THREADS=128
+constexpr int TILES_H = 7;
+constexpr int TILES_W = 7;
+SLAB_TILES=2 TILES=98 GRID_BLOCKS=16 SMEM_BYTES=13024 FOLD_THREADS=128
 
 @@ 0025ef3c in pages/stem-words-sm_90a.cu: // Finishes the outputs and writes them from registers to device memory: LANE_K neighbouring channels of two
 @@ 17+0

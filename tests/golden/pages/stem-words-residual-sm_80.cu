@@ -26,7 +26,9 @@ WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=4 ROW_WORDS=5
 constexpr int STEPS = 4;  // steps of eight words of a filter
 constexpr int SLAB_K = 16;  // output channels per slab
 constexpr int ALL_SLABS = 4;  // slabs of the problem
-TILES_H=8 TILES_W=14 SLAB_TILES=2 TILES=224 GRID_BLOCKS=216 SMEM_BYTES=8704 FOLD_THREADS=128
+constexpr int TILES_H = 8;
+constexpr int TILES_W = 14;
+SLAB_TILES=2 TILES=224 GRID_BLOCKS=216 SMEM_BYTES=8704 FOLD_THREADS=128
 
 @@ a446d029 in pages/stem-words-sm_90a.cu: // The input of a block's tile: one word per pixel, with the pixel's channels and, if there are fewer than
 @@ 6+3

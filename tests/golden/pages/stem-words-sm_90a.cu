@@ -18,7 +18,9 @@ WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=1 ROW_WORDS=8
 constexpr int STEPS = 7;  // steps of eight words of a filter
 constexpr int SLAB_K = 32;  // output channels per slab
 constexpr int ALL_SLABS = 2;  // slabs of the problem
-TILES_H=7 TILES_W=7 SLAB_TILES=1 TILES=49 GRID_BLOCKS=49 SMEM_BYTES=13024
+constexpr int TILES_H = 7;
+constexpr int TILES_W = 7;
+SLAB_TILES=1 TILES=49 GRID_BLOCKS=49 SMEM_BYTES=13024
 
 static_assert(C <= 4 && C_GROUP == C && K_GROUP == K && REDUCTION == R * S * C,
               "C must be at most 4, in one group");

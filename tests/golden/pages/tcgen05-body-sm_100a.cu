@@ -263,7 +263,7 @@ __device__ __forceinline__ void multiply_tiles(Shared& shared, unsigned tensor_m
     }
 }
 
-// True if every channel of every tile exists.
+// Every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % TILE_N == 0;
 constexpr bool HAS_K_REMAINDER = false;  // of the channels written at once, all exist or none does
 

@@ -94,13 +94,13 @@ __device__ __forceinline__ void wait_for_sums(int (&)[32], int line = __builtin_
     tile::TensorMap weight_map;  // map of w
     float multiplier;  // x_scale * w_scale
 
-@@ 1b181527 in whole/fused-small-image-sm_90a.cu: // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
-@@ 11+2
-        const auto bias =
-            tile::load_vector<WIDTH>(args.bias + first);
-@@ 16+2
-            channels[i + j].bias = bias.element[j];
-            channels[i + j].multiplier = args.multiplier;
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 12+1
+        const auto bias = tile::load_vector<WIDTH>(args.bias + first);
+@@ 14+1
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].bias = bias.element[j];
+@@ 16+1
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].multiplier = args.multiplier;
 
 @@ ca09cb00 in pages/tcgen05-body-sm_100a.cu: // Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
 @@ 6+0

@@ -107,9 +107,9 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     }
 }
 
-// True if every channel of every tile exists.
+// Every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % (TILE_M * WEIGHT_RINGS) == 0;
-// True if every pixel of every tile exists.
+// Every pixel of every tile exists.
 constexpr bool WHOLE_PIXELS = PIXELS % (TILE_N * PIXEL_RINGS) == 0;
 
 // The four residuals of a lane, packed as in shared memory.

@@ -742,7 +742,7 @@ __device__ __forceinline__ Sums sums_of(const Accumulators& acc, int i, int v) {
     return sums;
 }
 
-// True if a vector can be written in one access: its channels are neighbours, and either all exist or none
+// A vector can be written in one access: its channels are neighbours, and either all exist or none
 // does.
 constexpr bool WHOLE_VECTORS = CHANNELS_LAST && K_GROUP % VECTOR_N == 0;
 

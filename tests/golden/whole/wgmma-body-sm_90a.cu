@@ -598,7 +598,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     }
 }
 
-// True if every channel of every tile exists.
+// Every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % (TILE_M * WEIGHT_RINGS) == 0;
 
 // Selects a lane's sums of four neighbouring channels. In every eight pixels a lane has two; `e` selects one.

@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "cluster: sent before it is expected",
         CLUSTER,
-        "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
+        "    tile::wait_for_cluster();  // every block has initialised its mbarrier\n",
         "",
         "Bytes arrive at a barrier that is not there yet.",
         (fence("cluster"),),

@@ -149,8 +149,8 @@ MUTANTS = (
     Mutant(
         "fused plan: as many tiles across as down",
         "FusedPlan.constants",
-        'Constant("TILES_W", self.tiles_w)',
-        'Constant("TILES_W", self.tiles_h)',
+        'Constant("TILES_W", self.tiles_w,',
+        'Constant("TILES_W", self.tiles_h,',
         "An image has other tiles across than down.",
         (fused_exact("dw, pw"),),
     ),
