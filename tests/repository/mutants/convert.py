@@ -10,7 +10,7 @@ MUTANTS = (
         "i < SLICES; i += THREADS)",
         "i < SLICES; i += SLICES)",
         "A channel may have more slices than a block has threads.",
-        ("test_convert_extremes.py::test_a_channel_may_have_more_slices_than_a_block_has_threads",),
+        ("test_conversion_extremes.py::test_a_channel_may_have_more_slices_than_a_block_has_threads",),
     ),
     Mutant(
         "choose: a slice ends with the next one's first vector",
@@ -26,7 +26,7 @@ MUTANTS = (
         "for (unsigned at = first; at < slice.end; ++at) {",
         "for (unsigned at = first + 1; at < slice.end; ++at) {",
         "The elements that fill no vector are seen as well.",
-        ("test_convert_extremes.py",),
+        ("test_conversion_extremes.py",),
     ),
     Mutant(
         "choose: the largest of the slices is the last one's",
@@ -50,7 +50,7 @@ MUTANTS = (
         "for (int half = TEAM / 2; half > 0; half /= 2) {",
         "for (int half = TEAM / 4; half > 0; half /= 2) {",
         "What the team's upper half has seen counts as well.",
-        ("test_convert_extremes.py",),
+        ("test_conversion_extremes.py",),
     ),
     Mutant(
         "choose: partials of the first channel",
@@ -58,7 +58,7 @@ MUTANTS = (
         "args.partials + 2 * (channel * SLICES + i);",
         "args.partials + 2 * i;",
         "Every channel has slices of its own.",
-        ("test_convert_extremes.py",),
+        ("test_conversion_extremes.py",),
     ),
     Mutant(
         "choose: a team past the last channel stores",
@@ -162,7 +162,7 @@ MUTANTS = (
         "word = alignment(problem.channels * config.vector * last, WIDEST) // last",
         "word = WIDEST // last",
         "Twelve bytes are three words: the next thread's pixels begin behind them.",
-        ("test_convert.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
+        ("test_conversion.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
     ),
     Mutant(
         "channels last: the array without planes is as aligned as the one with them",
@@ -170,7 +170,7 @@ MUTANTS = (
         "last: self.word * sizes[last]}",
         "last: sizes[last]}",
         "A word that is stored at once begins at a multiple of its size.",
-        ("test_convert.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
+        ("test_conversion.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
     ),
     Mutant(
         "channels last: a thread's pixels are of two images",
@@ -178,7 +178,7 @@ MUTANTS = (
         "if problem.inner % config.vector:",
         "if problem.elements % config.vector:",
         "The planes of the second image do not begin behind those of the first.",
-        ("test_convert.py::test_what_a_config_cannot_serve",),
+        ("test_conversion.py::test_what_a_config_cannot_serve",),
     ),
     Mutant(
         "oracle: the integers have the order of the reals",

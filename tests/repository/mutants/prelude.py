@@ -8,7 +8,7 @@ def values_of(activation: str) -> tuple[str, ...]:
     return (f"test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
 
 
-TIES = ("test_convert_extremes.py::test_ties_of_both_signs_are_rounded_as_the_mode_says",)
+TIES = ("test_conversion_extremes.py::test_ties_of_both_signs_are_rounded_as_the_mode_says",)
 
 MUTANTS = (
     Mutant(
@@ -33,7 +33,7 @@ MUTANTS = (
         "if (wide > a ? a >= 0.0 : wide < a && a < 0.0) bits -= 1u;",
         "if (wide > a) bits -= 1u;",
         "The second rounding, to 16 bits, sees a number on the other side of the tie.",
-        ("test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
+        ("test_conversion_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
     ),
     Mutant(
         "every: a quotient is not corrected",
@@ -57,7 +57,7 @@ MUTANTS = (
         "b >= 0x1p-40f && b <= 0x1p40f",
         "b <= 0x1p40f",
         "The inverse of a very small number overflows.",
-        ("test_convert_divisors.py",),
+        ("test_conversion_divisors.py",),
     ),
     Mutant(
         "every: bfloat16 half up",
@@ -82,7 +82,7 @@ MUTANTS = (
         "return as_float(wide != a ? bits | 1u : bits);",
         "return near;",
         "Two roundings in a row are not one.",
-        ("test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
+        ("test_conversion_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
     ),
     Mutant(
         "every: a correction is added",
@@ -199,7 +199,7 @@ MUTANTS = (
         "if (magnitude < 0x38800000u) {",
         "if (magnitude < 0x38000000u) {",
         "They lose the bit that a normal number does not store.",
-        ("test_convert_extremes.py::test_halves_are_written_to_both_ends_of_their_range",),
+        ("test_conversion_extremes.py::test_halves_are_written_to_both_ends_of_their_range",),
     ),
     Mutant(
         "cpu: denormal halves are zero",
@@ -207,7 +207,7 @@ MUTANTS = (
         "as_bits(static_cast<float>(magnitude) * 5.9604644775390625e-08f)",
         "0u",
         "A denormal half is a multiple of 2^-24.",
-        ("test_convert_extremes.py::test_every_half_is_read",),
+        ("test_conversion_extremes.py::test_every_half_is_read",),
     ),
     Mutant(
         "cpu: bytes are picked from the second word first",
