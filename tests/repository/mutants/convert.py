@@ -162,7 +162,7 @@ MUTANTS = (
         "word = alignment(problem.channels * config.vector * last, WIDEST) // last",
         "word = WIDEST // last",
         "Twelve bytes are three words: the next thread's pixels begin behind them.",
-        ("test_conversion.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
+        ("templates/test_conversion.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
     ),
     Mutant(
         "channels last: the array without planes is as aligned as the one with them",
@@ -170,7 +170,7 @@ MUTANTS = (
         "last: self.word * sizes[last]}",
         "last: sizes[last]}",
         "A word that is stored at once begins at a multiple of its size.",
-        ("test_conversion.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
+        ("templates/test_conversion.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
     ),
     Mutant(
         "channels last: a thread's pixels are of two images",
@@ -178,7 +178,7 @@ MUTANTS = (
         "if problem.inner % config.vector:",
         "if problem.elements % config.vector:",
         "The planes of the second image do not begin behind those of the first.",
-        ("test_conversion.py::test_what_a_config_cannot_serve",),
+        ("templates/test_conversion.py::test_what_a_config_cannot_serve",),
     ),
     Mutant(
         "oracle: the integers have the order of the reals",

@@ -42,11 +42,11 @@ def block_random(target: str) -> str:
 
 
 def conversion(plan: str, sanitizer: str = "address") -> str:
-    return f"test_conversion.py::test_nothing_is_found[{plan}-{sanitizer}]"
+    return f"templates/test_conversion.py::test_nothing_is_found[{plan}-{sanitizer}]"
 
 
 def conversion_random(*firsts: int) -> tuple[str, ...]:
-    return tuple(f"test_conversion.py::test_random_conversions[{first}]" for first in firsts)
+    return tuple(f"templates/test_conversion.py::test_random_conversions[{first}]" for first in firsts)
 
 
 def fused_exact(plan: str) -> str:
