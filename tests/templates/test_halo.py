@@ -82,22 +82,20 @@ def test_nothing_is_left_out(name: str) -> None:
 
 
 ISSUED = "        if (tile::lane() == 0) shared.issued[consumer].arrive();\n"
-RELEASE = "        if (signals) shared.ring.release(at);\n"
+RELEASE = "        if (!TileResiduals::IN_WINDOW && (RELEASES == 1 ? is_elected : tile::lane() == 0)) release(at);\n"
+RELEASE_WITH_RESIDUALS = "        if (TileResiduals::IN_WINDOW && is_elected) release(at);\n"
+EARLY_RELEASE = "        if (is_elected) release(at);\n        commit_products(products);\n"
 TURN = """        if (consumer > 0) before.wait_for_phase(turn);
         else if (turn > 0) before.wait_for_phase(turn - 1);
 """
-WINDOW = "        shared.ring.wait(at);\n"
-TURN_AND_WINDOW = TURN + WINDOW, WINDOW + TURN
-WAIT_FOR_STORES = "    if (signals) tile::wait_for_store_reads<0>();\n"
+WAIT_FOR_STORES = "    if (is_elected) tile::wait_for_store_reads<0>();\n"
 
-BARRIER_OF_WARP = "    tile::warp_barrier();  // all of the warp's share is there\n"
+BARRIER_OF_WARP = "    tile::warp_barrier();  // all of the warp's part is there\n"
 FENCE_AND_BARRIER = "    tile::fence_proxy_async();\n" + BARRIER_OF_WARP
 
 LEFT_OUT = {
     "the wait for a window": LeftOut("staged", "        shared.ring.wait(at);\n", "", f"bytes|{WRONG}"),
-    "the wait for the weights": LeftOut(
-        "staged", "    shared.weights_there.wait_for_phase(0);\n", "", f"bytes|{WRONG}"
-    ),
+    "the wait for the weights": LeftOut("staged", " shared.weights_loaded.wait_for_phase(0); ", "", f"bytes|{WRONG}"),
     "the barrier behind the mbarriers": LeftOut(
         "staged", "    tile::barrier();\n    const int group", "    const int group", "nobody has initialised"
     ),
@@ -105,7 +103,7 @@ LEFT_OUT = {
     "that all warps have seen their turn": LeftOut(
         "staged",
         ISSUED,
-        "        if (signals) shared.issued[consumer].arrive();\n",
+        "        if (is_elected) shared.issued[consumer].arrive();\n",
         "that has completed",
         EARLY,
         ("mbarrier.init(4);  // the warps of a consumer", "mbarrier.init(1);"),
@@ -114,14 +112,15 @@ LEFT_OUT = {
         "staged", "        tile::warp_barrier();\n" + ISSUED, ISSUED, "that has completed", EARLY
     ),
     "the wait for the products": LeftOut("staged", "        wait_for_products<0>(products);\n", "", f"more|{WRONG}"),
-    "the release of a window": LeftOut("sums", RELEASE, "", "wait"),
+    "the release of a window": LeftOut("slots", RELEASE, "", "wait"),
+    "the release of a window that has residuals": LeftOut("sums", RELEASE_WITH_RESIDUALS, "", "wait"),
     "that a window is released behind its products": LeftOut(
-        "sums",
+        "slots",
         RELEASE,
         "",
         f"that has completed|{WRONG}",
         EARLY,
-        ("        commit_products(products);\n", RELEASE + "        commit_products(products);\n"),
+        ("        commit_products(products);\n", EARLY_RELEASE),
     ),
     "the fence before outputs leave": LeftOut("staged", "    tile::fence_proxy_async();\n", "", WRONG),
     "the barrier before outputs leave": LeftOut(
@@ -131,71 +130,72 @@ LEFT_OUT = {
         "staged", WAIT_FOR_STORES + "    tile::warpgroup", "    tile::warpgroup", WRONG
     ),
     "the barrier behind that wait": LeftOut(
-        "staged", "    tile::warpgroup_barrier(consumer);  // the outputs before have left\n", "", WRONG
+        "staged", "reads<0>();\n    tile::warpgroup_barrier(consumer);\n", "reads<0>();\n", WRONG
     ),
     "the wait until the last outputs have left": LeftOut("staged", WAIT_FOR_STORES + "}\n", "}\n", "on their way"),
     "that a window is released behind its residuals": LeftOut(
         "pixels",
-        RELEASE,
+        RELEASE_WITH_RESIDUALS,
         "",
         f"that has completed|{WRONG}",
         EARLY,
-        ("        commit_products(products);\n", RELEASE + "        commit_products(products);\n"),
+        ("        commit_products(products);\n", EARLY_RELEASE),
     ),
     "that residuals come with the window": LeftOut(
-        "pixels", "SLABS * sizeof Slab::pixel + sizeof window.residual", "SLABS * sizeof Slab::pixel", "bytes"
+        "pixels", "SLABS * sizeof Slab::pixel + TileResiduals::COPIED_BYTES", "SLABS * sizeof Slab::pixel", "bytes"
     ),
     "which residuals are a lane's": LeftOut(
-        "pixels", "chunk_of(residual, pixel, chunk)", "chunk_of(residual, pixel, 0)", WRONG
+        "pixels",
+        "tile::load_transposed(staged.chunk(pixel, chunk)",
+        "tile::load_transposed(staged.chunk(pixel, 0)",
+        WRONG,
     ),
-    "the turn before the window": LeftOut("slots", *TURN_AND_WINDOW, "that has completed", EARLY),
+    "the turn before the window": LeftOut(
+        "slots", TURN, "        shared.ring.wait(at);\n" + TURN, "that has completed", EARLY
+    ),
     "the slabs of a window": LeftOut("slabs", "of_window + pixel * ROW + c", "pixel * ROW + c", WRONG),
-    "the slabs of the weights": LeftOut("slabs", "slab / SLABS * C + slab % SLABS * ROW", "slab * ROW", WRONG),
+    "the slabs of the weights": LeftOut("slabs", "slab / SLABS * TAP_BYTES + channel", "slab * ROW", WRONG),
     "the wait for a tile's second window": LeftOut(
-        "windows", "shared.ring.wait(window_at);", "if (of_tile == 0) shared.ring.wait(window_at);", f"bytes|{WRONG}"
+        "windows", "shared.ring.wait(at);", "if (window == 0) shared.ring.wait(at);", f"bytes|{WRONG}"
     ),
     "the release of a tile's second window": LeftOut(
-        "windows", "window < WINDOWS; ++window, read", "window < 1; ++window, read", "wait"
+        "windows", "window < WINDOWS_PER_TILE; ++window, read", "window < 1; ++window, read", "wait"
     ),
-    "which columns a window has": LeftOut("windows", " + tiles.window % WINDOWS_ACROSS", "", WRONG),
-    "which rows a window has": LeftOut("rows between", " + tiles.window / WINDOWS_ACROSS", "", WRONG),
+    "which columns a window has": LeftOut("windows", " + window % WINDOWS_ACROSS", "", WRONG),
+    "which rows a window has": LeftOut("rows between", " + window / WINDOWS_ACROSS", "", WRONG),
     "which window a tap looks at": LeftOut(
         "rows between", "row % ROW_STEP * WINDOWS_ACROSS + column % STRIDE_W", "column % STRIDE_W", WRONG
     ),
     "how far rows of a tile lie from each other": LeftOut(
-        "windows", "STRIDE_H / ROW_STEP * WINDOW_W * ROW", "WINDOW_W * ROW", WRONG
+        "windows", "NEXT_ROW = STRIDE_H / ROW_STEP * WINDOW_W;", "NEXT_ROW = WINDOW_W;", WRONG
     ),
     "the slots that a tile's windows take": LeftOut(
         "windows",
-        "window < WINDOWS; ++window) at.advance",
+        "window < WINDOWS_PER_TILE; ++window) at.advance",
         "window < 1; ++window) at.advance",
         f"bytes|{WRONG}",
     ),
-    "the stride": LeftOut("strides", "tiles.column() * STRIDE_W - PAD_LEFT", "tiles.column()", WRONG),
+    "the stride": LeftOut("strides", "return column() * STRIDE_W - PAD_LEFT", "return column()", WRONG),
     "where a row of the window begins": LeftOut(
-        "staged", "windows[at.slot], WINDOW_W * ROW);", "windows[at.slot], 8 * ROW);", WRONG
+        "staged", "windows[at.slot], NEXT_ROW * ROW);", "windows[at.slot], 8 * ROW);", WRONG
     ),
-    "the dilation": LeftOut("direct", "tap / S * DILATION_H * WINDOW_W", "tap / S * WINDOW_W", WRONG),
-    "the pads": LeftOut("staged", "tiles.column() * STRIDE_W - PAD_LEFT", "tiles.column()", WRONG),
-    "the first tap, which does not add": LeftOut(
-        "staged", "sums[m / 64], slab + c > 0);", "sums[m / 64], true);", WRONG
-    ),
+    "the dilation": LeftOut("direct", "row = tap / S * DILATION_H, column", "row = tap / S, column", WRONG),
+    "the pads": LeftOut("staged", "return column() * STRIDE_W - PAD_LEFT", "return column()", WRONG),
+    "the first tap, which does not add": LeftOut("staged", "adds = slab + c > 0;", "adds = true;", WRONG),
     "how outputs are swizzled": LeftOut(
-        "staged", "(chunk ^ pixel * TILE_M / 128 % (TILE_M / 16)) * 16", "chunk * 16", WRONG
+        "staged", "return chunk ^ pixel * TILE_M / 128 % (TILE_M / 16);", "return chunk;", WRONG
     ),
     "the order of the weights' rows": LeftOut(
         "staged", "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;", "return row;", WRONG
     ),
     "the class of a pixel": LeftOut("borders", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
-    "where an instruction's pixels begin": LeftOut("pixel rows", "n / 8 * WINDOW_W + pixel", "pixel", WRONG),
-    "how far they lie from each other": LeftOut(
-        "pixel rows, strides", "n / 8 * (STRIDE_H / ROW_STEP) * WINDOW_W", "n / 8 * WINDOW_W", WRONG
-    ),
+    "where an instruction's pixels begin": LeftOut("pixel rows", "8 * i * NEXT_ROW + pixel", "pixel", WRONG),
+    "how far they lie from each other": LeftOut("pixel rows, strides", "8 * i * NEXT_ROW", "8 * i * WINDOW_W", WRONG),
     "which filters pixels are multiplied by": LeftOut("pixel rows", "slab * TILE_M * ROW + c", "c", WRONG),
     "the order of the channels in the columns": LeftOut(
         "pixel rows", "return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;", "return row;", WRONG
     ),
-    "the second of a lane's pixels": LeftOut("pixel rows", "sums[h / 2][2 * e + h % 2]", "sums[h / 2][h % 2]", WRONG),
+    "the second of a lane's pixels": LeftOut("pixel rows", "atoms[h / 2][2 * e + h % 2]", "atoms[h / 2][h % 2]", WRONG),
     "the fence before outputs of pixel rows leave": LeftOut(
         "pixel rows", "    tile::fence_proxy_async();\n", "", WRONG
     ),
@@ -206,23 +206,26 @@ LEFT_OUT = {
         "pixel rows", WAIT_FOR_STORES + "    tile::warpgroup", "    tile::warpgroup", WRONG
     ),
     "which residuals are of a pixel": LeftOut(
-        "pixel rows, residuals", "chunk_of(residual, pixel + 8 * e, chunk)", "chunk_of(residual, pixel, chunk)", WRONG
+        "pixel rows, residuals",
+        "sixteen = staged.chunk(pixel + 8 * e, chunk)",
+        "sixteen = staged.chunk(pixel, chunk)",
+        WRONG,
     ),
     "that residuals are read in shared memory": LeftOut(
         "pixel rows, residuals",
-        "reinterpret_cast<const tile::Words<1>*>(sixteen + channel)->word[0]",
-        "tile::load_words<1>(sixteen + channel).word[0]",
+        "reinterpret_cast<const tile::Words<1>*>(four)->word[0]",
+        "tile::load_words<1>(four).word[0]",
         "whose address is in shared memory",
     ),
     "the class of a pixel of an instruction's rows": LeftOut(
-        "pixel rows, borders", "border_of((row + e) * OUT_W + column)", "border_of(row * OUT_W + column)", WRONG
+        "pixel rows, borders", "border_of(row * OUT_W + column)", "border_of(fragment.row * OUT_W + column)", WRONG
     ),
     "the last step that is not zeros": LeftOut(
         "pixel rows, strides", "c >= LAST_ROW) continue", "c >= 64) continue", WRONG
     ),
     "that steps of zeros are left out": LeftOut(
         "pixel rows, strides",
-        "                    if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;\n",
+        "if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;",
         "",
         "more products of a warpgroup than MOST",
     ),
@@ -246,7 +249,7 @@ LEFT_OUT = {
     "the slab of a chunk": LeftOut("gathered slabs", "slab[number / OF_ROW]", "slab[0]", WRONG),
     "gathered pixels outside of the image": LeftOut("gathered", " && static_cast<unsigned>(column) < IN_W", "", WRONG),
     "a chunk past the last channel": LeftOut("gathered, one by one", " && channel() < C", "", WRONG),
-    "which gathered columns a window has": LeftOut("gathered, strides", " + tiles.window % WINDOWS_ACROSS", "", WRONG),
+    "which gathered columns a window has": LeftOut("gathered, strides", " + window % WINDOWS_ACROSS", "", WRONG),
     "the stride of gathered columns": LeftOut("gathered, strides", "WINDOW_W * STRIDE_W;", "WINDOW_W;", WRONG),
     "the stride of gathered rows": LeftOut("gathered, one by one", "/ WINDOW_W * ROW_STEP", "/ WINDOW_W", WRONG),
     "where a tap's weights begin": LeftOut(
@@ -261,11 +264,11 @@ LEFT_OUT = {
     "the fifth word of a chunk": LeftOut("gathered, one by one", "word < 5; ++word", "word < 4; ++word", WRONG),
     "the release by all warps of a consumer": LeftOut(
         "gathered",
-        "        if (tile::lane() == 0) shared.ring.release(at);\n",
-        "        if (signals) shared.ring.release(at);\n",
+        "(RELEASES == 1 ? is_elected : tile::lane() == 0)",
+        "is_elected",
         "wait",
     ),
-    "a block's channels": LeftOut("sums", "block_x() % CHANNEL_TILES * TILE_M", "block_x() % 1 * TILE_M", WRONG),
+    "a block's channels": LeftOut("sums", "SPLIT % CHANNEL_TILES * TILE_M", "SPLIT % 1 * TILE_M", WRONG),
 }
 
 
@@ -316,7 +319,7 @@ def test_plans_for_the_sanitizer(name: str, gpu: Device) -> None:
 
 PLANTED = {
     "a pixel past the last is written": Planted(
-        "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
+        "direct", "                if (row >= OUT_H || column >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
     ),
     "a word past the input is read": Planted("gathered, one by one", " && at < X_WORDS", "", "address", OVERFLOW, READ),
     "channels past the input are copied": Planted(
@@ -324,8 +327,8 @@ PLANTED = {
     ),
     "a channel past the last is written": Planted(
         "direct",
-        "                        if (k + h < K) to[h] = narrow(pair[h]);",
-        "to[h] = narrow(pair[h]);",
+        "                    if (!WHOLE_TILES && k + h >= K) continue;\n",
+        "",
         "address",
         OVERFLOW,
         WRITE,

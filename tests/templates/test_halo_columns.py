@@ -51,7 +51,7 @@ LEFT_OUT = {
     ),
     "where a row of a filter begins": LeftOut("borders", "tap / S * FILTER_W", "tap / S * S", WRONG),
     "the channel within its column": LeftOut("pixel rows", "X_C + c % X_C", "X_C", WRONG),
-    "the stride between tiles of one tap": LeftOut("one tap, copied", "tiles.row() * STRIDE_H", "tiles.row()", WRONG),
+    "the stride between tiles of one tap": LeftOut("one tap, copied", "return row() * STRIDE_H", "return row()", WRONG),
     "the stride between rows of one tap": LeftOut(
         "one tap, within words", "/ WINDOW_W * ROW_STEP", "/ WINDOW_W", WRONG
     ),

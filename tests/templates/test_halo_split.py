@@ -48,34 +48,34 @@ def test_nothing_is_left_out(name: str) -> None:
     assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
 
 
-EMPTIED = "    if (turn > 0) exchange.emptied.wait_for_phase(turn - 1);\n"
+EMPTIED = "        if (turn > 0) exchange.emptied.wait_for_phase(turn - 1);\n"
 LEFT_OUT = {
     "that the blocks of a cluster meet": LeftOut(
         "halves",
-        "    tile::wait_for_cluster();  // all blocks have opened their mbarriers\n",
+        "    SumExchange::wait();\n",
         "",
         "nobody has initialised",
         EARLY,
     ),
     "the wait for the others' sums": LeftOut(
-        "halves", "    exchange.received.wait_for_sent(turn);\n", "", f"bytes|{WRONG}"
+        "halves", "        exchange.received.wait_for_sent(turn);\n", "", f"bytes|{WRONG}"
     ),
     "that they have read the sums before": LeftOut("halves", EMPTIED, "", f"bytes|more|{WRONG}", EARLY),
     "the next sums, which are expected": LeftOut(
-        "halves", "        exchange.expect();\n        for", "        for", "bytes"
+        "halves", "            exchange.expect();\n            for", "            for", "bytes"
     ),
     "the word that they are read": LeftOut("halves", "tile::arrive_in_block(exchange.emptied, block);", ";", "wait"),
     "to whom sums are sent": LeftOut(
         "quarters",
-        "exchange.received, row / OWN_ROWS, sent",
-        "exchange.received, (rank() + 1) % SPLIT, sent",
+        "received, row / OWN_ROWS, sent",
+        "received, (rank() + 1) % SPLIT, sent",
         f"bytes|{WRONG}",
     ),
-    "whose sums they are": LeftOut("quarters", "exchange.sums[rank()]", "exchange.sums[0]", f"bytes|{WRONG}"),
+    "whose sums they are": LeftOut("quarters", "place = sums[rank()]", "place = sums[0]", f"bytes|{WRONG}"),
     "the sums of the last block": LeftOut(
         "quarters",
-        "block < SPLIT; ++block) {\n                const",
-        "block < SPLIT - 1; ++block) {\n                const",
+        "block < SPLIT; ++block) {\n                    const",
+        "block < SPLIT - 1; ++block) {\n                    const",
         WRONG,
     ),
     "which rows a block makes": LeftOut("halves", "row() + rank() * OWN_ROWS", "row()", WRONG),
@@ -90,7 +90,10 @@ LEFT_OUT = {
         "halves", "int tile = tile::block_x() / SPLIT;", "int tile = tile::block_x();", f"{WRONG}|wait|bytes"
     ),
     "that a consumer without a tile gets nothing": LeftOut(
-        "alone", "        if (has_tile) expect();\n", "        expect();\n", "bytes are missing"
+        "alone",
+        "if (Tiles().tile + consumer * BLOCKS < TILES) exchange.expect();",
+        "exchange.expect();",
+        "bytes are missing",
     ),
 }
 ALONE = plan_of(Conv2d(1, 4, 8, 64, 64, 1, 1, quantization=Quantization()))
@@ -124,7 +127,7 @@ def test_nothing_is_found(run: str) -> None:
 @pytest.mark.turns
 def test_a_planted_bug_is_found() -> None:
     """The signal that sums were read is sent before all threads have read them."""
-    barrier = "    tile::warpgroup_barrier(consumer);  // all of its threads have read\n"
+    barrier = "        tile::warpgroup_barrier(consumer);  // all of its threads have read\n"
     check_planted(Planted("halves", barrier, "", "thread", RACE), PLANS["halves"])
 
 

@@ -84,16 +84,16 @@ def test_warps_of_a_consumer_need_not_go_together(name: str) -> None:
     assert [finding(plan, alone, seed) for seed in (LATE, EARLY)] == [None, None]
 
 
-RING = "        shared.ring.wait(at);\n"
+RING = "    shared.ring.wait(at);\n"
 RELEASE = "        if (tile::lane() == 0) shared.ring.release(at);\n"
-STAGED = "    tile::fence_proxy_async();\n}\n\n// A tile"
-READS = "    if (signals) tile::wait_for_store_reads<0>();\n"
-THERE = "    tile::warpgroup_barrier(consumer);  // all of them are there, and those before have left\n"
+STAGED = "    tile::fence_proxy_async();\n}\n\n// Makes"
+READS = "    if (is_elected) tile::wait_for_store_reads<0>();\n"
+THERE = "    tile::warpgroup_barrier(consumer);\n"
 
 LEFT_OUT = {
     "the wait for the cells": LeftOut("staged", RING, "", f"wait|that has completed|{WRONG}"),
     "the word that a window is read": LeftOut("staged", RELEASE, "", "wait"),
-    "the fence behind the outputs": LeftOut("staged", STAGED, "}\n\n// A tile", WRONG),
+    "the fence behind the outputs": LeftOut("staged", STAGED, "}\n\n// Makes", WRONG),
     "the wait until outputs have left": LeftOut("staged", READS, "", WRONG),
     "the barrier behind the outputs": LeftOut("staged", THERE, "", WRONG),
     "the other half": LeftOut("staged", "    stores.half = 1 - stores.half;\n", "", WRONG),
@@ -105,7 +105,7 @@ LEFT_OUT = {
     ),
     "the edge of the window before": LeftOut("staged", "last ? 0 : window + 1", "last ? 0 : window", WRONG),
     "the padding above": LeftOut("staged", "    if (row < 0) {", "    if (false) {", WRONG),
-    "the padding below and right": LeftOut("tall", "LOOKED_AT <= CONVOLUTION_H", "0 <= CONVOLUTION_H", WRONG),
+    "the padding below and right": LeftOut("tall", "USED_ROWS <= CONVOLUTION_H", "0 <= CONVOLUTION_H", WRONG),
     "columns that do not exist": LeftOut("wide", "column + 8 <= CONVOLUTION_W", "true", WRONG),
     "a window's third row": LeftOut("tall", "return larger(two, sums[2 * down + 2][column]);", "return two;", WRONG),
     "the tile in front of the first": LeftOut(
@@ -116,7 +116,7 @@ LEFT_OUT = {
     "strips of one consumer": LeftOut("staged", "first_strip() + consumer", "first_strip()", WRONG),
     "where the outputs of a matrix lie": LeftOut("staged", "+ lane % 8 / 2;", "+ lane % 4;", WRONG),
     "which rows are a matrix": LeftOut("staged", "largest, 2 * matrix, finished", "largest, matrix, finished", WRONG),
-    "the first step, which does not add": LeftOut("staged", "sums, step > 0);", "sums, true);", WRONG),
+    "the first step, which does not add": LeftOut("staged", "sums[0], step > 0);", "sums[0], true);", WRONG),
 }  # fmt: skip
 
 

@@ -67,9 +67,7 @@ LEFT_OUT = {
     ),
     "the word that cells are there": LeftOut("staged", FULL, "", "wait"),
     "the word that an image is read": LeftOut("staged", RELEASE, "", "wait"),
-    "the wait for the cells": LeftOut(
-        "staged", "        shared.ring.wait(at);\n", "", f"wait|that has completed|{WRONG}"
-    ),
+    "the wait for the cells": LeftOut("staged", "    shared.ring.wait(at);\n", "", f"wait|that has completed|{WRONG}"),
     "the barrier behind the mbarriers": LeftOut(
         "staged", "    tile::barrier();\n    const int group", "    const int group", "nobody has initialised"
     ),
@@ -122,7 +120,7 @@ def test_nothing_is_found(run: str) -> None:
 
 PLANTED = {
     "a pixel past the last is written": Planted(
-        "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
+        "direct", "                if (row >= OUT_H || column >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
     ),
     "an image past the last is read": Planted(
         "uneven", "pair < PAIRS; pair +=", "pair < 20 * PAIRS; pair +=", "address", "use-after-poison", "make_cells("

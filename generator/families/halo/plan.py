@@ -128,22 +128,24 @@ MOST_AHEAD = 3
 
 @dataclass(frozen=True, kw_only=True)
 class HaloRoles(Products):
-    staged: bool  # whether outputs go through shared memory and the copy engine
-    write_sums: str  # the file that makes outputs of a tile's sums
-    residual_in_smem: bool  # whether residuals come with the window
-    split: bool = False  # whether the blocks of a cluster have a tile together
-    strided: bool = False  # whether taps, or the rows that lanes gather, lie a stride from each other
-    pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
-    tile_rows: str = "TILE_M"  # how many of a tile are rows of instructions
-    tile_columns: str = "TILE_N"
-    made_rows: str = "ATOMS"  # rows of a tile whose outputs a block makes, where channels are the instruction's
-    first_row: str = "tiles.row()"  # of these
-    zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
+    """The files of a page, and the structures that it has or lacks."""
+
+    pixel_rows: bool = False  # whether pixels are the rows of the product, not output channels
+    staged: bool  # whether outputs go through shared memory and TMA
+    split: bool = False  # whether the blocks of a cluster compute a tile together
+    residual_in_smem: bool = False  # whether residuals come with the window
+    tile_at_once: bool = True  # whether all products of a tile are in flight together
+    product_rows: str = "families/halo/channel_rows.j2"
     produce_windows: str = "families/halo/copies.j2"
-    copies: bool = False  # whether lanes that bring pixels copy asynchronously
-    at_once: int = CHUNKS_AT_ONCE
-    tile_at_once: bool = True  # whether all products of a tile are under way together
-    products_of_tile: str = "families/halo/products.j2"
+    gather_windows: str = "families/halo/gather_words.j2"  # how lanes bring a window, where TMA does not
+    residuals: str = "families/halo/no_residuals.j2"
+    borders_file: str = "families/halo/no_borders.j2"
+    write_sums: str
+    stage_tile: str = "families/halo/stage_channel_rows.j2"
+    filter: str = "families/halo/filter.j2"
+    exchange: str = "families/halo/no_exchange.j2"
+    prepare_kernels: tuple[str, ...] = ()  # the files of the kernels that run once for a set of weights
+    residual_as: str = "int"  # the C++ type of a residual in the epilogue
 
 
 @dataclass(frozen=True)
@@ -285,25 +287,42 @@ class HaloPlan(PersistentPlan):
 
     @property
     def roles(self) -> HaloRoles:
-        pixel_rows, strided, split = self.config.has_pixel_rows, self.windows.strided, self.config.blocks > 1
+        pixel_rows, columns_together = self.config.has_pixel_rows, self.columns_together is not None
         products = self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)
+        rows = "pixel" if pixel_rows else "channel"
         return HaloRoles(
-            **vars(replace(products, gathers=self.gathers, columns_together=self.columns_together is not None)),
-            staged=self.staged,
-            split=split,
-            write_sums=file_of_outputs(self.staged, pixel_rows),
-            residual_in_smem=self.residual_in_smem,
-            strided=strided,
+            **vars(replace(products, gathers=self.gathers, columns_together=columns_together)),
             pixel_rows=pixel_rows,
-            tile_rows="TILE_N" if pixel_rows else "TILE_M",
-            tile_columns="TILE_M" if pixel_rows else "TILE_N",
-            made_rows="OWN_ROWS" if split else "ATOMS",
-            first_row="tiles.own_row()" if split else "tiles.row()",
-            zeros_behind=self.windows.last_row < self.windows.row,
-            products_of_tile=f"families/halo/products{'_strided' * strided}.j2",
+            staged=self.staged,
+            split=self.config.blocks > 1,
+            residual_in_smem=self.residual_in_smem,
+            product_rows=f"families/halo/{rows}_rows.j2",
             produce_windows=f"families/halo/{'gather' if self.gathers else 'copies'}.j2",
-            copies=self.copies,
+            gather_windows=f"families/halo/gather_{'copies' if self.copies else 'words'}.j2",
+            residuals=f"families/halo/{self._residuals}.j2",
+            borders_file=f"families/{'halo/no_borders' if self.borders is None else 'wgmma/borders'}.j2",
+            write_sums=file_of_outputs(self.staged),
+            stage_tile=f"families/halo/stage_{rows}_rows.j2",
+            filter=f"families/halo/filter{'_of_columns' * columns_together}.j2",
+            exchange=f"families/halo/{'exchange' if self.config.blocks > 1 else 'no_exchange'}.j2",
+            prepare_kernels=self._prepare_kernels,
+            residual_as="float" if self.residual_in_smem else "int",
         )
+
+    @property
+    def _prepare_kernels(self) -> tuple[str, ...]:
+        by_bytes = self.gathers or self.columns_together is not None
+        repack = "families/halo/repack_bytes.j2" if by_bytes else "families/wgmma/repack.j2"
+        fold = ("convolution/fold.j2",) * self.problem.quantization.x_zero_point
+        borders = ("families/wgmma/fold_borders.j2",) * (self.borders is not None)
+        return (repack, *fold, *borders)
+
+    @property
+    def _residuals(self) -> str:
+        """The file that loads residuals."""
+        if self.problem.quantization.residual == "none":
+            return "no_residuals"
+        return "residuals_in_window" if self.residual_in_smem else "residuals_in_memory"
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -329,6 +348,7 @@ class HaloPlan(PersistentPlan):
             Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
             Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
             Constant("TILE_M", self.config.channels, "output channels of a tile"),
+            Constant("SPLIT", self.config.blocks, "blocks that compute a tile together"),
         )
 
     @property
@@ -336,37 +356,53 @@ class HaloPlan(PersistentPlan):
         return (
             *self.role_constants(*registers(self.seen, self.config)),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
-            *self.window_constants,
+            *self._block_constants,
+            *self._window_constants,
             *self._gathering_constants,
-            Constant("SLOTS", self.slots, "windows that are under way or multiplied"),
+            Constant("SLOTS", self.slots, "windows that are in flight or multiplied"),
+            Constant("RELEASES", 4 if self.gathers else 1, "per slot, by the warps of a consumer or by one thread"),
             *self.image_constants(tiles_down(self.seen, self.config), tiles_across(self.seen), self.weight_rows),
             *self._vector_constants,
             *self.last_constants,
         )
 
     @property
-    def window_constants(self) -> tuple[Constant, ...]:
-        return _window_constants(self.windows)
-
-    @property
-    def _gathering_constants(self) -> tuple[Constant, ...]:
-        if not self.gathers:
-            return ()
+    def _block_constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("TAP_BYTES", tap_bytes(self.seen), "of a tap's channels among the weights, with zeros behind"),
-            *self._bringing_constants,
+            Constant("PART_C", self.multiplied.c, "input channels that a block multiplies"),
+            Constant("OWN_ROWS", self.made_rows, "rows of a tile whose outputs a block makes"),
+            Constant("TAP_BYTES", tap_bytes(self.seen), "weights of a tap per output channel, in whole 16 bytes"),
         )
 
     @property
-    def _bringing_constants(self) -> tuple[Constant, ...]:
+    def _window_constants(self) -> tuple[Constant, ...]:
+        windows = self.windows
+        return (
+            Constant("WINDOW_H", windows.rows, "rows of a window of the input"),
+            Constant("WINDOW_W", windows.columns, "columns of a window"),
+            Constant("ROW_STEP", windows.row_step, "rows of the input, from a row of a window to the next"),
+            Constant("WINDOWS_PER_TILE", windows.count, "one for each remainder of rows and columns by the stride"),
+            Constant("WINDOWS_ACROSS", windows.across, "remainders of columns"),
+            Constant("ROW", windows.row, "bytes of a pixel in a slab"),
+            Constant("LAST_ROW", windows.last_row, "bytes of a pixel that are multiplied in its last slab"),
+            Constant("SLABS", windows.slabs, "slabs per pixel"),
+        )
+
+    @property
+    def _gathering_constants(self) -> tuple[Constant, ...]:
+        """Constants of the lanes that bring pixels."""
+        if not self.gathers:
+            return ()
+        at_once = Constant("CHUNKS_AT_ONCE", CHUNKS_AT_ONCE, "chunks of 16 bytes in flight per lane")
         if not self.copies:
-            return (Constant("X_WORDS", prod(self.problem.x_shape) // WORD, "of the input"),)
+            return (at_once, Constant("X_WORDS", prod(self.problem.x_shape) // WORD, "words of the input"))
         ahead = min(MOST_AHEAD, self.slots - self.windows.count)
-        queued = Constant("COPIES_IN_FLIGHT", (ahead + 1) * self.lane_chunks * CHUNK // self.part, "of a thread")
+        queued = Constant("COPIES_IN_FLIGHT", (ahead + 1) * self.lane_chunks * CHUNK // self.part, "per thread")
         # The CPU device keeps a thread's copies in a queue.
         return (
+            at_once,
             Constant("PART", self.part, "neighbouring channels of a pixel that a lane copies at once"),
-            Constant("AHEAD", ahead, "windows that are under way while the next one is asked for"),
+            Constant("AHEAD", ahead, "windows in flight while the next one is asked for"),
             *(queued,) * (self.target.vendor == "cpu"),
         )
 
@@ -378,29 +414,6 @@ class HaloPlan(PersistentPlan):
         return (Constant("VECTOR_K", self.vector_k, "neighbouring channels that a lane reads or writes at once"),)
 
 
-def _window_constants(windows: Windows) -> tuple[Constant, ...]:
-    last_row = Constant("LAST_ROW", windows.last_row, "and of its last slab, up to the zeros behind its channels")
-    in_slabs = (
-        Constant("ROW", windows.row, "bytes of a pixel in a slab"),
-        *(last_row,) * (windows.last_row < windows.row),
-        Constant("SLABS", windows.slabs, "of a pixel's channels"),
-    )
-    if not windows.strided:
-        return (
-            Constant("WINDOW_H", windows.rows, "rows of the input that come for a tile"),
-            Constant("WINDOW_W", windows.columns, "and columns"),
-            *in_slabs,
-        )
-    return (
-        Constant("WINDOW_H", windows.rows, "rows of a window"),
-        Constant("WINDOW_W", windows.columns, "and columns, a stride from each other"),
-        Constant("ROW_STEP", windows.row_step, "rows of the input from one row of a window to the next"),
-        Constant("WINDOWS", windows.count, "of a tile, by the remainders of rows and columns"),
-        Constant("WINDOWS_ACROSS", windows.across, "by the remainders of columns"),
-        *in_slabs,
-    )
-
-
 def tiles_down(problem: Conv2d, config: Halo) -> int:
     return ceil_div(problem.oh, config.rows)
 
@@ -409,9 +422,9 @@ def tiles_across(problem: Conv2d) -> int:
     return ceil_div(problem.ow, COLUMNS)
 
 
-def file_of_outputs(staged: bool, pixel_rows: bool = False) -> str:
-    """What makes outputs of a tile's sums."""
-    return "families/halo/staged.j2" if staged else f"families/halo/direct{'_by_pixels' * pixel_rows}.j2"
+def file_of_outputs(staged: bool) -> str:
+    """Choose the file that makes outputs of a tile's sums."""
+    return f"families/halo/{'staged' if staged else 'direct'}.j2"
 
 
 def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:

@@ -62,19 +62,6 @@ class HaloSplitPlan(HaloPlan):
     def tile_constants(self) -> tuple[Constant, ...]:
         return (*super().tile_constants[:-1], Constant("BLOCKS", self.blocks, "clusters, which have tiles in turn"))
 
-    @property
-    def config_constants(self) -> tuple[Constant, ...]:
-        split = Constant("SPLIT", self.config.split, "blocks of a cluster, which have a tile together")
-        return (*super().config_constants, split)
-
-    @property
-    def window_constants(self) -> tuple[Constant, ...]:
-        return (
-            Constant("PART_C", self.multiplied.c, "input channels of a block"),
-            Constant("OWN_ROWS", self.made_rows, "rows of a tile whose outputs a block makes"),
-            *super().window_constants,
-        )
-
 
 def part_channels(problem: Conv2d, split: int) -> int:
     """Input channels of a block, in whole steps. The last block may have fewer."""

@@ -94,6 +94,7 @@ class Cells:
 @dataclass(frozen=True, kw_only=True)
 class StemWgmmaRoles(HaloRoles):
     pads: bool  # whether the producer's warps put padding where there is no image
+    tiles: str = "families/halo/tiles.j2"
 
 
 @dataclass(frozen=True)
@@ -222,8 +223,6 @@ class StemWgmmaPlan(PersistentPlan):
             **vars(products) | {"filters_in_registers": True},
             staged=self.staged,
             write_sums=self.write_sums,
-            residual_in_smem=False,
-            products_of_tile="families/stem_wgmma/products.j2",
             pads=pads_with_zero_point(self.seen),
         )
 

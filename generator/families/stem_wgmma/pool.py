@@ -139,7 +139,8 @@ class StemPoolPlan(StemWgmmaPlan):
 
     @property
     def roles(self) -> StemPoolRoles:
-        return StemPoolRoles(**vars(super().roles), overlapping=self.problem.window[1] == 3)
+        roles = vars(super().roles) | {"tiles": "families/stem_wgmma/pool_tiles.j2"}
+        return StemPoolRoles(**roles, overlapping=self.problem.window[1] == 3)
 
     @property
     def context(self) -> ConvolutionContext:

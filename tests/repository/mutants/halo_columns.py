@@ -2,10 +2,12 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "test_config.py"
+SEEN = "generator/families/halo/config.py"
+WEIGHTS = "templates/families/halo/weights.j2"
+TESTS = "tests/generator/families/halo/test_config.py"
 SAME = f"{TESTS}::test_sums_are_the_same"
 SEVEN, OF_BORDERS, OF_FOUR, PIXEL_ROWS = (
-    f"test_halo_columns.py::test_nothing_is_left_out[{name}]"
+    f"tests/templates/test_halo_columns.py::test_nothing_is_left_out[{name}]"
     for name in ("seven taps", "borders", "columns of four", "pixel rows")
 )
 
@@ -17,15 +19,15 @@ def stays(change: str) -> str:
 OF_PROBLEM = (
     Mutant(
         "halo: columns together may exceed a problem's limits",
-        "ColumnsTogether.of",
-        "except ValueError:",
-        "except ArithmeticError:",
+        "generator/families/halo/config.py",
+        "        except ValueError:\n",
+        "        except ArithmeticError:\n",
         "Filters with zeros are larger than a problem's may be, and lookup raises ValueError.",
-        ("test_family.py",),
+        ("tests/generator/test_family.py",),
     ),
     Mutant(
         "halo: a filter has the pixels that it would have if it began with one",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "ceil_div(left * columns - problem.pad[1] + problem.s, columns)",
         "ceil_div(problem.s, columns)",
         "With columns of zeros before it, it may end in one more.",
@@ -33,15 +35,15 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: rows that lanes gather for one tap lie beside each other",
-        "Windows.of",
+        "generator/families/halo/windows.py",
         "(problem.r * problem.s > 1 or is_gathered(problem))",
         "problem.r * problem.s > 1",
         "With columns together one tap is left, and the stride between rows stays.",
-        ("test_halo_columns.py::test_nothing_is_left_out[one tap, copied]",),
+        ("tests/templates/test_halo_columns.py::test_nothing_is_left_out[one tap, copied]",),
     ),
     Mutant(
         "halo: pixels of padding are as many as columns",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "left = ceil_div(problem.pad[1], columns)",
         "left = problem.pad[1]",
         "Several columns are a pixel.",
@@ -49,7 +51,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns of padding that are no whole pixel are left out",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "left = ceil_div(problem.pad[1], columns)",
         "left = problem.pad[1] // columns",
         "The filter begins within that pixel.",
@@ -57,7 +59,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: images end with their last pixel",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "problem.ow - 1 + taps - width - left)",
         "0)",
         "The last window may reach beyond it.",
@@ -65,7 +67,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together whatever the width",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         " and problem.w % columns == 0",
         "",
         "The last pixel of a row would begin the next row.",
@@ -73,7 +75,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together whatever the dilation",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         " and problem.dilation[1] == 1",
         "",
         "Taps would lie within pixels.",
@@ -81,7 +83,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns of groups are together",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "if not is_possible or problem.groups > 1 or",
         "if not is_possible or",
         "A group's channels would not follow each other.",
@@ -89,7 +91,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together however many channels they have",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "columns * problem.c > ROWS[-1] or ",
         "",
         "Slabs of the last channels would be mostly zeros.",
@@ -97,7 +99,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together however many products they take",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "products > min(MOST_PRODUCTS, worth)",
         "products > MOST_PRODUCTS",
         "Half of them may be with zeros.",
@@ -105,7 +107,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: more products for any number of outputs",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "is_worth_more = problem.k <= FEW_OUTPUTS or",
         "is_worth_more = problem.k > 0 or",
         "Windows that are multiplied more than once are there long before.",
@@ -113,15 +115,15 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: pixels that lanes bring are brought one by one for many outputs",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         " or problem.c % CHUNK > 0",
         "",
-        "Two columns of 24 channels are whole sixteens, which TMA moves.",
+        "Two columns of 24 channels are whole sixteens, which the copy engine moves.",
         (f"{TESTS}::test_more_products_are_worth_it_for_few_outputs",),
     ),
     Mutant(
         "halo: filters of any size are seen",
-        "ColumnsTogether.of",
+        "generator/families/halo/config.py",
         "min(MOST_PRODUCTS, worth)",
         "worth",
         "With a column of zeros a sum may grow beyond 32 bits.",
@@ -129,7 +131,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns in between are passed over where only rows lie a stride apart",
-        "Windows.of",
+        "generator/families/halo/windows.py",
         "skips=stride_w > 1 and",
         "skips=problem.stride != (1, 1) and",
         "Rows of pixels follow each other.",
@@ -140,7 +142,7 @@ OF_PROBLEM = (
 OF_FILTERS = (
     Mutant(
         "halo: filters begin with a pixel",
-        "weight_of",
+        "templates/families/halo/filter_of_columns.j2",
         " - ZERO_COLUMNS",
         "",
         "Columns of zeros come first.",
@@ -148,7 +150,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: columns behind a filter are those of its next row",
-        "weight_of",
+        "templates/families/halo/filter_of_columns.j2",
         " || column >= FILTER_W",
         "",
         "They are zeros.",
@@ -156,7 +158,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: rows of a filter are as long as its taps",
-        "weight_of",
+        "templates/families/halo/filter_of_columns.j2",
         "tap / S * FILTER_W",
         "tap / S * S",
         "Several columns are a tap.",
@@ -164,7 +166,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: channels of all columns are read in the first",
-        "weight_of",
+        "templates/families/halo/filter_of_columns.j2",
         "X_C + c % X_C",
         "X_C + c",
         "Each column has its own.",
@@ -172,7 +174,7 @@ OF_FILTERS = (
     ),
     Mutant(
         "halo: filters are as long as what a pixel is multiplied by",
-        "HaloPlan._problem_constants",
+        "generator/families/halo/plan.py",
         'reduction = {"REDUCTION": self.problem.reduction}',
         "reduction: dict[str, int] = {}",
         "Zeros that are added to them are not stored.",

@@ -2,7 +2,9 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "test_halo_split.py"
+PLAN = "generator/families/halo/split.py"
+EXCHANGE = "templates/families/halo/exchange.j2"
+TESTS = "tests/templates/test_halo_split.py"
 HALVES, QUARTERS, SLABS = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("halves", "quarters", "slabs"))
 CLUSTERS = f"{TESTS}::test_clusters_of_four_do_not_fill_a_device"
 
@@ -14,15 +16,15 @@ def serves(case: str) -> str:
 OF_PLAN = (
     Mutant(
         "halo split: a part is made a problem before it is known to be smaller",
-        "why_not_split",
-        "part = part_channels(problem, config.split)",
-        "part = part_of(problem, config.split).c",
+        "generator/families/halo/split.py",
+        "    part = part_channels(problem, config.split)\n",
+        "    part = part_of(problem, config.split).c\n",
         "The channels of a large image are rounded up beyond the limit of problems, and lookup raises ValueError.",
-        ("test_family.py",),
+        ("tests/generator/test_family.py",),
     ),
     Mutant(
         "halo_split: a block may have no channels",
-        "why_not_split",
+        "generator/families/halo/split.py",
         "if (config.split - 1) * part >= problem.c:",
         "if False:",
         "It would only wait for the others.",
@@ -30,7 +32,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo_split: blocks make single rows",
-        "split",
+        "generator/families/halo/split.py",
         "PAIR_OF_ROWS = 2",
         "PAIR_OF_ROWS = 1",
         "A warp stores two at least.",
@@ -38,7 +40,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo_split: clusters of four on all multiprocessors",
-        "resident_clusters",
+        "generator/families/halo/split.py",
         "if split > 2 else target.processors",
         "if split > 8 else target.processors",
         "They do not fit: some would wait until the others have ended.",
@@ -46,7 +48,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo_split: as many blocks as there are clusters",
-        "HaloPlan.launches",
+        "generator/families/halo/plan.py",
         "(self.blocks * cluster, 1, 1)",
         "(self.blocks, 1, 1)",
         "A cluster has several.",
@@ -57,15 +59,15 @@ OF_PLAN = (
 OF_EXCHANGE = (
     Mutant(
         "halo_split: sums go to the block before",
-        "exchange_sums",
-        "tile::send(place, exchange.received, row / OWN_ROWS, sent)",
-        "tile::send(place, exchange.received, (row / OWN_ROWS + 1) % SPLIT, sent)",
+        "templates/families/halo/exchange.j2",
+        "tile::send(place, received, row / OWN_ROWS, sent)",
+        "tile::send(place, received, (row / OWN_ROWS + 1) % SPLIT, sent)",
         "Rows are of the block that makes their outputs.",
         (QUARTERS,),
     ),
     Mutant(
         "halo_split: sums are added up before they are there",
-        "exchange_sums",
+        "templates/families/halo/exchange.j2",
         "    exchange.received.wait_for_sent(turn);\n",
         "",
         "Other blocks send them.",
@@ -73,7 +75,7 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: sums overwrite those that are read",
-        "exchange_sums",
+        "templates/families/halo/exchange.j2",
         "    if (turn > 0) exchange.emptied.wait_for_phase(turn - 1);\n",
         "",
         "A block waits until the others have read what it sent.",
@@ -81,7 +83,7 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: as many bytes are expected as all blocks have",
-        "expect",
+        "templates/families/halo/exchange.j2",
         "sizeof sums / SPLIT * (SPLIT - 1)",
         "sizeof sums",
         "A block does not send to itself.",
@@ -89,17 +91,17 @@ OF_EXCHANGE = (
     ),
     Mutant(
         "halo_split: the first 64 channels are those of the second",
-        "exchange_sums",
-        "const RowSums got = exchange.sums[block][m * OWN_ROWS + row][thread];",
-        "const RowSums got = exchange.sums[block][row][thread];",
+        "templates/families/halo/exchange.j2",
+        "got = sums[block][m * OWN_ROWS + row]",
+        "got = sums[block][row]",
         "A tile of 128 channels has two sets of rows.",
         (SLABS,),
     ),
     Mutant(
         "halo_split: consumers without a tile wait for sums",
-        "open",
-        "if (has_tile) expect();",
-        "expect();",
+        "templates/families/halo/exchange.j2",
+        "if (Tiles().tile + consumer * BLOCKS < TILES) exchange.expect();",
+        "exchange.expect();",
         "Nobody sends them any.",
         (f"{TESTS}::test_a_launch_waits_for_the_one_before",),
     ),

@@ -2,19 +2,21 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "test_stem_pool.py"
+PAGES = "templates/conv2d/stem_pool"
+PLAN = "generator/families/stem_wgmma/pool.py"
+TESTS = "tests/templates/test_stem_pool.py"
 STAGED, BEFORE, PAIRS, TALL, WIDE = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "before", "pairs", "tall", "wide")
 )
 ALONE = f"{TESTS}::test_warps_of_a_consumer_need_not_go_together[uneven]"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
 RANDOM = f"{TESTS}::test_a_random_config"
-COST = "test_pool_cost.py"
+COST = "tests/generator/families/stem_wgmma/test_pool_cost.py"
 
 OF_PAGE = (
     Mutant(
         "stem_pool: one warp of a consumer releases for all",
-        "pool",
+        "templates/families/stem_wgmma/pool.j2",
         "shared.ring.open(4);  // the warps of a consumer",
         "shared.ring.open(1);",
         "Others may not have seen that the window was there.",
@@ -22,7 +24,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: what stands for no output is above the least sums",
-        "pool_sums",
+        "templates/families/stem_wgmma/pool_sums.j2",
         "LOWEST = -(1 << 30);",
         "LOWEST = -(1 << 20);",
         "A window that reaches beyond the outputs has no sum of 300 products of the least bytes.",
@@ -30,23 +32,23 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: products begin before their window is there",
-        "pool_consume",
-        "        shared.ring.wait(at);\n",
+        "templates/families/stem_wgmma/multiply.j2",
+        "    shared.ring.wait(at);\n",
         "",
         "The cells may be those of a tile before.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: a consumer makes the tiles of the other as well",
-        "consume",
-        "tiles.advance_consumer();",
-        "tiles.advance();",
+        "templates/families/stem_wgmma/pool_consume.j2",
+        "        tiles.advance_consumer();\n",
+        "        tiles.advance();\n",
         "Each has strips of its own.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: both consumers have the same strips",
-        "strip",
+        "templates/families/stem_wgmma/pool_tiles.j2",
         "first_strip() + consumer",
         "first_strip()",
         "Half of the windows are nobody's.",
@@ -54,7 +56,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: blocks of other channels have other strips",
-        "first_strip",
+        "templates/families/stem_wgmma/pool_tiles.j2",
         "tile::block_x() / CHANNEL_TILES) * CONSUMERS",
         "tile::block_x()) * CONSUMERS",
         "Then some channels of a strip are nobody's.",
@@ -62,15 +64,15 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: padding above may be the largest",
-        "leave_out_padding",
-        "if (row < 0) {",
-        "if (false) {",
+        "templates/families/stem_wgmma/pool_sums.j2",
+        "    if (row < 0) {",
+        "    if (false) {",
         "What the convolution gives there is in no window.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: the first window begins with what was left of another strip",
-        "find_largest",
+        "templates/families/stem_wgmma/pool_sums.j2",
         "tiles.along == 0 && window == 0",
         "false",
         "The column left of the image is padding.",
@@ -78,7 +80,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: edges are read while others are written",
-        "find_largest",
+        "templates/families/stem_wgmma/pool_sums.j2",
         "last ? 1 - half : half",
         "half",
         "The last one is the next tile's.",
@@ -86,16 +88,16 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_pool: outputs are staged where those before are read",
-        "write_largest",
+        "templates/families/stem_wgmma/pool_staged.j2",
         "    stores.half = 1 - stores.half;\n",
         "",
-        "TMA may still read them.",
+        "The copy engine may still read them.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: outputs are stored before all are staged",
-        "write_largest",
-        "    tile::warpgroup_barrier(consumer);  // all of them are there, and those before have left\n",
+        "templates/families/halo/staged_tiles.j2",
+        "    tile::warpgroup_barrier(consumer);\n",
         "",
         "Other warps may still write theirs.",
         (STAGED,),
@@ -105,15 +107,15 @@ OF_PAGE = (
 OF_PLAN = (
     Mutant(
         "stem pool: the pool's padding may exceed a problem's limits",
-        "Looked.of",
-        "except ValueError as error:",
-        "except ArithmeticError as error:",
+        "generator/families/stem_wgmma/pool.py",
+        "        except ValueError as error:\n",
+        "        except ArithmeticError as error:\n",
         "With the padding as outputs the problem is larger than one may be, and lookup raises ValueError.",
-        ("test_family.py",),
+        ("tests/generator/test_family.py",),
     ),
     Mutant(
         "stem_pool: no tile goes before the first",
-        "Looked.of",
+        "generator/families/stem_wgmma/pool.py",
         "first = -ACROSS if s == 3 and problem.window_pad[1] == 0 else 0",
         "first = 0",
         "Where there is no padding, the first window begins with a column that nobody computes.",
@@ -121,15 +123,15 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: windows begin where the convolution does",
-        "Looked.of",
-        "above, ahead = problem.window_pad[0],",
-        "above, ahead = 0,",
+        "generator/families/stem_wgmma/pool.py",
+        "above, ahead = problem.window_pad[0], ",
+        "above, ahead = 0, ",
         "They begin with the pool's padding.",
         (STAGED,),
     ),
     Mutant(
         "stem_pool: padding of zero points is zeros below",
-        "Looked.of",
+        "generator/families/stem_wgmma/pool.py",
         "bottom = CELL * (rows - 1) + problem.r - problem.h - top",
         "bottom = 0",
         "What windows look at has rows of the pool's padding.",
@@ -138,7 +140,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: functions that turn round are served",
-        "why_none",
+        "generator/families/stem_wgmma/pool.py",
         "if q.activation not in IN_ORDER or q.table:",
         "if q.activation not in IN_ORDER:",
         "A table need not keep the order of sums.",
@@ -146,9 +148,9 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: windows that begin two pixels early are served",
-        "why_none",
-        "if pad > size - 2:",
-        "if pad > size - 1:",
+        "generator/families/stem_wgmma/pool.py",
+        "        if pad > size - 2:",
+        "        if pad > size - 1:",
         "Their first pixel is not the one in front of a pair.",
         (SERVED,),
     ),
@@ -157,7 +159,7 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "stem_pool cost: outputs take nothing while others are multiplied",
-        "_tile",
+        "generator/families/stem_wgmma/pool.py",
         "products + made, 3)",
         "products, 3)",
         "Both use the registers' ports.",

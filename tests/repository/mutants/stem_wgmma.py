@@ -2,26 +2,29 @@
 
 from mutants.mutant import Mutant
 
-TESTS = "test_stem_wgmma.py"
+PAGE = "templates/families/stem_wgmma/produce.j2"
+BEGINS = "templates/conv2d/stem_wgmma_"
+PLAN = "generator/families/stem_wgmma/plan.py"
+TESTS = "tests/templates/test_stem_wgmma.py"
 STAGED, DIRECT, SKIPPED, UNEVEN = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "direct", "skipped", "uneven")
 )
 STEPS = f"{TESTS}::test_how_many_steps_a_filter_takes"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
-COST = "stem_wgmma/test_cost.py"
+COST = "tests/generator/families/stem_wgmma/test_cost.py"
 
 OF_PAGE = (
     Mutant(
         "stem_wgmma: cells are made of images that are on their way",
-        "produce",
+        "templates/families/stem_wgmma/produce.j2",
         "        image_ring.wait(at);\n",
         "",
-        "TMA may not have brought them.",
+        "The copy engine may not have brought them.",
         (STAGED,),
     ),
     Mutant(
         "stem_wgmma: cells are written over those that are multiplied",
-        "produce",
+        "templates/families/stem_wgmma/produce.j2",
         "        if (phase > 0) shared.ring.empty[slot].wait_for_phase(phase - 1);\n",
         "",
         "A window is free when its tile has been multiplied.",
@@ -29,7 +32,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: cells are there without a fence",
-        "produce",
+        "templates/families/stem_wgmma/produce.j2",
         "        tile::fence_proxy_async();\n",
         "",
         "The products may not see what was written.",
@@ -37,7 +40,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: one thread says for all that cells are there",
-        "produce",
+        "templates/families/stem_wgmma/produce.j2",
         "        team_barrier();  // the image is read, and its cells are there\n",
         "",
         "Others may still write theirs.",
@@ -45,7 +48,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: padding is zeros",
-        "make_cells",
+        "templates/families/stem_wgmma/produce.j2",
         "exists ? word : padding_word(args)",
         "word",
         "Padding is what stands for zero.",
@@ -53,7 +56,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: images that end in the middle of a cell are all padding there",
-        "make_cells",
+        "templates/families/stem_wgmma/produce.j2",
         "static_cast<unsigned>(in_row) < IN_H",
         "static_cast<unsigned>(in_row | 1) < IN_H",
         "The upper row of the last cell may be of the image.",
@@ -61,7 +64,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: a cell's rows change places",
-        "make_cells",
+        "templates/families/stem_wgmma/produce.j2",
         "{{upper.word[0], upper.word[1], lower.word[0], lower.word[1]}}",
         "{{lower.word[0], lower.word[1], upper.word[0], upper.word[1]}}",
         "Filters have the upper row first.",
@@ -69,7 +72,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: windows begin where no tap looks",
-        "products",
+        "templates/families/stem_wgmma/multiply.j2",
         ".cell[0][SKIPPED]",
         ".cell[0][0]",
         "Cells are counted in twos, and a filter may begin at the second.",
@@ -77,7 +80,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: filters begin where their cells do",
-        "conv2d_repack_weights",
+        "templates/families/stem_wgmma/kernels.j2",
         "lane % 4 / 2 - (BEFORE_H - PAD_TOP);",
         "lane % 4 / 2;",
         "A cell has two rows of pixels.",
@@ -85,7 +88,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma on the CPU: the second of two taps is the first",
-        "word",
+        "templates/instruction/wgmma_chunk_word.j2",
         "i / 4 * to_chunk",
         "i / 4 * 0",
         "It lies beside the first.",
@@ -93,7 +96,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma on the CPU: rows of a filter are those of eight lanes",
-        "word",
+        "templates/instruction/wgmma_filters_emulated.j2",
         "row % 8 * 4 + i % 4",
         "row % 4 * 8 + i % 4",
         "Four lanes have a row.",
@@ -104,7 +107,7 @@ OF_PAGE = (
 OF_PARTS = (
     Mutant(
         "stem_wgmma: nobody opens the rings of images",
-        "page",
+        "templates/families/stem_wgmma/page.j2",
         "    for (ImageRing& ring : shared.image_rings) ring.open(1);\n",
         "",
         "Their mbarriers count from anything.",
@@ -112,7 +115,7 @@ OF_PARTS = (
     ),
     Mutant(
         "stem_wgmma: rows of cells are as long as columns",
-        "Cells",
+        "templates/families/stem_wgmma/begin.j2",
         "cell[CELLS_H][CELLS_W]",
         "cell[CELLS_W][CELLS_H]",
         "The next row lies elsewhere than a tap looks.",
@@ -120,7 +123,7 @@ OF_PARTS = (
     ),
     Mutant(
         "stem_wgmma: steps have the filters of the warp beside",
-        "Filters",
+        "templates/families/stem_wgmma/multiply.j2",
         "args.fragments + first + i * 4 * FILTER_WORDS",
         "args.fragments + first + i * FILTER_WORDS",
         "Each of four warps has its own of every step.",
@@ -128,7 +131,7 @@ OF_PARTS = (
     ),
     Mutant(
         "stem_wgmma: threads wait at what nobody has initialised",
-        "kernel",
+        "templates/families/wgmma/jobs.j2",
         "    tile::barrier();\n",
         "",
         "One of them initialises the mbarriers.",
@@ -139,7 +142,7 @@ OF_PARTS = (
 OF_PLAN = (
     Mutant(
         "stem_wgmma: a window has no tap beyond the middle of its last cell",
-        "Cells.of",
+        "generator/families/stem_wgmma/plan.py",
         "ceil_div(above - top + problem.r, CELL)",
         "(above - top + problem.r) // CELL",
         "The last cell may have one row of the filter.",
@@ -147,15 +150,15 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: rows that end within a chunk are served",
-        "why_none",
+        "generator/families/stem_wgmma/plan.py",
         "if problem.w * problem.c % CHUNK or problem.w % 4:",
         "if problem.w % 4:",
-        "TMA takes whole chunks alone.",
+        "The copy engine takes whole chunks alone.",
         (SERVED,),
     ),
     Mutant(
         "stem_wgmma: strides of one are served",
-        "why_none",
+        "generator/families/stem_wgmma/plan.py",
         "problem.stride != (CELL, CELL) or",
         "",
         "Neighbouring outputs would look at the same cells.",
@@ -163,7 +166,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: images begin with their first cell",
-        "Cells.chunk_shift",
+        "generator/families/stem_wgmma/plan.py",
         "return -self.before[1] * problem.c % CHUNK",
         "return 0",
         "Copies begin with whole chunks.",
@@ -174,15 +177,15 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "stem_wgmma cost: outputs take nothing while others are multiplied",
-        "_tile",
+        "generator/families/stem_wgmma/cost.py",
         "products + PORTS * made, 3)",
         "products, 3)",
         "Both use the registers' ports.",
         (COST,),
     ),
     Mutant(
-        "stem_wgmma cost: lanes store as fast as TMA",
-        "_tile",
+        "stem_wgmma cost: lanes store as fast as the copy engine",
+        "generator/families/stem_wgmma/cost.py",
         "stored = 0 if plan.staged else",
         "stored = 0 if True else",
         "They store two channels at a time, or one.",

@@ -13,6 +13,14 @@ SHORT = f"{TESTS}::test_how_much_of_the_last_slab_is_multiplied"
 
 MUTANTS = (
     Mutant(
+        "wgmma: all outputs of a lane have the residual of the first",
+        "templates/convolution/residual_word.j2",
+        "byte_as_float<Residual>(word, i)",
+        "byte_as_float<Residual>(word, 0)",
+        "A lane has two neighbouring channels of two pixels.",
+        (RESIDUALS,),
+    ),
+    Mutant(
         "wgmma: slots are released before they are read",
         "consume",
         "wait_for_products<1>(products);\n            if (slab > 0) release();",
