@@ -92,7 +92,7 @@ class Products(Roles):
     atoms: int
     filters_in_registers: bool = False  # otherwise they are in shared memory, as the pixels are
     gathers: bool = False  # the producer's lanes load the pixels, instead of TMA
-    columns_together: bool = False  # neighbouring columns of x are the channels of one pixel
+    merges_columns: bool = False  # neighbouring columns of x are the channels of one pixel
     repack_threads: int = REPACK_THREADS
 
 

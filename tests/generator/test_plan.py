@@ -95,7 +95,7 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     if isinstance(plan.config, (Stem, StemWgmma)):
         in_channels *= problem.w  # rows are read, not pixels
     if isinstance(plan, HaloPlan):
-        in_channels = plan.seen.c
+        in_channels = plan.reshaped.c
     assert in_channels % plan.alignment["x"] == 0
     assert problem.reduction % plan.alignment["w"] == 0
     assert out_channels * out_bytes % plan.alignment["y"] == 0

@@ -65,11 +65,11 @@ def check_tcgen05(plan: Tcgen05Plan) -> None:
 
 def check_halo(plan: HaloPlan) -> None:
     """Check that windows have two slots."""
-    assert plan.seen.pixels == plan.problem.pixels
-    check_tiles_of_images(plan, plan.seen, plan.config.channels)
+    assert plan.reshaped.pixels == plan.problem.pixels
+    check_tiles_of_images(plan, plan.reshaped, plan.config.channels)
     check_prepared(plan, repacks=1)
     assert constants(plan)["SLOTS"] >= 2
-    assert plan.main.cluster == plan.config.blocks
+    assert plan.main.cluster == plan.config.cluster_blocks
 
 
 def check_tiles_of_images(plan: HaloPlan | StemWgmmaPlan, problem: Conv2d, channels: int) -> None:

@@ -399,6 +399,11 @@ def test_images_without_halo_are_one_column() -> None:
         assert plan_of(problem).tiles == problem.n * -(-problem.oh // 2) * -(-problem.ow // 8)
 
 
+def test_residuals_come_with_the_one_window_of_a_tile() -> None:
+    assert PLANS["pixels"].residual_in_smem
+    assert not PLANS["windows"].residual_in_smem
+
+
 def test_windows_have_the_room_that_is_left() -> None:
     small, large = Conv2d(8, 56, 56, 64, 64, 3, 3, pad=1), Conv2d(8, 56, 56, 128, 64, 3, 3, pad=1)
     assert plan_of(small, rows=14).slots == 8

@@ -35,7 +35,7 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_left_out(name: str) -> None:
     plan = PLANS[name]
-    assert plan.columns_together is not None
+    assert plan.merged_columns is not None
     assert plan.tiles >= 2 * plan.config.consumers * plan.blocks
     assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
 
@@ -45,9 +45,9 @@ LEFT_OUT = {
     "the columns of zeros behind it": LeftOut(
         "columns of four", "if (column < 0 || column >= FILTER_W)", "if (column < 0)", f"{WRONG}|out of"
     ),
-    "which column a channel is of": LeftOut("borders", "COLUMNS_TOGETHER + c / X_C", "COLUMNS_TOGETHER", WRONG),
+    "which column a channel is of": LeftOut("borders", "MERGED_COLUMNS + c / X_C", "MERGED_COLUMNS", WRONG),
     "how many columns a tap has": LeftOut(
-        "columns of four", "tap % S * COLUMNS_TOGETHER", "tap % S * 2", f"{WRONG}|out of"
+        "columns of four", "tap % S * MERGED_COLUMNS", "tap % S * 2", f"{WRONG}|out of"
     ),
     "where a row of a filter begins": LeftOut("borders", "tap / S * FILTER_W", "tap / S * S", WRONG),
     "the channel within its column": LeftOut("pixel rows", "X_C + c % X_C", "X_C", WRONG),

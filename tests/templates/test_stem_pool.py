@@ -185,7 +185,7 @@ def test_random_problems_have_all_that_the_family_serves() -> None:
     ("change", "says"),
     [
         ({"c": 2}, "cells have 3 or 4 channels in one group .here c=2"),
-        ({"k": 24}, "k=24: the copy engine stores rows of whole 16 bytes; unfused serves it"),
+        ({"k": 24}, "k=24: TMA stores rows of whole 16 bytes; unfused serves it"),
         ({"window_stride": (2, 1)}, "two pixels of a lane have a window of two or three; unfused serves it"),
         ({"window": (4, 4)}, r"window=\(4, 4\)"),
         ({"window_pad": (2, 0, 0, 0)}, "windows of 3 rows begin with their pair"),

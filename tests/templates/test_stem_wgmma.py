@@ -142,7 +142,7 @@ def test_planted_bugs_are_found(name: str) -> None:
         ({"layout": "nchw"}, "layout=nchw"),
         ({"stride": (2, 1)}, "neighbouring cells, of two by two pixels; stem serves it"),
         ({"dilation": (1, 2)}, "neighbouring cells, of two by two pixels; stem serves it"),
-        ({"w": 40}, "w=40: the copy engine brings rows of whole 16 bytes"),
+        ({"w": 40}, "w=40: TMA copies rows of whole 16 bytes"),
         ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
         ({"quantization": Quantization(residual="int8")}, "residuals"),
     ],

@@ -1,114 +1,35 @@
-"""The problem as a kernel of `halo` counts it: the same bytes as other images, where these take less work.
-
-The configs of the `halo` family, and which of them are of use for a problem.
-"""
+"""The configs of the `halo` family, and which of them are of use for a problem."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator.families.halo.windows import COLUMNS, MOST_PRODUCTS, ROWS, STEP, Windows, is_gathered
+from qconv.generator.families.halo.reshape import reshaped
+from qconv.generator.families.halo.windows import COLUMNS, MOST_PRODUCTS, Windows, is_gathered
 from qconv.generator.families.wgmma import plan as wgmma
 from qconv.generator.family import Choices
 from qconv.generator.persistent import why_not_multiplied
-from qconv.generator.plan import Config, Constant, at_most, ceil_div
-from qconv.generator.tensor_map import CHUNK
+from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# How many times the products columns as channels may take, and for how many output channels: the copy engine (TMA) is
-# spared the columns between and rows that it fills with zeros, which counts where a window is multiplied once. Pixels
-# that lanes bring (`is_gathered`) take longer than products of any number of channels.
-WORTH, FEW_OUTPUTS = 4 / 3, 64
-
-
-@lru_cache(maxsize=256)  # a plan asks several times
-def as_seen(problem: Conv2d) -> Conv2d:
-    """Where each pixel's output depends on it alone, images are one column of rows that are as wide as a tile: nothing
-    of a tile lies beyond the edges of images. Where outputs lie a stride of columns from each other, these columns may
-    be the channels of one pixel."""
-    if (together := ColumnsTogether.of(problem)) is not None:
-        return together.seen
-    alone = problem.r * problem.s == 1 and problem.stride == (1, 1) and not any(problem.pad)
-    if not alone or problem.pixels % COLUMNS:
-        return problem
-    return replace(problem, n=1, h=problem.pixels // COLUMNS, w=COLUMNS)
-
-
-@dataclass(frozen=True)
-class ColumnsTogether:
-    """As many neighbouring columns as the stride are one pixel with the channels of all. The filter begins with the
-    first column of a pixel and ends with the last of one: columns that it does not have are zeros."""
-
-    problem: Conv2d
-    seen: Conv2d
-
-    @classmethod
-    def of(cls, problem: Conv2d) -> ColumnsTogether | None:
-        """None where columns stay apart."""
-        columns = problem.stride[1]
-        is_possible = columns > 1 and problem.dilation[1] == 1 and problem.w % columns == 0
-        if not is_possible or problem.groups > 1 or problem.layout != "nhwc":
-            return None
-        left = ceil_div(problem.pad[1], columns)
-        taps = ceil_div(left * columns - problem.pad[1] + problem.s, columns)
-        products = problem.r * taps * ceil_div(columns * problem.c, STEP)
-        is_worth_more = problem.k <= FEW_OUTPUTS or problem.c % CHUNK > 0
-        worth = _products(problem) * (WORTH if is_worth_more else 1)
-        if columns * problem.c > ROWS[-1] or products > min(MOST_PRODUCTS, worth):
-            return None
-        width = problem.w // columns
-        try:
-            seen = replace(
-                problem,
-                w=width,
-                c=columns * problem.c,
-                s=taps,
-                stride=(problem.stride[0], 1),
-                pad=(problem.pad[0], left, problem.pad[2], problem.ow - 1 + taps - width - left),
-            )
-        except ValueError:
-            return None  # with the zeros, its arrays or its sums are larger than a problem's may be
-        return cls(problem, seen)
-
-    @property
-    def columns(self) -> int:
-        """So many are a pixel."""
-        return self.problem.stride[1]
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        zeros = self.seen.pad[1] * self.columns - self.problem.pad[1]
-        return (
-            Constant("COLUMNS_TOGETHER", self.columns, "neighbouring columns of x, which are one pixel here"),
-            Constant("X_C", self.problem.c, "channels of each"),
-            Constant("FILTER_W", self.problem.s, "columns of x that a filter has"),
-            Constant("ZERO_COLUMNS", zeros, "before them, so that a filter begins with a pixel"),
-        )
-
-
-def _products(problem: Conv2d) -> int:
-    """Instructions for 32 bytes of the reduction each."""
-    return problem.r * problem.s * ceil_div(problem.c, STEP)
-
-
 GROUP_THREADS = 128
-# An instruction has 64 rows: output channels, or pixels where fewer channels are multiplied for it.
+# Rows of an instruction: output channels, or pixels where that multiplies fewer channels.
 INSTRUCTION_ROWS = 64
 INSTRUCTION_EIGHTS = INSTRUCTION_ROWS // COLUMNS
-# Registers of a thread, once its role is known, by the number of consumers; and those beside the sums.
+# Registers per thread of the producer and of a consumer, by the number of consumers. BESIDE_SUMS of a consumer's are
+# for other things than sums.
 REGISTERS = {2: (40, 232), 3: (32, 160)}
 REGISTERS_OF_GATHERING = {2: (72, 216), 3: (56, 152)}
 BESIDE_SUMS = 80
-# Where lanes bring pixels: the fewest channels, for the stems serve fewer.
+# The fewest channels of pixels that lanes bring: the stems serve fewer.
 FEWEST_GATHERED = 5
-# Bytes of what they read, and where they load and store, how many chunks of a lane are under way together.
+# Bytes that these lanes read at once; and chunks in flight per lane, where it loads and stores.
 WORD, CHUNKS_AT_ONCE = 4, 4
 
 
@@ -117,26 +38,26 @@ class Halo(Config):
     family: ClassVar[str] = "halo"
     rows: int  # of a tile, which is eight pixels wide
     consumers: int  # warpgroups that multiply, in turn
-    channels: int  # output channels of a tile: rows of the instruction where they are whole 64, else its columns
+    channels: int  # output channels of a tile: rows of the instruction if a multiple of 64, else its columns
 
     @property
-    def blocks(self) -> int:
-        """That have a tile together."""
+    def cluster_blocks(self) -> int:
+        """Blocks that compute a tile together."""
         return 1
 
     @property
     def has_pixel_rows(self) -> bool:
-        """Whether pixels are the rows of the instruction: it has 64, and as many columns as there are channels."""
+        """Whether the rows of an instruction are pixels, and its columns output channels."""
         return self.channels % INSTRUCTION_ROWS > 0
 
     @property
     def instructions(self) -> int:
-        """How many a tile takes for 32 bytes of the reduction."""
+        """Instructions per tile and 32 bytes of the reduction."""
         return (COLUMNS * self.rows if self.has_pixel_rows else self.channels) // INSTRUCTION_ROWS
 
     @property
     def sums(self) -> int:
-        """Registers of a thread."""
+        """Sums per thread, each in a register."""
         return COLUMNS * self.rows * self.channels // GROUP_THREADS
 
 
@@ -148,14 +69,15 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 def products(problem: Conv2d, config: Halo) -> int:
+    """Instructions per tile."""
     return problem.r * problem.s * Windows.of(problem, config.rows).steps * config.instructions
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
-    seen = as_seen(problem)
-    if not is_gathered(seen) or target.warpgroup is None or not target.tensor_maps:
-        return wgmma.why_none(seen, target)
+    """Why no config is feasible, or None."""
+    tiled = reshaped(problem)
+    if not is_gathered(tiled) or target.warpgroup is None or not target.tensor_maps:
+        return wgmma.why_none(tiled, target)
     if (reason := why_not_multiplied(problem, target.warpgroup)) is not None:
         return reason
     if problem.r * problem.s == 1:
@@ -170,12 +92,12 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 
 def registers(problem: Conv2d, config: Halo) -> tuple[int, int]:
-    """What a thread of the producer has, and one of a consumer."""
+    """Registers per thread of the producer and of a consumer."""
     return (REGISTERS_OF_GATHERING if is_gathered(problem) else REGISTERS)[config.consumers]
 
 
 def check_useful(problem: Conv2d, config: Halo) -> None:
-    """Refuses configs of which most of a tile is wasted, or whose sums leave no registers."""
+    """Refuse configs that waste most of a tile, or whose sums leave no registers."""
     at_most(config.channels, max(64, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
     at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
     at_most(products(problem, config), MOST_PRODUCTS, "products of a tile, which are written out")
@@ -183,26 +105,26 @@ def check_useful(problem: Conv2d, config: Halo) -> None:
     if config.has_pixel_rows:
         if (reason := why_no_pixel_rows(problem, config)) is not None:
             raise Infeasible(reason)
-        # A lane has parameters of a quarter of the channels: an offset and a scale.
+        # A lane has the parameters of a quarter of the channels: an offset and a scale each.
         in_registers += config.channels // 2
     at_most(in_registers, registers(problem, config)[1] - BESIDE_SUMS, "registers of a thread for sums")
 
 
 def promising(problem: Conv2d, target: Target, choices: Choices) -> Iterator[Halo]:
-    """Most combinations with pixel rows multiply as many channels as those without."""
+    """Yield all combinations, but those with pixel rows that multiply as many channels as others without."""
     if why_none(problem, target) is not None:
         return
     every = itertools.starmap(Halo, itertools.product(*(choices[name] for name in CHOICES)))
     yield from (one for one in every if not one.has_pixel_rows or why_no_pixel_rows(problem, one) is None)
 
 
-def _multiplied(problem: Conv2d, at_once: int) -> int:
-    """Output channels, with those that fill the last tile of so many."""
-    return ceil_div(problem.k, at_once) * at_once
+def _multiplied(problem: Conv2d, tile_channels: int) -> int:
+    """Output channels of whole tiles."""
+    return ceil_div(problem.k, tile_channels) * tile_channels
 
 
 def why_no_pixel_rows(problem: Conv2d, config: Halo) -> str | None:
-    """Pixels are rows of instructions where fewer channels are multiplied for it."""
+    """Why pixels may not be the rows of instructions, or None where that multiplies fewer channels."""
     if config.rows % INSTRUCTION_EIGHTS:
         return (
             f"rows={config.rows}: with channels={config.channels}, no multiple of {INSTRUCTION_ROWS}, instructions "

@@ -1,5 +1,5 @@
-"""What the `halo` family costs, in clocks: fitted to 3,775 kernels of 230 layers that an H200 timed, 11 % off (root
-mean square); 30 % where lanes store their outputs, not the copy engine."""
+"""The time of a `halo` kernel, in clocks: fitted to 3,775 kernels of 230 layers timed on an H200. The root mean square
+error is 11 %; 30 % where lanes store the outputs instead of TMA."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from qconv.generator.families.wgmma.cost import SHARED
 from qconv.generator.plan import ceil_div
 from qconv.generator.tensor_map import CHUNK
 
-# Clocks of a launch: its start, until the first window comes, and its end.
+# Clocks of a launch: its start, the wait for the first window, and its end.
 START = 4290
-# Bytes of device memory that come in a clock while nothing else is waited for.
+# Bytes of device memory per clock and multiprocessor, without other stalls.
 STREAM = 21.7
-# From the request of a window until it is there.
+# Clocks from the request of a window until it is complete.
 WINDOW = 2430
-# Until the first product of a tile is begun, when the one before has issued its own.
+# Clocks from the last product issued for a tile to the first of the next.
 TURN = 95
-# Outputs of a tile: what does not depend on their number, and eight pixels of 64 channels.
+# Clocks to write the outputs of a tile: a fixed part, and one per eight pixels of 64 channels.
 WRITE, OF_EIGHT = 457, 31.8
-# How much longer those take that are added to a residual, for an instruction of `of_residual`.
+# Fraction by which residuals lengthen that, per instruction of `of_residual`.
 OF_RESIDUAL = 0.34
-# What an output takes of a scheduler, which the consumers share: without an activation, and for each instruction of
-# one, since some take several clocks.
+# Clocks per output of a scheduler, which the consumers share: without an activation, and per instruction of one, since
+# some take several clocks.
 ISSUED, ISSUED_OF_ACTIVATION = 8, 1.6
-# Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
-# consumers take of a multiprocessor.
+# Clocks for lanes to store eight pixels of 64 channels, two channels at a time: of a consumer, and of the
+# multiprocessor for the stores of all consumers.
 DIRECT, STORES = 180, 97
-# Until the sums of all blocks of a cluster are there, and eight pixels of 64 channels that they send each other.
+# Clocks to exchange sums in a cluster: a fixed part, and one per eight pixels of 64 channels.
 EXCHANGE, OF_EXCHANGED = 1700, 40
-# Bytes of weights that come in a clock, before anything is multiplied.
+# Bytes of weights per clock, before anything is multiplied.
 CACHE = 145
-# What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
+# Clocks of TMA for a row that it fills with zeros behind the channels: of a window, and of the weights.
 FILLED_PIXEL, FILLED_WEIGHTS = 5.4, 3.5
-# What it takes for a pixel where it passes over some of a row, with channels in whole rows of shared memory and with
-# zeros behind them; and at least for a copy.
+# Clocks of TMA per pixel where it skips pixels of a row: with channels in whole rows of shared memory, and with zeros
+# behind them; and the least per copy.
 PIXEL_OF_STRIDE, FILLED_PIXEL_OF_STRIDE, COPY_OF_STRIDE = 2.4, 3.6, 290
-
-
-# What it takes less until the first window comes, where lanes of the producer bring it; what 128 of their chunks take
-# of the producer, and each copy of one; and where they load and store: what so many as are under way together take.
+# Clocks that a launch saves where lanes of the producer bring the windows.
 START_OF_LANES = 930
+# Clocks of the producer per 128 chunks and per copy of a chunk; and, where lanes load and store, for the chunks that
+# are in flight together.
 BROUGHT, COPY_OF_LANE, LOADED = 130, 25, 1330
 
 
@@ -52,20 +51,20 @@ def cost(plan: HaloPlan) -> float:
 
 
 def _first(plan: HaloPlan) -> float:
-    """Until the weights are there."""
+    """Clocks until the weights are complete."""
     return plan.weight_bytes / CACHE + _filled_rows(plan, plan.weight_bytes) * FILLED_WEIGHTS
 
 
 def _filled_rows(plan: HaloPlan, slabs_bytes: int) -> float:
-    """Those of the last slab, if it is wider than the channels that are left for it."""
-    return slabs_bytes / (plan.windows.row * plan.windows.slabs) if plan.seen.c % plan.windows.row else 0
+    """Rows of the last slab, if it is wider than the channels that are left for it."""
+    return slabs_bytes / (plan.windows.row * plan.windows.slabs) if plan.reshaped.c % plan.windows.row else 0
 
 
 def _tile(plan: HaloPlan) -> float:
-    """One consumer multiplies at a time; all of them write at once. A slot is free for the next window when the tile is
-    multiplied, and if residuals came with it, when it is written."""
+    """Clocks per tile. One consumer multiplies at a time, while all of them write. A slot is free for the next window
+    when its tile is multiplied or, if residuals came with it, written."""
     config, columns = plan.config, plan.columns
-    # An instruction of 64 rows: what it multiplies, or what it reads of shared memory.
+    # An instruction of 64 rows is bound by its products or by its reads of shared memory.
     product = at_once(columns / 2, (64 * 32 + 32 * columns) / SHARED, 20)
     multiplied = plan.products * product + TURN
     written = _outputs(plan)
@@ -75,35 +74,35 @@ def _tile(plan: HaloPlan) -> float:
 
 
 def _copied(plan: HaloPlan) -> float:
-    """What the copy engine takes for the windows of a tile, beside their bytes, or the lanes that bring them."""
+    """Clocks of TMA for the windows of a tile, beside their bytes, or of the lanes that bring them."""
     windows = plan.windows
     if plan.gathers:
         return windows.count * _brought(plan)
     if not windows.skips:
         return _filled_rows(plan, windows.bytes) * FILLED_PIXEL
-    pixel = FILLED_PIXEL_OF_STRIDE if plan.seen.c % windows.row else PIXEL_OF_STRIDE
+    pixel = FILLED_PIXEL_OF_STRIDE if plan.reshaped.c % windows.row else PIXEL_OF_STRIDE
     return windows.count * windows.slabs * max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)
 
 
 def _brought(plan: HaloPlan) -> float:
-    """What the producer takes for a window."""
+    """Clocks of the producer per window that lanes bring."""
     if plan.copies:
         return plan.lane_chunks * (BROUGHT + COPY_OF_LANE * CHUNK / plan.part)
     return ceil_div(plan.lane_chunks, CHUNKS_AT_ONCE) * LOADED
 
 
 def _issued(plan: HaloPlan) -> float:
-    """By a scheduler for a tile: a lane of each of its warps has a row's share of 64 channels, four outputs."""
-    of_lane = plan.made_rows * plan.config.channels / 64 * 4
+    """Clocks of a scheduler per tile: each row of 64 channels gives a lane four outputs."""
+    of_lane = plan.own_rows * plan.config.channels / 64 * 4
     return of_lane * (ISSUED + ISSUED_OF_ACTIVATION * of_activation(plan.problem))
 
 
 def _outputs(plan: HaloPlan) -> float:
     config, problem = plan.config, plan.problem
-    made, added = OF_EIGHT * plan.made_rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
+    made, added = OF_EIGHT * plan.own_rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
     computed = 1 + (of_activation(problem) + Y_ZERO_POINT * problem.quantization.y_zero_point) / 8
     exchanged = 0.0
-    if config.blocks > 1:
+    if config.cluster_blocks > 1:
         exchanged = EXCHANGE + OF_EXCHANGED * config.rows * config.channels / 64
     if plan.staged:
         return exchanged + WRITE + made * (computed + added)
@@ -111,8 +110,8 @@ def _outputs(plan: HaloPlan) -> float:
 
 
 def _stored(plan: HaloPlan) -> float:
-    """What lanes store of a tile, in eights of pixels of 64 channels, as if two channels at a time."""
+    """Eights of pixels of 64 channels of a tile that lanes store, as if two channels at a time."""
     config = plan.config
     if plan.staged:
         return 0
-    return plan.made_rows * min(config.channels, plan.problem.k) / 64 * 2 / plan.vector_k
+    return plan.own_rows * min(config.channels, plan.problem.k) / 64 * 2 / plan.vector_k

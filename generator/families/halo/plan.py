@@ -1,12 +1,11 @@
-"""What a block of the `halo` family has in shared memory, and what the copy engine (TMA) brings there and takes.
+"""The plan of the `halo` family: convolutions by persistent blocks whose weights stay in shared memory.
 
-The `halo` family: convolutions by persistent blocks whose weights stay in shared memory. The copy engine (TMA)
-brings the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; it
+TMA brings the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; TMA
 stores the outputs as well. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is
-a copy with products hidden in it. Where a stride lies between the pixels that neighbouring outputs look at, a tile has
-several windows, one for each remainder: the copy engine passes over the pixels in between. Output channels are the rows
-of an instruction, 64 at a time; where that wastes products, pixels are its rows and channels its columns. Pixels that
-are no whole 16 bytes, which is all that the copy engine moves, are brought by lanes of the producer instead.
+a copy with products hidden in it. Where a stride lies between the pixels of neighbouring outputs, a tile has several
+windows, one for each remainder by the stride. Output channels are the rows of an instruction, 64 at a time; where that
+wastes products, pixels are its rows and channels its columns. TMA copies whole 16 bytes: lanes of the producer bring
+the pixels that are not.
 """
 
 from __future__ import annotations
@@ -24,14 +23,13 @@ from qconv.generator.families.halo.config import (
     CHUNKS_AT_ONCE,
     GROUP_THREADS,
     WORD,
-    ColumnsTogether,
     Halo,
-    as_seen,
     check_useful,
     products,
     registers,
     why_none,
 )
+from qconv.generator.families.halo.reshape import MergedColumns, reshaped
 from qconv.generator.families.halo.windows import COLUMNS, REPEATS, STEP, Windows, is_gathered
 from qconv.generator.persistent import ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
 from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div, check_choices
@@ -41,13 +39,13 @@ from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import WarpgroupInstruction
 from qconv.targets.target import Target
 
-# Slots for the windows of so many tiles: with more, nothing more is under way.
+# Tiles whose windows have slots: more slots keep no more copies in flight.
 MOST_SLOTS = 8
 SUM_BYTES = 4
 
 
 def tap_bytes(problem: Conv2d) -> int:
-    """What the weights of a tap take for an output channel: whole chunks."""
+    """Bytes of a tap's weights per output channel, in whole chunks."""
     return ceil_div(problem.c, CHUNK) * CHUNK
 
 
@@ -57,35 +55,35 @@ def weight_bytes(problem: Conv2d, config: Halo) -> int:
 
 
 def is_staged(problem: Conv2d) -> bool:
-    """Whether outputs leave by the copy engine: bytes, in rows of whole chunks."""
+    """Whether TMA stores the outputs: bytes, in rows of whole chunks."""
     return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
 
 
-def is_residual_staged(problem: Conv2d, blocks: int) -> bool:
-    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile, which it brings to
-    the one block that has the tile."""
-    if blocks > 1:
+def is_residual_staged(problem: Conv2d, cluster_blocks: int) -> bool:
+    """Whether TMA loads the residuals: bytes as well, which come with the one window of a tile to its one block."""
+    if cluster_blocks > 1:
         return False
-    residual, alone = problem.quantization.types.residual, Windows.of(problem, 1).strided or is_gathered(problem)
-    return is_staged(problem) and residual is not None and residual.bytes == 1 and not alone
+    residual, one_window = problem.quantization.types.residual, not Windows.of(problem, 1).strided
+    is_byte = residual is not None and residual.bytes == 1
+    return is_staged(problem) and is_byte and one_window and not is_gathered(problem)
 
 
 def pixel_map(problem: Conv2d, windows: Windows) -> TensorMap:
-    """A slab of a window. Channels past the last are zeros, whatever the weights have there."""
+    """The map of a slab of a window. Channels past the last are zeros, whatever the weights have there."""
     row, steps = windows.row, (windows.row_step, problem.stride[1])
     span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
     return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row)
 
 
 def weight_map(problem: Conv2d, channels: int, row: int, weight_rows: int) -> TensorMap:
-    """A slab of a tap's weights, so many bytes, for a tile's channels."""
+    """The map of `row` bytes of a tap's weights, for the output channels of a tile."""
     w_type, columns = problem.quantization.types.w.name, problem.r * problem.s * tap_bytes(problem)
     return tensor_map.matrix("weights", w_type, weight_rows, columns, channels, row, swizzle=row)
 
 
 def tile_map(problem: Conv2d, config: Halo, array: str, rows: int) -> TensorMap:
-    """So many rows of a tile of the outputs, or of the residuals: what lies outside of the image is not written, and
-    zeros."""
+    """The map of `rows` rows of a tile of the outputs or of the residuals. Pixels outside of the image are not written,
+    and read as zeros."""
     t = problem.quantization.types
     element = t.y if array == "y" else t.residual
     assert element is not None
@@ -95,10 +93,10 @@ def tile_map(problem: Conv2d, config: Halo, array: str, rows: int) -> TensorMap:
 
 
 def slots(problem: Conv2d, config: Halo, target: Target) -> int:
-    """Windows have the room that weights and outputs leave."""
+    """Return the slots of the ring: as many as weights and outputs leave room for."""
     of_slot = smem_bytes(problem, config, 1) - smem_bytes(problem, config, 0)
     left = target.smem_bytes - smem_bytes(problem, config, 0)
-    # A slot's mbarriers are few bytes, but may begin another multiple of what a swizzle repeats after.
+    # The mbarriers of a slot are a few bytes, but may begin another 1024 bytes.
     windows = Windows.of(problem, config.rows).count
     found, least = min(MOST_SLOTS * windows, (left - REPEATS) // of_slot), windows + 1
     if found < least:
@@ -108,13 +106,13 @@ def slots(problem: Conv2d, config: Halo, target: Target) -> int:
 
 
 def smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
-    """The weights, windows with their residuals, the outputs of each consumer where they are staged, the sums that it
-    gets of other blocks, and mbarriers."""
+    """Bytes of shared memory: weights, windows with their residuals, staged outputs, the sums that other blocks send,
+    and mbarriers."""
     tile = COLUMNS * config.rows * config.channels
-    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem, config.blocks)
-    staged = config.consumers * tile * is_staged(problem) // config.blocks
-    exchanged = config.consumers * tile * SUM_BYTES * (config.blocks > 1)
-    mbarriers = 2 * slots + 1 + config.consumers * (3 if config.blocks > 1 else 1)
+    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem, config.cluster_blocks)
+    staged = config.consumers * tile * is_staged(problem) // config.cluster_blocks
+    exchanged = config.consumers * tile * SUM_BYTES * (config.cluster_blocks > 1)
+    mbarriers = 2 * slots + 1 + config.consumers * (3 if config.cluster_blocks > 1 else 1)
     weights = ceil_div(weight_bytes(problem, config), REPEATS) * REPEATS
     whole = weights + slots * window + staged + exchanged + mbarriers * MBARRIER_BYTES
     return ceil_div(whole, REPEATS) * REPEATS
@@ -122,7 +120,7 @@ def smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
 
 Made = TypeVar("Made", bound="HaloPlan")
 
-# Where they copy asynchronously: how many windows are under way while the next one is asked for.
+# Windows in flight while the next one is asked for, where lanes copy asynchronously.
 MOST_AHEAD = 3
 
 
@@ -154,47 +152,47 @@ class HaloPlan(PersistentPlan):
 
     config: Halo
     instruction: WarpgroupInstruction
-    slots: int  # windows that are under way or multiplied
+    slots: int  # windows that are in flight or multiplied
 
     @property
     def pixels(self) -> int:
-        """How many a tile has."""
+        """Pixels of a tile."""
         return COLUMNS * self.config.rows
 
     @cached_property
-    def seen(self) -> Conv2d:
-        """The problem as tiles are counted."""
-        return as_seen(self.problem)
+    def reshaped(self) -> Conv2d:
+        """The convolution whose tiles are counted."""
+        return reshaped(self.problem)
 
     @property
-    def multiplied(self) -> Conv2d:
-        """What a block multiplies of it."""
-        return self.seen
+    def block_problem(self) -> Conv2d:
+        """The part of it that a block multiplies."""
+        return self.reshaped
 
     @property
-    def made_rows(self) -> int:
+    def own_rows(self) -> int:
         """Rows of a tile whose outputs a block makes."""
         return self.config.rows
 
     @cached_property
     def windows(self) -> Windows:
-        return Windows.of(self.multiplied, self.config.rows)
+        return Windows.of(self.block_problem, self.config.rows)
 
     @cached_property
-    def columns_together(self) -> ColumnsTogether | None:
-        return ColumnsTogether.of(self.problem)
+    def merged_columns(self) -> MergedColumns | None:
+        return MergedColumns.of(self.problem)
 
     @property
     def weight_bytes(self) -> int:
-        return weight_bytes(self.multiplied, self.config)
+        return weight_bytes(self.block_problem, self.config)
 
     @property
     def products(self) -> int:
-        return products(self.multiplied, self.config)
+        return products(self.block_problem, self.config)
 
     @property
     def columns(self) -> int:
-        """How many an instruction has."""
+        """Columns of an instruction."""
         return self.config.channels if self.config.has_pixel_rows else self.pixels
 
     @property
@@ -203,7 +201,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def residual_in_smem(self) -> bool:
-        return is_residual_staged(self.seen, self.config.blocks)
+        return is_residual_staged(self.reshaped, self.config.cluster_blocks)
 
     @property
     def threads(self) -> int:
@@ -211,36 +209,36 @@ class HaloPlan(PersistentPlan):
 
     @property
     def weight_rows(self) -> int:
-        """Output channels, and rows of zeros that fill the last tile."""
+        """Output channels, with rows of zeros that fill the last tile."""
         return self.config.channels * self.channel_tiles
 
     @property
     def weight_words(self) -> int:
-        return self.weight_rows * self.seen.r * self.seen.s * tap_bytes(self.seen) // 4
+        return self.weight_rows * self.reshaped.r * self.reshaped.s * tap_bytes(self.reshaped) // 4
 
     @property
     def gathers(self) -> bool:
         """Whether lanes bring the pixels."""
-        return is_gathered(self.seen)
+        return is_gathered(self.reshaped)
 
     @property
     def part(self) -> int:
-        """How many neighbouring channels begin at a multiple of their number, in each pixel."""
-        return gcd(self.seen.c, CHUNK)
+        """Neighbouring channels that begin at a multiple of their number, in every pixel."""
+        return gcd(self.reshaped.c, CHUNK)
 
     @property
     def lane_chunks(self) -> int:
-        """How many chunks of a window a lane of the producer brings."""
+        """Chunks of a window per lane of the producer."""
         return ceil_div(self.windows.rows * self.windows.columns * self.windows.steps * STEP // CHUNK, GROUP_THREADS)
 
     @property
     def copies(self) -> bool:
-        """Whether these lanes copy asynchronously, which moves whole words, and not by loads and stores."""
+        """Whether these lanes copy whole words asynchronously, instead of loading and storing."""
         return self.gathers and self.part >= WORD
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        cluster = self.config.blocks
+        cluster = self.config.cluster_blocks
         main = Launch("conv2d_halo", (self.blocks * cluster, 1, 1), self.threads, self.smem_bytes, cluster=cluster)
         return (*self.fold_launches, repack_launch(self.weight_words), main)
 
@@ -252,25 +250,25 @@ class HaloPlan(PersistentPlan):
 
     @property
     def _map_fields(self) -> tuple[Field, ...]:
-        found = {} if self.gathers else {"pixel_map": ("of x", pixel_map(self.seen, self.windows))}
-        weights = weight_map(self.seen, self.config.channels, self.windows.row, self.weight_rows)
+        found = {} if self.gathers else {"pixel_map": ("of x", pixel_map(self.reshaped, self.windows))}
+        weights = weight_map(self.reshaped, self.config.channels, self.windows.row, self.weight_rows)
         found["weight_map"] = "of the weights", weights
         if self.staged:
-            found["output_map"] = "of y", tile_map(self.seen, self.config, "y", self.made_rows)
+            found["output_map"] = "of y", tile_map(self.reshaped, self.config, "y", self.own_rows)
         if self.residual_in_smem:
-            found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual", self.made_rows)
+            found["residual_map"] = "of the residual", tile_map(self.reshaped, self.config, "residual", self.own_rows)
         return map_fields(found)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
         found = self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
-        # Filters are read byte by byte where they are not as the kernel sees them.
-        of_w = {"w": 1} if self.gathers or self.columns_together else {}
+        # Filters are read byte by byte unless they are rows of the product as they lie.
+        of_w = {"w": 1} if self.gathers or self.merged_columns else {}
         return found | of_w | ({"x": max(self.part, WORD)} if self.gathers else {})
 
     @property
     def vector_k(self) -> int:
-        """Neighbouring channels of a pixel that a lane reads or writes at once: all of them exist or none."""
+        """Neighbouring channels of a pixel that a lane reads or writes at once: all exist or none."""
         return gcd(self.problem.k, 4 if self.config.has_pixel_rows else 2)
 
     @property
@@ -280,21 +278,21 @@ class HaloPlan(PersistentPlan):
         staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
         residuals = (*("load_transposed",) * transposes, "byte_floats") if self.residual_in_smem else ()
         overlap = ("overlap",) if self.overlaps else ()
-        # Who writes windows fences them for the products of warpgroups.
+        # A producer that writes windows fences them for `wgmma`.
         gathering = (*("warpgroup",) * self.gathers, *("copies",) * self.copies)
         copies = tensor_map.wants(*("load_tile_4d",) * (not self.gathers), "load_tile_2d", *stores)
         return ("warp", "warp_barrier", "registers", *gathering, *staging, *residuals, *overlap, *copies)
 
     @property
     def roles(self) -> HaloRoles:
-        pixel_rows, columns_together = self.config.has_pixel_rows, self.columns_together is not None
+        pixel_rows, merges = self.config.has_pixel_rows, self.merged_columns is not None
         products = self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)
         rows = "pixel" if pixel_rows else "channel"
         return HaloRoles(
-            **vars(replace(products, gathers=self.gathers, columns_together=columns_together)),
+            **vars(replace(products, gathers=self.gathers, merges_columns=merges)),
             pixel_rows=pixel_rows,
             staged=self.staged,
-            split=self.config.blocks > 1,
+            split=self.config.cluster_blocks > 1,
             residual_in_smem=self.residual_in_smem,
             product_rows=f"families/halo/{rows}_rows.j2",
             produce_windows=f"families/halo/{'gather' if self.gathers else 'copies'}.j2",
@@ -303,15 +301,15 @@ class HaloPlan(PersistentPlan):
             borders_file=f"families/{'halo/no_borders' if self.borders is None else 'wgmma/borders'}.j2",
             write_sums=file_of_outputs(self.staged),
             stage_tile=f"families/halo/stage_{rows}_rows.j2",
-            filter=f"families/halo/filter{'_of_columns' * columns_together}.j2",
-            exchange=f"families/halo/{'exchange' if self.config.blocks > 1 else 'no_exchange'}.j2",
+            filter=f"families/halo/filter{'_of_columns' * merges}.j2",
+            exchange=f"families/halo/{'exchange' if self.config.cluster_blocks > 1 else 'no_exchange'}.j2",
             prepare_kernels=self._prepare_kernels,
             residual_as="float" if self.residual_in_smem else "int",
         )
 
     @property
     def _prepare_kernels(self) -> tuple[str, ...]:
-        by_bytes = self.gathers or self.columns_together is not None
+        by_bytes = self.gathers or self.merged_columns is not None
         repack = "families/halo/repack_bytes.j2" if by_bytes else "families/wgmma/repack.j2"
         fold = ("convolution/fold.j2",) * self.problem.quantization.x_zero_point
         borders = ("families/wgmma/fold_borders.j2",) * (self.borders is not None)
@@ -334,13 +332,13 @@ class HaloPlan(PersistentPlan):
 
     @property
     def _problem_constants(self) -> tuple[Constant, ...]:
-        found = problem_constants(self.seen, filter_rows=True)
-        if self.columns_together is None:
+        found = problem_constants(self.reshaped, filter_rows=True)
+        if self.merged_columns is None:
             return found
-        # What an output adds up are the products of the problem, without the zeros that are added to filters.
+        # An output adds up the products of the problem, without those of zero columns.
         reduction = {"REDUCTION": self.problem.reduction}
         found = tuple(one._replace(value=reduction.get(one.name, one.value)) for one in found)
-        return (*found, *self.columns_together.constants)
+        return (*found, *self.merged_columns.constants)
 
     @property
     def config_constants(self) -> tuple[Constant, ...]:
@@ -348,20 +346,22 @@ class HaloPlan(PersistentPlan):
             Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
             Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
             Constant("TILE_M", self.config.channels, "output channels of a tile"),
-            Constant("SPLIT", self.config.blocks, "blocks that compute a tile together"),
+            Constant("SPLIT", self.config.cluster_blocks, "blocks of a cluster, which compute a tile together"),
         )
 
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
         return (
-            *self.role_constants(*registers(self.seen, self.config)),
+            *self.role_constants(*registers(self.reshaped, self.config)),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
             *self._block_constants,
             *self._window_constants,
             *self._gathering_constants,
             Constant("SLOTS", self.slots, "windows that are in flight or multiplied"),
             Constant("RELEASES", 4 if self.gathers else 1, "per slot, by the warps of a consumer or by one thread"),
-            *self.image_constants(tiles_down(self.seen, self.config), tiles_across(self.seen), self.weight_rows),
+            *self.image_constants(
+                tiles_down(self.reshaped, self.config), tiles_across(self.reshaped), self.weight_rows
+            ),
             *self._vector_constants,
             *self.last_constants,
         )
@@ -369,9 +369,9 @@ class HaloPlan(PersistentPlan):
     @property
     def _block_constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("PART_C", self.multiplied.c, "input channels that a block multiplies"),
-            Constant("OWN_ROWS", self.made_rows, "rows of a tile whose outputs a block makes"),
-            Constant("TAP_BYTES", tap_bytes(self.seen), "weights of a tap per output channel, in whole 16 bytes"),
+            Constant("PART_C", self.block_problem.c, "input channels that a block multiplies"),
+            Constant("OWN_ROWS", self.own_rows, "rows of a tile whose outputs a block makes"),
+            Constant("TAP_BYTES", tap_bytes(self.reshaped), "weights of a tap per output channel, in whole 16 bytes"),
         )
 
     @property
@@ -408,7 +408,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def _vector_constants(self) -> tuple[Constant, ...]:
-        """Only where lanes read or write device memory."""
+        """Constants of lanes that read or write device memory."""
         if self.staged and (self.residual_in_smem or self.problem.quantization.residual == "none"):
             return ()
         return (Constant("VECTOR_K", self.vector_k, "neighbouring channels that a lane reads or writes at once"),)
@@ -429,11 +429,11 @@ def file_of_outputs(staged: bool) -> str:
 
 def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     check_choices(config, CHOICES)
-    return make(HaloPlan, problem, config, target, as_seen(problem), target.processors)
+    return make(HaloPlan, problem, config, target, reshaped(problem), target.processors)
 
 
 def make(kind: type[Made], problem: Conv2d, config: Halo, target: Target, multiplied: Conv2d, resident: int) -> Made:
-    """With blocks each of which multiplies so much of the problem; so many of them, or of clusters, are resident."""
+    """Return a plan whose blocks multiply `multiplied` each; `resident` blocks or clusters run at the same time."""
     instruction = warpgroup_of(target, why_none(problem, target))
     check_useful(multiplied, config)
     windows = slots(multiplied, config, target)
@@ -444,17 +444,17 @@ def make(kind: type[Made], problem: Conv2d, config: Halo, target: Target, multip
         instruction=instruction,
         slots=windows,
         smem_bytes=smem_bytes(multiplied, config, windows),
-        **vars(ImageTiles.of(as_seen(problem), config.rows, COLUMNS, config.channels, resident)),
+        **vars(ImageTiles.of(reshaped(problem), config.rows, COLUMNS, config.channels, resident)),
     )
     made.check_sizes(made.pixels)
     at_most(made.weight_words, 2**29 - 1, "words of weights")
-    # The maps refuse what the copy engine cannot copy.
+    # The maps refuse what TMA cannot copy.
     assert made.fields
     return made
 
 
 def features(plan: HaloPlan) -> dict[str, float]:
-    """What tiles leave empty, and how long a block runs, as the correction of the cost model sees it."""
+    """Return how full tiles are and how long a block runs, for the correction of the cost model."""
     problem, config = plan.problem, plan.config
     return {
         **rounds("rounds", plan.tiles / plan.blocks),
@@ -463,5 +463,5 @@ def features(plan: HaloPlan) -> dict[str, float]:
         "channels": filled(problem.k, config.channels),
         "products": log(plan.products),
         "slots": log(plan.slots),
-        "zeros": float(plan.windows.row - plan.seen.c),
+        "zeros": float(plan.windows.row - plan.reshaped.c),
     }

@@ -1,7 +1,9 @@
-"""The `halo_split` family: `halo` with the input channels divided among the blocks of a cluster, for layers of many
-channels and few pixels. The filters of all channels would not fit into one block's shared memory, and few tiles leave
-most multiprocessors idle. Each block adds up the products of its own channels; then the blocks send each other their
-sums, row by row of the tile, and each makes the outputs of its own rows."""
+"""The `halo_split` family: `halo` with the input channels divided among the blocks of a cluster.
+
+It is for layers of many channels and few pixels: the filters of all channels do not fit into one block's shared memory,
+and few tiles leave most multiprocessors idle. Each block adds up the products of its own channels. Then the blocks send
+each other their sums, and each makes the outputs of its own rows of the tile.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,27 @@ from typing import ClassVar
 
 from qconv.errors import Infeasible
 from qconv.generator.families.halo import config as halo_config
-from qconv.generator.families.halo.config import Halo, as_seen
+from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.halo.plan import HaloPlan, make
+from qconv.generator.families.halo.reshape import reshaped
 from qconv.generator.families.halo.windows import STEP, is_gathered
 from qconv.generator.plan import Constant, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
-# What a warp stores of a tile at least.
+# The fewest rows of a tile that a warp stages at once.
 PAIR_OF_ROWS = 2
-# Clusters of more than two do not fill the groups of multiprocessors that they live in: an H100 holds 30 of four.
+# The part of the multiprocessors that clusters of more than two blocks fill: an H100 holds 30 clusters of four.
 FILLED = 0.9
 
 
 @dataclass(frozen=True)
 class HaloSplit(Halo):
     family: ClassVar[str] = "halo_split"
-    split: int  # blocks of a cluster, which have a tile together
+    split: int  # blocks of a cluster, which compute a tile together
 
     @property
-    def blocks(self) -> int:
+    def cluster_blocks(self) -> int:
         return self.split
 
 
@@ -47,11 +50,11 @@ class HaloSplitPlan(HaloPlan):
     config: HaloSplit
 
     @cached_property
-    def multiplied(self) -> Conv2d:
-        return part_of(self.seen, self.config.split)
+    def block_problem(self) -> Conv2d:
+        return part_of(self.reshaped, self.config.split)
 
     @property
-    def made_rows(self) -> int:
+    def own_rows(self) -> int:
         return self.config.rows // self.config.split
 
     @property
@@ -60,17 +63,18 @@ class HaloSplitPlan(HaloPlan):
 
     @property
     def tile_constants(self) -> tuple[Constant, ...]:
-        return (*super().tile_constants[:-1], Constant("BLOCKS", self.blocks, "clusters, which have tiles in turn"))
+        says = "persistent clusters, which take tiles in turn"
+        return (*super().tile_constants[:-1], Constant("BLOCKS", self.blocks, says))
 
 
 def part_channels(problem: Conv2d, split: int) -> int:
-    """Input channels of a block, in whole steps. The last block may have fewer."""
+    """Input channels per block, in whole steps. The last block may have fewer."""
     return ceil_div(problem.c, split * STEP) * STEP
 
 
 def part_of(problem: Conv2d, split: int) -> Conv2d:
-    """The problem that a block multiplies. Where `why_not_split` has nothing against it, a part has fewer channels than
-    the whole, so that no limit of problems refuses it."""
+    """The problem that a block multiplies. Unless `why_not_split` refuses it, a part has fewer channels than the whole,
+    so that it is within the limits of problems."""
     return replace(problem, c=part_channels(problem, split))
 
 
@@ -79,13 +83,13 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
         return reason
     if not target.clusters:
         return f"{target.name} has no clusters of blocks; halo serves it"
-    if is_gathered(as_seen(problem)):
+    if is_gathered(reshaped(problem)):
         return f"c={problem.c}: lanes that bring pixels bring all channels of each; halo serves it"
     return None
 
 
 def why_not_split(problem: Conv2d, config: HaloSplit) -> str | None:
-    """What stands against so many parts of the problem that a kernel sees."""
+    """Why the reshaped problem cannot be split so, or None."""
     part = part_channels(problem, config.split)
     if (config.split - 1) * part >= problem.c:
         return f"split={config.split}: parts of {part} channels are fewer for the problem's {problem.c}; split less"
@@ -98,19 +102,19 @@ def why_not_split(problem: Conv2d, config: HaloSplit) -> str | None:
 
 
 def resident_clusters(target: Target, split: int) -> int:
-    """How many the device holds at a time, with a block a multiprocessor."""
+    """Clusters that the device holds at a time, with one block per multiprocessor."""
     usable = int(FILLED * target.processors) if split > 2 else target.processors
     return max(1, usable // split)
 
 
 def plan(problem: Conv2d, config: HaloSplit, target: Target) -> HaloSplitPlan:
     check_choices(config, CHOICES)
-    seen = as_seen(problem)
-    reason = why_none(problem, target) or why_not_split(seen, config)
+    tiled = reshaped(problem)
+    reason = why_none(problem, target) or why_not_split(tiled, config)
     if reason is not None:
         raise Infeasible(reason)
     split = config.split
-    return make(HaloSplitPlan, problem, config, target, part_of(seen, split), resident_clusters(target, split))
+    return make(HaloSplitPlan, problem, config, target, part_of(tiled, split), resident_clusters(target, split))
 
 
 def structure(config: HaloSplit) -> tuple[int, ...]:

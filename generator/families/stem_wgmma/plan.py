@@ -1,7 +1,8 @@
-"""The `stem_wgmma` family: first layers of three or four channels and a stride of two, on the matrix instructions of
-warpgroups. Two by two pixels of four channels are the 16 bytes of a tap (space to depth), which a producer's warps put
-together from what the copy engine (TMA) brings; every tap reads them in place, as in `halo`. The filters stay in
-registers."""
+"""The plan of the `stem_wgmma` family: first layers of three or four channels and a stride of two, on `wgmma`.
+
+Two by two pixels of four channels are a cell, the 16 bytes of a tap (space to depth). A producer's warps make cells of
+the image that TMA brings, and every tap reads them in place, as in `halo`. The filters stay in registers.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ from qconv.targets.target import Target
 CHANNELS = 64
 # Pixels of a cell, down and across.
 CELL = 2
-# Windows of cells that are made or multiplied, and images of tiles that are under way.
+# Windows of cells that are made or multiplied, and images of tiles that are in flight.
 WINDOWS, IMAGES = 4, 8
-# What a copy's place in shared memory is a multiple of.
+# Alignment of a copy in shared memory, in bytes.
 COPY_ALIGNMENT = 128
-# Registers of a thread, once its role is known, by the number of consumers; and those beside sums and filters.
+# Registers per thread of the producer and of a consumer, by the number of consumers. BESIDE_SUMS of a consumer's are
+# for other things than sums and filters.
 REGISTERS = {2: (72, 216), 3: (56, 152)}
 BESIDE_SUMS = 56
 
@@ -40,7 +42,7 @@ class StemWgmma(Config):
     family: ClassVar[str] = "stem_wgmma"
     rows: int  # of a tile, which is eight pixels wide
     consumers: int  # warpgroups that multiply, in turn
-    team: int  # warps that put the cells of a tile together
+    team: int  # warps that make the cells of a tile
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -52,8 +54,11 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Cells:
-    """Which cells a tile looks at. They begin at multiples of a cell down, and of two across, as words of an image's
-    row do; so a filter's first tap may lie within a cell."""
+    """The cells that a tile depends on.
+
+    They begin at multiples of a cell down, and of two cells across, as the words of a row of the image do. So a
+    filter's first tap may lie within a cell.
+    """
 
     before: tuple[int, int]  # pixels of the image above and left of the first output, from which cells are counted
     taps: tuple[int, int]  # cells that a window spans, down and across, past those that are skipped
@@ -77,7 +82,7 @@ class Cells:
         return self.taps[0] * self.row_steps
 
     def window(self, rows: int) -> tuple[int, int]:
-        """Cells of a tile of so many rows: a row has an even number."""
+        """Rows and columns of cells for a tile of `rows` rows: the number of columns is even."""
         across = self.skipped + COLUMNS - 1 + 2 * self.row_steps
         return rows + self.taps[0] - 1, ceil_div(across, 2) * 2
 
@@ -86,14 +91,14 @@ class Cells:
         return -self.before[1] * problem.c % CHUNK
 
     def image_bytes(self, problem: Conv2d, rows: int) -> int:
-        """What comes of a row of the image."""
+        """Bytes that TMA copies of a row of the image."""
         _, across = self.window(rows)
         return ceil_div(self.chunk_shift(problem) + across * CELL * problem.c, CHUNK) * CHUNK
 
 
 @dataclass(frozen=True, kw_only=True)
 class StemWgmmaRoles(HaloRoles):
-    pads: bool  # whether the producer's warps put padding where there is no image
+    pads: bool  # whether the producer's warps write padding outside of the image
     tiles: str = "families/halo/tiles.j2"
 
 
@@ -112,17 +117,17 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def rows(self) -> int:
-        """What a tile has of sums."""
+        """Rows of sums of a tile."""
         return self.config.rows
 
     @property
-    def seen(self) -> Conv2d:
-        """The problem as tiles are counted."""
+    def reshaped(self) -> Conv2d:
+        """The convolution whose tiles are counted."""
         return self.problem
 
     @property
     def pixels(self) -> int:
-        """What a tile has, as columns of an instruction."""
+        """Pixels of a tile, which are the columns of an instruction."""
         return COLUMNS * self.rows
 
     @property
@@ -131,7 +136,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def pairs(self) -> int:
-        """Cells that a tile looks at, in twos, as a lane makes them."""
+        """Pairs of cells per tile: a lane makes a pair at a time."""
         down, across = self.cells.window(self.rows)
         return down * across // 2
 
@@ -155,7 +160,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def weight_rows(self) -> int:
-        """Output channels, and rows of zeros that fill the last tile."""
+        """Output channels, with rows of zeros that fill the last tile."""
         return CHANNELS * self.channel_tiles
 
     @property
@@ -170,7 +175,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @cached_property
     def borders(self) -> None:
-        """What x_zero_point adds is the same for all pixels: padding is what stands for zero."""
+        """None: cells have x_zero as padding, so that it adds the same to all pixels."""
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -187,8 +192,8 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def _image_map(self) -> TensorMap:
-        """What a tile looks at: rows of bytes, whatever pixel they are of."""
-        problem = self.seen
+        """The map of the image of a tile: rows of bytes, without regard to pixels."""
+        problem = self.reshaped
         row, image = problem.w * problem.c, problem.h * problem.w * problem.c
         down, _ = self.cells.window(self.rows)
         box = self.cells.image_bytes(problem, self.rows), down * CELL, 1
@@ -223,7 +228,7 @@ class StemWgmmaPlan(PersistentPlan):
             **vars(products) | {"filters_in_registers": True},
             staged=self.staged,
             write_sums=self.write_sums,
-            pads=pads_with_zero_point(self.seen),
+            pads=pads_with_zero_point(self.reshaped),
         )
 
     @property
@@ -238,8 +243,8 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
-            "The problem.": problem_constants(self.seen, filter_rows=True),
-            **self.behind,
+            "The problem.": problem_constants(self.reshaped, filter_rows=True),
+            **self.pool_constants,
             "The config.": (*self.config_constants, *self.role_counts),
             "What follows.": (
                 *self.cell_constants,
@@ -250,8 +255,8 @@ class StemWgmmaPlan(PersistentPlan):
         }
 
     @property
-    def behind(self) -> dict[str, tuple[Constant, ...]]:
-        """What is computed of the outputs."""
+    def pool_constants(self) -> dict[str, tuple[Constant, ...]]:
+        """Constants of a pool behind the convolution: this family has none."""
         return {}
 
     @property
@@ -262,12 +267,12 @@ class StemWgmmaPlan(PersistentPlan):
     def role_counts(self) -> tuple[Constant, ...]:
         return (
             Constant("CONSUMERS", self.consumers, "warpgroups that multiply, in turn"),
-            Constant("TEAM", self.config.team, "warps that put the cells of a tile together"),
+            Constant("TEAM", self.config.team, "warps that make the cells of a tile"),
         )
 
     @property
     def vector_constants(self) -> tuple[Constant, ...]:
-        """Where lanes write device memory."""
+        """Constants of lanes that write device memory."""
         return () if self.staged else (Constant("VECTOR_K", self.vector_k, "channels that a lane writes at once"),)
 
     @property
@@ -277,21 +282,25 @@ class StemWgmmaPlan(PersistentPlan):
             *self.role_constants(*REGISTERS[self.consumers]),
             Constant("TILE_M", CHANNELS, "output channels of a tile"),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
-            Constant("BEFORE_H", cells.before[0], "pixels above the first output's, from which cells are counted"),
-            Constant("BEFORE_W", cells.before[1], "and left of it"),
-            Constant("SKIPPED", cells.skipped, "cells of a row that no tap looks at"),
+            Constant(
+                "BEFORE_H",
+                cells.before[0],
+                "rows from the first cell to the first output's pixel, at least the padding",
+            ),
+            Constant("BEFORE_W", cells.before[1], "and columns"),
+            Constant("SKIPPED", cells.skipped, "cells of a row in front of the first tap"),
             Constant("TAPS_H", cells.taps[0], "rows of cells that a filter spans"),
-            Constant("ROW_STEPS", cells.row_steps, "two cells each, of such a row"),
-            Constant("CELLS_H", down, "rows of cells that a tile looks at"),
-            Constant("CELLS_W", across, "and columns"),
-            Constant("IMAGE_BYTES", cells.image_bytes(self.seen, self.rows), "of a row of a tile's image"),
-            Constant("IMAGE_SHIFT", cells.chunk_shift(self.seen), "bytes of it before the first cell"),
-            Constant("IMAGES", IMAGES * self.config.team // 4, "of a team's tiles, which are under way"),
+            Constant("ROW_STEPS", cells.row_steps, "instructions per row of cells, of two cells each"),
+            Constant("CELLS_H", down, "rows of cells of a window"),
+            Constant("CELLS_W", across, "columns of cells of a window"),
+            Constant("IMAGE_BYTES", cells.image_bytes(self.reshaped, self.rows), "per row of a tile's image"),
+            Constant("IMAGE_SHIFT", cells.chunk_shift(self.reshaped), "bytes of a row in front of the first cell"),
+            Constant("IMAGES", IMAGES * self.config.team // 4, "slots of a team, for the images of its tiles"),
         )
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
+    """Why no config is feasible, or None."""
     instruction, t = target.warpgroup, problem.quantization.types
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; stem serves it"
@@ -307,7 +316,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     if not instruction.serves(t.w, t.x):
         return f"{t.w.name} by {t.x.name}: {instruction.name} does not multiply these; simt serves it"
     if problem.w * problem.c % CHUNK or problem.w % 4:
-        return f"w={problem.w}: the copy engine brings rows of whole 16 bytes, in fours of pixels; stem serves it"
+        return f"w={problem.w}: TMA copies rows of whole 16 bytes, in fours of pixels; stem serves it"
     if problem.quantization.w_zero_point or problem.quantization.residual != "none":
         return "w_zero_point and residuals are not for this page; stem serves them"
     return None
@@ -317,7 +326,7 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     check_choices(config, CHOICES)
     instruction = warpgroup_of(target, why_none(problem, target))
     cells = Cells.of(problem)
-    # Most of a tile is used, and sums and filters leave registers.
+    # Most of a tile must be used, and sums and filters must leave registers.
     at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
     check_registers(4 * (config.rows + cells.steps), config.consumers)
     made = StemWgmmaPlan(
@@ -337,14 +346,13 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     made.check_sizes(made.pixels)
-    # The maps refuse what the copy engine cannot copy.
+    # The maps refuse what TMA cannot copy.
     assert made.fields
     return made
 
 
 def smem_bytes(cells: Cells, problem: Conv2d, rows: int, outputs: int, others: int) -> int:
-    """What is staged of outputs, where they are staged, windows of cells and images with their mbarriers, and what else
-    a page has."""
+    """Bytes of shared memory: `outputs` if they are staged, windows and images with their mbarriers, and `others`."""
     down, across = cells.window(rows)
     window = _aligned(down * across * CHUNK, COPY_ALIGNMENT)
     image = _aligned(down * CELL * cells.image_bytes(problem, rows), COPY_ALIGNMENT)

@@ -1,10 +1,11 @@
-"""What the `stem_pool` family costs, in clocks: fitted to 11 kernels of ResNet's first layer and its pool that an H200
-timed, 4 % off (root mean square).
+"""The `stem_pool` family: the layers of `stem_wgmma` with the max pool behind them.
 
-The `stem_pool` family: first layers of three or four channels at a stride of two, with the max pool behind them, as
-`stem_wgmma` has the layer alone. Scaling and rounding keep the order of sums: so the largest sum of each window is
-found first, and a quarter as many outputs are made. A consumer goes along a row of windows, and keeps the sums that the
-next tile's first window begins with.
+Scaling and rounding keep the order of sums. So a consumer finds the largest sum of each window of the pool first, and
+makes a quarter of the outputs. It goes along a row of windows, and keeps the sums that the first window of the next
+tile begins with.
+
+The time of a kernel is fitted to 11 kernels of ResNet's first layer and its pool, timed on an H200. The root mean
+square error is 4 %.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from qconv.problem.convolution import Conv2d
 from qconv.problem.pooled import PooledConv2d
 from qconv.targets.target import Target
 
-# Clocks of a row of four windows of 64 channels: to find their largest sums, and to make outputs of these. Meanwhile
-# nothing is multiplied, as far as it counts: both use the same ports of the registers.
+# Clocks per row of four windows of 64 channels: to find the largest sums, and to make outputs of them. Products do not
+# overlap with these: both use the same register ports.
 POOLED, OUTPUTS = 4.0, 12.0
-# Clocks of a tile until its products are begun.
+# Clocks of a tile before its first product.
 BEGUN = 100
 
 
@@ -42,7 +43,7 @@ def cost(plan: StemPoolPlan) -> float:
 
 
 def _tile(plan: StemPoolPlan) -> float:
-    """Consumers wait for no turn, and share what multiplies."""
+    """Clocks per tile. Consumers take no turns, and share the tensor cores."""
     config, problem = plan.config, plan.problem
     products = plan.steps * max(4 * plan.rows, 20) + BEGUN
     of_each = 1 + of_activation(problem) / 8 + OF_OFFSET * problem.quantization.x_zero_point
@@ -51,13 +52,13 @@ def _tile(plan: StemPoolPlan) -> float:
     return at_once(max(alone, of_cells(plan.pairs, config.team)), products + made, 3)
 
 
-# Windows of a tile, across: a lane has two neighbouring pixels of a row, and a window for them.
+# Windows in a row of a tile: a lane has two neighbouring pixels, and one window for them.
 ACROSS = COLUMNS // 2
-# Bytes of a lane's sums of two channels that the lane of the next window reads; those of a tile and of the next one.
+# Bytes of the two sums that a lane hands to the lane of the next window; copies for this tile and for the next one.
 EDGE_BYTES, EDGE_HALVES = 8, 2
-# Warpgroups that multiply: of three, one would be ahead of another in a slot of the ring that both have.
+# Warpgroups that multiply. Three would share slots of the ring, and could run ahead of each other there.
 CONSUMERS = 2
-# Activations that keep the order of what they are given.
+# Activations that keep the order of their inputs.
 IN_ORDER = ("none", "relu", "clamp")
 
 
@@ -65,7 +66,7 @@ IN_ORDER = ("none", "relu", "clamp")
 class StemPool(Config):
     family: ClassVar[str] = "stem_pool"
     windows: int  # rows of windows in a tile, which is four windows wide
-    team: int  # warps that put the cells of a tile together
+    team: int  # warps that make the cells of a tile
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -75,20 +76,21 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What the windows look at: rows and columns of outputs of the convolution, those of the pool's padding as well, as
-    those of a convolution with larger pads."""
+class PaddedOutputs:
+    """The convolution's outputs with the pool's padding, as the outputs of a convolution with larger pads."""
 
-    seen: Conv2d
-    before: tuple[int, int]  # rows and columns of it in front of the convolution's first
+    convolution: Conv2d
+    before: tuple[int, int]  # rows and columns of padding above and left of the convolution's own outputs
     first: int  # column of the pool's output that the first tile begins with
     tiles: int  # of a strip, which goes across an image
 
     @classmethod
-    def of(cls, problem: PooledConv2d) -> Looked:
-        """A window of three columns begins with the right one of the pair in front of its own. Where that is no
-        padding, a tile goes before the first one: it may not be by a column alone, for the copy engine stores nothing
-        that begins before the array. Raises Infeasible where the pads make more of a problem than one may be."""
+    def of(cls, problem: PooledConv2d) -> PaddedOutputs:
+        """Return them, or raise Infeasible where the pads exceed the limits of problems.
+
+        A window of three columns begins with the right column of the pair in front of its own. Where that is no
+        padding, a whole tile goes in front of the first one, because TMA stores nothing that begins before the array.
+        """
         (r, s), pool = problem.window, problem.rest
         first = -ACROSS if s == 3 and problem.window_pad[1] == 0 else 0
         above, ahead = problem.window_pad[0], (problem.window_pad[1] - (s == 3)) - 2 * first
@@ -98,10 +100,10 @@ class Looked:
         right = CELL * (columns - 1) + problem.s - problem.w - left
         pads = (top, left, max(bottom, 0), max(right, 0))
         try:
-            seen = replace(problem.first, pad=pads)
+            convolution = replace(problem.first, pad=pads)
         except ValueError as error:
             raise Infeasible(f"with the pool's padding, as outputs of the convolution, {error}") from None
-        return cls(seen, (above, ahead), first, ceil_div(pool.ow - first, ACROSS))
+        return cls(convolution, (above, ahead), first, ceil_div(pool.ow - first, ACROSS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +116,8 @@ class StemPoolPlan(StemWgmmaPlan):
     page: ClassVar[str] = "families/stem_wgmma/pool.j2"
 
     problem: PooledConv2d
-    config: StemPool  # type: ignore[assignment]  # what a plan of stem_wgmma reads of its config, this has as well
-    looked: Looked
+    config: StemPool  # type: ignore[assignment]  # it has all that a plan of stem_wgmma reads
+    padded: PaddedOutputs
 
     @property
     def consumers(self) -> int:
@@ -126,8 +128,8 @@ class StemPoolPlan(StemWgmmaPlan):
         return rows(self.problem, self.config)
 
     @property
-    def seen(self) -> Conv2d:
-        return self.looked.seen
+    def reshaped(self) -> Conv2d:
+        return self.padded.convolution
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -158,25 +160,25 @@ class StemPoolPlan(StemWgmmaPlan):
 
     @property
     def across(self) -> int:
-        return self.looked.tiles
+        return self.padded.tiles
 
     @property
     def strips(self) -> int:
-        """Rows of tiles, which a consumer has to itself."""
+        """Rows of tiles, each of one consumer."""
         return self.problem.n * self.down
 
     @property
-    def behind(self) -> dict[str, tuple[Constant, ...]]:
-        pool, (rows_before, columns_before) = self.problem.rest, self.looked.before
+    def pool_constants(self) -> dict[str, tuple[Constant, ...]]:
+        pool, (rows_before, columns_before) = self.problem.rest, self.padded.before
         return {
             "The pool. The problem has its padding as well, as outputs of the convolution.": (
                 Constant("WINDOW_H", pool.r),
                 Constant("WINDOW_W", pool.s),
-                Constant("BEFORE_ROWS", rows_before, "of padding, above the convolution's first output"),
-                Constant("BEFORE_COLUMNS", columns_before, "and left of it"),
-                Constant("CONVOLUTION_H", self.problem.oh, "rows of outputs that are not padding"),
+                Constant("BEFORE_ROWS", rows_before, "rows of padding above the convolution's outputs"),
+                Constant("BEFORE_COLUMNS", columns_before, "and columns left of them"),
+                Constant("CONVOLUTION_H", self.problem.oh, "rows of the convolution's outputs, without padding"),
                 Constant("CONVOLUTION_W", self.problem.ow, "and columns"),
-                Constant("FIRST_COLUMN", self.looked.first, "of the pool's output, which the first tile begins with"),
+                Constant("FIRST_COLUMN", self.padded.first, "of the pool's output, with which the first tile begins"),
                 Constant("STRIPS", self.strips, "rows of tiles, each of one consumer"),
             ),
         }
@@ -189,13 +191,13 @@ class StemPoolPlan(StemWgmmaPlan):
     @property
     def config_constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("WINDOWS_DOWN", self.config.windows, "of a tile, which is four windows wide"),
-            Constant("TILE_H", self.rows, "rows of sums of a tile, which are eight pixels wide"),
+            Constant("WINDOWS_DOWN", self.config.windows, "rows of windows of a tile, which is four windows wide"),
+            Constant("TILE_H", self.rows, "rows of sums of a tile, which is eight pixels wide"),
         )
 
 
 def rows(problem: PooledConv2d, config: StemPool) -> int:
-    """What a tile has of sums: an even number, for instructions have pixels in sixteens."""
+    """Rows of sums of a tile. The number is even, because instructions have columns in sixteens."""
     of_window: int = problem.window[0]
     return 2 * (config.windows + of_window - 2)
 
@@ -205,12 +207,12 @@ def tiles_down(problem: PooledConv2d, config: StemPool) -> int:
 
 
 def why_none(problem: PooledConv2d, target: Target) -> str | None:
-    """What stands against every config."""
+    """Why no config is feasible, or None."""
     if (reason := stem_wgmma.why_none(problem, target)) is not None:
         return reason
     q, (top, left, _, _) = problem.quantization, problem.window_pad
     if not is_staged(problem):
-        return f"k={problem.k}: the copy engine stores rows of whole {CHUNK} bytes; unfused serves it"
+        return f"k={problem.k}: TMA stores rows of whole {CHUNK} bytes; unfused serves it"
     if problem.window_stride != (2, 2) or not set(problem.window) <= {2, 3}:
         return (
             f"window={problem.window} window_stride={problem.window_stride}: two pixels of a lane have a window of two "
@@ -230,8 +232,8 @@ def why_none(problem: PooledConv2d, target: Target) -> str | None:
 def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPlan:
     check_choices(config, CHOICES)
     instruction = warpgroup_of(target, why_none(problem, target))
-    looked = Looked.of(problem)
-    cells, pool = Cells.of(looked.seen), problem.rest
+    padded = PaddedOutputs.of(problem)
+    cells, pool = Cells.of(padded.convolution), problem.rest
     least = CHOICES["windows"][0]
     at_most(config.windows, max(least, 2 * pool.oh - 1), f"rows of windows of a tile (the problem has {pool.oh})")
     tile_rows = rows(problem, config)
@@ -242,39 +244,41 @@ def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPla
         target=target,
         instruction=instruction,
         cells=cells,
-        looked=looked,
-        smem_bytes=stem_wgmma.smem_bytes(cells, looked.seen, tile_rows, _outputs(config), _kept(problem, config)),
-        **_shared_out(problem, config, looked, target),
+        padded=padded,
+        smem_bytes=stem_wgmma.smem_bytes(
+            cells, padded.convolution, tile_rows, _outputs(config), _edges(problem, config)
+        ),
+        **_tiles(problem, config, padded, target),
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     made.check_sizes(made.pixels)
-    # The maps refuse what the copy engine cannot copy.
+    # The maps refuse what TMA cannot copy.
     assert made.fields
     return made
 
 
 def _outputs(config: StemPool) -> int:
-    """Bytes of outputs that are staged: of each consumer those of two tiles, which lanes write in fours of rows."""
+    """Bytes of staged outputs: two tiles per consumer, in whole fours of rows."""
     return 2 * CONSUMERS * ceil_div(config.windows, 4) * 4 * ACROSS * CHANNELS
 
 
-def _kept(problem: PooledConv2d, config: StemPool) -> int:
-    """For each warp of a consumer the sums that windows of two tiles begin with."""
+def _edges(problem: PooledConv2d, config: StemPool) -> int:
+    """Bytes of the sums that windows begin with, of each warp of a consumer."""
     of_warp = EDGE_HALVES * config.windows * 8 * ACROSS * EDGE_BYTES
     return 4 * CONSUMERS * of_warp if problem.window[1] == 3 else 0
 
 
-def _shared_out(problem: PooledConv2d, config: StemPool, looked: Looked, target: Target) -> dict[str, int]:
-    """Tiles and blocks: each consumer has a strip of tiles after the other, and no more blocks than are resident."""
+def _tiles(problem: PooledConv2d, config: StemPool, padded: PaddedOutputs, target: Target) -> dict[str, int]:
+    """Return the numbers of tiles and blocks: consumers take strips of tiles in turn, and all blocks are resident."""
     pool = problem.rest
     strips = problem.n * tiles_down(problem, config)
     channel_tiles = ceil_div(problem.k, CHANNELS)
     of_channels = min(ceil_div(strips, CONSUMERS), max(1, target.processors // channel_tiles))
-    # A lane computes where the outputs of a tile begin, those of a strip past the last as well.
+    # A lane computes where the outputs of a tile begin, also for a strip past the last.
     images = problem.n + ceil_div(CONSUMERS * target.processors, tiles_down(problem, config))
     outputs = images * (pool.oh + config.windows) * (pool.ow + ACROSS) * problem.k
     at_most(outputs, 2**31 - 1, "outputs of whole tiles")
-    tiles = channel_tiles * strips * looked.tiles
+    tiles = channel_tiles * strips * padded.tiles
     return {"channel_tiles": channel_tiles, "tiles": tiles, "blocks": channel_tiles * of_channels}
 
 

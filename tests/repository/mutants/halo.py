@@ -279,7 +279,7 @@ OF_PLAN = (
     Mutant(
         "halo: taps of every row look at one window",
         "generator/families/halo/windows.py",
-        "down=seen if row_step > 1 else 1,",
+        "down=remainders if row_step > 1 else 1,",
         "down=1,",
         "Rows between those of the first window never come.",
         (BETWEEN,),
@@ -295,10 +295,10 @@ OF_PLAN = (
     Mutant(
         "halo: residuals come with each of several windows",
         "generator/families/halo/plan.py",
-        "residual.bytes == 1 and not alone",
-        "residual.bytes == 1",
+        "is_byte and one_window and",
+        "is_byte and",
         "A tile has one tile of residuals.",
-        (WINDOWS,),
+        (f"{TESTS}::test_residuals_come_with_the_one_window_of_a_tile",),
     ),
     Mutant(
         "halo: sums take all registers",
