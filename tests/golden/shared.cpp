@@ -465,37 +465,6 @@ __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
 @@ 4+1
     static constexpr int MOST = PRODUCTS;  // products per tile
 
-// A consumer's sums become outputs: those that lie in the image are stored two channels, or one, at a time.
-__device__ __forceinline__ void write_sums(
-    const Arguments& args, Shared&, int, const Channels& channels,
-    const Sum (&sums)[TILE_M / 64][ATOMS][4], const Tiles& tiles) {
-    const int column = tiles.column() + column_of_lane();
-#pragma unroll
-    for (int m = 0; m < TILE_M / 64; ++m) {
-        const int k = first_channel() + m * 64 + channel_of_lane();
-#pragma unroll
-        for (int atom = 0; atom < ATOMS; ++atom) {
-            const int row = tiles.row() + atom;
-            Finished finished[4];
-            finish_row(args, sums[m][atom], channels.channel[m], row, column, k, finished);
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                if (row >= OUT_H || column + e >= OUT_W) continue;
-                Output* const to = args.y + (((tiles.image() * OUT_H + row) * OUT_W + column + e) * K + k);
-                const Finished pair[2] = {finished[2 * e], finished[2 * e + 1]};
-                if constexpr (VECTOR_K == 2) {
-                    if (WHOLE_TILES || k < K) write(to, pair);
-                } else {
-#pragma unroll
-                    for (int h = 0; h < 2; ++h) {
-                        if (k + h < K) to[h] = narrow(pair[h]);
-                    }
-                }
-            }
-        }
-    }
-}
-
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     qconv_cpu_use_async_proxy();

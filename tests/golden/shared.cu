@@ -447,8 +447,42 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(c
     args.borders[index] = -args.x_zero * sum;
 }
 
-// Whether every channel of every tile exists.
-constexpr bool WHOLE_TILES = K % TILE_M == 0;
+constexpr bool WHOLE_TILES = K % TILE_M == 0;  // whether every channel of every tile exists
+
+// Makes outputs of a consumer's sums. Lanes store those that lie in the image, VECTOR_K channels at a time.
+__device__ __forceinline__ void write_sums(
+    const Arguments& args, Shared&, int, const TileResiduals& residuals, const Channels& channels,
+    const OwnSums& sums, const Tiles& tiles) {
+    constexpr int CHANNELS = ProductRows::CHANNELS;
+#pragma unroll
+    for (int instruction = 0; instruction < ProductRows::INSTRUCTIONS; ++instruction) {
+#pragma unroll
+        for (int number = 0; number < ProductRows::FRAGMENTS; ++number) {
+            const Fragment fragment = ProductRows::fragment(tiles, instruction, number);
+            const int k = fragment.k;
+            Finished finished[2 * CHANNELS];
+            finish_fragment(args, &sums[instruction][number * ProductRows::FRAGMENT_ATOMS],
+                            residuals.load(fragment, number),
+                            channels.channel[ProductRows::group(instruction, number)], fragment, finished);
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const int row = fragment.row + e * ProductRows::DOWN;
+                const int column = fragment.column + e * ProductRows::ACROSS;
+                if (row >= OUT_H || column >= OUT_W) continue;
+                Output* const to = args.y + (((tiles.image() * OUT_H + row) * OUT_W + column) * K + k);
+#pragma unroll
+                for (int h = 0; h < CHANNELS; h += VECTOR_K) {
+                    if (!WHOLE_TILES && k + h >= K) continue;
+                    Finished vector[VECTOR_K];
+#pragma unroll
+                    for (int i = 0; i < VECTOR_K; ++i) vector[i] = finished[e * CHANNELS + h + i];
+                    write(to + h, vector);
+                }
+            }
+        }
+    }
+}
+__device__ __forceinline__ void wait_for_stores(bool) {}
 
 // A barrier for all threads of the cluster, split into arrive and wait. The arrive does not release memory.
 __device__ __forceinline__ void arrive_at_cluster() {

@@ -13,32 +13,22 @@
 @@ // The problem.
 IN_H=28 IN_W=14 C=48 C_GROUP=48 OUT_H=14 OUT_W=14 K=48 K_GROUP=48 R=3 S=2 STRIDE_H=2 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=1568 REDUCTION=216 X_SIGNED=false W_SIGNED=true
-COLUMNS_TOGETHER=2 X_C=24 FILTER_W=3 ZERO_COLUMNS=1
+MERGED_COLUMNS=2 X_C=24 FILTER_W=3 ZERO_COLUMNS=1
 
 @@ // The config.
 TILE_H=8 CONSUMERS=2
 constexpr int TILE_M = 48;  // output channels of a tile
+SPLIT=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_N = 64;  // output pixels of a tile
-constexpr int WINDOW_H = 17;  // rows of a window
-constexpr int WINDOW_W = 9;  // and columns, a stride from each other
-ROW_STEP=1 WINDOWS=1 WINDOWS_ACROSS=1 ROW=64 SLABS=1 SLOTS=8 TILES_DOWN=2 TILES_ACROSS=2 CHANNEL_TILES=1
-TILES=32 BLOCKS=32 WEIGHT_ROWS=48
+PART_C=48 OWN_ROWS=8 TAP_BYTES=48 WINDOW_H=17 WINDOW_W=9 ROW_STEP=1 WINDOWS_PER_TILE=1 WINDOWS_ACROSS=1 ROW=64
+LAST_ROW=64 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=2 TILES_ACROSS=2 CHANNEL_TILES=1 TILES=32 BLOCKS=32
+WEIGHT_ROWS=48
 constexpr int VECTOR_K = 4;  // neighbouring channels that a lane reads or writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=0 ROW_CLASSES=2 COLUMNS_BEFORE=1 COLUMNS_BEHIND=0 COLUMN_CLASSES=2 SMEM_BYTES=107520
 FOLD_THREADS=128
-
-@@ 4a377193 in pages/halo-gathered-words-sm_90a.cu: static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-@@ 2+2
-static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
-@@ 5+1
-static_assert(TILE_N == 8 * TILE_H && TILE_N % 64 == 0, "a tile is whole instructions");
-static_assert(TILE_M % 16 == 0, "a lane has four of each 16 channels");
-@@ 10+0
-static_assert(C == COLUMNS_TOGETHER * X_C && ZERO_COLUMNS + FILTER_W <= S * COLUMNS_TOGETHER,
-              "the taps have all columns of a filter");
 
 @@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
@@ -68,99 +58,51 @@ struct Operand {
 @@ 42+19
           SUMS_OF_ATOM(5)
 
-// Those of four channels of a pixel.
+constexpr bool WHOLE_RESIDUALS = K % TILE_M == 0;  // whether every channel of every tile exists
+
+// The residuals of a fragment.
 struct alignas(VECTOR_K * sizeof(Residual)) Residuals {
-    Residual element[4];
-    __device__ __forceinline__ int operator()(int i) const { return element[i]; }
+    Residual element[2 * ProductRows::CHANNELS];
+    __device__ __forceinline__ Inputs inputs(Sum sum, int i) const { return {sum, element[i]}; }
 };
 struct alignas(VECTOR_K * sizeof(Residual)) ResidualVector { Residual element[VECTOR_K]; };
 
-// Those of the channels from `k` on that exist, if the pixel does.
-__device__ __forceinline__ Residuals load_residuals(
-    const Arguments& args, int image, int row, int column, int k) {
-    Residuals residuals = {};
-    if (row >= OUT_H || column >= OUT_W) return residuals;
-    const Residual* const from = args.residual + (((image * OUT_H + row) * OUT_W + column) * K + k);
-#pragma unroll
-    for (int i = 0; i < 4; i += VECTOR_K) {
-        if (!WHOLE_TILES && k + i >= K) continue;
-        *reinterpret_cast<ResidualVector*>(&residuals.element[i]) =
-            *reinterpret_cast<const ResidualVector*>(from + i);
-    }
-    return residuals;
-}
+// A lane loads the residuals of a tile from device memory, where it needs them.
+struct TileResiduals {
+    static constexpr bool IN_WINDOW = false;
+    static constexpr int COPIED_BYTES = 0;
+    const Arguments& args;
+    const Tiles& tiles;
 
-@@ 93bf3246 in pages/halo-pixel-rows-sm_90a.cu: // The outputs of a lane in two rows of a tile: of each pixel its four channels from `k` on.
-@@ 3+1
-    [[maybe_unused]] const Arguments& args, const Sum (*sums)[4], const Residuals (&residuals)[2],
-    const Channel (&channels)[4],
-@@ 7+0
-        const int border = border_of((row + e) * OUT_W + column);
-@@ 9+2
-            const Inputs inputs = {sums[h / 2][2 * e + h % 2], residuals[e](h)};
-            finished[e][h] = finish(inputs, with_offset_of(args, channels[h], border, k + h));
-
-@@ 2e937958 in pages/halo-pixel-rows-sm_90a.cu: // A tile as bytes where the copy engine takes them from.
-@@ 13+1
-            Residuals residuals[2];
+    __device__ __forceinline__ TileResiduals(const Arguments& args, Window&, const Tiles& tiles)
+        : args(args), tiles(tiles) {}
+    static __device__ __forceinline__ void copy(const Arguments&, Window&, tile::Mbarrier&, const Tiles&) {}
+    __device__ __forceinline__ const TileResiduals& of_chunk(int, int) const { return *this; }
+    // Residuals of pixels outside of the image, and of channels that do not exist, are zeros.
+    __device__ __forceinline__ Residuals load(const Fragment& fragment, int) const {
+        constexpr int CHANNELS = ProductRows::CHANNELS;
+        Residuals residuals = {};
 #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                residuals[e] = load_residuals(args, tiles.image(), row + e, column, k);
-            }
-            finish_pixels(args, &sums[n][2 * chunk], residuals, channels.channel[chunk], row, column, k,
-                          finished);
-
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 11+1
-            for (int window = 0; window < WINDOWS; ++window) at.advance();
-@@ 22+1
-        Sum sums[TILE_N / 64][ATOMS][4];
-@@ 26+3
-        WindowRing::State window_at = at;
-@@ 30+3
-        for (int of_tile = 0; of_tile < WINDOWS; ++of_tile) {
-            shared.ring.wait(window_at);
-            begin_products();
-            const Operand window(&shared.windows[window_at.slot], STRIDE_H / ROW_STEP * WINDOW_W * ROW);
-@@ 34+1
-            for (int slab = 0; slab < R * S * SLABS; ++slab) {
-                const int tap = slab / SLABS, row = tap / S * DILATION_H, column = tap % S * DILATION_W;
-                if (row % ROW_STEP * WINDOWS_ACROSS + column % STRIDE_W != of_tile) continue;
-                const int of_window = slab % SLABS * static_cast<int>(sizeof(Slab));
-                const int pixel = row / ROW_STEP * WINDOW_W + column / STRIDE_W;
-@@ 36+3
-                for (int c = 0; c < ROW; c += 32) {
-#pragma unroll
-                    for (int n = 0; n < TILE_N; n += 64) {
-                        const int first = n / 8 * (STRIDE_H / ROW_STEP) * WINDOW_W + pixel;
-                        multiply(products, window.behind(of_window + first * ROW + c),
-                                 filters.behind(slab * TILE_M * ROW + c), sums[n / 64], slab + c > 0);
-                    }
-@@ 41+0
-            window_at.advance();
-@@ 47+1
-        if (signals) {
-            WindowRing::State read = at;
-            for (int window = 0; window < WINDOWS; ++window, read.advance()) shared.ring.release(read);
+        for (int i = 0; i < 2 * CHANNELS; i += VECTOR_K) {
+            const int row = fragment.row + i / CHANNELS * ProductRows::DOWN;
+            const int column = fragment.column + i / CHANNELS * ProductRows::ACROSS;
+            const int k = fragment.k + i % CHANNELS;
+            if (row >= OUT_H || column >= OUT_W || (!WHOLE_RESIDUALS && k >= K)) continue;
+            const int pixel = (tiles.image() * OUT_H + row) * OUT_W + column;
+            *reinterpret_cast<ResidualVector*>(&residuals.element[i]) =
+                *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k));
         }
-@@ 49+1
-        for (int m = 0; m < TILE_N / 64; ++m) await(sums[m]);
+        return residuals;
+    }
+};
 
-// An element of a filter by what is a tap and a channel here: zeros stand for columns that it does not have.
+// A weight of output channel `k`. A tap is MERGED_COLUMNS columns of the filter, whose channels are side by
+// side: zeros stand for columns that the filter does not have.
 __device__ __forceinline__ W weight_of(const Arguments& args, int k, int tap, int c) {
-    const int column = tap % S * COLUMNS_TOGETHER + c / X_C - ZERO_COLUMNS;
+    const int column = tap % S * MERGED_COLUMNS + c / X_C - ZERO_COLUMNS;
     if (column < 0 || column >= FILTER_W) return 0;
     return tile::load(args.w + (k * REDUCTION + (tap / S * FILTER_W + column) * X_C + c % X_C));
 }
-
-@@ a6543b41 in pages/halo-gathered-copies-sm_90a.cu: // Rearranges the weights into rows of the product. Runs once per set of weights, with one thread per word.
-@@ 4+1
-    constexpr int ROW_WORDS = R * S * C / 4;
-@@ 8+1
-    const int tap = index % ROW_WORDS * 4 / C, first = index % ROW_WORDS * 4 % C;
-@@ 11+2
-        const W weight = weight_of(args, k, tap, c);
-        word |= static_cast<unsigned>(static_cast<unsigned char>(weight)) << (c - first) * 8;
 
 @@ eb1ca0cb in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
 @@ 13+1

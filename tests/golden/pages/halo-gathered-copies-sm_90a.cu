@@ -13,23 +13,16 @@ DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=216 X_SIGNED
 @@ // The config.
 TILE_H=16 CONSUMERS=2
 constexpr int TILE_M = 32;  // output channels of a tile
+SPLIT=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=72 CONSUMER_REGISTERS=216
 constexpr int TILE_N = 128;  // output pixels of a tile
-WINDOW_H=18 WINDOW_W=10 ROW=32 SLABS=1 TAP_BYTES=32 PART=8 AHEAD=3 SLOTS=8 TILES_DOWN=2 TILES_ACROSS=4
+PART_C=24 OWN_ROWS=16 TAP_BYTES=32 WINDOW_H=18 WINDOW_W=10 ROW_STEP=1 WINDOWS_PER_TILE=1 WINDOWS_ACROSS=1
+ROW=32 LAST_ROW=32 SLABS=1 CHUNKS_AT_ONCE=4 PART=8 AHEAD=3 SLOTS=8 RELEASES=4 TILES_DOWN=2 TILES_ACROSS=4
 CHANNEL_TILES=1 TILES=64 BLOCKS=64 WEIGHT_ROWS=32
 constexpr int VECTOR_K = 4;  // neighbouring channels that a lane reads or writes at once
 SMEM_BYTES=59392
-
-@@ 976447d7 in whole/halo-body-sm_90a.cu: static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-@@ 2+1
-static_assert(C_GROUP == C && K_GROUP == K, "one group");
-static_assert(C % PART == 0 && (PART == 4 || PART == 8), "pixels are whole parts, which can be copied");
-static_assert(TAP_BYTES >= C && TAP_BYTES % 16 == 0, "the weights of a tap are whole chunks");
-@@ 5+1
-static_assert(TILE_N == 8 * TILE_H && TILE_N % 64 == 0, "a tile is whole instructions");
-static_assert(TILE_M % 16 == 0, "a lane has four of each 16 channels");
 
 @@ 67d085c4 in whole/wgmma-body-sm_90a.cu: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 13+12
@@ -57,6 +50,10 @@ struct Ring {
     // For one thread of each warp, once all have written their part and executed a proxy fence.
     __device__ __forceinline__ void fill(const State& state) { full[state.slot].arrive(); }
 
+constexpr int ATOMS = 4;  // of eight columns each, in an instruction
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
+
 // wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8: 64 pixels by TILE_M output channels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
 // swizzle. Four warps execute it together; its sums are awaited later.
@@ -77,42 +74,54 @@ struct Operand {
 @@ 40+21
           SUMS_OF_ATOM(3)
 
-// A chunk is what lies of a pixel in 16 bytes of a window: channels, and zeros behind the last.
-constexpr int CHUNKS = SLABS * ROW / 16;  // of a pixel
+static_assert(SPLIT == 1, "lanes bring all channels of a pixel");
+static_assert(TAP_BYTES >= C && TAP_BYTES % 16 == 0, "TMA copies the weights of a tap in whole chunks");
+
+constexpr int CHUNKS = 2 * STEPS;  // of a pixel
 constexpr int CHUNKS_OF_WINDOW = WINDOW_H * WINDOW_W * CHUNKS;
 
-// Which pixel of the window it is of, and which of its channels.
+// 16 bytes of a pixel in a window: channels, and zeros behind the last one.
 struct Chunk {
     int pixel, number;
 
     __device__ __forceinline__ explicit Chunk(int index) : pixel(index / CHUNKS), number(index % CHUNKS) {}
     __device__ __forceinline__ int channel() const { return number * 16; }
-    // Where it lies: exchanged with its neighbours as the copy engine does it.
-    __device__ __forceinline__ unsigned char* place(Window& window) const {
+    // Its address in a window, swizzled as TMA would.
+    __device__ __forceinline__ unsigned char* address(Window& window) const {
         constexpr int OF_ROW = ROW / 16;
-        const int exchanged = number % OF_ROW ^ pixel * ROW / 128 % OF_ROW;
-        return &window.slab[number / OF_ROW].pixel[0][0][0] + (pixel * ROW + exchanged * 16);
+        const int swizzled = number % OF_ROW ^ pixel * ROW / 128 % OF_ROW;
+        return &window.slab[number / OF_ROW].pixel[0][0][0] + (pixel * ROW + swizzled * 16);
     }
-    // Where its channels begin in the input, or -1 outside of the image, of a window that begins there.
-    __device__ __forceinline__ int first(int image, int row, int column) const {
-        row += pixel / WINDOW_W;
-        column += pixel % WINDOW_W;
-        const unsigned place = (static_cast<unsigned>(image) * IN_H + row) * IN_W + column;
+    // The index of its first channel in the input, or -1 outside of the image.
+    __device__ __forceinline__ int first(const TileWindows& tiles) const {
+        const int row = tiles.input_row() + pixel / WINDOW_W * ROW_STEP;
+        const int column = tiles.input_column() + pixel % WINDOW_W * STRIDE_W;
+        const unsigned place = (static_cast<unsigned>(tiles.image()) * IN_H + row) * IN_W + column;
         const bool exists = static_cast<unsigned>(row) < IN_H && static_cast<unsigned>(column) < IN_W;
         return exists && channel() < C ? static_cast<int>(place * C + channel()) : -1;
     }
 };
 
-// PART neighbouring channels begin at a multiple of PART, and are copied at once. Zeros stand for those past
-// the last channel, and for pixels outside of the image.
-__device__ __forceinline__ void bring_window(
-    const Arguments& args, tile::Copies& copies, Window& window, int image, int row, int column) {
-    // So many at once, for addresses are long chains of instructions.
-#pragma unroll 4
+// A warp of the producer has written its part of a window.
+__device__ __forceinline__ void fill(WindowRing& ring, WindowRing::State& at) {
+    tile::fence_proxy_async();
+    tile::warp_barrier();  // all of the warp's part is there
+    if (tile::lane() == 0) ring.fill(at);
+    at.advance();
+}
+
+static_assert(C % PART == 0 && (PART == 4 || PART == 8), "pixels must be whole parts, which cp.async copies");
+
+// Copies a window asynchronously, PART channels at a time: they begin at a multiple of PART. Zeros stand for
+// channels behind the last, and for pixels outside of the image.
+__device__ __forceinline__ void copy_window(
+    const Arguments& args, tile::Copies& copies, Window& window, const TileWindows& tiles) {
+    // CHUNKS_AT_ONCE overlap, because an address takes a long chain of instructions.
+#pragma unroll CHUNKS_AT_ONCE
     for (int index = tile::thread() % 128; index < CHUNKS_OF_WINDOW; index += 128) {
         const Chunk chunk(index);
-        unsigned char* const to = chunk.place(window);
-        const int first = chunk.first(image, row, column);
+        unsigned char* const to = chunk.address(window);
+        const int first = chunk.first(tiles);
 #pragma unroll
         for (int part = 0; part < 16; part += PART) {
             const bool exists = first >= 0 && chunk.channel() + part < C;
@@ -121,73 +130,45 @@ __device__ __forceinline__ void bring_window(
     }
 }
 
-// By a warp of the producer: its share of a window is there.
-__device__ __forceinline__ void fill(WindowRing& ring, WindowRing::State& at) {
-    tile::fence_proxy_async();
-    tile::warp_barrier();  // all of the warp's share is there
-    if (tile::lane() == 0) ring.fill(at);
-    at.advance();
-}
-
-// The copy engine brings the weights of all taps, which do not depend on the launch before: one thread asks
-// for them. Windows it does not bring, whose pixels are no whole 16 bytes: the lanes of four warps do.
-__device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
-    if (tile::thread() % 128 == 0) {
-        shared.weights_there.expect_next(sizeof shared.weights);
-#pragma unroll 1
-        for (int slab = 0; slab < R * S * SLABS; ++slab) {
-            tile::load_tile(args.weight_map, shared.weights[slab], shared.weights_there,
-                            slab / SLABS * TAP_BYTES + slab % SLABS * ROW, first_channel());
-        }
-    }
-    tile::warp_barrier();
-    tile::wait_on_dependency();
-    const auto column_of = [](const Tiles& tiles) { return tiles.column() - PAD_LEFT; };
-    const auto row_of = [](const Tiles& tiles) { return tiles.row() - PAD_TOP; };
-    // A group of copies is a window. Behind the last one groups are empty, so that the same wait serves all.
+// The copies of a window are a group; AHEAD groups are in flight while the next window is asked for. Behind
+// the last window groups are empty, so that the same wait serves all.
+__device__ __forceinline__ void gather_windows(const Arguments& args, Shared& shared) {
     tile::Copies copies;
     WindowRing::State asked, at;
-    Tiles tiles;
-    int under_way = 0;
-    for (int group = 0; tiles.any() || under_way > 0; ++group) {
+    TileWindows tiles;
+    int in_flight = 0;
+    for (int group = 0; tiles.any() || in_flight > 0; ++group) {
         if (tiles.any()) {
             shared.ring.acquire(asked);
-            Window& window = shared.windows[asked.slot];
-            bring_window(args, copies, window, tiles.image(), row_of(tiles), column_of(tiles));
+            copy_window(args, copies, shared.windows[asked.slot], tiles);
             asked.advance();
             tiles.advance();
-            ++under_way;
+            ++in_flight;
         }
         copies.commit();
         if (group < AHEAD) continue;
         copies.wait<AHEAD>();
         fill(shared.ring, at);
-        --under_way;
+        --in_flight;
     }
 }
 
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 22+1
-        Sum sums[TILE_N / 64][ATOMS][4];
-@@ 36+3
-                for (int n = 0; n < TILE_N; n += 64) {
-                    multiply(products, window.behind(of_window + (n / 8 * WINDOW_W + pixel) * ROW + c),
-                             filters.behind(slab * TILE_M * ROW + c), sums[n / 64], slab + c > 0);
-@@ 47+1
-        if (tile::lane() == 0) shared.ring.release(at);
-@@ 49+1
-        for (int m = 0; m < TILE_N / 64; ++m) await(sums[m]);
-@@ 53+2
+// Pixels are not whole chunks, which is all that TMA copies: the lanes of four warps bring the windows. One
+// thread asks TMA for the weights.
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
+    if (tile::thread() % 128 == 0) load_weights(args, shared);
+    tile::warp_barrier();
+    tile::wait_on_dependency();
+    gather_windows(args, shared);
+}
 
-@@ 784a272f in whole/halo-body-sm_90a.cu: // One thread, before anybody waits.
-@@ 5+1
-    shared.ring.open(4);  // the warps of a consumer
+// A weight of output channel `k`.
+__device__ __forceinline__ W weight_of(const Arguments& args, int k, int tap, int c) {
+    return tile::load(args.w + (k * REDUCTION + tap * C + c));
+}
 
-@@ 4d72ca77 in whole/halo-body-sm_90a.cu: extern "C" __global__ void __launch_bounds__(THREADS, 1)
-@@ 13+1
-        produce(args, shared);
-
-// Rearranges the weights into rows of the product. Runs once per set of weights, with one thread per word.
+// Writes the weights as rows of the product, in which each tap takes TAP_BYTES. Once for a set of weights, a
+// thread per word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     constexpr int ROW_WORDS = R * S * TAP_BYTES / 4;
@@ -197,8 +178,8 @@ conv2d_repack_weights(const Arguments args) {
     const int tap = index % ROW_WORDS * 4 / TAP_BYTES, first = index % ROW_WORDS * 4 % TAP_BYTES;
     unsigned word = 0;
     for (int c = first; c < first + 4 && c < C && k < K; ++c) {
-        const W* const from = args.w + (k * REDUCTION + tap * C + c);
-        word |= static_cast<unsigned>(static_cast<unsigned char>(tile::load(from))) << (c - first) * 8;
+        const W weight = weight_of(args, k, tap, c);
+        word |= static_cast<unsigned>(static_cast<unsigned char>(weight)) << (c - first) * 8;
     }
     args.weights[index] = static_cast<int>(word);
 }

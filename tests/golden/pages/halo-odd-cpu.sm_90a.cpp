@@ -11,19 +11,17 @@
 @@ // The config.
 TILE_H=2 CONSUMERS=2
 constexpr int TILE_M = 64;  // output channels of a tile
+SPLIT=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_N = 16;  // output pixels of a tile
-WINDOW_H=4 WINDOW_W=10 ROW=128 LAST_ROW=96 SLABS=1 SLOTS=8 TILES_DOWN=14 TILES_ACROSS=4 CHANNEL_TILES=1
-TILES=56 BLOCKS=4 WEIGHT_ROWS=64
+PART_C=80 OWN_ROWS=2 TAP_BYTES=80 WINDOW_H=4 WINDOW_W=10 ROW_STEP=1 WINDOWS_PER_TILE=1 WINDOWS_ACROSS=1
+ROW=128 LAST_ROW=96 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=14 TILES_ACROSS=4 CHANNEL_TILES=1 TILES=56 BLOCKS=4
+WEIGHT_ROWS=64
 constexpr int VECTOR_K = 1;  // neighbouring channels that a lane reads or writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=115712
 FOLD_THREADS=128
-
-@@ 976447d7 in whole/halo-body-sm_90a.cu: static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-@@ 6+0
-static_assert(LAST_ROW % 32 == 0 && C <= (SLABS - 1) * ROW + LAST_ROW, "only zeros are left out");
 
 @@ a596933c in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 11+2
@@ -43,9 +41,9 @@ __device__ __forceinline__ void load_tile(
     tile::TensorMap weight_map;  // of the weights
     float multiplier;  // x_scale * w_scale
 
-constexpr int ATOMS = TILE_N / 8;
-constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // of a tap
-constexpr int PRODUCTS = R * S * STEPS * (TILE_M / 64);  // of a tile, by one instruction each
+constexpr int ATOMS = 2;  // of eight columns each, in an instruction
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
 
 // wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product.
 // Each lane reads the factors of its own sums, where TMA's swizzle has put them.
@@ -56,7 +54,7 @@ struct Operand {
     Operand() = default;
     __device__ __forceinline__ Operand(const void* rows, int group)
         : rows(static_cast<const unsigned char*>(rows)), group(group) {}
-    __device__ __forceinline__ Operand behind(int bytes) const { return Operand(rows + bytes, group); }
+    __device__ __forceinline__ Operand advance_bytes(int bytes) const { return Operand(rows + bytes, group); }
     // The swizzle XORs the chunk index with bits of the address, as the hardware does.
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const place = rows + row / 8 * group + row % 8 * ROW + i * 4;
@@ -65,17 +63,6 @@ struct Operand {
         return reinterpret_cast<const tile::Words<1>*>(exchanged)->word[0];
     }
 };
-
-@@ 8c8d6fb1 in whole/halo-body-sm_90a.cu: // The outputs of a lane in one row of a tile: of each pixel its two channels from `k` on.
-@@ 7+0
-        const int border = border_of(row * OUT_W + column + e);
-@@ 10+1
-            finished[2 * e + h] = finish(inputs, with_offset_of(args, channels[h], border, k + h));
-
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 35+0
-                if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;
-@@ 53+2
 
 @@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 5+0

@@ -13,22 +13,23 @@ DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=576 X_SIGNED
 @@ // The config.
 TILE_H=8 CONSUMERS=3
 constexpr int TILE_M = 48;  // output channels of a tile
+SPLIT=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=512 PRODUCER_REGISTERS=32 CONSUMER_REGISTERS=160
 constexpr int TILE_N = 64;  // output pixels of a tile
-WINDOW_H=10 WINDOW_W=10 ROW=64 SLABS=1 SLOTS=8 TILES_DOWN=4 TILES_ACROSS=4 CHANNEL_TILES=1 TILES=128
-BLOCKS=128 WEIGHT_ROWS=48
+PART_C=64 OWN_ROWS=8 TAP_BYTES=64 WINDOW_H=10 WINDOW_W=10 ROW_STEP=1 WINDOWS_PER_TILE=1 WINDOWS_ACROSS=1
+ROW=64 LAST_ROW=64 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=4 TILES_ACROSS=4 CHANNEL_TILES=1 TILES=128 BLOCKS=128
+WEIGHT_ROWS=48
 constexpr int VECTOR_K = 4;  // neighbouring channels that a lane reads or writes at once
 SMEM_BYTES=86016
 
-@@ 976447d7 in whole/halo-body-sm_90a.cu: static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-@@ 5+1
-static_assert(TILE_N == 8 * TILE_H && TILE_N % 64 == 0, "a tile is whole instructions");
-static_assert(TILE_M % 16 == 0, "a lane has four of each 16 channels");
-
 @@ 85496136 in whole/halo-body-sm_90a.cu: // The kernel's only parameter.
 @@ 11+1
+
+constexpr int ATOMS = 6;  // of eight columns each, in an instruction
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
 
 // wgmma.mma_async.sync.aligned.m64n48k32.s32.s8.s8: 64 pixels by TILE_M output channels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
@@ -50,49 +51,5 @@ struct Operand {
 @@ 42+19
           SUMS_OF_ATOM(5)
 
-@@ dd0af321 in whole/halo-body-sm_90a.cu: // A row of shared memory is channels of a pixel, and zeros behind the last. A slab of a window begins at a
-@@ 4+2
-
-@@ 73f325ed in whole/halo-body-sm_90a.cu: struct Shared {
+@@ 20bbb4d9 in whole/halo-body-sm_90a.cu: struct Shared {
 @@ 4+1
-
-// A consumer's sums become outputs: those that lie in the image are stored VECTOR_K channels at a time.
-__device__ __forceinline__ void write_sums(
-    const Arguments& args, Shared&, int, const Channels& channels,
-    const Sum (&sums)[TILE_N / 64][ATOMS][4], const Tiles& tiles) {
-    const int column = tiles.column() + column_of_lane();
-#pragma unroll
-    for (int n = 0; n < TILE_N / 64; ++n) {
-        const int row = tiles.row() + n * 8 + row_of_warp();
-#pragma unroll
-        for (int chunk = 0; chunk < TILE_M / 16; ++chunk) {
-            const int k = first_channel() + chunk * 16 + channel_of_lane();
-            Finished finished[2][4];
-            finish_pixels(args, &sums[n][2 * chunk], channels.channel[chunk], row, column, k, finished);
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                if (row + e >= OUT_H || column >= OUT_W) continue;
-                Output* const to = args.y + (((tiles.image() * OUT_H + row + e) * OUT_W + column) * K + k);
-#pragma unroll
-                for (int h = 0; h < 4; h += VECTOR_K) {
-                    if (!WHOLE_TILES && k + h >= K) continue;
-                    Finished vector[VECTOR_K];
-#pragma unroll
-                    for (int i = 0; i < VECTOR_K; ++i) vector[i] = finished[e][h + i];
-                    write(to + h, vector);
-                }
-            }
-        }
-    }
-}
-
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 22+1
-        Sum sums[TILE_N / 64][ATOMS][4];
-@@ 36+3
-                for (int n = 0; n < TILE_N; n += 64) {
-                    multiply(products, window.behind(of_window + (n / 8 * WINDOW_W + pixel) * ROW + c),
-                             filters.behind(slab * TILE_M * ROW + c), sums[n / 64], slab + c > 0);
-@@ 49+1
-        for (int m = 0; m < TILE_N / 64; ++m) await(sums[m]);
-@@ 53+2

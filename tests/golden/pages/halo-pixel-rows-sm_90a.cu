@@ -13,20 +13,18 @@ DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=720 X_SIGNED
 @@ // The config.
 TILE_H=16 CONSUMERS=2
 constexpr int TILE_M = 80;  // output channels of a tile
+SPLIT=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_N = 128;  // output pixels of a tile
-WINDOW_H=18 WINDOW_W=10 ROW=128 LAST_ROW=96 SLABS=1 SLOTS=5 TILES_DOWN=2 TILES_ACROSS=4 CHANNEL_TILES=1
-TILES=64 BLOCKS=64 WEIGHT_ROWS=80 SMEM_BYTES=231424
+PART_C=80 OWN_ROWS=16 TAP_BYTES=80 WINDOW_H=18 WINDOW_W=10 ROW_STEP=1 WINDOWS_PER_TILE=1 WINDOWS_ACROSS=1
+ROW=128 LAST_ROW=96 SLABS=1 SLOTS=5 RELEASES=1 TILES_DOWN=2 TILES_ACROSS=4 CHANNEL_TILES=1 TILES=64 BLOCKS=64
+WEIGHT_ROWS=80 SMEM_BYTES=231424
 
-@@ 976447d7 in whole/halo-body-sm_90a.cu: static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-@@ 5+1
-static_assert(TILE_N == 8 * TILE_H && TILE_N % 64 == 0, "a tile is whole instructions");
-static_assert(TILE_M % 16 == 0, "a lane has four of each 16 channels");
-static_assert(LAST_ROW % 32 == 0 && C <= (SLABS - 1) * ROW + LAST_ROW, "only zeros are left out");
-
-constexpr int ATOMS = TILE_M / 8;
+constexpr int ATOMS = 10;  // of eight columns each, in an instruction
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
 
 // wgmma.mma_async.sync.aligned.m64n80k32.s32.s8.s8: 64 pixels by TILE_M output channels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
@@ -48,82 +46,65 @@ struct Operand {
 @@ 46+15
           SUMS_OF_ATOM(9)
 
-// A lane has four neighbouring channels of each 16, and of each eight rows of a tile two pixels of a column.
-__device__ __forceinline__ int channel_of_lane() { return tile::lane() % 4 * 4; }
-__device__ __forceinline__ int column_of_lane() { return tile::lane() / 4; }
-__device__ __forceinline__ int row_of_warp() { return tile::warp() % 4 * 2; }
+// Rows of the product are the pixels of a tile, and its columns are output channels: fewer are multiplied
+// where they are no multiple of 64. A fragment has two pixels of a column and four channels.
+struct PixelRows {
+    static constexpr bool ARE_PIXELS = true;
+    static constexpr int INSTRUCTIONS = TILE_N / 64;  // for the rows of a tile's product
+    static constexpr int FRAGMENTS = TILE_M / 16;  // of a lane, per instruction
+    static constexpr int FRAGMENT_ATOMS = 2;
+    static constexpr int CHANNELS = 4;  // of a fragment
+    static constexpr int DOWN = 1, ACROSS = 0;  // from its first pixel to its second
+    static constexpr int GROUPS = TILE_M / 16;  // of channels: a lane has CHANNELS of each
 
-// Their parameters, which stay in registers: a block keeps its channels.
-struct Channels {
-    Channel channel[TILE_M / 16][4];
-
-@@ efdded96 in whole/halo-body-sm_90a.cu:     __device__ __forceinline__ explicit Channels(const Arguments& args) {
-@@ 3+3
-        for (int i = 0; i < TILE_M / 4; ++i) {
-            const int k = first_channel() + i / 4 * 16 + channel_of_lane() + i % 4;
-            channel[i / 4][i % 4] = load_channel(args, k < K ? k : K - 1);
-
-// Where 16 channels of a pixel of the tile lie.
-__device__ __forceinline__ unsigned char* chunk_of(Staged& staged, int pixel, int chunk) {
-    return &staged.pixel[pixel][chunk * 16];
-}
-
-// The outputs of a lane in two rows of a tile: of each pixel its four channels from `k` on.
-__device__ __forceinline__ void finish_pixels(
-    [[maybe_unused]] const Arguments& args, const Sum (*sums)[4], const Channel (&channels)[4],
-    [[maybe_unused]] int row, [[maybe_unused]] int column, [[maybe_unused]] int k, Finished (&finished)[2][4]) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-#pragma unroll
-        for (int h = 0; h < 4; ++h) {
-            const Inputs inputs = {sums[h / 2][2 * e + h % 2]};
-            finished[e][h] = finish(inputs, channels[h]);
-        }
+    static __device__ __forceinline__ int channel(int group) {
+        return first_channel() + group * 16 + tile::lane() % 4 * 4;
     }
+    static __device__ __forceinline__ int group(int, int fragment) { return fragment; }
+    // From the first row of the tile to a fragment's.
+    static __device__ __forceinline__ int down(int instruction) {
+        return instruction * 8 + tile::warp() % 4 * 2;
+    }
+    static __device__ __forceinline__ Fragment fragment(const Tiles& tiles, int instruction, int number) {
+        return {tiles.column() + tile::lane() / 4, tiles.row() + down(instruction), channel(number)};
+    }
+    // The sum for pixel `e` and channel `h` of a fragment.
+    static __device__ __forceinline__ Sum sum(const Sum (*atoms)[4], int e, int h) {
+        return atoms[h / 2][2 * e + h % 2];
+    }
+    // Where TMA has a chunk of 16 channels of a staged pixel: it does not swizzle these.
+    static __device__ __forceinline__ int swizzled(int, int chunk) { return chunk; }
+};
+using ProductRows = PixelRows;
+static_assert(8 * ATOMS == TILE_M && TILE_N % 64 == 0, "an instruction multiplies 64 pixels by all channels");
+static_assert(TILE_M % 16 == 0, "a lane must have four of each 16 channels");
+
+// Maps a column of the product to its output channel, so that a lane's sums in 16 columns belong, for each of
+// its pixels, to four neighbouring channels.
+__device__ __forceinline__ int channel_of_row(int row) {
+    return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }
 
-// A tile as bytes where the copy engine takes them from.
-__device__ __forceinline__ void stage_pixels(
-    const Arguments& args, Staged& staged, const Channels& channels,
-    const Sum (&sums)[TILE_N / 64][ATOMS][4], const Tiles& tiles) {
-    const int column = tiles.column() + column_of_lane(), channel = channel_of_lane();
+// Stages a tile: of each fragment four channels of two pixels.
+__device__ __forceinline__ void stage_tile(
+    const Arguments& args, Staged& staged, const TileResiduals& residuals, const Channels& channels,
+    const OwnSums& sums, const Tiles& tiles) {
 #pragma unroll
     for (int n = 0; n < TILE_N / 64; ++n) {
-        const int down = n * 8 + row_of_warp(), row = tiles.row() + down, pixel = down * 8 + column_of_lane();
+        const int pixel = ProductRows::down(n) * 8 + tile::lane() / 4;
 #pragma unroll
         for (int chunk = 0; chunk < TILE_M / 16; ++chunk) {
-            const int k = first_channel() + chunk * 16 + channel;
-            Finished finished[2][4];
-            finish_pixels(args, &sums[n][2 * chunk], channels.channel[chunk], row, column, k, finished);
+            const Fragment fragment = ProductRows::fragment(tiles, n, chunk);
+            Finished finished[8];
+            finish_fragment(args, &sums[n][2 * chunk], residuals.of_chunk(pixel, chunk).load(fragment, 0),
+                            channels.channel[chunk], fragment, finished);
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                unsigned char* const to = chunk_of(staged, pixel + 8 * e, chunk) + channel;
-                write(reinterpret_cast<Output*>(to), finished[e]);
+                const Finished four[4] = {finished[4 * e], finished[4 * e + 1], finished[4 * e + 2],
+                                          finished[4 * e + 3]};
+                unsigned char* const to = staged.chunk(pixel + 8 * e, chunk) + tile::lane() % 4 * 4;
+                write(reinterpret_cast<Output*>(to), four);
             }
         }
     }
-}
-
-@@ 26f2a38c in whole/halo-body-sm_90a.cu: // A consumer's sums become outputs, and the copy engine stores those that lie in the image.
-@@ 4+1
-    const Sum (&sums)[TILE_N / 64][ATOMS][4], const Tiles& tiles) {
-@@ 9+11
-    stage_pixels(args, staged, channels, sums, tiles);
-
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 22+1
-        Sum sums[TILE_N / 64][ATOMS][4];
-@@ 35+0
-                if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;
-@@ 36+3
-                for (int n = 0; n < TILE_N; n += 64) {
-                    multiply(products, window.behind(of_window + (n / 8 * WINDOW_W + pixel) * ROW + c),
-                             filters.behind(slab * TILE_M * ROW + c), sums[n / 64], slab + c > 0);
-@@ 49+1
-        for (int m = 0; m < TILE_N / 64; ++m) await(sums[m]);
-
-// Which output channel is a column of the product: such that the sums of a lane in 16 columns are, for each
-// of its pixels, those of four neighbouring channels.
-__device__ __forceinline__ int channel_of_row(int row) {
-    return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }

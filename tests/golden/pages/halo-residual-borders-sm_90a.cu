@@ -17,13 +17,15 @@ DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=576 X_SIGNED
 @@ // The config.
 TILE_H=14 CONSUMERS=3
 constexpr int TILE_M = 64;  // output channels of a tile
+SPLIT=1
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=512 PRODUCER_REGISTERS=32 CONSUMER_REGISTERS=160
 constexpr int TILE_N = 112;  // output pixels of a tile
-WINDOW_H=16 WINDOW_W=10 ROW=64 SLABS=1 SLOTS=8 TILES_DOWN=2 TILES_ACROSS=4 CHANNEL_TILES=2 TILES=128
-BLOCKS=128 WEIGHT_ROWS=128 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1
-COLUMN_CLASSES=3 SMEM_BYTES=198656 FOLD_THREADS=128
+PART_C=64 OWN_ROWS=14 TAP_BYTES=64 WINDOW_H=16 WINDOW_W=10 ROW_STEP=1 WINDOWS_PER_TILE=1 WINDOWS_ACROSS=1
+ROW=64 LAST_ROW=64 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=2 TILES_ACROSS=4 CHANNEL_TILES=2 TILES=128 BLOCKS=128
+WEIGHT_ROWS=128 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3
+SMEM_BYTES=198656 FOLD_THREADS=128
 
 // Reads back what store_matrices stored of four matrices, to the same lanes.
 __device__ __forceinline__ void load_transposed(const void* row, unsigned (&words)[4]) {
@@ -41,6 +43,10 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
     tile::TensorMap weight_map;  // of the weights
     tile::TensorMap output_map;  // of y
     tile::TensorMap residual_map;  // of the residual
+
+constexpr int ATOMS = 14;  // of eight columns each, in an instruction
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
 
 // wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
@@ -62,57 +68,44 @@ struct Operand {
 @@ 50+11
           SUMS_OF_ATOM(13)
 
-@@ dd0af321 in whole/halo-body-sm_90a.cu: // A row of shared memory is channels of a pixel, and zeros behind the last. A slab of a window begins at a
-@@ 8+0
+@@ 3e34ce36 in whole/halo-body-sm_90a.cu: struct Window {
+@@ 3+0
     Staged residual;
 
-@@ 8ad52268 in whole/halo-body-sm_90a.cu: // One thread asks for the weights of all taps, which do not depend on the launch before, and for one window
-@@ 15+1
-        tile::Mbarrier& full =
-            shared.ring.acquire(at, SLABS * sizeof Slab::pixel + sizeof window.residual);
-@@ 21+0
-        tile::load_tile(args.residual_map, &window.residual, full, first_channel(), tiles.column(),
-                        tiles.row(), tiles.image());
+static_assert(sizeof(Residual) == 1, "residuals must lie as the staged outputs of a tile do");
+static_assert(WINDOWS_PER_TILE == 1 && SPLIT == 1, "a tile must have one window, in one block");
 
-static_assert(sizeof(Residual) == 1, "residuals lie as the outputs of a tile do");
-// The four residuals of a lane, packed as in shared memory.
+// The residuals of a fragment, as they lie in shared memory.
 struct Residuals {
-    unsigned word;
-    __device__ __forceinline__ float operator()(int i) const {
-        return tile::byte_as_float<Residual>(word, i);
+    unsigned word[ProductRows::CHANNELS / 2];
+    __device__ __forceinline__ Inputs inputs(Sum sum, int i) const {
+        return {sum, tile::byte_as_float<Residual>(word[i / 4], i % 4)};
     }
 };
 
-@@ 8c8d6fb1 in whole/halo-body-sm_90a.cu: // The outputs of a lane in one row of a tile: of each pixel its two channels from `k` on.
-@@ 3+1
-    [[maybe_unused]] const Arguments& args, const Sum (&sums)[4], const Residuals& residuals,
-    const Channel (&channels)[2],
-@@ 7+0
-        const int border = border_of(row * OUT_W + column + e);
-@@ 9+2
-            const Inputs inputs = {sums[2 * h + e], residuals(2 * e + h)};
-            finished[2 * e + h] = finish(inputs, with_offset_of(args, channels[h], border, k + h));
+// The residuals of 16 channels of four rows, a fragment of each.
+struct ChunkResiduals {
+    unsigned row[4];
+    __device__ __forceinline__ ChunkResiduals(Staged& staged, int pixel, int chunk) {
+        tile::load_transposed(staged.chunk(pixel, chunk), row);
+    }
+    __device__ __forceinline__ Residuals load(const Fragment&, int number) const { return {{row[number]}}; }
+};
 
-@@ 9a62fc72 in whole/halo-body-sm_90a.cu: // COUNT rows of a tile from `first` on, as bytes where the copy engine takes them from.
-@@ 4+1
-    const Arguments& args, Staged& staged, Staged& residual, const Channels& channels,
-@@ 11+0
-    unsigned added[4];
-    tile::load_transposed(chunk_of(residual, pixel, chunk), added);
-@@ 15+1
-        const Residuals residuals = {added[i]};
-        finish_row(args, sums[m][first + i], residuals, channels.channel[m], row, column, k, finished);
+// TMA copies the residuals of a tile beside its window.
+struct TileResiduals {
+    static constexpr bool IN_WINDOW = true;
+    static constexpr int COPIED_BYTES = sizeof Window::residual;
+    Staged& staged;
 
-@@ 26f2a38c in whole/halo-body-sm_90a.cu: // A consumer's sums become outputs, and the copy engine stores those that lie in the image.
-@@ 3+1
-    const Arguments& args, Shared& shared, int consumer, Staged& residual, const Channels& channels,
-@@ 14+1
-            stage_rows<4>(args, staged, residual, channels, sums, tiles, m, first);
-@@ 17+1
-            stage_rows<2>(args, staged, residual, channels, sums, tiles, m, WHOLE);
-
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 47+1
-@@ 50+1
-        write_sums(args, shared, consumer, shared.windows[at.slot].residual, channels, sums, tiles);
-        if (signals) shared.ring.release(at);
+    __device__ __forceinline__ TileResiduals(const Arguments&, Window& window, const Tiles&)
+        : staged(window.residual) {}
+    static __device__ __forceinline__ void copy(
+        const Arguments& args, Window& window, tile::Mbarrier& full, const Tiles& tiles) {
+        tile::load_tile(args.residual_map, &window.residual, full, first_channel(), tiles.column(),
+                        tiles.row(), tiles.image());
+    }
+    __device__ __forceinline__ ChunkResiduals of_chunk(int pixel, int chunk) const {
+        return {staged, pixel, chunk};
+    }
+};

@@ -8,7 +8,8 @@
 // launch    conv2d_mma<<<196x1x1, 256, 33808 B>>> when: call
 
 @@ // The config.
-TILE_M=128 TILE_N=128 TILE_K=64 WARP_M=64 WARP_N=64 PIPELINE_STAGES=2 SPLIT=4
+TILE_M=128 TILE_N=128 TILE_K=64 WARP_M=64 WARP_N=64 PIPELINE_STAGES=2
+constexpr int SPLIT = 4;  // blocks that share a tile
 
 @@ // Derived values.
 WARP_SIZE=64 THREADS=256 ATOM_M=16 ATOM_N=16 ATOM_K=16 K_BLOCK=64 STEPS=18 HAS_REDUCTION_REMAINDER=false

@@ -10,7 +10,8 @@
 // launch    conv2d_mma<<<392x1x1, 256, 82704 B>>> when: call
 
 @@ // The config.
-TILE_M=128 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4 SPLIT=4
+TILE_M=128 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4
+constexpr int SPLIT = 4;  // blocks that share a tile
 
 @@ // Derived values.
 WARP_SIZE=32 THREADS=256 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false

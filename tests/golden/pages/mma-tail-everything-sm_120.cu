@@ -8,7 +8,9 @@
 // launch    conv2d_mma<<<280x1x1, 128, 43792 B>>> when: call
 
 @@ // The config.
-TILE_M=64 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=3 SPLIT=4 WHOLE=168
+TILE_M=64 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=3
+constexpr int SPLIT = 4;  // blocks that share a tile
+WHOLE=168
 
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false

@@ -17,7 +17,7 @@ BEFORE_ROWS=0 BEFORE_COLUMNS=7 CONVOLUTION_H=112 CONVOLUTION_W=112 FIRST_COLUMN=
 
 @@ // The config.
 WINDOWS_DOWN=4
-constexpr int TILE_H = 10;  // rows of sums of a tile, which are eight pixels wide
+constexpr int TILE_H = 10;  // rows of sums of a tile, which is eight pixels wide
 constexpr int CONSUMERS = 2;  // warpgroups that multiply, every second tile each
 TEAM=4
 

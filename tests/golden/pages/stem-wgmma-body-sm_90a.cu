@@ -16,25 +16,26 @@ constexpr int TILE_N = 128;  // output pixels of a tile
 BEFORE_H=4 BEFORE_W=4 SKIPPED=0 TAPS_H=4 ROW_STEPS=2 CELLS_H=19 CELLS_W=12 IMAGE_BYTES=80 IMAGE_SHIFT=4
 IMAGES=2 TILES_DOWN=7 TILES_ACROSS=14 CHANNEL_TILES=1 TILES=98 BLOCKS=98 WEIGHT_ROWS=64 SMEM_BYTES=64512
 
-static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-static_assert((C == 3 || C == 4) && C_GROUP == C && K_GROUP == K, "three or four channels, in one group");
+static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer must be one more warpgroup");
+static_assert((C == 3 || C == 4) && C_GROUP == C && K_GROUP == K,
+              "there must be three or four channels, in one group");
 static_assert(STRIDE_H == 2 && STRIDE_W == 2 && DILATION_H == 1 && DILATION_W == 1,
-              "neighbouring outputs must look at neighbouring cells, of two by two pixels");
-static_assert(IN_W % 4 == 0 && IN_W * C % 16 == 0, "rows of the image are whole words and whole chunks");
-static_assert(TILE_M == 64 && TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile is eight pixels wide");
+              "neighbouring outputs must read neighbouring cells, of two by two pixels");
+static_assert(IN_W % 4 == 0 && IN_W * C % 16 == 0, "rows of the image must be whole words and whole chunks");
+static_assert(TILE_M == 64 && TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile must be eight pixels wide");
 static_assert(BEFORE_H % 2 == 0 && BEFORE_W % 4 == 0 && BEFORE_H >= PAD_TOP && BEFORE_W >= PAD_LEFT,
-              "whole cells, side by side in twos, from the padding on");
+              "the padding must be whole cells, in pairs along a row");
 static_assert(2 * (SKIPPED + 2 * ROW_STEPS) >= BEFORE_W - PAD_LEFT + S,
               "ROW_STEPS must have all taps of a filter row");
-static_assert(ROW_STEPS * 2 + SKIPPED + 7 <= CELLS_W, "CELLS_W must have all that a tile looks at");
+static_assert(ROW_STEPS * 2 + SKIPPED + 7 <= CELLS_W, "CELLS_W must cover the windows of a tile");
 static_assert(2 * TAPS_H >= BEFORE_H - PAD_TOP + R && CELLS_H == TILE_H + TAPS_H - 1,
-              "TAPS_H must have all taps, and CELLS_H all that a tile looks at");
+              "TAPS_H must cover a filter, and CELLS_H the windows of a tile");
 static_assert(PADDED || ((OUT_H - 1) * 2 + R <= IN_H && (OUT_W - 1) * 2 + S <= IN_W),
               "without padding, windows must lie in the image");
 static_assert(TILES == PIXELS / (OUT_H * OUT_W) * TILES_DOWN * TILES_ACROSS * CHANNEL_TILES,
-              "every image has as many tiles");
-static_assert(BLOCKS % CHANNEL_TILES == 0, "a block keeps its channels");
-static_assert(TEAM == 1 || TEAM == 4, "a warp, or all of the producer, makes the cells of a tile");
+              "every image must have the same number of tiles");
+static_assert(BLOCKS % CHANNEL_TILES == 0, "a block must keep its output channels");
+static_assert(TEAM == 1 || TEAM == 4, "a warp or the whole producer must make the cells of a tile");
 
 // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 // multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
@@ -56,6 +57,8 @@ __device__ __forceinline__ void load_tile(
 
 constexpr int ATOMS = TILE_N / 8, STEPS = TAPS_H * ROW_STEPS;
 constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
+constexpr int SPLIT = 1, OWN_ROWS = TILE_H;  // a block computes its tiles alone
+constexpr int PRODUCTS = STEPS;  // instructions per tile
 
 // wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Four warps execute it together; its sums are awaited later. The
@@ -80,7 +83,8 @@ struct Filter {
 @@ 257b8e8d in whole/fused-small-image-sm_90a.cu:     // `to_chunk` is the byte distance to the next 16 bytes of the reduction, `to_eight` that to the next
 @@ 3+1
     __device__ __forceinline__ Operand(const void* first, int to_chunk, int to_eight)
-@@ 9+1
+@@ 8+2
+    __device__ __forceinline__ Operand advance_bytes(int bytes) const {
         return Operand(descriptor + static_cast<unsigned>(bytes / 16));
 
 @@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
@@ -98,19 +102,25 @@ struct Filter {
         : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b.descriptor),
           "r"(static_cast<int>(adds)));
 
-// What a tile looks at, as it lies in the image: the bytes of a row for each of its rows. It begins with the
-// chunk that has the first of its cells.
+// The rows of the image that a tile depends on, as they lie there: IMAGE_BYTES each, from the chunk on that
+// has the first of its cells.
 struct alignas(128) Image { unsigned char row[2 * CELLS_H][IMAGE_BYTES]; };
-// The same as cells: the words of 2 x 2 pixels, which are the 16 bytes of a tap. Outputs lie two pixels
-// apart, so that neighbours look at neighbouring cells.
-struct alignas(128) Cells { tile::Words<4> cell[CELLS_H][CELLS_W]; };
-struct alignas(1024) Staged { unsigned char pixel[TILE_N][TILE_M]; };  // outputs of a tile
+// The same as cells: 2 x 2 pixels of a word each, the 16 bytes of a tap. Outputs lie two pixels apart, so
+// that neighbouring outputs read neighbouring cells.
+struct alignas(128) Window { tile::Words<4> cell[CELLS_H][CELLS_W]; };
+
 using ImageRing = Ring<IMAGES>;
 using WindowRing = Ring<WINDOWS>;
+// A tile has one window, whose slot of the ring one thread of its consumer releases.
+constexpr int WINDOWS_PER_TILE = 1;
+constexpr int RELEASES = 1;
 
+// Blocks are persistent. A warpgroup of a block is the producer: TMA copies the images that tiles depend on,
+// and teams of its warps make windows of them. The others are consumers: in turn, each multiplies the window
+// of a tile by the filters, and makes outputs of the sums while the next one multiplies.
 struct Shared {
     Staged staged[CONSUMERS];
-    Cells windows[WINDOWS];
+    Window windows[WINDOWS];
     Image images[TEAMS][IMAGES];
     WindowRing ring;  // a team fills each of its slots
     ImageRing image_rings[TEAMS];
@@ -118,15 +128,15 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// The bytes of four neighbouring pixels of a row. All four are in the image, or none is.
+// Four neighbouring pixels of a row. All four are in the image, or none is.
 struct Vector { unsigned word[C]; };
 
-// A lane of the producer makes two cells at a time, of four pixels of two rows.
+// A lane of the producer makes two cells at a time, from four pixels of each of two rows.
 constexpr int PAIRS_OF_ROW = CELLS_W / 2, PAIRS = CELLS_H * PAIRS_OF_ROW;
 
 __device__ __forceinline__ void make_cells(
     [[maybe_unused]] const Arguments& args, const Image& image, [[maybe_unused]] const Tiles& tiles,
-    Cells& cells, int pair) {
+    Window& window, int pair) {
     const int cell_row = pair / PAIRS_OF_ROW, cell_column = pair % PAIRS_OF_ROW * 2;
     Vector vector[2];
 #pragma unroll
@@ -140,12 +150,12 @@ __device__ __forceinline__ void make_cells(
         }
     }
     const tile::Words<4> upper = unpack_pixels(vector[0]), lower = unpack_pixels(vector[1]);
-    tile::Words<4>* const to = &cells.cell[cell_row][cell_column];
+    tile::Words<4>* const to = &window.cell[cell_row][cell_column];
     to[0] = {{upper.word[0], upper.word[1], lower.word[0], lower.word[1]}};
     to[1] = {{upper.word[2], upper.word[3], lower.word[2], lower.word[3]}};
 }
 
-// All of a team.
+// A barrier of the threads of a team.
 __device__ __forceinline__ void team_barrier() {
     if constexpr (TEAM == 1) {
         tile::warp_barrier();
@@ -154,11 +164,11 @@ __device__ __forceinline__ void team_barrier() {
     }
 }
 
-// Each team has the tiles whose turn it is, and slots of its own: it makes cells of one tile's image while
-// those of its next tiles come.
-__device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int warp) {
-    const int team = warp / TEAM, member = tile::thread() % (WARP_SIZE * TEAM);
-    const bool asks = member == 0;
+// Each team makes the cells of every TEAMS-th tile, and has slots of its own: TMA copies the images of its
+// next tiles meanwhile.
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
+    const int team = tile::warp() % 4 / TEAM, member = tile::thread() % (WARP_SIZE * TEAM);
+    const bool is_elected = member == 0;
     Image (&images)[IMAGES] = shared.images[team];
     ImageRing& image_ring = shared.image_rings[team];
     ImageRing::State asked, at;
@@ -170,7 +180,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     const auto advance = [](Tiles& tiles_of_team) {
         for (int i = 0; i < TEAMS; ++i) tiles_of_team.advance();
     };
-    // Asks the copy engine for what a tile looks at. Bytes outside of the image are zeros.
+    // Asks TMA for the image of the next tile. Bytes outside of the image are zeros.
     const auto ask_for_next = [&] {
         if (!next.any()) return;
         tile::load_tile(args.image_map, &images[asked.slot], image_ring.acquire(asked, sizeof Image::row),
@@ -180,7 +190,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
         advance(next);
     };
     tile::wait_on_dependency();
-    if (asks) {
+    if (is_elected) {
         for (int i = 0; i < IMAGES; ++i) ask_for_next();
     }
     for (int i = team; tiles.any(); i += TEAMS) {
@@ -193,7 +203,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
         }
         tile::fence_proxy_async();
         team_barrier();  // the image is read, and its cells are there
-        if (asks) {
+        if (is_elected) {
             shared.ring.full[slot].arrive();
             image_ring.release(at);
             ask_for_next();
@@ -203,41 +213,46 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     }
 }
 
-// A lane's share of a block's filters, which stays in registers: a step has two taps side by side.
+// A lane's part of a block's filters, which stays in registers: a step has two taps side by side.
 struct Filters {
     Filter step[STEPS];
 
-    __device__ __forceinline__ explicit Filters(const Arguments& args) {
+    __device__ __forceinline__ Filters(const Arguments& args, Shared&) {
         const int first = (first_channel() / TILE_M * STEPS * 4 + tile::warp() % 4) * FILTER_WORDS;
 #pragma unroll
         for (int i = 0; i < STEPS; ++i) step[i] = Filter(args.fragments + first + i * 4 * FILTER_WORDS);
     }
+    __device__ __forceinline__ void wait(Shared&) const {}
 };
 
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 6+1
-    const Filters filters(args);
-@@ 20+1
-@@ 27+1
-        const Operand window(&shared.windows[at.slot].cell[0][SKIPPED], 16, 16 * CELLS_W);
-@@ 30+11
-        for (int step = 0; step < STEPS; ++step) {
-            const int cell = step / ROW_STEPS * CELLS_W + step % ROW_STEPS * 2;
-            multiply(products, filters.step[step], window.behind(16 * cell), sums[0], step > 0);
+// Issues the products of a tile: each step has two taps side by side.
+__device__ __forceinline__ void multiply_tile(
+    Products& products, const Filters& filters, Shared& shared, WindowRing::State at, Sums& sums) {
+    shared.ring.wait(at);
+    const Operand window(&shared.windows[at.slot].cell[0][SKIPPED], 16, 16 * CELLS_W);
+    begin_products();
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        const int cell = step / ROW_STEPS * CELLS_W + step % ROW_STEPS * 2;
+        multiply(products, filters.step[step], window.advance_bytes(16 * cell), sums[0], step > 0);
+    }
+}
 
-@@ 784a272f in whole/halo-body-sm_90a.cu: // One thread, before anybody waits.
-@@ 3+1
-@@ 5+0
+// One thread initialises all mbarriers, before any thread waits for one. TMA fills the slots of
+// `image_rings`, and one thread of a team those of `ring`, when the whole team has made a window.
+__device__ __forceinline__ void open(Shared& shared) {
+    for (tile::Mbarrier& mbarrier : shared.issued) mbarrier.init(4);  // the warps of a consumer
     for (ImageRing& ring : shared.image_rings) ring.open(1);
+    shared.ring.open(RELEASES);
+}
 
-@@ 4d72ca77 in whole/halo-body-sm_90a.cu: extern "C" __global__ void __launch_bounds__(THREADS, 1)
+@@ 259a56a6 in whole/halo-body-sm_90a.cu: extern "C" __global__ void __launch_bounds__(THREADS, 1)
 @@ 2+1
 conv2d_stem_wgmma(const __grid_constant__ Arguments args) {
-@@ 13+1
-        produce(args, shared, tile::warp() % 4);
+@@ 6+1
 
-// The filters as the lanes of a consumer hold them, of each cell what its pixels meet, and zeros for what a
-// filter does not have. Once for a set of weights, a thread for each word.
+// Writes the filters as the lanes of a consumer hold them: for each cell the weights of its pixels, and zeros
+// for pixels that a filter does not have. Once for a set of weights, a thread per word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     const int index = tile::block_x() * 128 + tile::thread();

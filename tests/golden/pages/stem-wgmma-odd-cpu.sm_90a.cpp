@@ -59,10 +59,6 @@ __device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_asyn
     tile::TensorMap image_map;  // of x
     float multiplier;  // x_scale * w_scale
 
-constexpr int ATOMS = TILE_N / 8, STEPS = TAPS_H * ROW_STEPS;
-constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
-constexpr int PRODUCTS = STEPS;  // of a tile, by one instruction each
-
 // wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product. Each
 // lane reads the factors of its own sums: filters from where the lanes of its row load theirs, pixels through
 // the same strides as the hardware and as the async proxy sees them.
@@ -95,7 +91,7 @@ struct Operand {
         if ((reinterpret_cast<unsigned long>(first) | to_chunk | to_eight) % 16 != 0)
             qconv_cpu_fail("a factor of a warpgroup that is not 16-byte aligned", line);
     }
-    __device__ __forceinline__ Operand behind(int bytes) const {
+    __device__ __forceinline__ Operand advance_bytes(int bytes) const {
         Operand operand = *this;
         operand.first += bytes;
         return operand;
@@ -117,31 +113,16 @@ struct Operand {
 @@ 3+1
     Products& products, const Filter& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
 
-@@ 3ed38156 in pages/stem-wgmma-body-sm_90a.cu: // What a tile looks at, as it lies in the image: the bytes of a row for each of its rows. It begins with the
-@@ 7+1
+@@ 39463850 in pages/stem-wgmma-body-sm_90a.cu: // Blocks are persistent. A warpgroup of a block is the producer: TMA copies the images that tiles depend on,
+@@ 5+1
 
-@@ 5ba6d0d0 in pages/stem-wgmma-body-sm_90a.cu: struct Shared {
-@@ 2+1
-
-@@ da2bbb3f in pages/stem-wgmma-body-sm_90a.cu: __device__ __forceinline__ void make_cells(
+@@ c7777b96 in pages/stem-wgmma-body-sm_90a.cu: __device__ __forceinline__ void make_cells(
 @@ 10+0
         const int in_row = tiles.row() * 2 - BEFORE_H + row;
         const int in_column = tiles.column() * 2 - BEFORE_W + column;
         const bool exists = static_cast<unsigned>(in_row) < IN_H && static_cast<unsigned>(in_column) < IN_W;
 @@ 13+1
             vector[h].word[j] = exists ? word : padding_word(args);
-
-@@ 68a833d1 in whole/halo-body-sm_90a.cu: // A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-@@ 6+1
-    const Filters filters(args);
-@@ 20+1
-@@ 27+1
-        const Operand window(&shared.windows[at.slot].cell[0][SKIPPED], 16, 16 * CELLS_W);
-@@ 30+11
-        for (int step = 0; step < STEPS; ++step) {
-            const int cell = step / ROW_STEPS * CELLS_W + step % ROW_STEPS * 2;
-            multiply(products, filters.step[step], window.behind(16 * cell), sums[0], step > 0);
-@@ 53+2
 
 @@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 8+2

@@ -94,7 +94,9 @@ __device__ __forceinline__ void produce_residuals(const Arguments& args, Shared&
 
 // One thread per ring of a factor, and one for the residuals. The weights do not depend on the previous
 // launch.
-__device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
+    if (tile::lane() != 0) return;
+    const int ring = tile::warp() % 4;
     if (ring < PIXEL_RINGS) {
         tile::wait_on_dependency();
         produce(shared.pixel_ring[ring], shared.pixels[ring], PixelLoads{args, ring, 0, 0, 0});
@@ -164,6 +166,6 @@ __device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
         if (tile::lane() == 0) residual_ring.release(residuals_at);
         residuals_at.advance();
 
-@@ 7bbc63d7 in whole/wgmma-body-sm_90a.cu: extern "C" __global__ void __launch_bounds__(THREADS, 1)
+@@ cb8772fd in whole/wgmma-body-sm_90a.cu: extern "C" __global__ void __launch_bounds__(THREADS, 1)
 @@ 9+0
         for (ResidualRing& ring : shared.residual_ring) ring.open(4);  // the warps of a consumer

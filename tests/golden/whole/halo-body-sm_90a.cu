@@ -38,6 +38,7 @@ constexpr bool W_SIGNED = true;
 constexpr int TILE_H = 28;  // output rows of a tile, which is eight pixels wide
 constexpr int CONSUMERS = 2;  // warpgroups that multiply, in turn
 constexpr int TILE_M = 64;  // output channels of a tile
+constexpr int SPLIT = 1;  // blocks of a cluster, which compute a tile together
 
 // What follows.
 constexpr int WARP_SIZE = 32;
@@ -45,11 +46,19 @@ constexpr int THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 40;  // registers per producer thread
 constexpr int CONSUMER_REGISTERS = 232;  // registers per consumer thread
 constexpr int TILE_N = 224;  // output pixels of a tile
-constexpr int WINDOW_H = 30;  // rows of the input that come for a tile
-constexpr int WINDOW_W = 10;  // and columns
+constexpr int PART_C = 64;  // input channels that a block multiplies
+constexpr int OWN_ROWS = 28;  // rows of a tile whose outputs a block makes
+constexpr int TAP_BYTES = 64;  // weights of a tap per output channel, in whole 16 bytes
+constexpr int WINDOW_H = 30;  // rows of a window of the input
+constexpr int WINDOW_W = 10;  // columns of a window
+constexpr int ROW_STEP = 1;  // rows of the input, from a row of a window to the next
+constexpr int WINDOWS_PER_TILE = 1;  // one for each remainder of rows and columns by the stride
+constexpr int WINDOWS_ACROSS = 1;  // remainders of columns
 constexpr int ROW = 64;  // bytes of a pixel in a slab
-constexpr int SLABS = 1;  // of a pixel's channels
-constexpr int SLOTS = 8;  // windows that are under way or multiplied
+constexpr int LAST_ROW = 64;  // bytes of a pixel that are multiplied in its last slab
+constexpr int SLABS = 1;  // slabs per pixel
+constexpr int SLOTS = 8;  // windows that are in flight or multiplied
+constexpr int RELEASES = 1;  // per slot, by the warps of a consumer or by one thread
 constexpr int TILES_DOWN = 1;  // tiles per image, vertically
 constexpr int TILES_ACROSS = 4;  // tiles per image, horizontally
 constexpr int CHANNEL_TILES = 1;
@@ -58,17 +67,28 @@ constexpr int BLOCKS = 32;  // persistent blocks; each takes every BLOCKS-th til
 constexpr int WEIGHT_ROWS = 64;  // output channels, padded with zeros to whole tiles
 constexpr int SMEM_BYTES = 222208;
 
-static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
-static_assert(C <= SLABS * ROW && (SLABS == 1 || ROW == 128), "slabs of the widest rows cover a pixel");
-static_assert(R * S == 1 || (STRIDE_H == 1 && STRIDE_W == 1), "taps of neighbouring outputs are neighbours");
-static_assert(TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile is eight pixels wide");
-static_assert(WINDOW_H == TILE_H + (R - 1) * DILATION_H && WINDOW_W == 8 + (S - 1) * DILATION_W,
-              "a window is what a tile looks at");
-static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, every window lies in the image");
+// Blocks are persistent. One warpgroup of a block is the producer: it brings the windows of the input that
+// tiles depend on to a ring of slots in shared memory. The others are consumers. In turn, each multiplies the
+// window of a tile by the weights, which stay in shared memory, and makes outputs of the sums while the next
+// consumer multiplies. A window has the halo of its tile, so that every tap reads its pixels in place.
+
+static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer must be one more warpgroup");
+static_assert(C_GROUP == C && K_GROUP == K, "there must be one group");
+static_assert(PART_C <= (SLABS - 1) * ROW + LAST_ROW && LAST_ROW % 32 == 0 && LAST_ROW <= ROW &&
+              (SLABS == 1 || ROW == 128), "slabs must cover a block's channels of a pixel");
+static_assert((SPLIT == 1 && PART_C == C) ||
+              (PART_C % 32 == 0 && (SPLIT - 1) * PART_C < C && C <= SPLIT * PART_C),
+              "every block of a cluster must have input channels");
+static_assert(TILE_N == 8 * TILE_H && OWN_ROWS % 2 == 0 && TILE_H == SPLIT * OWN_ROWS,
+              "a tile must be eight pixels wide, and every block make the same even number of its rows");
+static_assert(WINDOW_H == ((TILE_H - 1) * STRIDE_H + (R - 1) * DILATION_H) / ROW_STEP + 1 &&
+              WINDOW_W == 8 + (S - 1) * DILATION_W / STRIDE_W && WINDOWS_PER_TILE % WINDOWS_ACROSS == 0,
+              "the windows of a tile must have all pixels that its outputs depend on");
+static_assert(STRIDE_H % ROW_STEP == 0, "neighbouring rows of a tile must lie whole rows of a window apart");
+static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, windows must lie in the image");
 static_assert(TILES == PIXELS / (OUT_H * OUT_W) * TILES_DOWN * TILES_ACROSS * CHANNEL_TILES,
-              "every image has as many tiles");
-static_assert(BLOCKS % CHANNEL_TILES == 0, "a block keeps its channels");
+              "every image must have the same number of tiles");
+static_assert(BLOCKS % CHANNEL_TILES == 0, "a block must keep its output channels");
 
 namespace tile {
 
@@ -455,7 +475,9 @@ struct Ring {
     __device__ __forceinline__ void release(const State& state) { empty[state.slot].arrive(); }
 };
 
-constexpr int ATOMS = TILE_N / 8;
+constexpr int ATOMS = 28;  // of eight columns each, in an instruction
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
 
 // wgmma.mma_async.sync.aligned.m64n224k32.s32.s8.s8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
@@ -472,7 +494,7 @@ struct Operand {
         : descriptor((tile::shared_address(rows) & 0x3ffffu) / 16u | 1ull << 16 |
                      static_cast<unsigned long long>(group / 16) << 32 | SWIZZLE << 62) {}
     __device__ __forceinline__ explicit Operand(unsigned long long descriptor) : descriptor(descriptor) {}
-    __device__ __forceinline__ Operand behind(int bytes) const {
+    __device__ __forceinline__ Operand advance_bytes(int bytes) const {
         return Operand(descriptor + static_cast<unsigned>(bytes / 16));
     }
 };
@@ -572,11 +594,119 @@ __device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
     }
 }
 
-// A row of shared memory is channels of a pixel, and zeros behind the last. A slab of a window begins at a
-// multiple of what the swizzle repeats after; a tap's pixels, within it, begin at any row.
+constexpr int STAGED_PIXELS = 8 * OWN_ROWS;  // pixels of a tile whose outputs a block makes
+
+// A cluster of SPLIT blocks computes a tile together. Each block multiplies its own input channels, and makes
+// the outputs of its own rows of the tile.
+__device__ __forceinline__ int rank() { return tile::block_x() % SPLIT; }
+
+// The tiles of a cluster, all of the same output channels. Clusters compute neighbouring tiles at the same
+// time, so that the pixels that these share are in L2.
+struct Tiles {
+    int tile = tile::block_x() / SPLIT;
+    __device__ __forceinline__ bool any() const { return tile < TILES; }
+    __device__ __forceinline__ void advance() { tile += BLOCKS; }
+    __device__ __forceinline__ int place() const { return tile / CHANNEL_TILES; }
+    __device__ __forceinline__ int column() const { return place() % TILES_ACROSS * 8; }
+    __device__ __forceinline__ int row() const { return place() / TILES_ACROSS % TILES_DOWN * TILE_H; }
+    __device__ __forceinline__ int own_row() const { return row() + rank() * OWN_ROWS; }
+    __device__ __forceinline__ int image() const { return place() / (TILES_ACROSS * TILES_DOWN); }
+};
+__device__ __forceinline__ int first_channel() {
+    return tile::block_x() / SPLIT % CHANNEL_TILES * TILE_M;
+}
+
+// A fragment is what a lane finishes at once: neighbouring channels, from `k` on, of two neighbouring pixels,
+// of which the first lies at `column` and `row` of the output.
+struct Fragment { int column, row, k; };
+
+// Rows of the product are output channels, and its columns are the pixels of a tile, eight to a row of the
+// tile. A fragment has two pixels of a row and two channels.
+struct ChannelRows {
+    static constexpr bool ARE_PIXELS = false;
+    static constexpr int INSTRUCTIONS = TILE_M / 64;  // for the rows of a tile's product
+    static constexpr int FRAGMENTS = OWN_ROWS;  // of a lane, per instruction
+    static constexpr int FRAGMENT_ATOMS = 1;
+    static constexpr int CHANNELS = 2;  // of a fragment
+    static constexpr int DOWN = 0, ACROSS = 1;  // from its first pixel to its second
+    static constexpr int GROUPS = TILE_M / 64;  // of channels: a lane has CHANNELS of each
+
+    static __device__ __forceinline__ int channel(int group) {
+        return first_channel() + group * 64 + tile::warp() % 4 * 16 + tile::lane() / 4 * 2;
+    }
+    static __device__ __forceinline__ int group(int instruction, int) { return instruction; }
+    static __device__ __forceinline__ Fragment fragment(const Tiles& tiles, int instruction, int number) {
+        return {tiles.column() + tile::lane() % 4 * 2, tiles.own_row() + number, channel(instruction)};
+    }
+    // The sum for pixel `e` and channel `h` of a fragment.
+    static __device__ __forceinline__ Sum sum(const Sum (*atoms)[4], int e, int h) {
+        return atoms[0][2 * h + e];
+    }
+    // The outputs of a fragment as a word, for `stmatrix`.
+    static __device__ __forceinline__ unsigned word(const Finished (&finished)[4]) {
+        alignas(4) Output outputs[4];
+        write(outputs, finished);
+        return reinterpret_cast<const tile::Words<1>*>(outputs)->word[0];
+    }
+    // Where TMA has a chunk of 16 channels of a staged pixel.
+    static __device__ __forceinline__ int swizzled(int pixel, int chunk) {
+        return chunk ^ pixel * TILE_M / 128 % (TILE_M / 16);
+    }
+};
+using ProductRows = ChannelRows;
+static_assert(8 * ATOMS == TILE_N && TILE_M % 64 == 0, "an instruction multiplies 64 channels by all pixels");
+
+// Maps a row of the product to its output channel, so that a lane's two sums in a column belong to
+// neighbouring channels.
+__device__ __forceinline__ int channel_of_row(int row) {
+    return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;
+}
+
+using Sums = Sum[ProductRows::INSTRUCTIONS][ATOMS][4];  // of a tile
+// Those of the rows whose outputs this block makes.
+using OwnSums = Sum[ProductRows::INSTRUCTIONS][ProductRows::FRAGMENTS * ProductRows::FRAGMENT_ATOMS][4];
+
+// The input channels that this block multiplies begin here.
+__device__ __forceinline__ int first_input_channel() { return rank() * PART_C; }
+
+// A row of shared memory is ROW bytes of a pixel's channels, with zeros behind the last channel. A slab
+// begins where the swizzle's pattern begins; the pixels of a tap begin at any row of it.
 struct alignas(1024) Slab { unsigned char pixel[WINDOW_H][WINDOW_W][ROW]; };
-// Outputs of a tile, or residuals.
-struct alignas(1024) Staged { unsigned char pixel[TILE_N][TILE_M]; };
+
+// Outputs of a tile in shared memory, from where TMA stores them; or their residuals, which it loads there.
+struct alignas(1024) Staged {
+    unsigned char pixel[STAGED_PIXELS][TILE_M];
+
+    // By one thread: TMA stores the outputs that lie in the image, the first of them at `column` and `row`.
+    __device__ __forceinline__ void store(const Arguments& args, int column, int row, int image) const {
+        tile::store_tile(args.output_map, this, first_channel(), column, row, image);
+        tile::commit_stores();
+    }
+    // 16 channels of a pixel.
+    __device__ __forceinline__ unsigned char* chunk(int of_pixel, int number) {
+        return &pixel[of_pixel][ProductRows::swizzled(of_pixel, number) * 16];
+    }
+};
+
+// The threads of a consumer meet when TMA has read the outputs that it staged before.
+__device__ __forceinline__ void await_stores(bool is_elected, int consumer) {
+    if (is_elected) tile::wait_for_store_reads<0>();
+    tile::warpgroup_barrier(consumer);
+}
+
+// How a consumer gets the sums of all input channels: its own block multiplies all of them.
+struct SumExchange {
+    template <class SharedMemory>
+    static __device__ __forceinline__ void open(SharedMemory&) {}
+    static __device__ __forceinline__ void arrive() {}
+    static __device__ __forceinline__ void wait() {}
+    template <class SharedMemory>
+    static __device__ __forceinline__ const Sums& collect(
+        SharedMemory&, int, int, const Tiles&, const Sums& sums, OwnSums&) {
+        return sums;
+    }
+};
+
 struct Window {
     Slab slab[SLABS];
 };
@@ -587,193 +717,275 @@ struct Shared {
     Window windows[SLOTS];
     Staged staged[CONSUMERS];
     WindowRing ring;
-    tile::Mbarrier weights_there;  // completes once
+    tile::Mbarrier weights_loaded;  // completes once
     tile::Mbarrier issued[CONSUMERS];  // completes when a consumer has issued the products of a tile
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// The tiles of a block, all of the same channels. Neighbours are made at the same time, so that their common
-// pixels are in the second-level cache.
-struct Tiles {
-    int tile = tile::block_x();
-    __device__ __forceinline__ bool any() const { return tile < TILES; }
-    __device__ __forceinline__ void advance() { tile += BLOCKS; }
-    __device__ __forceinline__ int place() const { return tile / CHANNEL_TILES; }
-    __device__ __forceinline__ int column() const { return place() % TILES_ACROSS * 8; }
-    __device__ __forceinline__ int row() const { return place() / TILES_ACROSS % TILES_DOWN * TILE_H; }
-    __device__ __forceinline__ int image() const { return place() / (TILES_ACROSS * TILES_DOWN); }
-};
-__device__ __forceinline__ int first_channel() { return tile::block_x() % CHANNEL_TILES * TILE_M; }
-
-// One thread asks for the weights of all taps, which do not depend on the launch before, and for one window
-// after the other. Pixels outside of the image are zeros, whose bytes count as well.
-__device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int warp) {
-    if (warp != 0) return;
-    shared.weights_there.expect_next(sizeof shared.weights);
-#pragma unroll 1
-    for (int slab = 0; slab < R * S * SLABS; ++slab) {
-        tile::load_tile(args.weight_map, shared.weights[slab], shared.weights_there,
-                        slab / SLABS * C + slab % SLABS * ROW, first_channel());
+// The windows of a block's tiles. A tile has several where a stride lies between the pixels of neighbouring
+// outputs: each has every ROW_STEP-th row and every STRIDE_W-th column of the input, from its own first on.
+struct TileWindows : Tiles {
+    int window = 0;
+    __device__ __forceinline__ void advance() {
+        if (++window < WINDOWS_PER_TILE) return;
+        window = 0;
+        Tiles::advance();
     }
-    tile::wait_on_dependency();
-    WindowRing::State at;
-    for (Tiles tiles; tiles.any(); tiles.advance()) {
-        Window& window = shared.windows[at.slot];
-        tile::Mbarrier& full = shared.ring.acquire(at, SLABS * sizeof Slab::pixel);
-        const int column = tiles.column() * STRIDE_W - PAD_LEFT, row = tiles.row() * STRIDE_H - PAD_TOP;
-#pragma unroll 1
-        for (int slab = 0; slab < SLABS; ++slab) {
-            tile::load_tile(args.pixel_map, &window.slab[slab], full, slab * ROW, column, row, tiles.image());
+    __device__ __forceinline__ int input_row() const {
+        return row() * STRIDE_H - PAD_TOP + window / WINDOWS_ACROSS;
+    }
+    __device__ __forceinline__ int input_column() const {
+        return column() * STRIDE_W - PAD_LEFT + window % WINDOWS_ACROSS;
+    }
+};
+
+// The weights of a block, which stay in shared memory.
+struct Filters {
+    Operand operand;
+
+    __device__ __forceinline__ Filters(const Arguments&, Shared& shared) : operand(shared.weights, 8 * ROW) {}
+    __device__ __forceinline__ void wait(Shared& shared) const { shared.weights_loaded.wait_for_phase(0); }
+};
+
+// Issues the products of a tile. Every tap reads its pixels in place, in the window that has them.
+__device__ __forceinline__ void multiply_tile(
+    Products& products, const Filters& filters, Shared& shared, WindowRing::State at, Sums& sums) {
+    // Pixels of a window, from a row of the tile to the next.
+    constexpr int NEXT_ROW = STRIDE_H / ROW_STEP * WINDOW_W;
+#pragma unroll
+    for (int window = 0; window < WINDOWS_PER_TILE; ++window, at.advance()) {
+        shared.ring.wait(at);
+        begin_products();
+        const Operand pixels(&shared.windows[at.slot], NEXT_ROW * ROW);
+#pragma unroll
+        for (int slab = 0; slab < R * S * SLABS; ++slab) {
+            const int tap = slab / SLABS, row = tap / S * DILATION_H, column = tap % S * DILATION_W;
+            if (row % ROW_STEP * WINDOWS_ACROSS + column % STRIDE_W != window) continue;
+            const int of_window = slab % SLABS * static_cast<int>(sizeof(Slab));
+            const int pixel = row / ROW_STEP * WINDOW_W + column / STRIDE_W;
+#pragma unroll
+            for (int c = 0; c < ROW; c += 32) {
+                if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;  // there are only zeros
+                const bool adds = slab + c > 0;
+#pragma unroll
+                for (int i = 0; i < ProductRows::INSTRUCTIONS; ++i) {
+                    if constexpr (ProductRows::ARE_PIXELS) {
+                        const int first = 8 * i * NEXT_ROW + pixel;
+                        multiply(products, pixels.advance_bytes(of_window + first * ROW + c),
+                                 filters.operand.advance_bytes(slab * TILE_M * ROW + c), sums[i], adds);
+                    } else {
+                        multiply(products, filters.operand.advance_bytes((slab * TILE_M + 64 * i) * ROW + c),
+                                 pixels.advance_bytes(of_window + pixel * ROW + c), sums[i], adds);
+                    }
+                }
+            }
         }
-        at.advance();
     }
 }
 
-// A lane has two neighbouring channels of each 64, and of each row of a tile two neighbouring pixels.
-__device__ __forceinline__ int channel_of_lane() { return tile::warp() % 4 * 16 + tile::lane() / 4 * 2; }
-__device__ __forceinline__ int column_of_lane() { return tile::lane() % 4 * 2; }
+// The residuals of a fragment: there are none, and an output is made of its sum alone.
+struct Residuals {
+    __device__ __forceinline__ Inputs inputs(Sum sum, int) const { return {sum}; }
+};
 
-// Their parameters, which stay in registers: a block keeps its channels.
+// The residuals of a tile: nothing is copied or loaded.
+struct TileResiduals {
+    static constexpr bool IN_WINDOW = false;
+    static constexpr int COPIED_BYTES = 0;
+
+    __device__ __forceinline__ TileResiduals(const Arguments&, Window&, const Tiles&) {}
+    static __device__ __forceinline__ void copy(const Arguments&, Window&, tile::Mbarrier&, const Tiles&) {}
+    __device__ __forceinline__ const TileResiduals& of_chunk(int, int) const { return *this; }
+    __device__ __forceinline__ Residuals load(const Fragment&, int) const { return {}; }
+};
+
+// x_zero adds the same to all pixels of a channel: no pixel at the borders is of a class of its own.
+__device__ __forceinline__ int border_of(int) { return -1; }
+__device__ __forceinline__ const Channel& with_offset_of(const Arguments&, const Channel& inner, int, int) {
+    return inner;
+}
+
+// The channel parameters of a lane. They stay in registers: a block keeps its channels.
 struct Channels {
-    Channel channel[TILE_M / 64][2];
+    Channel channel[ProductRows::GROUPS][ProductRows::CHANNELS];
 
     __device__ __forceinline__ explicit Channels(const Arguments& args) {
 #pragma unroll
-        for (int i = 0; i < TILE_M / 32; ++i) {
-            const int k = first_channel() + i / 2 * 64 + channel_of_lane() + i % 2;
-            channel[i / 2][i % 2] = load_channel(args, k < K ? k : K - 1);
+        for (int group = 0; group < ProductRows::GROUPS; ++group) {
+#pragma unroll
+            for (int h = 0; h < ProductRows::CHANNELS; ++h) {
+                const int k = ProductRows::channel(group) + h;
+                channel[group][h] = load_channel(args, k < K ? k : K - 1);
+            }
         }
     }
 };
 
-// Where 16 channels of a pixel of the tile lie, and with them those of a warp in each 64.
-__device__ __forceinline__ unsigned char* chunk_of(Staged& staged, int pixel, int chunk) {
-    return &staged.pixel[pixel][(chunk ^ pixel * TILE_M / 128 % (TILE_M / 16)) * 16];
-}
-
-// The outputs of a lane in one row of a tile: of each pixel its two channels from `k` on.
-__device__ __forceinline__ void finish_row(
-    [[maybe_unused]] const Arguments& args, const Sum (&sums)[4], const Channel (&channels)[2],
-    [[maybe_unused]] int row, [[maybe_unused]] int column, [[maybe_unused]] int k, Finished (&finished)[4]) {
+// Makes the outputs of a fragment: the channels of its first pixel, then those of its second.
+__device__ __forceinline__ void finish_fragment(
+    const Arguments& args, const Sum (*sums)[4], const Residuals& residuals,
+    const Channel (&channels)[ProductRows::CHANNELS], const Fragment& fragment,
+    Finished (&finished)[2 * ProductRows::CHANNELS]) {
+    constexpr int CHANNELS = ProductRows::CHANNELS;
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
+        const int row = fragment.row + e * ProductRows::DOWN;
+        const int column = fragment.column + e * ProductRows::ACROSS;
+        const int border = border_of(row * OUT_W + column);
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const Inputs inputs = {sums[2 * h + e]};
-            finished[2 * e + h] = finish(inputs, channels[h]);
+        for (int h = 0; h < CHANNELS; ++h) {
+            const Inputs inputs = residuals.inputs(ProductRows::sum(sums, e, h), e * CHANNELS + h);
+            const Channel channel = with_offset_of(args, channels[h], border, fragment.k + h);
+            finished[e * CHANNELS + h] = finish(inputs, channel);
         }
     }
 }
 
-// COUNT rows of a tile from `first` on, as bytes where the copy engine takes them from.
+// Stages COUNT rows of a tile, from `first` on: 64 channels, of which a warp has 16.
 template <int COUNT>
 __device__ __forceinline__ void stage_rows(
-    const Arguments& args, Staged& staged, const Channels& channels,
-    const Sum (&sums)[TILE_M / 64][ATOMS][4], const Tiles& tiles, int m, int first) {
-    const int column = tiles.column() + column_of_lane(), k = first_channel() + m * 64 + channel_of_lane();
+    const Arguments& args, Staged& staged, const TileResiduals& residuals, const Channels& channels,
+    const OwnSums& sums, const Tiles& tiles, int m, int first) {
     const int chunk = m * 4 + tile::warp() % 4;
-    // A lane names a pixel. Beyond the last of COUNT rows nobody looks at it.
+    // A lane names a pixel for `stmatrix`, which does not read what lanes past the last of COUNT rows name.
     const int pixel = 8 * first + tile::lane() % (8 * COUNT);
+    const auto& of_chunk = residuals.of_chunk(pixel, chunk);
     unsigned words[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
+        const Fragment fragment = ProductRows::fragment(tiles, m, first + i);
         Finished finished[4];
-        const int row = tiles.row() + first + i;
-        finish_row(args, sums[m][first + i], channels.channel[m], row, column, k, finished);
-        alignas(4) Output outputs[4];
-        write(outputs, finished);
-        words[i] = reinterpret_cast<const tile::Words<1>*>(outputs)->word[0];
+        finish_fragment(args, &sums[m][first + i], of_chunk.load(fragment, i), channels.channel[m], fragment,
+                        finished);
+        words[i] = ProductRows::word(finished);
     }
-    tile::store_matrices(chunk_of(staged, pixel, chunk), words);
+    tile::store_matrices(staged.chunk(pixel, chunk), words);
 }
 
-// A consumer's sums become outputs, and the copy engine stores those that lie in the image.
-__device__ __forceinline__ void write_sums(
-    const Arguments& args, Shared& shared, int consumer, const Channels& channels,
-    const Sum (&sums)[TILE_M / 64][ATOMS][4], const Tiles& tiles) {
-    const bool signals = tile::thread() % 128 == 0;
-    Staged& staged = shared.staged[consumer];
-    if (signals) tile::wait_for_store_reads<0>();
-    tile::warpgroup_barrier(consumer);  // the outputs before have left
+__device__ __forceinline__ void stage_tile(
+    const Arguments& args, Staged& staged, const TileResiduals& residuals, const Channels& channels,
+    const OwnSums& sums, const Tiles& tiles) {
+    constexpr int WHOLE = OWN_ROWS / 4 * 4;
 #pragma unroll
     for (int m = 0; m < TILE_M / 64; ++m) {
-        constexpr int WHOLE = ATOMS / 4 * 4;
 #pragma unroll
         for (int first = 0; first < WHOLE; first += 4) {
-            stage_rows<4>(args, staged, channels, sums, tiles, m, first);
+            stage_rows<4>(args, staged, residuals, channels, sums, tiles, m, first);
         }
-        if constexpr (ATOMS % 4 == 2) {
-            stage_rows<2>(args, staged, channels, sums, tiles, m, WHOLE);
+        if constexpr (OWN_ROWS % 4 == 2) {
+            stage_rows<2>(args, staged, residuals, channels, sums, tiles, m, WHOLE);
         }
     }
-    tile::fence_proxy_async();
-    tile::warpgroup_barrier(consumer);  // all of them are there
-    if (!signals) return;
-    tile::store_tile(args.output_map, &staged, first_channel(), tiles.column(), tiles.row(), tiles.image());
-    tile::commit_stores();
 }
 
-// A warpgroup makes every tile whose turn it is. It issues the products of one when the consumer of the tile
-// before has issued its own: so they take turns, and one multiplies while others make outputs of their sums.
+// Makes outputs of a consumer's sums in shared memory, from where TMA stores those that lie in the image.
+__device__ __forceinline__ void write_sums(
+    const Arguments& args, Shared& shared, int consumer, const TileResiduals& residuals,
+    const Channels& channels, const OwnSums& sums, const Tiles& tiles) {
+    const bool is_elected = tile::thread() % 128 == 0;
+    Staged& staged = shared.staged[consumer];
+    await_stores(is_elected, consumer);
+    stage_tile(args, staged, residuals, channels, sums, tiles);
+    tile::fence_proxy_async();
+    tile::warpgroup_barrier(consumer);  // all of them are there
+    if (is_elected) staged.store(args, tiles.column(), tiles.own_row(), tiles.image());
+}
+
+// Shared memory is another block's when this one has ended: the stores must have read it.
+__device__ __forceinline__ void wait_for_stores(bool is_elected) {
+    if (is_elected) tile::wait_for_store_reads<0>();
+}
+
+// A consumer, a warpgroup, computes every CONSUMERS-th tile. It issues the products of a tile when the
+// consumer of the tile before has issued its own: one multiplies while the others make outputs of their sums.
 __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, int consumer) {
-    const bool signals = tile::thread() % 128 == 0;
+    const bool is_elected = tile::thread() % 128 == 0;
     tile::Mbarrier& before = shared.issued[(consumer + CONSUMERS - 1) % CONSUMERS];
-    const Operand filters(shared.weights, 8 * ROW);
+    const Filters filters(args, shared);
     WindowRing::State at;
     Tiles tiles;
     const auto advance = [&](int tiles_further) {
         for (int i = 0; i < tiles_further; ++i) {
-            at.advance();
+            for (int window = 0; window < WINDOWS_PER_TILE; ++window) at.advance();
             tiles.advance();
         }
     };
+    const auto release = [&](WindowRing::State read) {
+        for (int window = 0; window < WINDOWS_PER_TILE; ++window, read.advance()) shared.ring.release(read);
+    };
     advance(consumer);
-    // Parameters of channels may be what the launch before has written, as residuals are.
+    // Channel parameters and residuals may be written by the launch before this one.
     tile::wait_on_dependency();
     Channels channels(args);
     Products products;
-    shared.weights_there.wait_for_phase(0);
+    filters.wait(shared);
+    SumExchange::wait();
     for (int turn = 0; tiles.any(); ++turn) {
-        Sum sums[TILE_M / 64][ATOMS][4];
-        // The turn first: then whoever had this window's slot before has seen that it was full.
+        Sums sums;
+        // The turn first: then the consumer that had this slot before has seen that it was full.
         if (consumer > 0) before.wait_for_phase(turn);
         else if (turn > 0) before.wait_for_phase(turn - 1);
-        shared.ring.wait(at);
-        const Operand window(&shared.windows[at.slot], WINDOW_W * ROW);
-        begin_products();
-#pragma unroll
-        for (int slab = 0; slab < R * S * SLABS; ++slab) {
-            const int tap = slab / SLABS, of_window = slab % SLABS * static_cast<int>(sizeof(Slab));
-            const int pixel = tap / S * DILATION_H * WINDOW_W + tap % S * DILATION_W;
-#pragma unroll
-            for (int c = 0; c < ROW; c += 32) {
-#pragma unroll
-                for (int m = 0; m < TILE_M; m += 64) {
-                    multiply(products, filters.behind((slab * TILE_M + m) * ROW + c),
-                             window.behind(of_window + pixel * ROW + c), sums[m / 64], slab + c > 0);
-                }
-            }
-        }
+        multiply_tile(products, filters, shared, at, sums);
         commit_products(products);
-        // Once all warps have seen whose turn it was: one that has not would miss a phase.
+        // Every warp must have seen its turn: the phase that one has not seen would be over.
         tile::warp_barrier();
         if (tile::lane() == 0) shared.issued[consumer].arrive();
         wait_for_products<0>(products);
-        if (signals) shared.ring.release(at);
+        if (!TileResiduals::IN_WINDOW && (RELEASES == 1 ? is_elected : tile::lane() == 0)) release(at);
 #pragma unroll
-        for (int m = 0; m < TILE_M / 64; ++m) await(sums[m]);
-        write_sums(args, shared, consumer, channels, sums, tiles);
+        for (int i = 0; i < ProductRows::INSTRUCTIONS; ++i) await(sums[i]);
+        const TileResiduals residuals(args, shared.windows[at.slot], tiles);
+        OwnSums added;
+        const OwnSums& own = SumExchange::collect(shared, consumer, turn, tiles, sums, added);
+        write_sums(args, shared, consumer, residuals, channels, own, tiles);
+        if (TileResiduals::IN_WINDOW && is_elected) release(at);
         advance(CONSUMERS);
     }
-    // Shared memory is another block's when this one has ended.
-    if (signals) tile::wait_for_store_reads<0>();
+    wait_for_stores(is_elected);
 }
 
-// One thread, before anybody waits.
+// One thread asks TMA for the weights of all taps, which stay in shared memory. They do not depend on the
+// launch before this one.
+__device__ __forceinline__ void load_weights(const Arguments& args, Shared& shared) {
+    shared.weights_loaded.expect_next(sizeof shared.weights);
+#pragma unroll 1
+    for (int slab = 0; slab < R * S * SLABS; ++slab) {
+        const int channel = first_input_channel() + slab % SLABS * ROW;
+        tile::load_tile(args.weight_map, shared.weights[slab], shared.weights_loaded,
+                        slab / SLABS * TAP_BYTES + channel, first_channel());
+    }
+}
+
+static_assert(C % 16 == 0, "TMA copies whole chunks of 16 bytes");
+
+// One thread asks TMA for the weights, and for one window after the other. Pixels outside of the image are
+// zeros, whose bytes count as well.
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
+    if (tile::lane() != 0 || tile::warp() % 4 != 0) return;
+    load_weights(args, shared);
+    tile::wait_on_dependency();
+    WindowRing::State at;
+    for (TileWindows tiles; tiles.any(); tiles.advance()) {
+        Window& window = shared.windows[at.slot];
+        tile::Mbarrier& full =
+            shared.ring.acquire(at, SLABS * sizeof Slab::pixel + TileResiduals::COPIED_BYTES);
+        const int column = tiles.input_column(), row = tiles.input_row();
+#pragma unroll 1
+        for (int slab = 0; slab < SLABS; ++slab) {
+            const int channel = first_input_channel() + slab * ROW;
+            tile::load_tile(args.pixel_map, &window.slab[slab], full, channel, column, row, tiles.image());
+        }
+        TileResiduals::copy(args, window, full, tiles);
+        at.advance();
+    }
+}
+
+// One thread initialises all mbarriers, before any thread waits for one.
 __device__ __forceinline__ void open(Shared& shared) {
-    shared.weights_there.init(1);
+    shared.weights_loaded.init(1);
     for (tile::Mbarrier& mbarrier : shared.issued) mbarrier.init(4);  // the warps of a consumer
-    shared.ring.open(1);
+    SumExchange::open(shared);
+    shared.ring.open(RELEASES);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -781,6 +993,7 @@ conv2d_halo(const __grid_constant__ Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     tile::launch_dependents();
     if (tile::thread() == 0) open(shared);
+    SumExchange::arrive();
     tile::barrier();
     const int group = tile::warpgroup();
     if (group < CONSUMERS) {
@@ -788,14 +1001,8 @@ conv2d_halo(const __grid_constant__ Arguments args) {
         consume(args, shared, group);
     } else {
         tile::give_registers<PRODUCER_REGISTERS>();
-        if (tile::lane() == 0) produce(args, shared, tile::warp() % 4);
+        produce(args, shared);
     }
-}
-
-// Which output channel is a row of the product: such that the two sums of a lane in a column are those of
-// neighbouring channels.
-__device__ __forceinline__ int channel_of_row(int row) {
-    return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;
 }
 
 // Rearranges the weights into rows of the product. Runs once per set of weights, with one thread per word.

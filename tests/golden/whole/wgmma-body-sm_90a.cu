@@ -588,7 +588,9 @@ struct WeightLoads {
 };
 
 // One thread per ring. The weights do not depend on the previous launch.
-__device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
+    if (tile::lane() != 0) return;
+    const int ring = tile::warp() % 4;
     if (ring < PIXEL_RINGS) {
         tile::wait_on_dependency();
         produce(shared.pixel_ring[ring], shared.pixels[ring], PixelLoads{args, ring, 0, 0, 0});
@@ -713,7 +715,7 @@ conv2d_wgmma(const __grid_constant__ Arguments args) {
         consume(args, shared, group);
     } else {
         tile::give_registers<PRODUCER_REGISTERS>();
-        if (tile::lane() == 0) produce(args, shared, tile::warp() % 4);
+        produce(args, shared);
     }
 }
 
