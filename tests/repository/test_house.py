@@ -60,9 +60,7 @@ PLANTED = {
     ),
     "words that say nothing": (
         {
-            "tuner/a.py": "# So @many pixels.\n# so @many that they fill it\nx = 3  # times @less\n".replace(
-                "@", ""
-            ),
+            "tuner/a.py": "# So @many pixels.\n# so @many that they fill it\nx = 3  # times @less\n".replace("@", ""),
             "docs/a.md": "The copy @engine brings it\nto the second-level @cache.\nTMA, L2.\n".replace("@", ""),
         },
         ["docs/a.md:1", "docs/a.md:2", "tuner/a.py:1", "tuner/a.py:3"],

@@ -159,6 +159,14 @@ def test_some_plan_has(name: str) -> None:
     assert any(HAS[name](plan) for plan in PLANS.values()), f"no plan of the list has {name}: add one"
 
 
+# The end of the first layer's `Layout`; that of the second is not followed by `source_of`.
+LAYOUT = """    static constexpr int STEP = INTERLEAVED ? 1 : STRIDE_W;  // pixels from a window to the next
+    static_assert(ROW >= PHASES * PHASE_COLUMNS, "ROW must hold all phases");
+
+    static constexpr __device__ int column(int i) { return i % PHASES * PHASE_COLUMNS + i / PHASES; }
+};
+
+__device__ __forceinline__ Source& source_of("""
 PLANTED = {
     "a first tile that does not exist": Planted(
         "dense, pw, teams, one of them idle",
@@ -312,15 +320,15 @@ PLANTED = {
     ),
     "columns of stride 2 one after the other": Planted(
         "halved, pw, eights",
-        "return i % PHASES * PHASE_COLUMNS + i / PHASES;",
-        "return i;",
+        LAYOUT,
+        LAYOUT.replace("return i % PHASES * PHASE_COLUMNS + i / PHASES;", "return i;"),
         "address",
         WRONG,
     ),
     "windows of stride 2 two columns apart": Planted(
         "halved, pw",
-        "static constexpr int STEP = INTERLEAVED ? 1 : STRIDE_W;",
-        "static constexpr int STEP = STRIDE_W;",
+        LAYOUT,
+        LAYOUT.replace("STEP = INTERLEAVED ? 1 : STRIDE_W;", "STEP = STRIDE_W;"),
         "address",
         WRONG,
     ),
@@ -358,7 +366,7 @@ PLANTED = {
         "PER_PIXEL = (C + WIDTH - 1) / WIDTH,",
         "PER_PIXEL = (C + WIDTH - 1) / WIDTH + 1,",
         "address",
-        OVERFLOW,
+        UNDEFINED,
     ),
     "no barrier before the third": Planted(
         "pw, dw, pw",

@@ -219,7 +219,7 @@ def _matrices(problem: Chain) -> tuple[str, ...]:
 
 
 def is_sliced(problem: Chain, cluster_blocks: int) -> bool:
-    """Whether each block computes a slice of channels, the same in both layers: a depthwise layer needs no others."""
+    """True if each block computes a slice of channels, the same in both layers: a depthwise layer needs no others."""
     return cluster_blocks > 1 and len(problem.LAYERS) == 2 and is_depthwise(problem.last)
 
 
@@ -277,7 +277,7 @@ def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> tuple[dict[str, tu
 
 
 def _any_width(layer: Conv2d) -> bool:
-    """Whether a tile of its outputs may have any width, on warps and on warpgroups."""
+    """True if a tile of its outputs may have any width, on warps and on warpgroups."""
     return is_depthwise(layer) or (layer.r, layer.s, layer.stride) == (1, 1, (1, 1))
 
 

@@ -114,7 +114,7 @@ class LayerPlan(ConvolutionPlan):
 
     @property
     def loads_image(self) -> bool:
-        """Whether its input is loaded from the image to shared memory. Depthwise layers read the image themselves."""
+        """True if its input is loaded from the image to shared memory. Depthwise layers read the image themselves."""
         return self.is_first and self.kind != "depthwise"
 
     @property
@@ -124,7 +124,7 @@ class LayerPlan(ConvolutionPlan):
 
     @property
     def by_turns(self) -> bool:
-        """Whether the even columns of its input precede the odd ones in shared memory."""
+        """True if the even columns of its input precede the odd ones in shared memory."""
         return self.loads_image and self.problem.stride != (1, 1)
 
     @property
@@ -158,7 +158,7 @@ class LayerPlan(ConvolutionPlan):
 
     @property
     def gathers(self) -> bool:
-        """Whether the bytes of its input are loaded one by one."""
+        """True if the bytes of its input are loaded one by one."""
         return self.load_width == 1
 
     @property

@@ -81,7 +81,7 @@ def plane(pixels: int) -> int:
 
 
 def is_depthwise(problem: Conv2d) -> bool:
-    """Whether dot products over taps compute it; matrix instructions compute every other convolution."""
+    """True if dot products over taps compute it; matrix instructions compute every other convolution."""
     return problem.c_group == 1 and problem.k_group == 1 and problem.groups > 1 and problem.c % 4 == 0
 
 
@@ -93,7 +93,7 @@ def atom_of(problem: Conv2d, target: Target) -> Atom | None:
 
 
 def fits_wgmma(problem: Conv2d, target: Target) -> bool:
-    """Whether warpgroups can multiply it: it has one group, and more than half as many output channels as an atom."""
+    """True if warpgroups can multiply it: it has one group, and more than half as many output channels as an atom."""
     q, instruction = problem.quantization, target.warpgroup
     if instruction is None or not instruction.serves(q.types.x, q.types.w):
         return False
@@ -109,13 +109,13 @@ def row_pixels(problem: Conv2d, width: int) -> int:
 
 
 def _is_useful(channels: int, side: int) -> bool:
-    """Whether this size pads the channels less than the powers of two below and above it."""
+    """True if this size pads the channels less than the powers of two below and above it."""
     powers = (1 << side.bit_length() >> 1, 1 << side.bit_length())
     return ceil_div(channels, side) * side < min(ceil_div(channels, power) * power for power in powers)
 
 
 def is_subtile(problem: Conv2d, on_wgmma: bool, m: int, n: int, target: Target) -> bool:
-    """Whether a subtile is useful: neither so small that a warp mostly waits, nor too large for its registers."""
+    """True if a subtile is useful: neither so small that a warp mostly waits, nor too large for its registers."""
     if is_depthwise(problem):
         return n <= 2
     atom = atom_of(problem, target)
@@ -127,7 +127,7 @@ def is_subtile(problem: Conv2d, on_wgmma: bool, m: int, n: int, target: Target) 
 
 
 def fetches(config: LayerConfig, target: Target) -> bool:
-    """Whether one thread fetches the weights by bulk copies. Only the last layer's: the first layer's are needed at
+    """True if one thread fetches the weights by bulk copies. Only the last layer's: the first layer's are needed at
     once, and copies by all threads arrive sooner."""
     return config.last and target.bulk_copies
 

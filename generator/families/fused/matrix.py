@@ -61,7 +61,7 @@ class MatrixLayer(LayerPlan):
 
     @property
     def whole_taps(self) -> bool:
-        """Whether each step reads chunks of one tap."""
+        """True if each step reads chunks of one tap."""
         return self.slab_chunks % self.step_chunks == 0
 
     @property

@@ -135,7 +135,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def stays(self) -> bool:
-        """Whether a team computes several tiles, one after the other."""
+        """True if a team computes several tiles, one after the other."""
         return self.has_teams or self.grid_teams < self.tiles
 
     @property
@@ -162,7 +162,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def loads_async(self) -> bool:
-        """Whether the input is copied asynchronously."""
+        """True if the input is copied asynchronously."""
         return self.loads_input and self.first.asynchronous
 
     @cached_property
@@ -200,7 +200,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def weights_behind_input(self) -> bool:
-        """Whether the last layer's weights are copied after the input. Teams wait for the weights before they begin."""
+        """True if the last layer's weights are copied after the input. Teams wait for the weights before they begin."""
         return self.loads_input and self.last in self.copied and not self.has_teams
 
     @property

@@ -47,7 +47,7 @@ class Halo(Config):
 
     @property
     def has_pixel_rows(self) -> bool:
-        """Whether the rows of an instruction are pixels, and its columns output channels."""
+        """True if the rows of an instruction are pixels, and its columns output channels."""
         return self.channels % INSTRUCTION_ROWS > 0
 
     @property

@@ -55,12 +55,12 @@ def weight_bytes(problem: Conv2d, config: Halo) -> int:
 
 
 def is_staged(problem: Conv2d) -> bool:
-    """Whether TMA stores the outputs: bytes, in rows of whole chunks."""
+    """True if TMA stores the outputs: bytes, in rows of whole chunks."""
     return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
 
 
 def is_residual_staged(problem: Conv2d, cluster_blocks: int) -> bool:
-    """Whether TMA loads the residuals: bytes as well, which come with the one window of a tile to its one block."""
+    """True if TMA loads the residuals: bytes as well, which come with the one window of a tile to its one block."""
     if cluster_blocks > 1:
         return False
     residual, one_window = problem.quantization.types.residual, not Windows.of(problem, 1).strided
@@ -218,7 +218,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def gathers(self) -> bool:
-        """Whether lanes bring the pixels."""
+        """True if lanes bring the pixels."""
         return is_gathered(self.reshaped)
 
     @property
@@ -233,7 +233,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def copies(self) -> bool:
-        """Whether these lanes copy whole words asynchronously, instead of loading and storing."""
+        """True if these lanes copy whole words asynchronously, instead of loading and storing."""
         return self.gathers and self.part >= WORD
 
     @cached_property

@@ -23,7 +23,7 @@ REPEATS = 1024
 
 
 def is_gathered(problem: Conv2d) -> bool:
-    """Whether lanes bring the pixels: TMA copies only whole chunks."""
+    """True if lanes bring the pixels: TMA copies only whole chunks."""
     return problem.c % CHUNK > 0
 
 

@@ -508,7 +508,7 @@ struct TilePlace {
           column(out_tile.mid_column()),
           padding(padding) {}
 
-    // Whether the next convolution reads padding instead of a pixel of the tile.
+    // Outside of the image the next convolution reads padding instead of a pixel of the tile.
     __device__ __forceinline__ bool is_outside(int row_of_tile, int column_of_tile) const {
         const unsigned in_row = row + row_of_tile, in_column = column + column_of_tile;
         return PADS_OUTSIDE && (in_row >= OUT_H || in_column >= OUT_W);
@@ -726,7 +726,7 @@ struct InputPatch {
           first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
           corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
 
-    // Whether all pixels lie in the image. Those of most patches do, and are loaded without a test of each.
+    // All pixels of most patches lie in the image, and are loaded without a test of each.
     __device__ __forceinline__ bool is_inside() const {
         return first_row >= 0 && first_row <= IN_H - HEIGHT &&
                first_column >= 0 && first_column <= IN_W - SPAN;
@@ -1183,7 +1183,7 @@ __device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
     }
 }
 
-// Whether a position has an output, and the tile's pixel at that position.
+// Some positions have no output; for the others, the tile's pixel.
 __device__ __forceinline__ bool is_pixel(int position) {
     if (POSITIONS % RUN != 0 && position >= POSITIONS) return false;
     return !SPACED || position % SOURCE_COLUMNS < GRID_COLUMNS;
@@ -1428,7 +1428,7 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 // The convolutions of the kernel, and the steps of a team on its way through a tile. The kernel has the
 // barriers between the steps, because its structure decides which threads meet there.
 struct Layers {
-    // Whether the second convolution waits for copies of weights. Teams have waited before their first tile.
+    // The second convolution waits for copies of weights. Teams have waited before their first tile.
     static constexpr bool AWAITS_COPIES = TEAMS == 1 && (WEIGHTS_BEHIND_INPUT || !LOADS_INPUT);
 
     Team team;

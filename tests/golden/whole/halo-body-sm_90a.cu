@@ -477,7 +477,7 @@ struct Ring {
 
 constexpr int ATOMS = 28;  // of eight columns each, in an instruction
 constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
-constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
+[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
 
 // wgmma.mma_async.sync.aligned.m64n224k32.s32.s8.s8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
@@ -648,7 +648,7 @@ struct ChannelRows {
         write(outputs, finished);
         return reinterpret_cast<const tile::Words<1>*>(outputs)->word[0];
     }
-    // Where TMA has a chunk of 16 channels of a staged pixel.
+    // Maps a chunk of 16 channels of a staged pixel to its place in TMA's swizzle.
     static __device__ __forceinline__ int swizzled(int pixel, int chunk) {
         return chunk ^ pixel * TILE_M / 128 % (TILE_M / 16);
     }
@@ -663,7 +663,7 @@ __device__ __forceinline__ int channel_of_row(int row) {
 }
 
 using Sums = Sum[ProductRows::INSTRUCTIONS][ATOMS][4];  // of a tile
-// Those of the rows whose outputs this block makes.
+// The sums of the rows whose outputs this block makes.
 using OwnSums = Sum[ProductRows::INSTRUCTIONS][ProductRows::FRAGMENTS * ProductRows::FRAGMENT_ATOMS][4];
 
 // The input channels that this block multiplies begin here.

@@ -42,7 +42,7 @@ OF_PAGE = (
         "templates/families/halo/page.j2",
         "row = tap / S * DILATION_H, column = tap % S * DILATION_W;",
         "row = tap / S, column = tap % S;",
-        "Taps lie so many pixels from each other.",
+        "The dilation is the distance of taps in pixels.",
         (DIRECT,),
     ),
     Mutant(
@@ -98,7 +98,7 @@ OF_PAGE = (
         "templates/families/halo/channel_rows.j2",
         "return chunk ^ pixel * TILE_M / 128 % (TILE_M / 16);",
         "return chunk + 0 * pixel;",
-        "The copy engine takes them as swizzled.",
+        "TMA takes them as swizzled.",
         (STAGED,),
     ),
     Mutant(
@@ -114,7 +114,7 @@ OF_PAGE = (
         "templates/families/halo/staged.j2",
         "    tile::fence_proxy_async();\n",
         "",
-        "The copy engine may not see what was written.",
+        "TMA may not see what was written.",
         (STAGED,),
     ),
     Mutant(
@@ -122,7 +122,7 @@ OF_PAGE = (
         "templates/families/halo/staged_tiles.j2",
         "    if (is_elected) tile::wait_for_store_reads<0>();\n    tile::warpgroup_barrier",
         "    tile::warpgroup_barrier",
-        "The copy engine still reads the tile before.",
+        "TMA still reads the tile before.",
         (STAGED,),
     ),
     Mutant(
@@ -332,7 +332,7 @@ OF_COST = (
         "generator/families/halo/cost.py",
         "return _filled_rows(plan, windows.bytes) * FILLED_PIXEL",
         "return 0",
-        "The copy engine takes five clocks for each.",
+        "TMA takes five clocks for each.",
         (f"{COST}::test_few_channels_are_left_to_others",),
     ),
     Mutant(
@@ -348,7 +348,7 @@ OF_COST = (
         "generator/families/halo/cost.py",
         "max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)",
         "0",
-        "The copy engine takes longer for pixels that do not follow each other.",
+        "TMA takes longer for pixels that do not follow each other.",
         (f"{COST}::test_a_time_of_a_stride_is_predicted",),
     ),
     Mutant(

@@ -157,7 +157,7 @@ OF_GATHERING = (
         "templates/families/halo/gather.j2",
         " ^ pixel * ROW / 128 % OF_ROW",
         "",
-        "Products look for chunks where the copy engine would have put them.",
+        "Products look for chunks where TMA would have put them.",
         (GATHERED,),
     ),
     Mutant(

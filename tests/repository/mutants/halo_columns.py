@@ -110,7 +110,7 @@ OF_PROBLEM = (
         "generator/families/halo/reshape.py",
         " or problem.c % CHUNK > 0",
         "",
-        "Two columns of 24 channels are whole sixteens, which the copy engine moves.",
+        "Two columns of 24 channels are whole sixteens, which TMA moves.",
         (f"{TESTS}::test_more_products_are_worth_it_for_few_outputs",),
     ),
     Mutant(

@@ -91,7 +91,7 @@ OF_PAGE = (
         "templates/families/stem_wgmma/pool_staged.j2",
         "    stores.half = 1 - stores.half;\n",
         "",
-        "The copy engine may still read them.",
+        "TMA may still read them.",
         (STAGED,),
     ),
     Mutant(

@@ -19,7 +19,7 @@ OF_PAGE = (
         "templates/families/stem_wgmma/produce.j2",
         "        image_ring.wait(at);\n",
         "",
-        "The copy engine may not have brought them.",
+        "TMA may not have brought them.",
         (STAGED,),
     ),
     Mutant(
@@ -153,7 +153,7 @@ OF_PLAN = (
         "generator/families/stem_wgmma/plan.py",
         "if problem.w * problem.c % CHUNK or problem.w % 4:",
         "if problem.w % 4:",
-        "The copy engine takes whole chunks alone.",
+        "TMA takes whole chunks alone.",
         (SERVED,),
     ),
     Mutant(
@@ -184,7 +184,7 @@ OF_COST = (
         (COST,),
     ),
     Mutant(
-        "stem_wgmma cost: lanes store as fast as the copy engine",
+        "stem_wgmma cost: lanes store as fast as TMA",
         "generator/families/stem_wgmma/cost.py",
         "stored = 0 if plan.staged else",
         "stored = 0 if True else",
