@@ -259,7 +259,7 @@ def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> tuple[dict[str, tu
     for name, side, size in (("tile_h", tile_h, last.oh), ("tile_w", tile_w, last.ow)):
         at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
     outputs, borders = {problem.LAYERS[-1]: (tile_h, tile_w)}, {}
-    # Whether a tile has all rows of an image, and all columns. Then the pixels beyond it are padding in all tiles, and
+    # True if a tile has all rows of an image, and all columns. Then the pixels beyond it are padding in all tiles, and
     # are not computed. Warpgroups whose windows have several pixels need rows of eight.
     whole = tile_h >= last.oh, tile_w >= last.ow
     for producer, consumer in reversed(list(itertools.pairwise(problem.LAYERS))):

@@ -43,7 +43,8 @@ __device__ __forceinline__ void load_tile(
 
 constexpr int ATOMS = 2;  // of eight columns each, in an instruction
 constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
-[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
+// Instructions per tile.
+[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));
 
 // wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product.
 // Each lane reads the factors of its own sums, where TMA's swizzle has put them.

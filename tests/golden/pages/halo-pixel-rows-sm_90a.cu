@@ -24,7 +24,8 @@ WEIGHT_ROWS=80 SMEM_BYTES=231424
 
 constexpr int ATOMS = 10;  // of eight columns each, in an instruction
 constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
-[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
+// Instructions per tile.
+[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));
 
 // wgmma.mma_async.sync.aligned.m64n80k32.s32.s8.s8: 64 pixels by TILE_M output channels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's

@@ -58,7 +58,8 @@ __device__ __forceinline__ void arrive_in_block(const Mbarrier& mbarrier, int bl
 
 constexpr int ATOMS = 8;  // of eight columns each, in an instruction
 constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
-[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
+// Instructions per tile.
+[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));
 
 // wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.u8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's

@@ -64,7 +64,7 @@ constexpr int FILTER_WORDS = 128;  // per warp and step
 constexpr int WINDOWS_ACROSS = 4;
 // Rows of windows that are staged: an even number of matrices, of two rows each.
 constexpr int STAGED_DOWN = (WINDOWS_DOWN + 3) / 4 * 4;
-constexpr int STAGED_PIXELS = STAGED_DOWN * WINDOWS_ACROSS;
+[[maybe_unused]] constexpr int STAGED_PIXELS = STAGED_DOWN * WINDOWS_ACROSS;
 
 // The tiles of a block, all of the same output channels. A consumer computes a strip of tiles from left to
 // right, since a window may begin in the tile before. Where one consumer has a strip more than the other, the

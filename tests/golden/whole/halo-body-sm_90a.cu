@@ -477,7 +477,8 @@ struct Ring {
 
 constexpr int ATOMS = 28;  // of eight columns each, in an instruction
 constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
-[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));  // instructions per tile
+// Instructions per tile.
+[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));
 
 // wgmma.mma_async.sync.aligned.m64n224k32.s32.s8.s8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
@@ -594,7 +595,7 @@ __device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
     }
 }
 
-constexpr int STAGED_PIXELS = 8 * OWN_ROWS;  // pixels of a tile whose outputs a block makes
+[[maybe_unused]] constexpr int STAGED_PIXELS = 8 * OWN_ROWS;  // pixels of a tile whose outputs a block makes
 
 // A cluster of SPLIT blocks computes a tile together. Each block multiplies its own input channels, and makes
 // the outputs of its own rows of the tile.
