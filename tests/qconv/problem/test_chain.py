@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,11 +237,15 @@ def test_what_warpgroups_read_was_fenced_for_the_async_proxy() -> None:
     dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
     kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.on_wgmma]  # type: ignore[attr-defined]
     assert {p.config.on_wgmma for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]
+    fence = "void fence_input() { tile::fence_proxy_async(); }"
     for plan in kernels[::50]:
-        _, kernel = generator.render(plan).text.rsplit("conv2d_conv2d_conv2d(const Arguments args)", 1)
-        for before, layer in (("args", "first"), ("first::run", "second"), ("second::run", "third")):
-            between = kernel[kernel.index(before) : kernel.index(f"{layer}::run")]
-            assert ("fence_proxy_async" in between) >= (layer in plan.weights.on_wgmma), (layer, str(plan.config))
+        _, *layers, kernel = re.split(
+            r"^namespace (?:first|second|third) \{$|^struct Layers \{$", generator.render(plan).text, flags=re.M
+        )
+        for layer, page, step in zip(BLOCK.LAYERS, layers, ("await_input", "await_second", "await_third"), strict=True):
+            awaits = kernel.split(f"void {step}() {{", 1)[1].split("\n    }\n", 1)[0]
+            is_fenced = fence in page and f"{layer}.fence_input();" in awaits
+            assert is_fenced == (layer in plan.weights.on_wgmma), (layer, str(plan.config))  # type: ignore[attr-defined]
 
 
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:
