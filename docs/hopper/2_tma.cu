@@ -1,4 +1,4 @@
-// Kernel 2: the copy engine (TMA) fills a ring of slots in shared memory, ahead of the products.
+// Kernel 2: TMA fills a ring of slots in shared memory, ahead of the products.
 //
 // What is new:
 //   - One thread asks for a whole slab with two instructions. For the pixels it names only the first one, as (c, w,

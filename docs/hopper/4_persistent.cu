@@ -11,7 +11,7 @@
 //     be LAG slabs behind the first, and while one of them stores its outputs the other one multiplies.
 //   - The taps are the inner loop, the channels the outer one: what a tile reads for the first time, from device
 //     memory, is spread over its whole duration, and the other eight taps find it in the L2 cache.
-//   - Clusters: CLUSTER blocks with the same channels load a part of the weights each, and the copy engine writes
+//   - Clusters: CLUSTER blocks with the same channels load a part of the weights each, and TMA writes
 //     it to all of them (multicast), so that less is read from the L2 cache.
 //   - Programmatic dependent launch: a block sets itself up and loads weights while the launch before still runs.
 #include "harness.cuh"

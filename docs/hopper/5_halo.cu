@@ -3,7 +3,7 @@
 //
 // With 64 channels a tap is two products only, and kernel 4 fetches the same pixels nine times from the L2 cache to
 // feed them. What is new:
-//   - A tile is 8 pixels wide and TILE_H high. Its window, 10 pixels wide, is one copy of the copy engine: a box of a
+//   - A tile is 8 pixels wide and TILE_H high. Its window, 10 pixels wide, is one TMA copy: a box of a
 //     tensor of four dimensions, with zeros outside of the image.
 //   - A tap's pixels are read through a descriptor that begins at the tap's first pixel. The pixels of a row of the
 //     tile follow each other; from one row to the next it is WINDOW_W pixels. So a group of eight of the product's
