@@ -44,15 +44,15 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, int parity) {
         : "memory");
 }
 
-// What mbarrier_init wrote is visible to the copy engine and to the cluster.
+// What mbarrier_init wrote is visible to TMA and to the cluster.
 __device__ __forceinline__ void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What threads stored to shared memory is visible to wgmma and to the copy engine.
+// What threads stored to shared memory is visible to wgmma and to TMA.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- TMA: one thread asks, the copy engine writes shared memory and counts the bytes on the mbarrier.
+// ---- TMA: one thread issues a copy, TMA writes shared memory and counts the bytes on the mbarrier.
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
