@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 
 import pytest
+from compiler_log import has_warning
 from covering import covering
 from disassembly import unset_addresses
 from machine_code import amd
@@ -164,7 +165,7 @@ def complaint(plan: Plan, most_spilled: int = 0, reads_code: bool = False) -> st
     except CompileError as error:
         return str(error)
     # If registers may be spilled, wgmma may be serialized too: the tuner measures the cost of either.
-    if "warning" in log.lower() or (most_spilled == 0 and serialized(log)):
+    if has_warning(log) or (most_spilled == 0 and serialized(log)):
         return log
     if reads_code and target.vendor == "amd" and amd.missing() is None:
         refused = amd.refusals(source, target, binary)

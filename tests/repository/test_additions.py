@@ -151,7 +151,7 @@ TYPE = Addition(
     files=("src/qconv/dtypes.py", "src/qconv/targets/instruction_tables.py", "templates/dot/plain_e4m3.j2"),
     rows=(
         Row("src/qconv/dtypes.py", E4M3, '        ElementType("float32"'),
-        Row("src/qconv/targets/instruction_tables.py", E4M3_PLAIN, "# What the CPU device computes in C++"),
+        Row("src/qconv/targets/instruction_tables.py", E4M3_PLAIN, "# The CPU device computes these in C++"),
         Row("src/qconv/targets/instruction_tables.py", "PLAIN_E4M3, ", ")\n\n# mma.sync follows"),
         Row("src/qconv/targets/instruction_tables.py", E4M3_MATRIX, "# wgmma follows"),
         Row(
