@@ -224,7 +224,7 @@ def features(plan: TiledPlan) -> dict[str, float]:
     return {
         "rows_filled": filled(problem.oh, config.tile_h),
         "columns_filled": filled(problem.ow, config.tile_w),
-        **rounds("turns", tiles.count / tiles.grid_blocks),
+        **rounds("turns", "last_turn", tiles.count / tiles.grid_blocks),
         "slabs_filled": filled(tiles.slabs, config.slabs),
         "warps_per_sm": log(config.warps * tiles.resident),
         "tile": log(config.tile_h * config.tile_w),

@@ -44,12 +44,12 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, int parity) {
         : "memory");
 }
 
-// What mbarrier_init wrote is visible to TMA and to the cluster.
+// Makes mbarrier_init visible to TMA and to the cluster.
 __device__ __forceinline__ void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What threads stored to shared memory is visible to wgmma and to TMA.
+// Makes stores to shared memory visible to wgmma and to TMA.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- TMA: one thread issues a copy, TMA writes shared memory and counts the bytes on the mbarrier.

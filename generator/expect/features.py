@@ -100,9 +100,9 @@ def _of_launch(plan: Plan, cost: float) -> dict[str, float]:
     }
 
 
-def rounds(name: str, times: float) -> dict[str, float]:
+def rounds(name: str, last: str, times: float) -> dict[str, float]:
     """Return how often something is repeated, and how full the last round is."""
-    return {name: log(times), f"last_{name.removesuffix('s')}": times / math.ceil(times)}
+    return {name: log(times), last: times / math.ceil(times)}
 
 
 def filled(size: int, side: int) -> float:

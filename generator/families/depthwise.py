@@ -262,7 +262,7 @@ def features(plan: DepthwisePlan) -> dict[str, float]:
         "outputs": log(of_thread * config.vector),
         "overlap": plan.in_rows * plan.in_columns / of_thread,
         "gathers": float(plan.gathers),
-        **rounds("rounds", plan.blocks / (plan.resident * processors)),
+        **rounds("rounds", "last_round", plan.blocks / (plan.resident * processors)),
         "warps_per_sm": log(plan.units / processors / plan.target.warp_size),
         "threads_filled": filled(plan.units, config.threads),
         "vectors": log(plan.vectors),

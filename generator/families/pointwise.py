@@ -396,7 +396,7 @@ def features(plan: PointwisePlan) -> dict[str, float]:
     """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     problem, config = plan.problem, plan.config
     return {
-        **rounds("turns", plan.units / (plan.blocks * config.warps)),
+        **rounds("turns", "last_turn", plan.units / (plan.blocks * config.warps)),
         "atoms_filled": filled(problem.k, 8 * config.atoms),
         "steps_filled": filled(problem.c, 32),
         "slabs": log(plan.slabs),

@@ -457,7 +457,7 @@ def features(plan: HaloPlan) -> dict[str, float]:
     """Return how full tiles are and how long a block runs, for the correction of the cost model."""
     problem, config = plan.problem, plan.config
     return {
-        **rounds("rounds", plan.tiles / plan.blocks),
+        **rounds("rounds", "last_round", plan.tiles / plan.blocks),
         "rows_filled": filled(problem.oh, config.rows),
         "columns_filled": filled(problem.ow, COLUMNS),
         "channels": filled(problem.k, config.channels),

@@ -4,7 +4,6 @@ product and pixels as its columns. docs/hopper has the measurements behind each 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -12,7 +11,7 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator import slabs, tensor_map
 from qconv.generator.convolution import argument_fields, problem_constants, repack_launch
-from qconv.generator.expect.features import filled, log
+from qconv.generator.expect.features import filled, log, rounds
 from qconv.generator.persistent import Products, warpgroup_of, why_not
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.slabs import CHANNELS, MBARRIER_BYTES, SLAB, SlabPlan, why_residual_is_not_staged
@@ -329,10 +328,8 @@ def structure(config: Wgmma) -> tuple[int, ...]:
 def features(plan: WgmmaPlan) -> dict[str, float]:
     """Return the inputs for the cost model's correction: how full the tiles are, and how long a block runs."""
     channels, pixels = plan.tile
-    rounds = plan.tiles / plan.target.processors
     return {
-        "tiles_per_sm": log(rounds),
-        "last_round": rounds / math.ceil(rounds),
+        **rounds("tiles_per_sm", "last_round", plan.tiles / plan.target.processors),
         "channels": filled(plan.problem.k, channels),
         "slabs": log(plan.slabs),
         "pixels_filled": filled(plan.problem.pixels, pixels),

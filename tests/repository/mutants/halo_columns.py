@@ -2,7 +2,6 @@
 
 from mutants.mutant import Mutant
 
-SEEN = "generator/families/halo/reshape.py"
 WEIGHTS = "templates/families/halo/weights.j2"
 TESTS = "tests/generator/families/halo/test_reshape.py"
 SAME = f"{TESTS}::test_sums_are_the_same"

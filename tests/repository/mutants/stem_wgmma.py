@@ -3,7 +3,6 @@
 from mutants.mutant import Mutant
 
 PAGE = "templates/families/stem_wgmma/produce.j2"
-BEGINS = "templates/conv2d/stem_wgmma_"
 PLAN = "generator/families/stem_wgmma/plan.py"
 TESTS = "tests/templates/test_stem_wgmma.py"
 STAGED, DIRECT, SKIPPED, UNEVEN = (
