@@ -108,6 +108,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     set_host_flags(optimises=item.get_closest_marker("slow") is not None)
 
 
+@pytest.hookimpl(trylast=True)  # behind the fixtures, which restore the environment
+def pytest_runtest_teardown() -> None:
+    """Fail the test whose winners are in the common cache's database: lookups of later tests would choose by them."""
+    database = Path(os.environ["QCONV_CACHE"]) / "tune.sqlite"
+    if database.exists():
+        database.unlink()
+        pytest.fail("this test, or one in another worker, has tuned into the default database: set QCONV_DB for it")
+
+
 def set_host_flags(optimises: bool) -> None:
     """Compile kernels for the CPU device as users do, or without optimisation: most kernels of the fast suite run once
     or twice, which takes less than to optimise them."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +18,6 @@ import quantized_networks as networks
 from read_only import python_without_disk
 
 from qconv.device import open_device
-from qconv.instances.load import building
-from qconv.onnx import Session
-from qconv.targets.target import target
 
 SESSION = """
 import json, sys
@@ -27,6 +27,32 @@ session = Session(sys.argv[1], "cpu", strict=True)
 outputs = session.run(None, dict(np.load(sys.argv[2])))
 print(json.dumps([[output.tolist() for output in outputs], [row.runs_on for row in session.explain().rows]]))
 """
+
+
+# The layers at the ends of a network are determined by the shapes of a call.
+PROBLEMS = """
+import sys
+import numpy as np
+from qconv.onnx import Session
+session = Session(sys.argv[1], "cpu")
+session.run(None, dict(np.load(sys.argv[2])))
+print(*session.problems, sep="\\n")
+"""
+
+
+def build_elsewhere(model: Path, feeds: Path, layer: Path, home: Path) -> None:
+    """Build the layer as on another machine: in new processes, with nothing of this one's caches and databases."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("QCONV_")}
+    environment = {**kept, "QCONV_CACHE": str(home / "cache")}
+
+    def run(*words: str) -> list[str]:
+        done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    keys = run("-c", PROBLEMS, str(model), str(feeds))
+    device = open_device("cpu").name
+    run("-m", "qconv", "build", "--target", "cpu", "--device", device, "--out", str(layer), *keys)
 
 
 @pytest.fixture
@@ -40,19 +66,13 @@ def shipped() -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_a_session_in_a_container(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_in_a_container(shipped: Path, tmp_path: Path) -> None:
     """Every layer uses kernels of the cache layer, with the bits of ONNX Runtime outside."""
-    monkeypatch.delenv("QCONV_PATH", raising=False)
     model = networks.quantized(networks.resnet_like(), "QOperator", "u8u8", False)
     feeds = {"x": networks.images(1, 0)}
     onnx.save(model, shipped / "model.onnx")
     np.savez(shipped / "x.npz", **feeds)
-    place = building.Place(open_device("cpu").name, target("cpu"))
-    session = Session(model, "cpu")
-    session.run(None, feeds)  # the layers at the ends of a network are determined by the shapes of a call
-    keys = [str(problem) for problem in session.problems]
-    binaries = {str(binary.path): binary for built in building.build(keys, place) for binary in built.binaries}
-    building.copy_to(shipped / "layer", binaries.values(), building.runtime_for(target("cpu")))
+    build_elsewhere(shipped / "model.onnx", shipped / "x.npz", shipped / "layer", tmp_path)
     wanted = networks.by_ort(model, feeds)
 
     words = ("-c", SESSION, str(shipped / "model.onnx"), str(shipped / "x.npz"))

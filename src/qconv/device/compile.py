@@ -59,8 +59,8 @@ def build(source: Source, plan: Plan, toolchain: str | None = None, limit_s: flo
     if program.is_forbidden():
         device = plan.target.name if plan.target.vendor == "cpu" else "cuda"
         raise KernelMissing(
-            f"no binary of this kernel for {plan.target.name} is in {folders.described()}, and QCONV_NO_COMPILE "
-            f"forbids compiling one; run beforehand, without QCONV_NO_COMPILE:\n"
+            f"no binary of this kernel ({plan.config}) for {plan.target.name} is in {folders.described()}, and "
+            f"QCONV_NO_COMPILE forbids compiling one; run beforehand, without QCONV_NO_COMPILE:\n"
             f"  qconv-tune lookup '{plan.problem}' --device {device}\n"
             f"or, where the device is not:\n"
             f"  qconv-tune build --target {plan.target.name} --device NAME '{plan.problem}'"
