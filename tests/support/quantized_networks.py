@@ -45,6 +45,10 @@ class Builder:
         self.held.append(numpy_helper.from_array(np.asarray(extents, np.int64), name))
         return name
 
+    def extent(self, x: str, axis: int) -> str:
+        """Compute the extent of a tensor, as exporters do for an open one."""
+        return self.node("Gather", self.node("Shape", x), self.shape(axis), axis=0)
+
     def halves(self, x: str) -> tuple[str, str]:
         """Split a tensor in two along the channels."""
         names = (f"split{len(self.nodes)}", f"half{len(self.nodes)}")
@@ -60,9 +64,11 @@ class Builder:
         window = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [size // 2] * 4, "group": groups}
         return self.node("Conv", x, self.weights(k, c // groups, size, size), self.weights(k), **window)
 
-    def model(self, y: str) -> Any:
-        shown = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3, SIZE, SIZE])
-        given = helper.make_tensor_value_info(y, onnx.TensorProto.FLOAT, ["N", CLASSES])
+    def model(self, y: str, is_open: bool = False) -> Any:
+        """Return the model. `is_open`: of images of any size, with an output of any shape."""
+        height, width = ("H", "W") if is_open else (SIZE, SIZE)
+        shown = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3, height, width])
+        given = helper.make_tensor_value_info(y, onnx.TensorProto.FLOAT, None if is_open else ["N", CLASSES])
         graph = helper.make_graph(self.nodes, "network", [shown], [given], self.held)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -172,6 +178,43 @@ def shuffle_like(seed: int = 5) -> Any:
         y = b.node("Relu", b.conv(b.conv(y, c // 2, c // 2, groups=c // 2), c // 2, c // 2, size=1))
         x = shuffled(b.node("Concat", one, y, axis=1), 2, SIZE // 2)
     return b.head(x, c)
+
+
+def open_shuffle_like(seed: int = 6) -> Any:
+    """A unit of a ShuffleNet as PyTorch exports it for images of any size: the shapes of the shuffles and the bounds of
+    the halves are computed."""
+    b, c = Builder(seed), 2 * CHANNELS
+
+    def shuffled(y: str) -> str:
+        n, h, w = (b.extent(y, axis) for axis in (0, 2, 3))
+        half = b.node("Div", b.extent(y, 1), b.shape(2))
+        split = b.node("Reshape", y, b.node("Concat", n, b.shape(2), half, h, w, axis=0))
+        y = b.node("Transpose", split, perm=[0, 2, 1, 3, 4])
+        return b.node("Reshape", y, b.node("Concat", n, b.node("Mul", half, b.shape(2)), h, w, axis=0))
+
+    x = b.node("Relu", b.conv("x", 3, c, stride=2))
+    for _ in range(2):
+        middle = b.node("Div", b.extent(x, 1), b.shape(2))
+        one = b.node("Slice", x, b.shape(0), middle, b.shape(1))
+        other = b.node("Slice", x, middle, b.node("Mul", middle, b.shape(2)), b.shape(1))
+        y = b.node("Relu", b.conv(other, c // 2, c // 2, size=1))
+        x = shuffled(b.node("Concat", one, b.conv(y, c // 2, c // 2, groups=c // 2), axis=1))
+    flat = b.node("Flatten", b.node("GlobalAveragePool", x))
+    return b.model(b.node("Gemm", flat, b.weights(c, CLASSES), b.weights(CLASSES)), is_open=True)
+
+
+def open_pyramid_like(seed: int = 7) -> Any:
+    """Two levels of a feature pyramid for images of any size: the upper one is resized to the lower one's extents."""
+    b, c = Builder(seed), CHANNELS
+    low = b.node("Relu", b.conv("x", 3, c, stride=2))
+    high = b.node("Relu", b.conv(low, c, c, stride=2))
+    sizes = b.node("Concat", b.node("Slice", b.node("Shape", high), b.shape(0), b.shape(2), b.shape(0)),
+                   b.node("Slice", b.node("Shape", low), b.shape(2), b.shape(4), b.shape(0)), axis=0)  # fmt: skip
+    up = b.node("Resize", high, "", "", sizes, mode="nearest", coordinate_transformation_mode="asymmetric",
+                nearest_mode="floor")  # fmt: skip
+    y = b.conv(b.node("Add", low, up), c, c)
+    rows = b.node("Reshape", y, b.node("Concat", b.extent(y, 0), b.shape(c), b.shape(-1), axis=0))
+    return b.model(b.node("Transpose", rows, perm=[0, 2, 1]), is_open=True)
 
 
 NETWORKS: dict[str, Callable[[], Any]] = {

@@ -21,7 +21,7 @@ def assert_equal(got: Any, wanted: Any, what: str) -> None:
 
 def integer_tensors(session: Session) -> list[str]:
     """Return the integer tensors that leave a layer on kernels, or a subgraph in the fallback."""
-    runner = session._runner
+    runner = session._described.runner
     made = [name for s in runner.segments for name in s.outputs]
     made += [name for s in runner.segments if s.served for layer in s.layers for name in layer.outputs]
     return [name for name in dict.fromkeys(made) if runner.network.tensor(name).dtype in INTEGERS]
@@ -42,7 +42,7 @@ def compare(
         sums_in_convolutions=in_convolutions, tables_in_convolutions=in_convolutions,
     )  # fmt: skip
     names = integer_tensors(session)
-    values = session._runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)
+    values = session._described.runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)
     # Query the original model where possible; for tensors that ONNX Runtime renames while folding, query the folded
     # model.
     known = {name for node in model.graph.node for name in node.output}

@@ -22,8 +22,9 @@ from qconv.network.graph.value import Shape
 from qconv.network.run.arrange import Arrangement, Arranging
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.fallback import Fallback
+from qconv.onnx.known_shapes import with_known_shapes
 from qconv.onnx.lowering import lower
-from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of
+from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of, tensor_of
 from qconv.onnx.options import settings
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
@@ -71,10 +72,12 @@ def build(
     batches = _batches_of(proto, batches)
     collected = Collected(place, database)
     arranged: dict[str, tuple[Arranged, ...]] = {}
+    whole = in_blocks(read(proto, config), config)
     for batch in batches:
-        for name, entries in _prepared(
-            with_batch(proto, batch), config, collected, Expectations(place, database, in_sequence=True)
-        ).items():
+        shapes = {value.name: tensor_of(value).extents or () for value in with_batch(proto, batch).graph.input}
+        known = with_known_shapes(whole, shapes, {}, config)
+        expectations = Expectations(place, database, in_sequence=True)
+        for name, entries in _prepared(known, config, collected, expectations).items():
             arranged[name] = arranged.get(name, ()) + entries
     out.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     choices = collected.write(out, watch)
@@ -93,10 +96,9 @@ def build(
 
 
 def _prepared(
-    proto: onnx.ModelProto, config: Mapping[str, str], collected: Collected, expectations: Expectations
+    model: ReadModel, config: Mapping[str, str], collected: Collected, expectations: Expectations
 ) -> dict[str, tuple[Arranged, ...]]:
     """Look up every kernel of a model with known shapes. Return the fused spans of its regions."""
-    model = in_blocks(read(proto, config), config)
     fallback = Fallback(model, config, CPU_ONLY)
     lowered = lower(model.network, fallback.function, Choices())
     with answered_by(collected):

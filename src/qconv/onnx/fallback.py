@@ -21,13 +21,26 @@ from qconv.onnx.tensor import Unsupported
 class Fallback:
     """Runs each subgraph in an InferenceSession of its own, on NumPy arrays without a copy."""
 
-    def __init__(self, model: ReadModel, config: Mapping[str, str], providers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: ReadModel,
+        config: Mapping[str, str],
+        providers: Sequence[str],
+        alone: Mapping[str, bool] | None = None,
+    ) -> None:
+        """`alone` has the layers that run by themselves, and whether their channels are last. By default, ONNX Runtime
+        is asked."""
         self._model = model
         self._config = dict(config)
         self._providers = list(providers)
-        # Layers that run by themselves, and whether their channels are last.
-        self._alone = orders(model, config) if is_cpu_only(providers) else {}
+        if alone is None:
+            alone = orders(model, config) if is_cpu_only(providers) else {}
+        self._alone = alone
         self._without = FOLDED_ALREADY | (DECIDED_ALREADY if is_cpu_only(providers) else frozenset())
+
+    def for_model(self, model: ReadModel) -> Fallback:
+        """Return the fallback of the same model with known shapes, which has the same bits."""
+        return Fallback(model, self._config, self._providers, self._alone)
 
     @property
     def turned(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import onnxruntime
 
-from qconv.network import Choices
+from qconv.network import Choices, Tensor
 from qconv.op import quoted
 
 
@@ -83,3 +83,14 @@ def _meant(name: str, taken: Collection[str]) -> str:
 def check_strict(strict: object) -> None:
     if not isinstance(strict, bool):
         raise ValueError(f"strict={quoted(strict)} must be True or False")
+
+
+def shape(name: str, given: Sequence[int], declared: Tensor) -> tuple[int, ...]:
+    """Return the shape of an input for which a session is prepared."""
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    if not is_list or not all(isinstance(extent, int) and extent >= 0 for extent in given):
+        raise ValueError(f"the shape of the input {name!r} is {quoted(given)}; give a tuple of extents, such as (1, 3)")
+    if not declared.may_be(given):
+        shown = ", ".join("?" if extent is None else str(extent) for extent in declared.shape or ())
+        raise ValueError(f"the input {name!r} cannot have the shape {tuple(given)}; the model takes ({shown})")
+    return tuple(given)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,23 +23,20 @@ from qconv.network import (
     Choices,
     Contender,
     Explanation,
-    Layer,
     Memory,
-    Network,
-    Parts,
     Profile,
-    Runner,
     Value,
 )
+from qconv.network.graph.value import Shape
 from qconv.network.run.recorded import Form, forms_of
-from qconv.network.run.runner import Elsewhere, Subgraph
+from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.built import Opened, is_folder, open_folder, with_batch
 from qconv.onnx.fallback import Fallback
-from qconv.onnx.lowering import lower
-from qconv.onnx.model import is_cpu_only, loaded, read, rewritten, source_of
-from qconv.onnx.tensor import Unsupported
+from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
+from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, rewritten, source_of
+from qconv.onnx.ready import ReadyModel
 from qconv.op import WIDEST
 from qconv.tuner.workload import NetworkProblems
 
@@ -87,26 +87,30 @@ class Session:
             read_model = read(rewritten(source_of(model), config), config)
             arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
             opened = Opened(read_model, config, arranger)
-        self._answering = opened.answering
+        self._opened = opened
         self._model = in_blocks(opened.model, opened.config) if is_cpu_only(providers) else opened.model
-        fallback = Fallback(self._model, opened.config, providers)
-        lowered = lower(self._model.network, fallback.function, choices)
-        network, self._why_not = lowered.network, dict(lowered.why_not)
-        for name in fallback.turned & self._why_not.keys():
-            self._why_not[name] += "; its channels are last there, as in ONNX Runtime, which makes other bits"
-        if strict and self._why_not:
-            raise Unsupported(_refusal(network, self._why_not))
-        elsewhere: Elsewhere = Nowhere() if strict else fallback
-        with self._answering():
-            self._runner = Runner(network, lowered.served, self._device, elsewhere, opened.arranging)
+        self._fallback = Fallback(self._model, opened.config, providers)
+        self._strict = strict
         self._seen: dict[str, Form] = {}  # per input, its form in the last run
         self._choices = None if is_folder(model) else choices
-        self._parts = Parts(network, lowered.served, self._device, elsewhere, {})
-        graph = self._model.proto.graph
+        network = self._model.network
         self._inputs = network.inputs
         self._defaults = {
-            tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in network.inputs
+            tensor.name: numpy_helper.to_array(tensor)
+            for tensor in self._model.proto.graph.initializer
+            if tensor.name in network.inputs
         }
+        self._deciding = deciding_inputs(network)
+        self._computes_shapes = computes_shapes(network)
+        self._ready: dict[Known, ReadyModel] = {}
+        self._last: ReadyModel | None = None
+        self._making = Lock()
+        known = {name: network.tensor(name).extents for name in self._inputs}
+        with self._answering():
+            if not self._computes_shapes:
+                self._last = self._of_any_shape
+            elif not self._deciding and None not in known.values():
+                self._last = self._prepared({name: shape for name, shape in known.items() if shape is not None}, {})
 
     @property
     def device(self) -> Device:
@@ -133,24 +137,86 @@ class Session:
         with self._answering():
             return [value.on_device for value in self._values(output_names, feeds)]
 
+    def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
+        """Look up and compile all kernels for inputs of these shapes, before the first run with them. `values` are the
+        inputs whose values decide shapes, such as the sizes of a Resize."""
+        values = {name: np.asarray(array) for name, array in (values or {}).items()}
+        options.check_inputs({*shapes, *values}, self.input_names, self._inputs)
+        known = {name: np.shape(array) for name, array in self._defaults.items()} | {
+            name: options.shape(name, shape, self._model.network.tensor(name)) for name, shape in shapes.items()
+        }
+        for name in self._deciding:
+            if name not in values and name not in self._defaults:
+                raise ValueError(f"the input {name!r} decides shapes: give it in values, not its shape")
+        with self._answering():
+            self._last = self._prepared(known | {name: array.shape for name, array in values.items()}, values)
+
     @property
     def problems(self) -> NetworkProblems:
         """Return the problems of the kernels, for `qconv.tune`: one per layer and shape that was known or has run,
         followed by those whose times decide between one kernel and several."""
-        return NetworkProblems(self._runner.problems, self)
+        every = self._ready.values() if self._computes_shapes else (self._of_any_shape, *self._ready.values())
+        return NetworkProblems((problem for one in every for problem in one.runner.problems), self)
 
     def contender(self, rows: Database, in_sequence: bool) -> Contender:
         """Return this network, for inputs like those of the last run, with the kernels that a lookup in these rows
         chooses, ready to race. Raise ValueError without a run or known shapes, or where there is nothing to choose."""
         if self._choices is None:
             raise ValueError("its kernels were chosen when its folder was built")
-        forms = {name: self._form(name) for name in self._inputs}
+        ready = self._described
+        forms = {name: self._form(name) for name in ready.network.inputs}
         arranger = Arranger(Expectations(self._device, rows, in_sequence), self._choices)
         return Contender(
-            replace(self._parts, forms=forms),
+            replace(ready.parts, forms=forms),
             arranger,
             lambda problem: found(problem, self._device, rows, in_sequence),
         )
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        with self._opened.answering():
+            yield
+
+    @cached_property
+    def _of_any_shape(self) -> ReadyModel:
+        # Layers that read computed shapes may run here once the shapes are known.
+        return self._made(self._model, self._fallback, self._strict and not self._computes_shapes)
+
+    @property
+    def _described(self) -> ReadyModel:
+        """Return the model as it ran last; before the first run, as far as it is known without shapes."""
+        return self._last or self._of_any_shape
+
+    def _ready_for(self, feeds: Mapping[str, Value]) -> tuple[ReadyModel, dict[str, Value]]:
+        """Return the model that serves these inputs, and those of them that it reads."""
+        self._last = self._model_for(feeds)
+        return self._last, {name: value for name, value in feeds.items() if name in self._last.network.inputs}
+
+    def _model_for(self, feeds: Mapping[str, Value]) -> ReadyModel:
+        if not self._computes_shapes and not self._ready:
+            return self._of_any_shape
+        tensors = {name: value for name, value in feeds.items() if self._model.network.tensor(name).dtype is not None}
+        shapes = {name: value.shape for name, value in tensors.items()}
+        values = {name: tensors[name].on_host for name in self._deciding}
+        if not self._computes_shapes and _known(shapes, values) not in self._ready:
+            return self._of_any_shape
+        return self._prepared(shapes, values)
+
+    def _prepared(self, shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> ReadyModel:
+        key = _known(shapes, values)
+        with self._making:
+            made = self._ready.pop(key, None)
+            if made is None:
+                model = with_known_shapes(self._model, shapes, values, self._opened.config)
+                made = self._made(model, self._fallback.for_model(model), self._strict)
+            self._ready[key] = made  # most recently used; the first entry is dropped next
+            if len(self._ready) > MOST_SHAPES:
+                del self._ready[next(iter(self._ready))]
+            return made
+
+    def _made(self, model: ReadModel, fallback: Fallback, strict: bool) -> ReadyModel:
+        choices = self._choices or Choices()
+        return ReadyModel(model, fallback, self._device, choices, self._opened.arranging, strict)
 
     def _form(self, name: str) -> Form:
         if name in self._seen:
@@ -164,23 +230,27 @@ class Session:
     def memory(self) -> Memory:
         """Return the bytes of intermediate tensors and of the arenas that hold them, for all recordings. Runs are
         recorded from the second with the same shapes."""
-        return self._runner.memory
+        every = (*self._ready.values(), *([] if self._computes_shapes else [self._of_any_shape]))
+        return sum((one.runner.memory for one in every), Memory())
 
     def explain(self) -> Explanation:
         """Return a report on each layer: where it runs, why, and how many bytes cross. Printing shows a table."""
-        return self._runner.explain(self._why_not)
+        with self._answering():
+            return self._described.explain()
 
     def profile(self, feeds: Mapping[str, Any]) -> Profile:
         """Return the time of every served layer and of every subgraph elsewhere, in one run that waits for each."""
         with self._answering():
-            return self._runner.profile(self._checked(feeds))
+            ready, values = self._ready_for(self._checked(feeds))
+            return ready.runner.profile(values)
 
     def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
         names = options.outputs(output_names) or list(self.output_names)
         for name in names:
             if name not in self.output_names:
                 raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
-        values = self._runner.run(self._checked(feeds), names)
+        ready, given = self._ready_for(self._checked(feeds))
+        values = ready.runner.run(given, names)
         return [values[name] for name in names]
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
@@ -207,18 +277,15 @@ class Session:
         return value.copied() if address % WIDEST else value
 
 
-class Nowhere:
-    """The fallback of a strict session: it rejects layers whose kernels do not serve the shapes of a run."""
-
-    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
-        named = ", ".join(f"{layer.op} ({layer.name})" for layer in layers)
-        raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
+# The shapes of all inputs, and the values of those that decide shapes.
+Known = tuple[tuple[tuple[str, Shape], ...], tuple[tuple[str, bytes], ...]]
 
 
-def _refusal(network: Network, why_not: Mapping[str, str]) -> str:
-    ops = {layer.name: layer.op for layer in network.layers}
-    lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
-    return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])
+def _known(shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> Known:
+    return (
+        tuple(sorted((name, tuple(shape)) for name, shape in shapes.items())),
+        tuple(sorted((name, array.tobytes()) for name, array in values.items())),
+    )
 
 
 def session_of(path: Path, batch: int | None, device: str | None) -> Session:

@@ -77,7 +77,7 @@ def test_a_network_in_a_spoiled_arena(network: str, form: str, types: str, monke
     model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel=True)
     session = run(model, {"x": networks.images(2, 9)}, sums_in_convolutions=False, fused_convolutions=False)
     memory = session.memory
-    assert memory.recordings == sum(segment.served for segment in session._runner.segments)
+    assert memory.recordings == sum(segment.served for segment in session._described.runner.segments)
     assert memory.recordings > (network == "mobilenet_v3")
     assert spoiling.taken > 2 * memory.tensors > 0
     assert memory.arena_bytes < 0.8 * memory.tensor_bytes
@@ -160,7 +160,7 @@ def test_a_graph_reads_nothing_of_its_arena_that_it_has_not_written(network: str
         feeds = {"x": networks.images(3, turn)}
         held.append((session.run_on_device(None, feeds), networks.by_ort(model, feeds)))
         gpu.synchronize()
-        for one in session._runner._recordings.values():
+        for one in session._described.runner._recordings.values():
             if isinstance(one, recorded.Recorded):
                 (arena, _), _ = one._replay.kept  # type: ignore[attr-defined]
                 assert arena.size >= session.memory.arena_bytes > 0

@@ -320,7 +320,7 @@ MUTANTS = (
     ),
     Mutant(
         "session: strict takes what it should refuse",
-        "Session.__init__",
+        "ReadyModel.__init__",
         "if strict and self._why_not:",
         "if strict and not self._why_not:",
         "Layers run elsewhere without a word.",

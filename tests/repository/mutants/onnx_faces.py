@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 GRAPH, ASKED = "test_graph.py", "onnx/test_options.py"
 SUMMING, SHAPES, SESSION = (f"onnx/test_{name}.py" for name in ("summing", "shapes", "session"))
+KNOWN = "onnx/test_known_shapes.py"
 
 MUTANTS = (
     Mutant(
@@ -149,5 +150,101 @@ MUTANTS = (
         "h, width, r, s = (*x[2:], *(1,) * lift, *w[2:], *(1,) * lift)",
         "Vectors of pixels lie along w, and a session runs it there.",
         (SHAPES + "::test_a_sequence_has_one_axis_along_w",),
+    ),
+    Mutant(
+        "known shapes: a part of a shape begins at the front",
+        "_known_shapes",
+        'part.get("start", 0)',
+        "0",
+        "Shape has a first and a last axis since opset 15.",
+        (KNOWN + "::test_a_shape_may_be_an_output_and_take_several_rounds",),
+    ),
+    Mutant(
+        "known shapes: one round",
+        "with_known_shapes",
+        "while folding.fold():\n        pass",
+        "folding.fold()",
+        "A Reshape to a value of the first round makes the second Shape known.",
+        (KNOWN + "::test_a_shape_may_be_an_output_and_take_several_rounds",),
+    ),
+    Mutant(
+        "known shapes: random numbers are a constant",
+        "_is_a_function",
+        "not has_graph and not is_of_model and node.op_type not in RANDOM",
+        "not has_graph and not is_of_model",
+        "Each run draws others.",
+        (KNOWN + "::test_random_numbers_and_graphs_are_computed_in_each_run",),
+    ),
+    Mutant(
+        "known shapes: a default is a constant",
+        "_Folding.constants",
+        "if tensor.name not in declared}",
+        "if tensor.name}",
+        "A caller may override an initializer that is an input.",
+        (KNOWN + "::test_a_default_that_decides_a_shape_may_be_overridden",),
+    ),
+    Mutant(
+        "known shapes: weights travel in each round",
+        "_Folding.skeleton",
+        "if _elements(one) <= MOST_OF_A_SHAPE",
+        "if True",
+        "A round of a large model would copy all its weights.",
+        (KNOWN + "::test_weights_are_not_read_to_find_shapes",),
+    ),
+    Mutant(
+        "known shapes: no input decides a shape",
+        "_may_be_a_shape",
+        'tensor.dtype in ("int32", "int64")',
+        'tensor.dtype == "int16"',
+        "The target of a Reshape may be fed.",
+        (KNOWN + "::test_an_input_that_decides_a_shape_is_part_of_the_key",),
+    ),
+    Mutant(
+        "known shapes: old constants stay inputs",
+        "with_known_shapes",
+        "if proto.ir_version < CONSTANTS_ARE_NO_INPUTS:",
+        "if proto.ir_version < 0:",
+        "Before version 4 of the format every constant is an input as well.",
+        (KNOWN + "::test_a_shape_may_be_an_output_and_take_several_rounds",),
+    ),
+    Mutant(
+        "session: the value that decides a shape is not in the key",
+        "_known",
+        "tuple(sorted((name, array.tobytes()) for name, array in values.items()))",
+        'tuple(sorted((name, b"") for name, array in values.items()))',
+        "The same shapes with another target are another model.",
+        (KNOWN + "::test_an_input_that_decides_a_shape_is_part_of_the_key",),
+    ),
+    Mutant(
+        "session: the first shape used is forgotten",
+        "Session._prepared",
+        "made = self._ready.pop(key, None)",
+        "made = self._ready.get(key)",
+        "The least recently used shape is dropped, not the first one.",
+        (KNOWN + "::test_the_oldest_shape_is_forgotten",),
+    ),
+    Mutant(
+        "session: every shape is kept",
+        "Session._prepared",
+        "if len(self._ready) > MOST_SHAPES:",
+        "if False:",
+        "Each holds packed weights.",
+        (KNOWN + "::test_the_oldest_shape_is_forgotten",),
+    ),
+    Mutant(
+        "session: a prepared shape is prepared again",
+        "Session._model_for",
+        "if not self._computes_shapes and _known(shapes, values) not in self._ready:",
+        "if not self._computes_shapes:",
+        "What prepare made is what runs.",
+        (KNOWN + "::test_a_model_without_computed_shapes_is_prepared_too",),
+    ),
+    Mutant(
+        "session: any shape can be prepared for",
+        "shape",
+        "if not declared.may_be(given):",
+        "if False:",
+        "The model declares extents.",
+        (KNOWN + "::test_a_wrong_shape_is_no_shape_to_prepare_for",),
     ),
 )

@@ -147,7 +147,7 @@ def test_the_last_of_a_chain_has_no_pool(one_kernel: None) -> None:
     y = model.node("MaxPool", [b], **POOL)
     session = ran(model, y, fused_convolutions=None)
     assert list(said(session)) in ([a, b], [b, y])
-    (region,) = session._runner._regions.values()
+    (region,) = session._described.runner._regions.values()
     assert [(one.begin, one.end) for one in region.fusions] == [(0, 2), (1, 3)]
     # The pool ends the region.
     assert [one.layer.name for one in region.elements] == [a, b, y]

@@ -161,7 +161,7 @@ def regions_of(model: Model, *outputs: str) -> list[Region]:
 def read(model: Model, *outputs: str) -> tuple[Any, dict[str, Any]]:
     choices = {"sums_in_convolutions": False, "tables_in_convolutions": False, "fused_convolutions": False}
     session = Session(model.made(*outputs), "cpu", pools_in_convolutions=False, **choices)
-    return session._model.network, dict(session._runner._served)
+    return session._model.network, dict(session._described.runner._served)
 
 
 LEFT_ALONE = (

@@ -158,7 +158,7 @@ def test_the_end_of_a_chain(count: int, times: Path) -> None:
     c = model.conv(b, 32, 16, b_is, c_is)
     y = function(model, c, c_is, y_is, "HardSigmoid")
     session = Session(model.made(y), DEVICE.spec, tables_in_convolutions=None)
-    (region,) = session._runner._regions.values()
+    (region,) = session._described.runner._regions.values()
     plain, shapes = region.problems([array.shape for array in model.fed.values()])
     for fusion in region.fusions:
         wanted = (fusion.begin, fusion.end) == (3 - count, 4)

@@ -75,7 +75,7 @@ def problems_of(made: Any, fed: dict[str, Any]) -> tuple[list[Problem], list[Pro
     """Return the problems of single layers, and those of several layers in one kernel."""
     session = Session(made, DEVICE.spec, fused_convolutions=True)
     session.run(None, fed)
-    (region,) = session._runner._regions.values()
+    (region,) = session._described.runner._regions.values()
     plain, shapes = region.problems([fed[name].shape for name in region.inputs])
     return plain, [fusion.problem(shapes) for fusion in region.fusions]
 
@@ -132,7 +132,7 @@ def test_a_sum_that_was_measured_to_be_slower(times: Path) -> None:
 def test_what_is_between_two_steps_goes_with_its_reader() -> None:
     model, y = inverted_residual(6)
     session = alike(model.made(y), model.fed, fused_convolutions=False)
-    runner = session._runner
+    runner = session._described.runner
     alive: list[set[str]] = []
 
     def noted(segment: Any, held: Any) -> Any:

@@ -21,7 +21,7 @@ from qconv.onnx import Session
 def convolutions(model: Model, *outputs: str) -> list[IntegerConvolution]:
     choice = {"sums_in_convolutions": True, "tables_in_convolutions": True, "fused_convolutions": False}
     session = Session(model.made(*outputs), "cpu", **choice)
-    return [one for one in session._runner._served.values() if isinstance(one, IntegerConvolution)]
+    return [one for one in session._described.runner._served.values() if isinstance(one, IntegerConvolution)]
 
 
 @pytest.mark.parametrize(("scale", "zero_point"), [(0.05, 3), (0.06, 3), (0.05, 4)])

@@ -1,0 +1,55 @@
+"""A model with its kernels, ready to run: for inputs of any shapes, or of known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qconv.device import Device
+from qconv.network import Choices, Explanation, Layer, Network, Parts, Runner
+from qconv.network.run.arrange import Arranging
+from qconv.network.run.runner import Elsewhere, Subgraph
+from qconv.onnx.fallback import Fallback
+from qconv.onnx.lowering import lower
+from qconv.onnx.model import ReadModel
+from qconv.onnx.tensor import Unsupported
+
+
+class ReadyModel:
+    """A model that is lowered, with the runner of its layers. If `strict`, it rejects layers that would run
+    elsewhere."""
+
+    def __init__(
+        self,
+        model: ReadModel,
+        fallback: Fallback,
+        device: Device,
+        choices: Choices,
+        arranging: Arranging,
+        strict: bool = False,
+    ) -> None:
+        lowered = lower(model.network, fallback.function, choices)
+        self.network, self._why_not = lowered.network, dict(lowered.why_not)
+        for name in fallback.turned & self._why_not.keys():
+            self._why_not[name] += "; its channels are last there, as in ONNX Runtime, which makes other bits"
+        if strict and self._why_not:
+            raise Unsupported(_refusal(self.network, self._why_not))
+        elsewhere: Elsewhere = Nowhere() if strict else fallback
+        self.runner = Runner(self.network, lowered.served, device, elsewhere, arranging)
+        self.parts = Parts(self.network, lowered.served, device, elsewhere, {})
+
+    def explain(self) -> Explanation:
+        return self.runner.explain(self._why_not)
+
+
+class Nowhere:
+    """The fallback of a strict session: it rejects layers whose kernels do not serve the shapes of a run."""
+
+    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
+        named = ", ".join(f"{layer.op} ({layer.name})" for layer in layers)
+        raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
+
+
+def _refusal(network: Network, why_not: Mapping[str, str]) -> str:
+    ops = {layer.name: layer.op for layer in network.layers}
+    lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
+    return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])
