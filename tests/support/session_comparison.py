@@ -39,7 +39,7 @@ def compare(
     # Tensors inside a fused kernel are not visible.
     session = Session(
         model, device, config=config, fused_convolutions=False, pools_in_convolutions=False,
-        sums_in_convolutions=in_convolutions, tables_in_convolutions=in_convolutions,
+        sums_in_convolutions=in_convolutions, tables_in_convolutions=in_convolutions, bits="onnxruntime",
     )  # fmt: skip
     names = integer_tensors(session)
     values = session._described.runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)

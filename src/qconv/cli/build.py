@@ -34,6 +34,7 @@ class Asked:
     database: str | None
     out: Path | None
     batch: str | None
+    bits: str | None
     as_json: bool
 
     @property
@@ -70,6 +71,11 @@ class Asked:
     help="A folder that QCONV_PATH can name, or for a model one that a session loads. Default: the cache alone.",
 )
 @click.option("--batch", metavar="1,32", help="For a model: the batches it is built for. Default: its own, or 1.")
+@click.option(
+    "--bits",
+    type=click.Choice(["integers", "onnxruntime"]),
+    help="For a model: integer layers wherever there are kernels (default), or ONNX Runtime's bits on this processor.",
+)
 @json_option
 @quiet_option
 def build(**options: Any) -> None:
@@ -82,6 +88,8 @@ def build(**options: Any) -> None:
         return
     if asked.batch is not None:
         raise click.UsageError(f"--batch {asked.batch} belongs to a MODEL.onnx: a problem has its own n, leave it out")
+    if asked.bits is not None:
+        raise click.UsageError(f"--bits {asked.bits} belongs to a MODEL.onnx: a problem has its own mode, leave it out")
     _build_problems(asked)
 
 
@@ -137,7 +145,9 @@ def _build_model(asked: Asked) -> None:
 
     (name,) = asked.targets
     place = building.places(target(name), asked.device)[0]
-    count = built.build(asked.words[0], asked.out, place, batches, database=asked.database, watch=_watch)
+    count = built.build(
+        asked.words[0], asked.out, place, batches, bits=asked.bits, database=asked.database, watch=_watch
+    )
     document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}
     if asked.as_json:
         print_json(document)

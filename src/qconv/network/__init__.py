@@ -13,6 +13,7 @@ from qconv.network.layers.boundary import serve_ends
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, read_layer
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
+from qconv.network.layers.means import fold_means
 from qconv.network.layers.movement import serve_moving
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.table import fold_tables
@@ -47,6 +48,7 @@ __all__ = [
     "find_regions",
     "fold_clamps",
     "fold_dequantized",
+    "fold_means",
     "fold_shuffles",
     "fold_sums",
     "fold_tables",

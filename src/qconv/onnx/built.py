@@ -25,7 +25,8 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import with_known_shapes
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of, tensor_of
-from qconv.onnx.options import settings
+from qconv.onnx.options import Bits, settings
+from qconv.onnx.options import bits as asked_bits
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
 
@@ -42,16 +43,18 @@ class Arranged:
 
 @dataclass(frozen=True)
 class NetworkManifest(Manifest):
-    SCHEMA: ClassVar[str] = "qconv-network-2"
+    SCHEMA: ClassVar[str] = "qconv-network-3"
     device: str
     batches: tuple[int, ...]
     config: dict[str, str]  # ONNX Runtime's settings
+    bits: str
     arranged: dict[str, tuple[Arranged, ...]]  # by the region's layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.batches or min(self.batches) < 0:
             raise ValueError(f"batches={quoted(self.batches)} must have at least one number of images")
+        asked_bits(self.bits)
 
 
 def build(
@@ -60,6 +63,7 @@ def build(
     place: Place,
     batches: Sequence[int] | None = None,
     config: Mapping[str, str] | None = None,
+    bits: str | None = None,
     database: str | None = None,
     watch: Callable[[Built], None] = lambda built: None,
 ) -> int:
@@ -67,7 +71,8 @@ def build(
     that it has kernels for. The device need not be present, because nothing runs."""
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: give a new folder")
-    config = settings(config)
+    meaning = asked_bits(bits)
+    config = settings(config, meaning)
     proto = rewritten(source_of(model), config)
     batches = _batches_of(proto, batches)
     collected = Collected(place, database)
@@ -77,7 +82,7 @@ def build(
         shapes = {value.name: tensor_of(value).extents or () for value in with_batch(proto, batch).graph.input}
         known = with_known_shapes(whole, shapes, {}, config)
         expectations = Expectations(place, database, in_sequence=True)
-        for name, entries in _prepared(known, config, collected, expectations).items():
+        for name, entries in _prepared(known, config, meaning, collected, expectations).items():
             arranged[name] = arranged.get(name, ()) + entries
     out.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     choices = collected.write(out, watch)
@@ -90,17 +95,18 @@ def build(
         device=place.name,
         batches=tuple(batches),
         config=config,
+        bits=meaning,
         arranged=arranged,
     ).write(out)
     return len(choices)
 
 
 def _prepared(
-    model: ReadModel, config: Mapping[str, str], collected: Collected, expectations: Expectations
+    model: ReadModel, config: Mapping[str, str], bits: Bits, collected: Collected, expectations: Expectations
 ) -> dict[str, tuple[Arranged, ...]]:
     """Look up every kernel of a model with known shapes. Return the fused spans of its regions."""
     fallback = Fallback(model, config, CPU_ONLY)
-    lowered = lower(model.network, fallback.function, Choices())
+    lowered = lower(model.network, fallback.function, Choices(), bits)
     with answered_by(collected):
         runner = Runner(lowered.network, lowered.served, open_device("cpu"), fallback, Arranger(expectations))
     if unknown := runner.unprepared:
@@ -161,6 +167,7 @@ class Opened:
     model: ReadModel
     config: Mapping[str, str]
     arranging: Arranging
+    bits: Bits
     answering: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -189,4 +196,5 @@ def open_folder(folder: Path, device: Device) -> Opened:
     manifest = read_manifest(folder, NetworkManifest, device)
     model = read(onnx.load(folder / GRAPH), manifest.config)
     decided = Decided(folder, manifest.batches, manifest.arranged)
-    return Opened(model, manifest.config, decided, Deployed(folder, manifest.choices, device).answering)
+    deployed = Deployed(folder, manifest.choices, device)
+    return Opened(model, manifest.config, decided, asked_bits(manifest.bits), deployed.answering)

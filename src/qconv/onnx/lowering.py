@@ -16,6 +16,7 @@ from qconv.network import (
     find_regions,
     fold_clamps,
     fold_dequantized,
+    fold_means,
     fold_shuffles,
     fold_sums,
     fold_tables,
@@ -26,9 +27,7 @@ from qconv.network import (
     serve_moving,
 )
 from qconv.onnx.blocked import DOMAIN, REORDERS
-
-# The setting for models in which ONNX Runtime computes a convolution of quantized tensors in floats.
-INT8_ALLOWED = "session.qdqisint8allowed"
+from qconv.onnx.options import Bits
 
 FLOAT_CONVOLUTIONS = ("Conv", "com.microsoft.FusedConv", f"{DOMAIN}.Conv")
 
@@ -45,9 +44,11 @@ class Lowered:
     why_not: Mapping[str, str]
 
 
-def lower(network: Network, function: FunctionOf, choices: Choices) -> Lowered:
+def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
     network = one_output_each(network).without_unread()
     served, why_not = _sorted_out(network)
+    if bits is Bits.INTEGERS:
+        network, served = fold_means(network, served)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)
     network, served = fold_dequantized(network, served)
@@ -86,5 +87,5 @@ def _with_remedy(network: Network, layer: Layer, why: str) -> str:
         return why
     said = "ONNX Runtime computes it in floats with these settings, and integers would be other bits"
     if network.tensor(source.inputs[0]).dtype == "int8":
-        said += f"; config={{{INT8_ALLOWED!r}: '1'}} lets it fold int8 activations"
+        said += '; bits="integers" makes it an integer layer, as uint8 activations do'
     return said

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Any
 
 import onnxruntime
@@ -12,9 +13,27 @@ import onnxruntime
 from qconv.network import Choices, Tensor
 from qconv.op import quoted
 
+# The setting for models in which ONNX Runtime computes a convolution of quantized tensors in floats.
+INT8_ALLOWED = "session.qdqisint8allowed"
 
-def settings(config: Mapping[str, str] | None) -> dict[str, str]:
-    """Return ONNX Runtime's session settings as a dictionary."""
+
+class Bits(StrEnum):
+    """The meaning of a layer between DequantizeLinear and QuantizeLinear: an integer layer wherever a kernel has one,
+    or whatever ONNX Runtime computes on this processor, bit for bit."""
+
+    INTEGERS = "integers"
+    ONNXRUNTIME = "onnxruntime"
+
+
+def bits(given: str | None) -> Bits:
+    try:
+        return Bits.INTEGERS if given is None else Bits(given)
+    except ValueError:
+        raise ValueError(f"bits={quoted(given)} is not one of {', '.join(repr(one.value) for one in Bits)}") from None
+
+
+def settings(config: Mapping[str, str] | None, bits: Bits) -> dict[str, str]:
+    """Return ONNX Runtime's session settings as a dictionary. Those given override what follows from `bits`."""
     if config is not None and not isinstance(config, Mapping):
         raise ValueError(f"config={quoted(config)} must be a mapping of ONNX Runtime's settings, of names to strings")
     given = dict(config or {})
@@ -24,7 +43,7 @@ def settings(config: Mapping[str, str] | None) -> dict[str, str]:
                 f"config={{{quoted(name)}: {quoted(value)}}}: names and values of ONNX Runtime's settings are strings; "
                 f"write {{{str(name)!r}: {str(value)!r}}}"
             )
-    return given
+    return ({INT8_ALLOWED: "1"} if bits is Bits.INTEGERS else {}) | given
 
 
 def providers(given: Sequence[Any] | None, spec: str) -> list[Any]:

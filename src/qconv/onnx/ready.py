@@ -11,6 +11,7 @@ from qconv.network.run.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import ReadModel
+from qconv.onnx.options import Bits
 from qconv.onnx.tensor import Unsupported
 
 
@@ -25,9 +26,10 @@ class ReadyModel:
         device: Device,
         choices: Choices,
         arranging: Arranging,
-        strict: bool = False,
+        bits: Bits,
+        strict: bool,
     ) -> None:
-        lowered = lower(model.network, fallback.function, choices)
+        lowered = lower(model.network, fallback.function, choices, bits)
         self.network, self._why_not = lowered.network, dict(lowered.why_not)
         for name in fallback.turned & self._why_not.keys():
             self._why_not[name] += "; its channels are last there, as in ONNX Runtime, which makes other bits"

@@ -45,14 +45,16 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A drop-in for `onnxruntime.InferenceSession` with the same bits. The model may also be a folder written by
+    """A drop-in for `onnxruntime.InferenceSession`. The model may also be a folder written by
     `qconv-tune build`.
 
     `device` is one of qconv's (`"cpu"`, `"cuda:0"`; the first GPU by default). `strict` rejects a model with layers
-    that would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings; with
-    `{"session.qdqisint8allowed": "1"}`, QDQ models with int8 activations become integer as a whole, as ONNX Runtime
-    does on ARM, while on x86 it computes some of their convolutions in floats. `providers` run the layers that no
-    kernel computes.
+    that would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings. `providers` run
+    the layers that no kernel computes.
+
+    `bits` says what a layer between DequantizeLinear and QuantizeLinear is. By default, "integers": an integer layer
+    wherever a kernel has one, whatever the sign of the activations. "onnxruntime": what ONNX Runtime computes on this
+    processor, bit for bit, which on x86 is floats for many models with int8 activations.
 
     A sum of two tensors, a function of the output or a max pool can be folded into the convolution before it, and two
     or three convolutions can be one kernel. No bit changes. By default, the faster way is chosen by measured times, or
@@ -71,6 +73,7 @@ class Session:
         fused_convolutions: bool | None = None,
         tables_in_convolutions: bool | None = None,
         pools_in_convolutions: bool | None = None,
+        bits: str | None = None,
     ) -> None:
         options.check_strict(strict)
         self._device = open_device(device.lower() if isinstance(device, str) else device)
@@ -79,14 +82,15 @@ class Session:
         )
         providers = options.providers(providers, self._device.spec)
         if is_folder(model):
-            if config is not None or choices != Choices():
-                raise ValueError(f"{model} has its config and its choices: give them to qconv-tune build")
+            if config is not None or choices != Choices() or bits is not None:
+                raise ValueError(f"{model} has its config, bits and choices: give them to qconv-tune build")
             opened = open_folder(Path(model), self._device)
         else:
-            config = options.settings(config)
+            meaning = options.bits(bits)
+            config = options.settings(config, meaning)
             read_model = read(rewritten(source_of(model), config), config)
             arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
-            opened = Opened(read_model, config, arranger)
+            opened = Opened(read_model, config, arranger, meaning)
         self._opened = opened
         self._model = in_blocks(opened.model, opened.config) if is_cpu_only(providers) else opened.model
         self._fallback = Fallback(self._model, opened.config, providers)
@@ -216,7 +220,7 @@ class Session:
 
     def _made(self, model: ReadModel, fallback: Fallback, strict: bool) -> ReadyModel:
         choices = self._choices or Choices()
-        return ReadyModel(model, fallback, self._device, choices, self._opened.arranging, strict)
+        return ReadyModel(model, fallback, self._device, choices, self._opened.arranging, self._opened.bits, strict)
 
     def _form(self, name: str) -> Form:
         if name in self._seen:

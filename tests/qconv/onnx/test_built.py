@@ -167,8 +167,8 @@ def test_an_output_without_a_type(tmp_path: Path) -> None:
 
 def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
     choices = ({"sums_in_convolutions": True}, {"tables_in_convolutions": True}, {"fused_convolutions": False})
-    for given in ({"config": {}}, {"pools_in_convolutions": False}, *choices):
-        with pytest.raises(ValueError, match="has its config and its choices: give them to qconv-tune build"):
+    for given in ({"config": {}}, {"bits": "integers"}, {"pools_in_convolutions": False}, *choices):
+        with pytest.raises(ValueError, match="has its config, bits and choices: give them to qconv-tune build"):
             Session(folder, "cpu", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not empty: give a new folder"):
         build("missing.onnx", folder, HERE)
@@ -196,7 +196,13 @@ def test_the_command(model: Any, command: Callable[..., Any], tmp_path: Path) ->
     onnx.save(model, tmp_path / "model.onnx")
     code, said = command("model.onnx", "--target", "cpu", "--device", CPU.name, "--batch", "1", "--out", "out")
     assert (code, "problems for cpu in out: qconv.onnx.Session('out') loads it" in said) == (0, True), said
-    assert json.loads((tmp_path / "out/manifest.json").read_text())["batches"] == [1]
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert (manifest["batches"], manifest["bits"]) == ([1], "integers")
+    code, said = command(
+        "model.onnx", "--target", "cpu", "--device", CPU.name, "--bits", "onnxruntime", "--out", "floats"
+    )
+    assert code == 0, said
+    assert json.loads((tmp_path / "floats/manifest.json").read_text())["bits"] == "onnxruntime"
     for arguments, says in (
         (("model.onnx", "--target", "cpu"), "into a folder that --out names"),
         (("model.onnx", "--target", "cpu", "--target", "sm_90a", "--out", "new"), "for one --target"),
@@ -206,9 +212,24 @@ def test_the_command(model: Any, command: Callable[..., Any], tmp_path: Path) ->
             "--batch '0' must be numbers of at least 1",
         ),
         (("other.onnx", "--target", "cpu", "--out", "new"), "there is no file 'other.onnx'"),
+        (("conv2d", "--target", "cpu", "--bits", "integers"), "--bits integers belongs to a MODEL.onnx"),
+        (("model.onnx", "--target", "cpu", "--bits", "floats"), "'floats' is not one of 'integers', 'onnxruntime'"),
     ):
         code, said = command(*arguments)
         assert (code, says in said) == (2, True), said
+
+
+def test_a_folder_keeps_what_its_layers_mean(tmp_path: Path) -> None:
+    model = networks.quantized(networks.resnet_like(), "QDQ", "s8s8", per_channel=True)
+    feeds = {"x": networks.images(1, 9)}
+    for bits, config in (("integers", networks.INT8_ALLOWED), ("onnxruntime", {})):
+        build(model, tmp_path / bits, HERE, bits=bits)
+        (y,) = Session(tmp_path / bits, "cpu").run(None, feeds)
+        assert_equal(y, networks.by_ort(model, feeds, config)[0], bits)
+    manifest = tmp_path / "integers/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"bits": "integers"', '"bits": "floats"'))
+    with pytest.raises(ValueError, match="bits='floats' is not one of 'integers', 'onnxruntime'"):
+        Session(tmp_path / "integers", "cpu")
 
 
 @pytest.mark.slow

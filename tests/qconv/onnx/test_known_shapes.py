@@ -67,7 +67,7 @@ def test_every_layer_runs_on_kernels(network: str) -> None:
 def test_a_strict_session_rejects_it_when_a_shape_is_known() -> None:
     model = networks.quantized(networks.open_shuffle_like(), "QDQ", "s8s8", per_channel=True)
     Session(quantized("shuffle"), "cpu", strict=True).run(None, images(1, 16, 16))
-    session = Session(model, "cpu", strict=True)
+    session = Session(model, "cpu", strict=True, bits="onnxruntime")
     with pytest.raises(Unsupported, match=r"strict=True, but \d+ layers would run in ONNX Runtime"):
         session.run(None, images(1, 16, 16))
 

@@ -260,9 +260,24 @@ def test_strict_holds_for_every_shape() -> None:
 
 def test_why_a_float_convolution_stays_one() -> None:
     model = networks.quantized(networks.resnet_like(), "QDQ", "s8s8", per_channel=False)
-    rows = [row for row in Session(model, "cpu").explain().rows if row.op == "Conv"]
+    rows = [row for row in Session(model, "cpu", bits="onnxruntime").explain().rows if row.op == "Conv"]
     assert rows
-    assert all("config={'session.qdqisint8allowed': '1'}" in row.why for row in rows)
+    assert all('bits="integers" makes it an integer layer' in row.why for row in rows)
+
+
+@pytest.mark.parametrize("network", ["resnet", "mobilenet"])
+def test_int8_activations_are_integer_layers_by_default(network: str) -> None:
+    """They are those of ONNX Runtime with the setting that allows it, on every processor."""
+    model = networks.quantized(networks.NETWORKS[network](), "QDQ", "s8s8", per_channel=True)
+    feeds = {"x": networks.images(2, 9)}
+    for given in ({}, {"bits": "integers"}, {"bits": "onnxruntime", "config": networks.INT8_ALLOWED}):
+        session = Session(model, "cpu", strict=True, **given)
+        assert_equal(session.run(None, feeds)[0], networks.by_ort(model, feeds, networks.INT8_ALLOWED)[0], str(given))
+    floats = Session(model, "cpu", config={"session.qdqisint8allowed": "0"})
+    assert_equal(floats.run(None, feeds)[0], networks.by_ort(model, feeds)[0], "a setting overrides bits")
+    assert floats.explain().fallen_back["Conv"] > 0
+    with pytest.raises(ValueError, match="bits='floats' is not one of 'integers', 'onnxruntime'"):
+        Session(model, "cpu", bits="floats")
 
 
 def test_a_profile_has_every_step(session: Session, partly: Any) -> None:

@@ -247,4 +247,12 @@ MUTANTS = (
         "The model declares extents.",
         (KNOWN + "::test_a_wrong_shape_is_no_shape_to_prepare_for",),
     ),
+    Mutant(
+        "session: int8 activations are floats",
+        "settings",
+        "if bits is Bits.INTEGERS else",
+        "if bits is Bits.ONNXRUNTIME else",
+        "quantize_static makes int8 by default, which ONNX Runtime on x86 computes in floats.",
+        (SESSION + "::test_int8_activations_are_integer_layers_by_default",),
+    ),
 )

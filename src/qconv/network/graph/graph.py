@@ -50,7 +50,7 @@ class Tensor:
 class Layer:
     """One op. Layers of a network have unique names. An omitted optional input has the name "". `captured` are the
     tensors that subgraphs of the layer (of a loop, say) read from outside; `parts` are the layers that were folded into
-    this one."""
+    this one, and `is_exact` is False where they may have another last bit."""
 
     name: str
     op: str
@@ -59,6 +59,7 @@ class Layer:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     captured: tuple[str, ...] = ()
     parts: tuple[Layer, ...] = ()
+    is_exact: bool = True
 
     @property
     def reads(self) -> tuple[str, ...]:

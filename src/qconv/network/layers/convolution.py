@@ -21,6 +21,7 @@ from qconv.network.layers.argmax import arg_max
 from qconv.network.layers.binary import qlinear_add, qlinear_mul
 from qconv.network.layers.concatenation import concat, qlinear_concat, slice_of, split
 from qconv.network.layers.movement import flatten, identity, reshape, squeeze, transpose, unsqueeze
+from qconv.network.layers.pixel_blocks import depth_to_space, space_to_depth
 from qconv.network.layers.pooling import QuantizedPool, average_pool, global_average_pool, max_pool
 from qconv.network.layers.table import clip, leaky_relu, relu, sigmoid
 from qconv.network.layers.upsampling import pad, resize
@@ -296,6 +297,8 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "com.microsoft.QLinearLeakyRelu": leaky_relu,
     "com.microsoft.QLinearSigmoid": sigmoid,
     "ArgMax": arg_max,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
     "MaxPool": max_pool,
     "Clip": clip,
     "Concat": concat,

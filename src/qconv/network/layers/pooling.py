@@ -23,7 +23,7 @@ Problem = MaxPool | AveragePool | GlobalAveragePool
 @dataclass(frozen=True, eq=False)
 class QuantizedPool:
     """A pool. `attributes` describe the window and are empty for a pool of the whole image. `parameters` are the scales
-    and zero points of an average."""
+    and zero points of an average. Without `keeps_axes`, its output has none of the axes of the image."""
 
     layer: Layer
     x: str
@@ -32,6 +32,7 @@ class QuantizedPool:
     dtype: str
     parameters: Mapping[str, Any]
     attributes: Mapping[str, Any]
+    keeps_axes: bool = True
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -68,7 +69,7 @@ class QuantizedPool:
 
     def y_shape(self, x_shape: Sequence[int], problem: Problem) -> tuple[int, ...]:
         """Return the shape in which to view the kernel's output, with the channels last."""
-        axes = len(x_shape) - 2
+        axes = len(x_shape) - 2 if self.keeps_axes else 0
         along = (1,) * axes if isinstance(problem, GlobalAveragePool) else (problem.oh, problem.ow)[2 - axes :]
         return (x_shape[0], *along, x_shape[1])
 
@@ -91,7 +92,7 @@ class _Pooled:
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
         y = self._packed.in_sequence(x.channels_last.reshape(self._seen))
-        return Value(self._device, channels_last=y.reshape(self._y_shape))
+        return Value.ordered(self._device, y.reshape(self._y_shape), len(self._y_shape) > 2)
 
 
 def max_pool(reading: Reading) -> QuantizedPool:

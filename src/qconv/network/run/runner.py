@@ -185,7 +185,8 @@ class Runner:
         for layer in order:
             if layer.key in self._steps:
                 ops = ", ".join(part.op for part in layer.unfolded)
-                folded = f"{ops} folded, which changes no bit; " if len(layer.parts) > 1 else ""
+                effect = "which changes no bit" if layer.is_exact else "which may change an output by one step"
+                folded = f"{ops} folded, {effect}; " if len(layer.parts) > 1 else ""
                 chosen = last.chosen.get(layer.key)
                 why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
                 where = ELSEWHERE if isinstance(chosen, Refused) else HERE
