@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qconv.generator.families.fused import config, cost, plan
+from qconv.generator.families.fused import config, plan
 from qconv.generator.family import Family
 
 FAMILY = Family(
@@ -10,7 +10,7 @@ FAMILY = Family(
     config=config.Fused,
     choices=config.CHOICES,
     plan=plan.plan,
-    cost=cost.cost,
+    cost=plan.cost,
     promising=config.configs,
     likely=config.LIKELY,
     structure=config.structure,
@@ -20,7 +20,7 @@ BLOCK_FAMILY = Family(
     config=config.Block,
     choices=config.BLOCK_CHOICES,
     plan=plan.plan,
-    cost=cost.cost,
+    cost=plan.cost,
     promising=config.configs,
     likely=config.BLOCK_LIKELY,
     structure=config.structure,
