@@ -135,7 +135,7 @@ def lookups(url: str, known: list[Conv2d], unknown: list[Conv2d]) -> dict[str, A
 
 
 def listed(url: str) -> float:
-    command = [sys.executable, "-m", "qconv", "db", "list", "--best", "--db", url]
+    command = [sys.executable, "-m", "qconv.cli", "db", "list", "--best", "--db", url]
     return seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
 
 

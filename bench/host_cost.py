@@ -101,7 +101,7 @@ def cold(device: Any) -> dict[str, Any]:
     """Measure in five new processes, with a database of one tuned problem, and return the median."""
     with tempfile.TemporaryDirectory() as folder:
         db = str(Path(folder, "tune.sqlite"))
-        command = [sys.executable, "-m", "qconv", "tune", str(PROBLEM), "--trials", "3", "--db", db]
+        command = [sys.executable, "-m", "qconv.cli", "tune", str(PROBLEM), "--trials", "3", "--db", db]
         subprocess.run([*command, "--device", device.spec], check=True, capture_output=True)
         runs = []
         for _ in range(5):

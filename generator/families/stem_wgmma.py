@@ -17,9 +17,8 @@ from qconv.generator.families.halo.config import GROUP_THREADS
 from qconv.generator.families.halo.plan import HaloRoles, file_of_outputs, is_staged
 from qconv.generator.families.halo.windows import COLUMNS, REPEATS
 from qconv.generator.family import Family
-from qconv.generator.persistent import ImageTiles, PersistentPlan, map_fields, warpgroup_of
+from qconv.generator.persistent import MBARRIER_BYTES, ImageTiles, PersistentPlan, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.slabs import MBARRIER_BYTES
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import WarpgroupInstruction

@@ -11,14 +11,13 @@ from typing import ClassVar
 
 from qconv.arithmetic.step import Argument
 from qconv.errors import Infeasible
-from qconv.generator import slabs, tensor_map
+from qconv.generator import tensor_map
 from qconv.generator.convolution import argument_fields, channel_arguments, problem_constants
 from qconv.generator.cost_units import MEMORY, at_once
 from qconv.generator.families.wgmma import LATENCY, SHARED, START, fetched, written
 from qconv.generator.family import Family
-from qconv.generator.persistent import why_not
+from qconv.generator.persistent import MBARRIER_BYTES, SlabPlan, slab_maps, why_not
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
-from qconv.generator.slabs import MBARRIER_BYTES, SlabPlan
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import TensorMemoryInstruction
@@ -147,7 +146,7 @@ class Tcgen05Plan(SlabPlan):
 
 
 def maps(problem: Conv2d, config: Tcgen05) -> tuple[TensorMap, TensorMap]:
-    return slabs.maps(problem, config.pixels, "w", problem.k, config.channels, config.slab)
+    return slab_maps(problem, config.pixels, "w", problem.k, config.channels, config.slab)
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:

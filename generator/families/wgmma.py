@@ -9,20 +9,21 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator import slabs, tensor_map
+from qconv.generator import tensor_map
 from qconv.generator.convolution import argument_fields, problem_constants, repack_launch
 from qconv.generator.cost_units import MEMORY, at_once, moved_bytes, of_activation, of_parameters, of_residual
 from qconv.generator.expect.features import filled, log, rounds
 from qconv.generator.family import Family
-from qconv.generator.persistent import Products, warpgroup_of, why_not
+from qconv.generator.persistent import MBARRIER_BYTES, SLAB, Products, SlabPlan, slab_maps, warpgroup_of, why_not
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.slabs import CHANNELS, MBARRIER_BYTES, SLAB, SlabPlan, why_residual_is_not_staged
-from qconv.generator.tensor_map import TensorMap
+from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import WarpgroupInstruction
 from qconv.targets.target import Target
 
 GROUP_THREADS = 128
+# Output channels per consumer: two instructions of 64 channels for each 32 bytes of the reduction.
+CHANNELS = 128
 # Pixels per consumer that leave registers for residuals and border offsets beside the sums, with outputs of several
 # bytes.
 MOST_WITH_BORDERS = 128
@@ -257,7 +258,7 @@ class WgmmaPlan(SlabPlan):
 
 
 def maps(problem: Conv2d, pixels: int, weight_rows: int) -> tuple[TensorMap, TensorMap]:
-    return slabs.maps(problem, pixels, "weights", weight_rows, CHANNELS)
+    return slab_maps(problem, pixels, "weights", weight_rows, CHANNELS)
 
 
 def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
@@ -265,6 +266,17 @@ def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
     residual = problem.quantization.types.residual
     assert residual is not None
     return tensor_map.matrix("residual", residual.name, problem.pixels, problem.k, pixels, CHANNELS, swizzle=SLAB)
+
+
+def why_residual_is_not_staged(problem: Conv2d) -> str | None:
+    """Return why the epilogue has to read the residual from device memory, in vectors or single elements, instead of
+    through a staged tile. None where it can be staged."""
+    residual = problem.quantization.types.residual
+    if residual is None:
+        return "there is none"
+    if problem.k * residual.bytes % CHUNK:
+        return f"k={problem.k}: TMA copies rows of multiples of {CHUNK} bytes; pad the output channels"
+    return None
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:

@@ -76,7 +76,7 @@ def test_a_child_that_is_killed_is_asked_again() -> None:
 
 def test_two_tuners_on_one_problem(tmp_path: Path) -> None:
     """Each config has one row, from the last measurement, and both tuners have a winner."""
-    words = [sys.executable, "-m", "qconv", "tune", str(PROBLEM), "--device", "cpu", "--trials", "8", "--json"]
+    words = [sys.executable, "-m", "qconv.cli", "tune", str(PROBLEM), "--device", "cpu", "--trials", "8", "--json"]
     words += ["--db", str(tmp_path / "t.sqlite")]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [process.communicate(timeout=300) for process in both]

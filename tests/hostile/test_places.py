@@ -48,7 +48,7 @@ def command(
     """Run a command in a process whose stdout accepts only UTF-8; None removes a variable."""
     known = {**os.environ, "PYTHONIOENCODING": "utf-8:strict", **environment}
     return subprocess.run(
-        [*prefix, sys.executable, "-m", "qconv", *words],
+        [*prefix, sys.executable, "-m", "qconv.cli", *words],
         cwd=cwd,
         env={name: value for name, value in known.items() if value is not None},
         capture_output=True,
@@ -206,7 +206,7 @@ def test_two_processes_make_one_database(tmp_path: Path) -> None:
     """Both find it missing, and both add their rows."""
     rows = tmp_path / "rows.json"
     rows.write_text(text.dump([make_measurement(0)]))
-    words = [sys.executable, "-m", "qconv", "db", "merge", str(rows), "--db", str(tmp_path / "t.sqlite"), "--json"]
+    words = [sys.executable, "-m", "qconv.cli", "db", "merge", str(rows), "--db", str(tmp_path / "t.sqlite"), "--json"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], answers

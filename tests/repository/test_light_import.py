@@ -55,7 +55,7 @@ def test_help(command: list[str]) -> None:
 
 
 def test_the_module_is_the_command() -> None:
-    run = subprocess.run([sys.executable, "-m", "qconv", "--help"], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-m", "qconv.cli", "--help"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "Usage:" in run.stdout
 
@@ -78,4 +78,4 @@ def least_s(*words: str) -> float:
 def test_nobody_waits_for_it() -> None:
     empty = least_s("-c", "")
     assert least_s("-c", "import qconv") - empty < IMPORT_S
-    assert least_s("-m", "qconv", "--help") - empty < HELP_S
+    assert least_s("-m", "qconv.cli", "--help") - empty < HELP_S

@@ -152,13 +152,13 @@ def test_in_a_container_that_nobody_can_write(elsewhere: Path) -> None:
     origin, first, path = json.loads(session.stdout)
     assert (origin, first) == ("exact", 45)
     assert Path(path).is_relative_to(elsewhere)
-    verified = run("-m", "qconv", "run", str(PROBLEM), "--device", "cpu", "--verify", "--json")
+    verified = run("-m", "qconv.cli", "run", str(PROBLEM), "--device", "cpu", "--verify", "--json")
     assert verified.returncode == 0, verified.stderr
     assert json.loads(verified.stdout)["verified"] is True
-    other = run("-m", "qconv", "lookup", str(Conv2d(1, 3, 3, 4, 4, 1, 1)), "--device", "cpu")
+    other = run("-m", "qconv.cli", "lookup", str(Conv2d(1, 3, 3, 4, 4, 1, 1)), "--device", "cpu")
     assert (other.returncode, "Traceback" in other.stderr) == (3, False)
     assert "qconv-tune build --target cpu --device NAME" in other.stderr
-    tuned = run("-m", "qconv", "tune", str(PROBLEM), "--device", "cpu")
+    tuned = run("-m", "qconv.cli", "tune", str(PROBLEM), "--device", "cpu")
     assert (tuned.returncode, "Traceback" in tuned.stderr) == (3, False)
     assert "set QCONV_CACHE to a folder of your own" in tuned.stderr
 

@@ -30,7 +30,7 @@ KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:ou
 
 
 def cli(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "qconv", *map(str, arguments)]
+    command = [sys.executable, "-m", "qconv.cli", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=300, check=False
     )

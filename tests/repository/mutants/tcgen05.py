@@ -215,7 +215,7 @@ OF_PLAN = (
     ),
     Mutant(
         "slabs: weights are not swizzled",
-        "maps",
+        "slab_maps",
         "channels, slab, swizzle=slab)",
         "channels, slab)",
         "The products read them as swizzled.",

@@ -18,7 +18,7 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import NOISE, best_of
 
 FLAGS = ["conv2d", "--n", "1", "--h", "6", "--w", "6", "--c", "16", "--k", "16", "--r", "3", "--s", "3", "--pad", "1"]
-CLI = [sys.executable, "-m", "qconv"]
+CLI = [sys.executable, "-m", "qconv.cli"]
 
 
 def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
