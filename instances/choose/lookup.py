@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Config, Plan, Rendered
-from qconv.instances.choose.choice import Choice, Origin
+from qconv.instances.choose import Choice, Origin
 from qconv.instances.choose.shipped import scaled
 from qconv.op import Problem
 from qconv.targets.target import Target

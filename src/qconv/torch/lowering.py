@@ -16,15 +16,16 @@ import torch
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from qconv.torch import convolution
-from qconv.torch.activations import CLAMPS, activation_of
 from qconv.torch.functional import makes, without_views, without_writes, writes
 from qconv.torch.library import given_of
 from qconv.torch.pattern import (
+    CLAMPS,
     DEQUANTIZE,
     QUANTIZE,
     REPLACES,
     Quantized,
     Unmatched,
+    activation_of,
     arguments,
     constant,
     dequantized,

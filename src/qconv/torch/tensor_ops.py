@@ -8,8 +8,17 @@ from typing import Any
 
 import torch
 
-from qconv.torch.activations import activation_of
-from qconv.torch.pattern import Quantized, arguments, dequantized, only_user, quantized, replace, shape_of, target_of
+from qconv.torch.pattern import (
+    Quantized,
+    activation_of,
+    arguments,
+    dequantized,
+    only_user,
+    quantized,
+    replace,
+    shape_of,
+    target_of,
+)
 
 # Ops that only move elements, which may be integers as well.
 MOVES = (

@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     planted(
         "torch: a clamp has no lower limit",
-        HERE + "activations.py",
+        HERE + "pattern.py",
         '"low": least, "high": most}',
         '"low": -FAR, "high": most}',
         "Outputs below the limit are given.",

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from qconv.blas import one_thread
 from qconv.generator import Config, Plan, families
-from qconv.tuner.search.strategy import Space
+from qconv.tuner.search.strategies import Space
 
 Floats = NDArray[np.float64]
 
