@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from qconv.errors import Infeasible
 from qconv.generator.cost_units import CLOCK_MHZ
-from qconv.generator.expect.correction import Correction, Expected, Model, stored
+from qconv.generator.expect import Correction, Expected, Model, stored
 from qconv.generator.families import (
     depthwise,
     direct,
