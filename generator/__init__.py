@@ -11,6 +11,7 @@ from qconv.errors import Infeasible
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.expect import Correction, Expected, Model, stored
 from qconv.generator.families import (
+    Family,
     depthwise,
     direct,
     fused,
@@ -28,7 +29,6 @@ from qconv.generator.families import (
 )
 from qconv.generator.families.conversion import choosing, elementwise
 from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, pooling, shuffle, table
-from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
 from qconv.op import Problem, quoted

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.expect.features import features
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Plan
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.convolution import ConvolutionContext, context
 from qconv.generator.cost_units import at_once, moved_bytes, of_activation
-from qconv.generator.families import stem_wgmma
+from qconv.generator.families import Family, stem_wgmma
 from qconv.generator.families.halo.plan import is_staged
 from qconv.generator.families.halo.windows import COLUMNS
 from qconv.generator.families.stem_wgmma import (
@@ -32,7 +32,6 @@ from qconv.generator.families.stem_wgmma import (
     StemWgmmaRoles,
     of_cells,
 )
-from qconv.generator.family import Family
 from qconv.generator.persistent import warpgroup_of
 from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK

@@ -13,10 +13,10 @@ from typing import ClassVar
 from qconv.generator import tensor_map
 from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
 from qconv.generator.cost_units import at_once, moved_bytes, of_activation
+from qconv.generator.families import Family
 from qconv.generator.families.halo.config import GROUP_THREADS
 from qconv.generator.families.halo.plan import HaloRoles, file_of_outputs, is_staged
 from qconv.generator.families.halo.windows import COLUMNS, REPEATS
-from qconv.generator.family import Family
 from qconv.generator.persistent import MBARRIER_BYTES, ImageTiles, PersistentPlan, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap

@@ -14,8 +14,8 @@ from qconv.errors import Infeasible
 from qconv.generator import tensor_map
 from qconv.generator.convolution import argument_fields, channel_arguments, problem_constants
 from qconv.generator.cost_units import MEMORY, at_once
+from qconv.generator.families import Family
 from qconv.generator.families.wgmma import LATENCY, SHARED, START, fetched, written
-from qconv.generator.family import Family
 from qconv.generator.persistent import MBARRIER_BYTES, SlabPlan, slab_maps, why_not
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap

@@ -13,7 +13,7 @@ from qconv.generator import tensor_map
 from qconv.generator.convolution import argument_fields, problem_constants, repack_launch
 from qconv.generator.cost_units import MEMORY, at_once, moved_bytes, of_activation, of_parameters, of_residual
 from qconv.generator.expect.features import filled, log, rounds
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.persistent import MBARRIER_BYTES, SLAB, Products, SlabPlan, slab_maps, warpgroup_of, why_not
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from qconv.generator.families import Family
 from qconv.generator.families.fused import config, plan
-from qconv.generator.family import Family
 
 FAMILY = Family(
     ops=("conv2d_conv2d",),

@@ -22,7 +22,7 @@ OF_PROBLEM = (
         "        except ValueError:\n",
         "        except ArithmeticError:\n",
         "Filters with zeros are larger than a problem's may be, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("tests/generator/families/test_families.py",),
     ),
     Mutant(
         "halo: a filter has the pixels that it would have if it began with one",

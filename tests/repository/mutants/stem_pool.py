@@ -111,7 +111,7 @@ OF_PLAN = (
         "        except ValueError as error:\n",
         "        except ArithmeticError as error:\n",
         "With the padding as outputs the problem is larger than one may be, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("tests/generator/families/test_families.py",),
     ),
     Mutant(
         "stem_pool: no tile goes before the first",
