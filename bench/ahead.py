@@ -12,7 +12,7 @@ from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import build, compiler_for
 from qconv.generator import config_from_json
-from qconv.instances.choose.choice import Choice, Origin
+from qconv.instances.choose import Choice, Origin
 from qconv.instances.choose.lookup import choose
 from qconv.instances.load.serving import open_layers
 from qconv.op import Problem
@@ -20,7 +20,7 @@ from qconv.ops.registry import parse
 from qconv.targets.target import Target
 from qconv.tuner.measure.candidate import Candidate
 from qconv.tuner.search.compile_ahead import Ahead
-from qconv.tuner.search.strategy import DEFAULT, Space, named
+from qconv.tuner.search.strategies import DEFAULT, Space, named
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Gradient boosting for the trees of `qconv.generator.expect.correction`: each small tree is fitted to the remaining
+"""Gradient boosting for the trees of `qconv.generator.expect`: each small tree is fitted to the remaining
 residual and added with a small weight. It is deterministic: the same rows give the same trees."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.generator.expect.correction import DEPTH, LEAVES, NODES, Floats, Forest, Tree
+from qconv.generator.expect import DEPTH, LEAVES, NODES, Floats, Forest, Tree
 
 BINS = 24  # bins per feature
 DIGITS = 3  # decimal digits of the stored numbers

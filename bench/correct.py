@@ -30,7 +30,7 @@ from choices import geometry
 from numpy.typing import NDArray
 
 from qconv import Conv2d, generator
-from qconv.generator.expect.correction import UNKNOWN, Correction, Floats, written
+from qconv.generator.expect import UNKNOWN, Correction, Floats, written
 from qconv.generator.plan import Plan
 from qconv.op import Problem
 from qconv.problem.chain import Chain

@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from qconv.device.folders import write_whole
+
 
 def write_document(path: Path, document: dict[str, Any] | list[Any]) -> None:
     """Write `document` to `path` as a whole or not at all, compressed where the name ends in `.gz`."""
     text = _spread(document, "\n") + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(gzip.compress(text.encode(), 9, mtime=0) if path.suffix == ".gz" else text.encode())
-    partial.replace(path)
+    write_whole(path, gzip.compress(text.encode(), 9, mtime=0) if path.suffix == ".gz" else text.encode())
 
 
 def _spread(value: dict[str, Any] | list[Any], end: str) -> str:

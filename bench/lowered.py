@@ -42,8 +42,8 @@ import qconv
 import qconv.torch
 from qconv.device import Device, open_device
 from qconv.integer_input import IntegerInput
-from qconv.torch.boundary import MODE
 from qconv.torch.pattern import REPLACES
+from qconv.torch.tensor_ops import CONVERSION_MODE
 
 # Images on which the layers are compared.
 COMPARED = 2
@@ -111,7 +111,8 @@ def kinds_of(lowered: Any) -> dict[str, int]:
 def quantized_images(images: list[Any], given: IntegerInput) -> list[Any]:
     dtype = getattr(torch, given.dtype)
     made = [
-        torch.ops.qconv.quantize.scalar(x, given.scale, given.zero_point, out_dtype=dtype, mode=MODE) for x in images
+        torch.ops.qconv.quantize.scalar(x, given.scale, given.zero_point, out_dtype=dtype, mode=CONVERSION_MODE)
+        for x in images
     ]
     return [x.contiguous(memory_format=torch.channels_last) for x in made]
 

@@ -28,7 +28,7 @@ from workload import Layer, chosen_by, distinct, parser_of
 
 from qconv import Conv2d, Quantization
 from qconv.device import Device, open_device
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice
 from qconv.instances.load.pair import Runnable, load
 from qconv.ops import registry
 from qconv.ops.registry import Sample

@@ -13,7 +13,7 @@ from recorded import RecordedSpace
 
 from qconv import generator
 from qconv.generator import Config, Plan
-from qconv.tuner.search.strategy import Space, Strategy
+from qconv.tuner.search.strategies import Space, Strategy
 
 BUDGETS = (8, 16, 25, 50, 100)
 NEAR_BEST, WITHIN = 0.95, 50  # the fraction of the best, and the trials, by which `reached` counts runs

@@ -16,7 +16,7 @@ import numpy as np
 from recorded import OTHER_FAMILY
 from replay import Replayed, Run, Search, by_asking
 
-from qconv.tuner.search.strategy import named
+from qconv.tuner.search.strategies import named
 
 if TYPE_CHECKING:
     import optuna

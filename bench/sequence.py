@@ -37,7 +37,7 @@ import qconv
 from qconv import Quantization
 from qconv.arithmetic.step import Array
 from qconv.device import Device, open_device
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice
 from qconv.instances.load.pair import Runnable, load
 from qconv.op import Problem
 from qconv.ops import registry

@@ -11,7 +11,7 @@ from qconv.cli.command_line import commands
 from qconv.conversion import Quantize
 from qconv.errors import Infeasible
 from qconv.generator import FAMILIES
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.op import Problem
 from qconv.problem.chain import FusedConv2d
 from qconv.problem.convolution import Conv2d

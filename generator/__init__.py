@@ -9,8 +9,9 @@ from functools import lru_cache
 
 from qconv.errors import Infeasible
 from qconv.generator.cost_units import CLOCK_MHZ
-from qconv.generator.expect.correction import Correction, Expected, Model, stored
+from qconv.generator.expect import Correction, Expected, Model, stored
 from qconv.generator.families import (
+    Family,
     depthwise,
     direct,
     fused,
@@ -20,6 +21,7 @@ from qconv.generator.families import (
     pointwise,
     simt,
     stem,
+    stem_pool,
     stem_wgmma,
     tcgen05,
     unfused,
@@ -27,7 +29,6 @@ from qconv.generator.families import (
 )
 from qconv.generator.families.conversion import choosing, elementwise
 from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, pooling, shuffle, table
-from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
 from qconv.op import Problem, quoted
@@ -71,7 +72,7 @@ FAMILIES: dict[str, Family] = {
         direct.FAMILY,
         stem.FAMILY,
         stem_wgmma.FAMILY,
-        stem_wgmma.POOL_FAMILY,
+        stem_pool.FAMILY,
         gemv.FAMILY,
         pointwise.FAMILY,
         wgmma.FAMILY,

@@ -3,16 +3,20 @@ the borders of the image.
 
 TMA pads with zeros. Where the input has a zero point, the offset of an output therefore depends on which taps lie
 inside the image. `Borders` divides the outputs into classes that have the same taps inside.
+
+A `SlabPlan` multiplies in slabs of the reduction. For each slab TMA copies 128 bytes of every pixel of a tile, in
+im2col order with zeros for taps outside the image, and 128 bytes of every output channel's weights.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from qconv.errors import Infeasible
+from qconv.generator import tensor_map
 from qconv.generator.convolution import (
     FOLD_THREADS,
     REPACK_THREADS,
@@ -27,6 +31,10 @@ from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import Multiplies, WarpgroupInstruction
 from qconv.targets.target import Target
+
+# Bytes of the reduction per slab, which is one row of a 128-byte swizzle.
+SLAB = 128
+MBARRIER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -262,3 +270,35 @@ def why_not_multiplied(problem: Conv2d, instruction: Multiplies) -> str | None:
     if problem.quantization.w_zero_point:
         return "w_zero_point: the sums of the inputs' windows are not computed here; mma serves it"
     return None
+
+
+@dataclass(frozen=True)
+class SlabPlan(PersistentPlan):
+    """The plan of persistent blocks that multiply the slabs of a tile one after the other."""
+
+    @property
+    def slab(self) -> int:
+        """Bytes of the reduction per slab, which is one row of the swizzle."""
+        return SLAB
+
+    @property
+    def slabs(self) -> int:
+        return self.problem.r * self.problem.s * ceil_div(self.problem.c, self.slab)
+
+    @property
+    def slab_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("SLAB", self.slab, "bytes of the reduction per slab"),
+            Constant("SLABS", self.slabs, f"slabs per tile: all taps of each {self.slab} channels"),
+        )
+
+
+def slab_maps(
+    problem: Conv2d, pixels: int, weights: str, rows: int, channels: int, slab: int = SLAB
+) -> tuple[TensorMap, TensorMap]:
+    """Return the tensor maps of the pixels (`pixels` per slab) and of the weights (`channels` of the array's `rows` per
+    slab). Channels of x past the last are zeros, whatever the weights have there."""
+    of_pixels = tensor_map.im2col(problem, slab, pixels, swizzle=slab)
+    w_type = problem.quantization.types.w.name
+    of_weights = tensor_map.matrix(weights, w_type, rows, problem.reduction, channels, slab, swizzle=slab)
+    return replace(of_pixels, l2_promotion=256), replace(of_weights, l2_promotion=256)

@@ -166,11 +166,6 @@ def put_newer(connection: Connection, stored: StoredOnce, measurements: Sequence
     return Counter(added=len(new), replaced=len(newer), unchanged=len(rows) - len(new) - len(newer))
 
 
-def insert_all(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> None:
-    """Insert measurements into a table that has none of them. All are of one table."""
-    connection.execute(_OF[table_of(measurements[0])].insert, rows_of(connection, stored, measurements))
-
-
 def rows_of(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> list[Row]:
     numbers = stored.numbers(connection, measurements)
     return [row | to_row(m) for row, m in zip(numbers, measurements, strict=True)]

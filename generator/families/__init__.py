@@ -1,1 +1,60 @@
-"""The kernel families: each a module, or a folder where it is large. Each exports FAMILY."""
+"""The kernel families: each a module, or a folder where it is large, that exports one `Family` as FAMILY, the interface
+between the generator and a family."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from qconv.generator.plan import Config, Plan
+from qconv.op import Problem
+from qconv.targets.target import Target
+
+Choices = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kernel page with its search space, its plan function and its cost model."""
+
+    ops: tuple[str, ...]
+    config: type[Config]
+    choices: Choices
+    # Raises Infeasible, with the reason, where a config cannot serve a problem.
+    plan: Callable[[Any, Any, Target], Plan]
+    # Estimated duration of a plan's launches, in clocks of one multiprocessor.
+    cost: Callable[[Any], float]
+    # Inputs for the correction of the cost model, in addition to those from the problem, the launch and the config.
+    features: Callable[[Any], Mapping[str, float]] = lambda plan: {}
+    # Generates the combinations that may be feasible, for families with too many to try them all.
+    promising: Callable[[Any, Target, Choices], Iterator[Config]] | None = None
+    # Why no config of the family can serve the problem, or None.
+    why_none: Callable[[Any, Target], str | None] | None = None
+    # Fewer choices for some fields, among which `default` looks first: a lookup without measurements waits for it.
+    likely: Choices = field(default_factory=dict)
+    # True where the cost is a time in clocks; otherwise it only orders the family's own configs.
+    predicts_time: bool = True
+    # The values of a config that select another kind of kernel. A search with few trials tries one of each early.
+    structure: Callable[[Any], tuple[int, ...]] = lambda config: ()
+    # The likely combinations and all of them, made on first use. They are the same for every problem, and making them
+    # takes longer than rejecting most of them.
+    _combined: dict[bool, tuple[Config, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.config.family
+
+    def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
+        """Generate combinations of the choices, feasible or not, without those that the family rules out."""
+        choices = self.choices | (self.likely if likely else {})
+        if self.promising is not None:
+            yield from self.promising(problem, target, choices)
+            return
+        if self.why_none is not None and self.why_none(problem, target) is not None:
+            return
+        if likely not in self._combined:
+            every = itertools.product(*choices.values())
+            self._combined[likely] = tuple(self.config(**dict(zip(choices, values, strict=True))) for values in every)
+        yield from self._combined[likely]

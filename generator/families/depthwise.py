@@ -22,7 +22,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.expect.features import filled, log, rounds
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import INT_MAX
 from qconv.problem.convolution import Conv2d

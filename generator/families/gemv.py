@@ -18,7 +18,7 @@ from qconv.generator.convolution import (
     why_not_bytes,
 )
 from qconv.generator.expect.features import log
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target

@@ -28,7 +28,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.cost_units import at_once, of_activation, of_parameters, of_residual
 from qconv.generator.expect.features import filled, log, rounds
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tiles import BLOCKS_PER_SM_SAYS, TiledRoles, check_blocks_per_sm, instruction_of
 from qconv.problem.convolution import Conv2d

@@ -17,7 +17,7 @@ from qconv.generator.convolution import (
     problem_constants,
 )
 from qconv.generator.cost_units import at_once, launched, of_residual
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target

@@ -10,7 +10,7 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.convolution import why_not_bytes
 from qconv.generator.cost_units import launched, of_activation
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Constant, at_most, ceil_div, check_choices
 from qconv.generator.tiles import (
     TiledConfig,

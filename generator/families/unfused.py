@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
 
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan
 from qconv.op import Problem
 from qconv.problem.pooled import InTurn

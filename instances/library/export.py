@@ -16,8 +16,8 @@ from qconv.device.compile import command_for
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Source
-from qconv.generator.digest import text_digest
 from qconv.generator.plan import Field
+from qconv.generator.source import text_digest
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from qconv.instances.load.winners import Winner
 from qconv.targets.target import target

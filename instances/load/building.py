@@ -12,8 +12,7 @@ from qconv import generator
 from qconv.device import cache, cpu, folders
 from qconv.device.cache import Binary
 from qconv.device.compile import build_array_kernels, compile_source, compiler_ahead
-from qconv.instances.choose import shipped
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice, shipped
 from qconv.instances.choose.lookup import choose
 from qconv.instances.load.serving import open_layers
 from qconv.op import Problem

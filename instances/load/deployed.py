@@ -12,7 +12,7 @@ from typing import Any
 from qconv import generator
 from qconv.device import Device, cache, folders
 from qconv.errors import Infeasible, KernelMissing
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice
 from qconv.instances.choose.lookup import choose
 from qconv.instances.load import building
 from qconv.instances.load.instance import Instance

@@ -8,7 +8,7 @@ from typing import Any
 from qconv.device import Device
 from qconv.device.cache import Binary
 from qconv.generator import Plan
-from qconv.instances.choose.choice import Choice, Origin
+from qconv.instances.choose import Choice, Origin
 from qconv.instances.load.executable import Bound, Packed
 from qconv.instances.load.pair import PackedPair, Runnable
 from qconv.op import Problem

@@ -50,7 +50,7 @@ def tune(
     """
     from qconv.instances.load.serving import default_database, forget
     from qconv.tune_db.database import Database
-    from qconv.tuner.search import strategy as strategies
+    from qconv.tuner.search import strategies
     from qconv.tuner.search.tune import Search
     from qconv.tuner.workloads.result import results
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from qconv import Conv2d, Quantization, generator
-from qconv.generator.expect.correction import read, written
+from qconv.generator.expect import read, written
 from qconv.targets.target import target
 from qconv.tune_db.measurement import Measurement
 

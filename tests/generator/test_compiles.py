@@ -27,7 +27,7 @@ from qconv.errors import CompileError, Infeasible
 from qconv.generator import Plan, config_from_json
 from qconv.generator.families.depthwise import Depthwise
 from qconv.generator.families.fused.config import Fused
-from qconv.generator.families.fused.layer_config import is_depthwise
+from qconv.generator.families.fused.layer import is_depthwise
 from qconv.generator.families.mma.config import CHOICES, Mma
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.ops.registry import parse

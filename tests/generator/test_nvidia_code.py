@@ -17,7 +17,7 @@ from qconv.errors import CompileError
 from qconv.generator import Source
 from qconv.generator.families.depthwise import Depthwise
 from qconv.generator.families.stem import Stem
-from qconv.generator.families.tcgen05.plan import Tcgen05
+from qconv.generator.families.tcgen05 import Tcgen05
 from qconv.targets.target import TARGETS, Target
 
 # One kernel of each kind with asynchronous copies and products.

@@ -23,7 +23,7 @@ from qconv.generator.families.mma.plan import MmaPlan
 from qconv.generator.families.pointwise import Pointwise, PointwisePlan
 from qconv.generator.families.simt import Simt
 from qconv.generator.families.stem import Stem
-from qconv.generator.families.stem_wgmma.plan import StemWgmma
+from qconv.generator.families.stem_wgmma import StemWgmma
 from qconv.generator.persistent import PersistentPlan
 from qconv.ops.registry import parse
 from qconv.targets.target import TARGETS, Target

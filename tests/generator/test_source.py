@@ -15,7 +15,7 @@ from random_problems import problems
 
 from qconv import Conv2d, generator
 from qconv.generator import Plan, Source
-from qconv.generator.digest import source_digest
+from qconv.generator.source import source_digest
 from qconv.ops.registry import parse
 from qconv.targets.target import TARGETS, Target
 

@@ -128,7 +128,7 @@ FAMILY = Addition(
 )
 STRATEGY = Addition(
     files=("tuner/search/strategies/shuffled.py",),
-    tests=("tests/tuner/search/test_strategy.py", "-k", "shuffled or names"),
+    tests=("tests/tuner/search/test_strategies.py", "-k", "shuffled or names"),
 )
 # 8-bit floats: the CPU device multiplies them in C++, and Ada by an instruction like that of bytes.
 E4M3 = '        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, sums="float32", short="e4m3"),\n'

@@ -68,7 +68,7 @@ HOMES = {
     "torchao": "qconv.torch",
 }
 # The report is a page too, in another language than the kernels'.
-ALSO = {("qconv.tuner.report.report", "jinja2")}
+ALSO = {("qconv.tuner.report", "jinja2")}
 
 
 def module_of(path: Path) -> str:

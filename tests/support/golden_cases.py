@@ -20,11 +20,11 @@ from qconv.generator.families.mma.config import Mma
 from qconv.generator.families.pointwise import Pointwise
 from qconv.generator.families.simt import Simt
 from qconv.generator.families.stem import Stem
-from qconv.generator.families.stem_wgmma.plan import StemWgmma
-from qconv.generator.families.stem_wgmma.pool import StemPool
-from qconv.generator.families.tcgen05.plan import Tcgen05
+from qconv.generator.families.stem_pool import StemPool
+from qconv.generator.families.stem_wgmma import StemWgmma
+from qconv.generator.families.tcgen05 import Tcgen05
 from qconv.generator.families.tensor_ops.table import TableConfig
-from qconv.generator.families.wgmma.plan import Wgmma
+from qconv.generator.families.wgmma import Wgmma
 from qconv.op import Problem
 from qconv.problem.pooled import PooledConv2d
 from qconv.targets.target import TARGETS

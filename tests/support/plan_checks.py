@@ -6,9 +6,9 @@ from random_matrix import constants
 
 from qconv.generator.families.halo.plan import HaloPlan
 from qconv.generator.families.pointwise import PointwisePlan
-from qconv.generator.families.stem_wgmma.plan import StemWgmmaPlan
-from qconv.generator.families.tcgen05.plan import Tcgen05Plan
-from qconv.generator.families.wgmma.plan import WgmmaPlan
+from qconv.generator.families.stem_wgmma import StemWgmmaPlan
+from qconv.generator.families.tcgen05 import Tcgen05Plan
+from qconv.generator.families.wgmma import WgmmaPlan
 from qconv.generator.persistent import PersistentPlan
 from qconv.problem.convolution import Conv2d
 

@@ -15,9 +15,9 @@ from wanted import Wanted
 from qconv.arithmetic.quantization import Quantization
 from qconv.errors import Infeasible
 from qconv.generator import FAMILIES, Config, Plan
+from qconv.generator.families import Family
 from qconv.generator.families.fused.config import Block, Fused
-from qconv.generator.families.fused.layer_config import atom_of, is_depthwise
-from qconv.generator.family import Family
+from qconv.generator.families.fused.layer import atom_of, is_depthwise
 from qconv.problem.chain import Chain, chain_of
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target

@@ -29,7 +29,7 @@ from revisions import WORKING_TREE, Answer, Case, Revision
 
 from qconv.errors import CompileError
 from qconv.generator import Source
-from qconv.generator.digest import code_of
+from qconv.generator.source import code_of
 from qconv.targets.target import TARGETS
 
 # Old -> new. A family ("simt"), a field of a family's config ("mma.tail"), a target ("sm_90a").

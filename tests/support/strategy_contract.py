@@ -13,7 +13,7 @@ from qconv import generator
 from qconv.generator import Config
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import target
-from qconv.tuner.search.strategy import Space, Strategy
+from qconv.tuner.search.strategies import Space, Strategy
 
 Begin = Callable[[Space], Strategy]
 

@@ -19,9 +19,8 @@ from qconv import Conv2d, generator
 from qconv.device import Device, tensor_maps
 from qconv.device.cpu_runtime import Arguments, Pointer
 from qconv.generator import Plan
-from qconv.generator.digest import source_digest
 from qconv.generator.plan import Field, Launch
-from qconv.generator.source import PRELUDES, SUFFIXES, _environment
+from qconv.generator.source import PRELUDES, SUFFIXES, _environment, source_digest
 from qconv.generator.tensor_map import TensorMap, wants
 from qconv.targets.target import Target
 

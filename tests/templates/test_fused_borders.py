@@ -13,7 +13,7 @@ from random_fused import TILE
 from qconv import Conv2d, generator
 from qconv.device.cpu import CpuDevice
 from qconv.generator.families.fused.config import CHOICES, Block, tile_outputs
-from qconv.generator.families.fused.layer_config import Border
+from qconv.generator.families.fused.layer import Border
 from qconv.generator.families.fused.plan import FusedPlan
 from qconv.problem.chain import chain_of
 from qconv.targets.target import TARGETS

@@ -12,7 +12,7 @@ from random_fused import TILE
 from qconv import generator
 from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
-from qconv.generator.families.fused.layer_config import chunks
+from qconv.generator.families.fused.layer import chunks
 from qconv.generator.families.fused.plan import FusedPlan
 from qconv.problem.chain import Chain, chain_of
 from qconv.targets.target import TARGETS

@@ -18,7 +18,7 @@ from random_special import special_plan
 from qconv import Conv2d, PooledConv2d, Quantization, generator
 from qconv.device import Device, open_device
 from qconv.errors import Infeasible
-from qconv.generator.families.stem_wgmma.pool import CHOICES, StemPool, StemPoolPlan
+from qconv.generator.families.stem_pool import CHOICES, StemPool, StemPoolPlan
 from qconv.instances.load.pair import load
 from qconv.ops.registry import Sample, op_of
 from qconv.targets.target import TARGETS

@@ -10,7 +10,7 @@ from mostly_slow import mostly_slow
 
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
-from qconv.generator.families.stem_wgmma.plan import Cells, StemWgmma, StemWgmmaPlan
+from qconv.generator.families.stem_wgmma import Cells, StemWgmma, StemWgmmaPlan
 from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
 from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted

@@ -12,7 +12,7 @@ from mostly_slow import mostly_slow
 
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
-from qconv.generator.families.tcgen05.plan import Tcgen05, Tcgen05Plan
+from qconv.generator.families.tcgen05 import Tcgen05, Tcgen05Plan
 from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, WAIT, LeftOut, check_left_out, finding, one_after_the_other, overlapped
 from tests.templates.test_mma_sanitizers import OVERFLOW, RACE, WRITE, WRONG, Planted, check, check_planted

@@ -13,7 +13,7 @@ from mostly_slow import mostly_slow
 from qconv import Conv2d, Quantization, generator
 from qconv.arithmetic.mode import Mode
 from qconv.errors import Infeasible
-from qconv.generator.families.wgmma.plan import Wgmma, WgmmaPlan
+from qconv.generator.families.wgmma import Wgmma, WgmmaPlan
 from qconv.generator.persistent import Borders
 from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, WAIT, LeftOut, check_left_out, finding, one_after_the_other, overlapped

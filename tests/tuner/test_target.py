@@ -11,8 +11,7 @@ from qconv.device import open_device
 from qconv.generator import Config, Plan
 from qconv.targets.target import target as target_of
 from qconv.tune_db.database import Database
-from qconv.tuner.search.strategies import bayesian, cheapest
-from qconv.tuner.search.strategy import Space
+from qconv.tuner.search.strategies import Space, bayesian, cheapest
 from qconv.tuner.search.tune import Search, tune
 from qconv.tuner.workloads.allocation import Budget
 

@@ -25,7 +25,7 @@ from qconv.tuner.measure.candidate import Candidate
 from qconv.tuner.measure.child import Child, Killed
 from qconv.tuner.measure.protocol import RACED, protocol_for
 from qconv.tuner.search.compile_ahead import Ahead
-from qconv.tuner.search.strategy import DEFAULT, Space, Strategy, named
+from qconv.tuner.search.strategies import DEFAULT, Space, Strategy, named
 from qconv.tuner.workload import parts_of
 
 log = logging.getLogger("qconv")

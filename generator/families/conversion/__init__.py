@@ -1,1 +1,190 @@
-"""The families of quantize, dequantize, requantize, choose and dynamic."""
+"""The families of quantize, dequantize, requantize, choose and dynamic, with the constants, arguments and math in words
+that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from qconv.arithmetic.step import Step
+from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
+from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
+from qconv.conversion.steps import FROM_16_BITS, Prepared, Real, prepared, steps
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Plan
+from qconv.op import Tensor
+
+ALIASES = {"x": "X", "y": "Output", "scale": "Scale", "x_scale": "Scale", "y_scale": "Scale"}
+SAYS = {
+    "x": "the array",
+    "y": "the output",
+    "scale": "one per tensor, channel or block",
+    "zero_point": "one per tensor, channel or block",
+    "x_scale": "of the input, per tensor, channel or block",
+    "x_zero": "the zero point of the input, per tensor, channel or block",
+    "y_scale": "of the output, per tensor, channel or block",
+    "y_zero": "the zero point of the output, per tensor, channel or block",
+}
+
+
+def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> tuple[Field, ...]:
+    def field(tensor: Tensor, const: str) -> Field:
+        ctype = ALIASES.get(tensor.name, ELEMENT_TYPES[tensor.dtype].ctype)
+        return Field(tensor.name, f"{const}{ctype}*", tensor.name, SAYS[tensor.name])
+
+    read = [field(tensor, "const ") for tensor in problem.inputs]
+    return (*read, *(field(tensor, "") for tensor in problem.outputs), *workspace)
+
+
+def element_bytes(problem: Conversion) -> dict[str, int]:
+    """Return the bytes per element of each of the caller's arrays."""
+    return {t.name: ELEMENT_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
+
+
+def dimensions(problem: Conversion) -> tuple[Constant, ...]:
+    """Return the constants of the array's dimensions. They are unsigned: a tile may begin past 2**31."""
+    inner = problem.elements if problem.channels == 1 and not problem.block else problem.inner
+    constants = [
+        Constant("CHANNELS", problem.channels),
+        Constant("INNER", inner, "neighbouring elements of one channel"),
+    ]
+    if problem.block:
+        constants.append(Constant("BLOCK", problem.block, "neighbouring channels per scale"))
+        constants.append(Constant("BLOCKS", problem.blocks, "scales along the channels"))
+    return tuple(constants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionContext(Context):
+    problem: Conversion
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementContext(ConversionContext):
+    """Values that a page needs to convert elements with given scales."""
+
+    prepared: tuple[Prepared, ...]  # values computed once per scale
+    steps: tuple[Step, ...]
+    declared: str  # parameters of `prepare`
+    loaded: str  # arguments of `prepare`, as loads
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceContext(ConversionContext):
+    """Values that a page needs to choose scales."""
+
+    choice: tuple[ChoiceStep, ...]
+    real: Real
+    as_real: str  # expression that converts an element to a real for comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicContext(ElementContext, ChoiceContext):
+    """Values that a page needs to choose scales and convert with them."""
+
+
+@dataclass(frozen=True)
+class ConversionPlan(Plan):
+    problem: Conversion
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        tensors = (*self.problem.inputs, *self.problem.outputs)
+        return {ALIASES[tensor.name]: tensor.dtype for tensor in tensors if tensor.name in ALIASES}
+
+    @property
+    def context(self) -> Context:
+        return context(self.problem)
+
+
+def context(problem: Conversion) -> ConversionContext:
+    if not isinstance(problem, Choose):
+        assert isinstance(problem, Quantize | Dequantize | Requantize)
+        return _of_elements(problem)
+    if not isinstance(problem, Dynamic):
+        return _of_choice(problem)
+    elements, choice = _of_elements(problem.quantize), _of_choice(problem)
+    return DynamicContext(
+        says=choice.says,
+        wants=elements.wants | choice.wants,
+        problem=problem,
+        prepared=elements.prepared,
+        steps=elements.steps,
+        declared=elements.declared,
+        loaded=elements.loaded,
+        choice=choice.choice,
+        real=choice.real,
+        as_real=choice.as_real,
+    )
+
+
+def _of_elements(problem: Quantize | Dequantize | Requantize) -> ElementContext:
+    entries, chosen = prepared(problem), steps(problem)
+    scales = [tensor for tensor in problem.inputs if tensor.name != "x"]
+    return ElementContext(
+        says=_what_it_computes(problem),
+        wants=_wants(entries) | _wants(chosen),
+        problem=problem,
+        prepared=entries,
+        steps=chosen,
+        declared=",\n    ".join(f"[[maybe_unused]] {ELEMENT_TYPES[t.dtype].ctype} {t.name}" for t in scales),
+        loaded=",\n        ".join(f"args.{tensor.name}[index]" for tensor in scales),
+    )
+
+
+def _of_choice(problem: Choose) -> ChoiceContext:
+    choice, real = choice_steps(problem), choice_real(problem)
+    as_real, needs = _as_real(problem)
+    return ChoiceContext(
+        says=_what_it_computes(problem),
+        wants=_wants(choice) | {*real.wide, *needs},
+        problem=problem,
+        choice=choice,
+        real=real,
+        as_real=as_real,
+    )
+
+
+def _wants(entries: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
+    return frozenset(want for entry in entries for want in entry.wants)
+
+
+def _as_real(problem: Choose) -> tuple[str, tuple[str, ...]]:
+    if problem.x_type not in FROM_16_BITS:
+        return "element", ()
+    back, _, wants, _ = FROM_16_BITS[problem.x_type]
+    return back.format("element"), wants
+
+
+def _what_it_computes(problem: Conversion) -> list[str]:
+    if isinstance(problem, Dynamic):
+        return [*_chosen(problem), *_what_it_computes(problem.quantize)]
+    if isinstance(problem, Choose):
+        return _chosen(problem)
+    if isinstance(problem, Dequantize):
+        x = "(x - zero_point)" if problem.zero_point else "x"
+        return [f"  y = {x} * scale in {problem.precision}, as {problem.out_type}"]
+    assert isinstance(problem, Quantize | Requantize)
+    if isinstance(problem, Quantize):
+        value = "x * (1 / scale)" if problem.quotient == "reciprocal" else "x / scale"
+        zero = " + zero_point" if problem.zero_point else ""
+    else:
+        x = "(x - x_zero)" if problem.x_zero_point else "x"
+        value = {
+            "multiply": f"{x} * (x_scale / y_scale)",
+            "multiply_divide": f"{x} * x_scale / y_scale",
+            "multiply_reciprocal": f"{x} * x_scale * (1 / y_scale)",
+        }[problem.order]
+        zero = " + y_zero" if problem.y_zero_point else ""
+    inside, outside = (zero, "") if problem.zero_point_add == "before_round" else ("", zero)
+    rounded = f"{ROUNDINGS[problem.rounding]}({value}{inside}){outside}"
+    return [
+        f"  y = clamp({rounded},",
+        f"            {problem.low}, {problem.high}) in {problem.precision}, as {problem.out_type}",
+    ]
+
+
+def _chosen(problem: Choose) -> list[str]:
+    of = "the whole array" if problem.channels == 1 else "each channel"
+    return [f"  scale and zero_point of {of}, {problem.mapping}, by the rule of {problem.rule}"]

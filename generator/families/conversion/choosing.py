@@ -11,8 +11,8 @@ from qconv.conversion import Choose, Dynamic
 from qconv.conversion.choice import choice_real
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.families.conversion.convert import ConversionPlan, argument_fields, dimensions, element_bytes
-from qconv.generator.family import Family
+from qconv.generator.families import Family
+from qconv.generator.families.conversion import ConversionPlan, argument_fields, dimensions, element_bytes
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.targets.target import Target
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 from qconv.conversion import Dequantize, Quantize, Requantize
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.families.conversion.convert import ConversionPlan, argument_fields, dimensions, element_bytes
-from qconv.generator.family import Family
+from qconv.generator.families import Family
+from qconv.generator.families.conversion import ConversionPlan, argument_fields, dimensions, element_bytes
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import WIDEST, alignment
 from qconv.targets.target import Target

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from qconv.generator.families.fused import config, cost, plan
-from qconv.generator.family import Family
+from qconv.generator.families import Family
+from qconv.generator.families.fused import config, plan
 
 FAMILY = Family(
     ops=("conv2d_conv2d",),
     config=config.Fused,
     choices=config.CHOICES,
     plan=plan.plan,
-    cost=cost.cost,
+    cost=plan.cost,
     promising=config.configs,
     likely=config.LIKELY,
     structure=config.structure,
@@ -20,7 +20,7 @@ BLOCK_FAMILY = Family(
     config=config.Block,
     choices=config.BLOCK_CHOICES,
     plan=plan.plan,
-    cost=cost.cost,
+    cost=plan.cost,
     promising=config.configs,
     likely=config.BLOCK_LIKELY,
     structure=config.structure,

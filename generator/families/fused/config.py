@@ -12,10 +12,10 @@ from typing import ClassVar, NamedTuple
 
 from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
-from qconv.generator.families.fused.layer import InKernel
-from qconv.generator.families.fused.layer_config import (
+from qconv.generator.families.fused.layer import (
     RUN_PIXELS,
     Border,
+    InKernel,
     LayerConfig,
     Work,
     chunks,

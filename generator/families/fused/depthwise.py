@@ -10,8 +10,7 @@ from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
 from qconv.generator.cost_units import of_activation
 from qconv.generator.families.depthwise import MOST_WORDS, words_in_registers
-from qconv.generator.families.fused.layer import InKernel, LayerPlan, LayerRoles
-from qconv.generator.families.fused.layer_config import LayerConfig, Work, chunks
+from qconv.generator.families.fused.layer import InKernel, LayerConfig, LayerPlan, LayerRoles, Work, chunks
 from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
@@ -19,7 +18,7 @@ from qconv.targets.target import Target
 # The most words of pixels that a thread loads before its filters.
 MOST_EARLY = 32
 COLUMNS = 2  # output columns per thread
-# Fitted with the rest of the model (see `fused.cost`): clocks per instruction of a single warp that waits for pixels of
+# Fitted with the rest of the model (see `fused.plan`): clocks per instruction of a single warp that waits for pixels of
 # the image, and clocks until the first pixels arrive.
 ALONE_WAITING, FIRST = 5, 1170
 # Instructions per thread: to load and transpose four channels of a pixel; for an output, beside its products; for a

@@ -8,8 +8,7 @@ from functools import lru_cache
 from qconv.errors import Infeasible
 from qconv.generator.convolution import why_not_bytes
 from qconv.generator.families.fused.depthwise import depthwise_layer
-from qconv.generator.families.fused.layer import InKernel, LayerPlan
-from qconv.generator.families.fused.layer_config import LayerConfig, is_depthwise
+from qconv.generator.families.fused.layer import InKernel, LayerConfig, LayerPlan, is_depthwise
 from qconv.generator.families.fused.matrix import matrix_layer
 from qconv.generator.families.fused.warpgroup import warpgroup_layer
 from qconv.problem.convolution import Conv2d

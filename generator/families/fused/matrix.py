@@ -8,13 +8,17 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.cost_units import of_activation
-from qconv.generator.families.fused.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_subtile
-from qconv.generator.families.fused.layer_config import (
+from qconv.generator.families.fused.layer import (
     ALONE,
     MBARRIER_BYTES,
+    InKernel,
     LayerConfig,
+    LayerPlan,
+    LayerRoles,
     Work,
     atom_of,
+    check_blocks,
+    check_subtile,
     chunks,
     fetches,
     times_asked,

@@ -11,13 +11,17 @@ from qconv.arithmetic.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
 from qconv.generator.cost_units import of_activation
-from qconv.generator.families.fused.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_subtile
-from qconv.generator.families.fused.layer_config import (
+from qconv.generator.families.fused.layer import (
     ALONE,
     MBARRIER_BYTES,
     RUN_PIXELS,
+    InKernel,
     LayerConfig,
+    LayerPlan,
+    LayerRoles,
     Work,
+    check_blocks,
+    check_subtile,
     chunks,
     fetches,
     fits_wgmma,

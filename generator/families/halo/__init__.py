@@ -3,8 +3,8 @@ by TMA."""
 
 from __future__ import annotations
 
+from qconv.generator.families import Family
 from qconv.generator.families.halo import config, cost, plan, split
-from qconv.generator.family import Family
 
 FAMILY = Family(
     ops=("conv2d",),

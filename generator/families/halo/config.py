@@ -9,10 +9,8 @@ from math import prod
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator.families.halo.reshape import reshaped
-from qconv.generator.families.halo.windows import COLUMNS, MOST_PRODUCTS, Windows, is_gathered
-from qconv.generator.families.wgmma import plan as wgmma
-from qconv.generator.family import Choices
+from qconv.generator.families import Choices, wgmma
+from qconv.generator.families.halo.windows import COLUMNS, MOST_PRODUCTS, Windows, is_gathered, reshaped
 from qconv.generator.persistent import why_not_multiplied
 from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.problem.convolution import Conv2d

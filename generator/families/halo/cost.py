@@ -6,7 +6,7 @@ from __future__ import annotations
 from qconv.generator.cost_units import Y_ZERO_POINT, at_once, moved_bytes, of_activation, of_residual
 from qconv.generator.families.halo.config import CHUNKS_AT_ONCE
 from qconv.generator.families.halo.plan import HaloPlan
-from qconv.generator.families.wgmma.cost import SHARED
+from qconv.generator.families.wgmma import SHARED
 from qconv.generator.plan import ceil_div
 from qconv.generator.tensor_map import CHUNK
 

@@ -29,11 +29,9 @@ from qconv.generator.families.halo.config import (
     registers,
     why_none,
 )
-from qconv.generator.families.halo.reshape import MergedColumns, reshaped
-from qconv.generator.families.halo.windows import COLUMNS, REPEATS, STEP, Windows, is_gathered
-from qconv.generator.persistent import ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
+from qconv.generator.families.halo.windows import COLUMNS, REPEATS, STEP, MergedColumns, Windows, is_gathered, reshaped
+from qconv.generator.persistent import MBARRIER_BYTES, ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
 from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.slabs import MBARRIER_BYTES
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import WarpgroupInstruction

@@ -15,8 +15,7 @@ from qconv.errors import Infeasible
 from qconv.generator.families.halo import config as halo_config
 from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.halo.plan import HaloPlan, make
-from qconv.generator.families.halo.reshape import reshaped
-from qconv.generator.families.halo.windows import STEP, is_gathered
+from qconv.generator.families.halo.windows import STEP, is_gathered, reshaped
 from qconv.generator.plan import Constant, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target

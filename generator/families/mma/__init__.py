@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from qconv.generator.families import Family
 from qconv.generator.families.mma import amd, config, nvidia, plan
-from qconv.generator.family import Family
 
 
 def _cost(planned: plan.MmaPlan) -> float:

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.errors import Infeasible
+from qconv.generator.families import Family
 from qconv.generator.families.tensor_ops.binary import FEW_ELEMENTS, constants_of, order
-from qconv.generator.family import Family
 from qconv.generator.plan import (
     Config,
     Constant,

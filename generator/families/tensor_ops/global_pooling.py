@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from qconv.arithmetic.step import Step
 from qconv.errors import Infeasible
+from qconv.generator.families import Family
 from qconv.generator.families.tensor_ops.binary import constants_of
-from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.targets.target import Target
 from qconv.tensor_ops import GlobalAveragePool

@@ -10,8 +10,8 @@ from typing import ClassVar
 from qconv.arithmetic.step import Step
 from qconv.errors import Infeasible
 from qconv.generator.cost_units import copied
+from qconv.generator.families import Family
 from qconv.generator.families.tensor_ops.binary import constants_of
-from qconv.generator.family import Family
 from qconv.generator.plan import (
     Config,
     Constant,

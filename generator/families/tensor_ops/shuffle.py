@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.errors import Infeasible
+from qconv.generator.families import Family
 from qconv.generator.families.tensor_ops.binary import constants_of, order
-from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import WIDEST, alignment
 from qconv.targets.target import Target

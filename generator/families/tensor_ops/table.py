@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.errors import Infeasible
+from qconv.generator.families import Family
 from qconv.generator.families.tensor_ops.binary import blocks_of, constants_of, order
-from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, WaitingPlan, at_most, check_choices
 from qconv.targets.target import Target
 from qconv.tensor_ops import Table

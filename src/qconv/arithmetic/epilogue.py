@@ -5,6 +5,11 @@ The C++ lines read and write `acc` (Sum), `value` (float) and `result` (the outp
 see `packs`). They read `channel` (the parameters per output channel), `x_sum` (the sum of the window's activations),
 `residual` (int) and the functions of `tile::`. The NumPy lines see the same state as whole arrays, and a `Values` with
 the residual and with the arguments as arrays that broadcast over the channels.
+
+A lookup table may be the last step: the requantized value is then the index of the output. Where the output zero point
+is added after the rounding, the kernel's table begins with the entry of that zero point: the rounded number is the
+index, and nothing is added. Reads go through the L1 cache, which holds the table's two lines, so that no page needs
+shared memory for it or a barrier that all of its warps reach.
 """
 
 from __future__ import annotations
@@ -15,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from qconv.arithmetic import output_table
 from qconv.arithmetic import quantized_sum as requantized_sum
 from qconv.arithmetic.fma import fma
+from qconv.arithmetic.parameter import ENTRIES
 from qconv.arithmetic.quantization import Parameters, Quantization
 from qconv.arithmetic.step import Argument, Array, Step, Values, activation
 from qconv.dtypes import ELEMENT_TYPES, RANGES
@@ -391,7 +396,36 @@ def _requantize(quantization: Quantization) -> Step:
         behind = "\n        + static_cast<int>(channel.y_zero)"
     clamped = f"{cxx}(tile::clamp(value, {limits}))"
     if quantization.table:
-        indexes = Step("look_up", f"{added}result = {output_table.entry(clamped)};", requantized, arguments, wants)
-        return output_table.look_up(quantization, indexes)
+        indexes = Step("look_up", f"{added}result = {table_entry(clamped)};", requantized, arguments, wants)
+        return look_up(quantization, indexes)
     cast = f"static_cast<Output>(\n        {clamped}{behind})" if behind else f"static_cast<Output>({clamped})"
     return Step("requantize", f"{added}result = {cast};", requantized, arguments, wants)
+
+
+def table_entry(rounded: str) -> str:
+    """Return the C++ line that looks up the rounded and clamped value, without a zero point that is added after
+    rounding."""
+    return f"tile::load(channel.table + static_cast<unsigned char>(\n        {rounded}))"
+
+
+def table_begins_with_zero(quantization: Quantization) -> bool:
+    """True where the kernel's table begins with the entry of the output zero point."""
+    return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"
+
+
+def look_up(quantization: Quantization, indexes: Step) -> Step:
+    """Return the step that looks the output up: `table_entry` in its C++ line, the byte itself in its NumPy line."""
+    from_zero = table_begins_with_zero(quantization)
+
+    def words(q: Quantization, parameters: Parameters) -> Array:
+        turned: Array = np.roll(parameters.table, -int(parameters.y_zero_point) if from_zero else 0)
+        return turned.view(np.int32)
+
+    def looked_up(value: Array, v: Values) -> Array:
+        byte = indexes.numpy(value, v).astype(np.int32) - (v["y_zero"].astype(np.int32) if from_zero else 0)
+        outputs: Array = v["table"].view(quantization.out_type)[byte % ENTRIES]
+        return outputs
+
+    says = f"{ENTRIES} outputs, one for each byte{', from that of y_zero on' if from_zero else ''}"
+    table = Argument("table", "const Output*", False, says, words, ENTRIES // 4)
+    return replace(indexes, numpy=looked_up, arguments=(*indexes.arguments, table))

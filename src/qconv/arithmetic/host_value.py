@@ -14,9 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qconv.arithmetic import output_table
 from qconv.arithmetic.activation import BY_NAME
-from qconv.arithmetic.epilogue import packs_from_zero
+from qconv.arithmetic.epilogue import packs_from_zero, table_begins_with_zero
 from qconv.arithmetic.quantization import Quantization
 from qconv.arithmetic.step import Argument
 from qconv.dtypes import RANGES
@@ -49,7 +48,7 @@ def host_value(quantization: Quantization, argument: Argument) -> str:
         "inner_ratio": lambda _: _ratio("inner"),
         "residual_ratio": lambda _: _ratio("residual"),
         "sum_offset": _sum_offset,
-        "table": lambda q: f"p.table_word(k, {'p.y_zero_point' if output_table.begins_with_zero(q) else '0'})",
+        "table": lambda q: f"p.table_word(k, {'p.y_zero_point' if table_begins_with_zero(q) else '0'})",
     }
     if argument.name not in values:
         raise ValueError(

@@ -20,7 +20,6 @@ from qconv.cli.options import (
     print_json,
     quiet_option,
     refuse_device,
-    write_whole,
 )
 
 if TYPE_CHECKING:
@@ -153,13 +152,15 @@ def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
 @click.option("--device", help="Only rows of this device name.")
 def export_rows(database: str | None, out: Path, form: str, best: bool, device: str | None) -> None:
     """Write rows to a file: FAIR T4 results, or the text format in which winners are shipped."""
+    from qconv.device import folders
     from qconv.tune_db import t4, text
 
     with _open(database) as rows:
         found = _of_device(rows, best, device)
         if form == "text" and not best:
             found += rows.in_sequence(device=device)
-    write_whole(out, text.dump(found) if form == "text" else json.dumps(t4.results(found), indent=1) + "\n")
+    content = text.dump(found) if form == "text" else json.dumps(t4.results(found), indent=1) + "\n"
+    folders.write_whole(out, content.encode())
     click.echo(f"{len(found)} rows to {out}", err=True)
 
 
@@ -210,7 +211,7 @@ def refresh(
     `--shipped --out instances/shipped/DEVICE.json` renews the file that the package ships.
     """
     from qconv.cli import workloads
-    from qconv.device import open_device
+    from qconv.device import folders, open_device
     from qconv.instances.load.serving import default_database
     from qconv.tune_db import text
     from qconv.tuner.workloads import refresh as winners
@@ -236,7 +237,7 @@ def refresh(
             print_json({"problems": []})
     if out is not None:
         kept = winners.kept(_rows_of(where, shipped, name))
-        write_whole(out, text.dump(kept))
+        folders.write_whole(out, text.dump(kept).encode())
         click.echo(f"{len(kept)} rows to {out}", err=True)
     if not all_won:
         sys.exit(1)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -290,33 +288,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=1))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file completely or leave it unchanged: a new file, written beside it, replaces it at the end.
-
-    For a link, the file that it points to is replaced. Anything but a regular file, such as a pipe or a device, is
-    written to directly, as `cp` does: replacing it would disconnect its reader."""
-    try:
-        target = Path(os.path.realpath(path))
-        # A link in /proc may lead to a pipe, which has no path of its own; links in a loop lead to a link.
-        is_new = not path.exists() and not target.is_symlink()
-        if is_new or target.is_file():
-            _replace(target, text)
-        else:
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def refuse_device(what: str, devices: list[str]) -> NoReturn:

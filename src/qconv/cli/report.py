@@ -28,9 +28,8 @@ def report(database: str | None, device: str | None, peers: Path | None, kind: s
     """Show all measurements of a device: roofline, convergence, winners, the fields that matter and failures."""
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
+    from qconv.tuner import report as reports
     from qconv.tuner.report import charts
-    from qconv.tuner.report import charts as png
-    from qconv.tuner.report import report as reports
 
     known = {} if peers is None else reports.peers_of(peers)
     with Database.open(database or default_database(), create=False, read_only=True) as rows:
@@ -43,7 +42,7 @@ def report(database: str | None, device: str | None, peers: Path | None, kind: s
     _make(out, out)
     for name, svg in made.figures().items():
         if kind == "png":
-            png.write(svg, out / f"{name}.png")
+            charts.write(svg, out / f"{name}.png")
         else:
             (out / f"{name}.svg").write_text(charts.alone(svg))
     click.echo(f"wrote {', '.join(reports.FIGURES)} as {kind.upper()} to {out}")

@@ -21,7 +21,7 @@ from qconv.cli.options import (
     quiet_option,
 )
 from qconv.op import Problem
-from qconv.tuner.search import strategy as strategies
+from qconv.tuner.search import strategies
 from qconv.tuner.workloads.allocation import DAY_S, Budget
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import prod
 
 from qconv.generator import Source
-from qconv.generator.digest import text_digest
+from qconv.generator.source import text_digest
 from qconv.targets.target import Target
 
 THREADS = 256

@@ -26,7 +26,7 @@ from qconv.device import folders
 from qconv.device.binary import Resources
 from qconv.device.folders import Layer, cache_root
 from qconv.generator import Source
-from qconv.generator.digest import text_digest
+from qconv.generator.source import text_digest
 from qconv.op import quoted
 from qconv.targets.target import TARGETS
 

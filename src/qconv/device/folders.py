@@ -1,5 +1,5 @@
 """The folders of the cache: their places, the machine that they are for, and the rule that no other user can put a
-binary there.
+binary there; and files and folders elsewhere that a caller named.
 
 Anyone who can write to the cache can make this process run any code. Its folders are therefore created for their owner
 only, and files that other users own or may write are rejected before they are read. A digest stored in such a folder
@@ -154,6 +154,33 @@ def make_last(folder: Path) -> None:
     if not folder.exists() and not above.exists():
         raise FileNotFoundError(f"there is no folder {above}, and only {folder.name} in it would be made: make {above}")
     folder.mkdir(exist_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file completely or leave it unchanged: a new file, written beside it, replaces it at the end.
+
+    For a link, the file that it points to is replaced. Anything but a regular file, such as a pipe or a device, is
+    written to directly, as `cp` does: replacing it would disconnect its reader."""
+    try:
+        target = Path(os.path.realpath(path))
+        # A link in /proc may lead to a pipe, which has no path of its own; links in a loop lead to a link.
+        is_new = not path.exists() and not target.is_symlink()
+        if is_new or target.is_file():
+            _replace(target, content)
+        else:
+            path.write_bytes(content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def check(path: Path, trusted: int | None = None) -> int:

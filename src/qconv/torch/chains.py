@@ -20,11 +20,10 @@ from qconv.problem.pooled import PooledConv2d
 from qconv.tensor_ops import MaxPool
 from qconv.torch.arrays import device_of
 from qconv.torch.convolution import LAYERS, OWN, problem_of
-from qconv.torch.elementwise import max_pool_problem
+from qconv.torch.elementwise import OF_POOL, max_pool_problem
 from qconv.torch.library import given_of
 from qconv.torch.lowering import REPORT, Row, copy_of
 from qconv.torch.pattern import REPLACES, target_of
-from qconv.torch.pooled import OF_POOL
 
 CONVOLUTIONS = ("qconv.conv2d.default", "qconv.conv2d.scalar")
 POOL = "qconv.max_pool2d.default"

@@ -1,4 +1,5 @@
-"""The ops add, mul and the pools, from the arguments of their schemas. Images are NHWC in memory, other tensors
+"""The ops add, mul, the pools and conv2d_pool, a convolution with a max pool behind it, from the arguments of their
+schemas. Images are NHWC in memory, other tensors
 contiguous."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from qconv.instances.api import tensor_ops as tensor_ops_api
 from qconv.op import WIDEST
 from qconv.tensor_ops import MaxPool
 from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, channels_last, empty, name_of, stream_of
-from qconv.torch.convolution import pads, pair, rooms
+from qconv.torch.convolution import convolve_into, images_shape, pads, pair, rooms
 from qconv.torch.schema import Given
 
 
@@ -117,3 +118,18 @@ def global_average(given: Given) -> Any:
 
 def _numbers(given: Given) -> dict[str, Any]:
     return {name: given[name] for name in ("x_scale", "y_scale", "x_zero_point", "y_zero_point")}
+
+
+# Maps the arguments of max_pool2d to those of the pool.
+OF_POOL = {"kernel_size": "window", "stride": "window_stride", "padding": "window_padding", "ceil_mode": "ceil_mode"}
+# Arguments of a convolution that this op lacks.
+_WITHOUT = {"residual": None}
+
+
+def fake_pooled(given: Given) -> Any:
+    between = empty(*images_shape({**given, **_WITHOUT}), given["x"])
+    return fake_pool({"x": between, **{theirs: given[ours] for theirs, ours in OF_POOL.items()}})
+
+
+def convolve_and_pool(given: Given) -> Any:
+    return convolve_into(fake_pooled(given), {**given, **_WITHOUT})

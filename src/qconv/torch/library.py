@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from qconv.instances.api import tensor_ops as tensor_ops_api
-from qconv.torch import conversion, convolution, elementwise, pooled
+from qconv.torch import conversion, convolution, elementwise
 from qconv.torch.arrays import number_of
 from qconv.torch.schema import Given, Overload, overloads
 
@@ -23,7 +23,7 @@ Function = Callable[[Given], Any]
 OPS: Mapping[str, tuple[Function, Function]] = {
     "conv2d": (convolution.convolve, convolution.fake_images),
     "linear": (convolution.multiply, convolution.fake_rows),
-    "conv2d_pool": (pooled.convolve_and_pool, pooled.fake_pooled),
+    "conv2d_pool": (elementwise.convolve_and_pool, elementwise.fake_pooled),
     "conv2d_conv2d": (convolution.convolve, convolution.fake_images),
     "conv2d_block": (convolution.convolve, convolution.fake_images),
     "add": (elementwise.combine(tensor_ops_api.add), elementwise.fake_sum),

@@ -2,13 +2,13 @@
 
 A convolution or linear layer with dequantized input and weights absorbs what follows, as long as each node has one
 reader: a dequantized residual, an activation, a max pool, and the node that quantizes. Without the last, its output is
-real. `between` lowers other ops between integers. All other nodes stay.
+real. `tensor_ops` lowers other ops between integers. All other nodes stay, and the report says why.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,16 @@ import torch
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from qconv.torch import convolution
-from qconv.torch.activations import CLAMPS, activation_of
-from qconv.torch.boundary import lower_end
-from qconv.torch.functional import without_views, without_writes
+from qconv.torch.functional import makes, without_views, without_writes, writes
 from qconv.torch.library import given_of
 from qconv.torch.pattern import (
+    CLAMPS,
+    DEQUANTIZE,
+    QUANTIZE,
+    REPLACES,
     Quantized,
     Unmatched,
+    activation_of,
     arguments,
     constant,
     dequantized,
@@ -32,8 +35,7 @@ from qconv.torch.pattern import (
     shape_of,
     target_of,
 )
-from qconv.torch.remaining import staying
-from qconv.torch.tensor_ops import lower_between, window_fits
+from qconv.torch.tensor_ops import lower_between, lower_end, lowers, window_fits
 
 # The arithmetic of the graph: exact sums times x_scale * w_scale, plus the real bias, times 1 / y_scale.
 MODE = "order=multiply_reciprocal:bias_scaling=real"
@@ -275,3 +277,39 @@ def _check(overload: Any, read: Sequence[Quantized | None], inputs: Sequence[Any
         convolution.check_smallest(given)
     except ValueError as reason:
         raise Unmatched(str(reason)) from None
+
+
+def staying(graph: Any, named: Collection[str]) -> list[tuple[str, str]]:
+    """Return these nodes without the `named` ones and without those computed from constants alone."""
+    constants: set[Any] = set()
+    found = []
+    for node in graph.nodes:
+        read = node.all_input_nodes
+        if node.op == "get_attr" or (node.op == "call_function" and read and constants.issuperset(read)):
+            constants.add(node)
+        elif _computes(node) and node.name not in named:
+            found.append((node.name, _why(node)))
+    return found
+
+
+def _computes(node: Any) -> bool:
+    """True for a node that computes. Views, sizes and elements of tuples do not."""
+    target = target_of(node)
+    if not target or target.startswith("qconv.") or REPLACES in node.meta:
+        return False
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return True
+    value = node.meta.get("val")
+    gives_numbers = value is not None and not isinstance(value, torch.Tensor | tuple | list)
+    return not gives_numbers and (writes(node) or (makes(node) and bool(node.target._schema.returns)))
+
+
+def _why(node: Any) -> str:
+    target = target_of(node)
+    if target.startswith((QUANTIZE, DEQUANTIZE)):
+        return "ops here convert float32 from and to 8 bits, with one constant scale"
+    if activation_of(node) is not None:
+        return "it is not behind a layer that an op here computes, in front of what quantizes"
+    if lowers(target):
+        return f"what it reads and gives are not the integers for which an op here computes {target}"
+    return f"no op here computes {target}"

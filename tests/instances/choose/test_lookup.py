@@ -14,15 +14,17 @@ from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Quantize
 from qconv.errors import Infeasible
 from qconv.generator import Config, Plan
-from qconv.instances.choose import ranking
-from qconv.instances.choose.lookup import ABOUT_AS_FAST, NEIGHBOURS, choose
-from qconv.instances.choose.ranking import (
+from qconv.instances.choose import lookup
+from qconv.instances.choose.lookup import (
+    ABOUT_AS_FAST,
+    NEIGHBOURS,
     TRUST,
     TRUST_CLOSEST,
     TRUST_OLDER,
     UNCORRECTED,
     UNCORRECTED_OLDER,
     Transfer,
+    choose,
     ranked,
 )
 from qconv.op import Problem
@@ -74,7 +76,7 @@ def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cache the cost model's best: it takes a tenth of a second, and these tests ask for it repeatedly. Configs that
     differ from a neighbour's in one field have their own tests."""
     monkeypatch.setattr(generator, "cheapest", CHEAPEST)
-    monkeypatch.setattr(ranking, "moved", lambda plan: iter(()))
+    monkeypatch.setattr(lookup, "moved", lambda plan: iter(()))
 
 
 CHEAPEST = cache(generator.cheapest)
@@ -156,7 +158,7 @@ def test_configs_a_field_away_are_candidates(ratios: dict[Config, float]) -> Non
     assert len(near) > 3
     transfer = Transfer(plan, row(NEIGHBOUR, plan.config), 1.0)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ranking, "moved", MOVED)
+        patched.setattr(lookup, "moved", MOVED)
         order = ranked([], [transfer], lambda row: True)
     assert {one.plan.config for one in order} == {plan.config, *(one.config for one in near)}
     assert not order[0].is_transfer
@@ -164,7 +166,7 @@ def test_configs_a_field_away_are_candidates(ratios: dict[Config, float]) -> Non
     assert [one.expected.us for one in order] == sorted(one.expected.us for one in order)
 
 
-MOVED = ranking.moved
+MOVED = lookup.moved
 
 
 def test_so_many_neighbours_are_ranked(ratios: dict[Config, float]) -> None:

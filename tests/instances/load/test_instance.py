@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from qconv import Conv2d, Quantization, generator
 from qconv.device import open_device
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.pair import Runnable, load
 from qconv.ops import registry

@@ -12,7 +12,7 @@ import qconv
 from qconv import generator
 from qconv.device import cache, open_device
 from qconv.generator import Plan
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice
 from qconv.instances.load import pair as loading
 from qconv.instances.load.executable import Packed
 from qconv.instances.load.instance import Instance

@@ -20,7 +20,7 @@ from qconv.device.cache import Binary
 from qconv.device.cpu import runtime_cache
 from qconv.errors import CacheError, CompileError, KernelMissing
 from qconv.generator import Plan, Source
-from qconv.generator.digest import text_digest
+from qconv.generator.source import text_digest
 from qconv.targets.target import TARGETS
 from qconv.tune_db.database import Database
 

@@ -20,7 +20,7 @@ from qconv.device import array_kernels, open_device
 from qconv.device.compile import compiler_ahead
 from qconv.device.cpu import CpuDevice
 from qconv.errors import CompileError, KernelMissing
-from qconv.generator.digest import text_digest
+from qconv.generator.source import text_digest
 from qconv.instances.load.building import Place
 from qconv.onnx import Session, Unsupported
 from qconv.onnx.built import Arranged, Decided, build, with_batch

@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 TABLE, TOPICS = "test_database_table.py", "test_topics.py"
 REFUSALS = "test_refusals.py"
-WRITTEN = "cli/test_options.py"
+WRITTEN = "device/test_folders_write.py"
 
 MUTANTS = (
     Mutant(
@@ -48,7 +48,7 @@ MUTANTS = (
         (REFUSALS,),
     ),
     Mutant(
-        "options: a pipe is replaced by a file",
+        "folders: a pipe is replaced by a file",
         "write_whole",
         "if is_new or target.is_file():",
         "if True:",
@@ -56,7 +56,7 @@ MUTANTS = (
         (WRITTEN,),
     ),
     Mutant(
-        "options: a link is replaced by a file",
+        "folders: a link is replaced by a file",
         "write_whole",
         "target = Path(os.path.realpath(path))",
         "target = path",

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-DIGEST, EXPORT = "test_digest.py", "library/test_export.py"
+DIGEST, EXPORT = "test_source_digest.py", "library/test_export.py"
 OTHERS = DIGEST + "::test_another_program_has_another_digest"
 SAME = DIGEST + "::test_words_and_layout_change_nothing"
 
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: an apostrophe between digits opens a character",
-        "digest",
+        "generator/source.py",
         "(?<=')(?<!(?<!u8)(?<=[0-9a-fA-F])')(?:",
         "(?<=')(?:",
         "A comment behind such a number is taken for code.",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: a character behind u8 is a number's digits",
-        "digest",
+        "generator/source.py",
         "(?<!(?<!u8)(?<=[0-9a-fA-F])')",
         "(?<!(?<=[0-9a-fA-F])')",
         "What is quoted is taken for code.",
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: a comment ends with its line",
-        "digest",
+        "generator/source.py",
         r"(?<=/)(?:/(?:\\\n|[^\n])*|",
         r"(?<=/)(?:/[^\n]*|",
         "Behind a backslash it goes on.",
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: operators meet",
-        "digest",
+        "generator/source.py",
         '_ALONE = "(){}[];,"',
         '_ALONE = "(){}[];,+"',
         "Two operators are one.",
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "digest: a directive goes on in the next line",
-        "digest",
+        "generator/source.py",
         r'^[ \t]*\#((?:\\\n|[^\n])*)", re.MULTILINE)',
         r'\A[ \t]*\#((?:\\\n|[^\n])*)", re.MULTILINE)',
         "Where its line ends, the directive ends.",

@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 WEIGHTS = "templates/families/halo/weights.j2"
-TESTS = "tests/generator/families/halo/test_reshape.py"
+TESTS = "tests/generator/families/halo/test_windows.py"
 SAME = f"{TESTS}::test_sums_are_the_same"
 SEVEN, OF_BORDERS, OF_FOUR, PIXEL_ROWS = (
     f"tests/templates/test_halo_columns.py::test_nothing_is_left_out[{name}]"
@@ -18,15 +18,15 @@ def stays(change: str) -> str:
 OF_PROBLEM = (
     Mutant(
         "halo: columns together may exceed a problem's limits",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "        except ValueError:\n",
         "        except ArithmeticError:\n",
         "Filters with zeros are larger than a problem's may be, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("tests/generator/families/test_families.py",),
     ),
     Mutant(
         "halo: a filter has the pixels that it would have if it began with one",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "ceil_div(left * columns - problem.pad[1] + problem.s, columns)",
         "ceil_div(problem.s, columns)",
         "With columns of zeros before it, it may end in one more.",
@@ -34,7 +34,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: pixels of padding are as many as columns",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "left = ceil_div(problem.pad[1], columns)",
         "left = problem.pad[1]",
         "Several columns are a pixel.",
@@ -42,7 +42,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns of padding that are no whole pixel are left out",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "left = ceil_div(problem.pad[1], columns)",
         "left = problem.pad[1] // columns",
         "The filter begins within that pixel.",
@@ -50,7 +50,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: images end with their last pixel",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "problem.ow - 1 + taps - width - left)",
         "0)",
         "The last window may reach beyond it.",
@@ -58,7 +58,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together whatever the width",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         " and problem.w % columns == 0",
         "",
         "The last pixel of a row would begin the next row.",
@@ -66,7 +66,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together whatever the dilation",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         " and problem.dilation[1] == 1",
         "",
         "Taps would lie within pixels.",
@@ -74,7 +74,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns of groups are together",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "if not is_possible or problem.groups > 1 or",
         "if not is_possible or",
         "A group's channels would not follow each other.",
@@ -82,7 +82,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together however many channels they have",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "columns * problem.c > ROWS[-1] or ",
         "",
         "Slabs of the last channels would be mostly zeros.",
@@ -90,7 +90,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: columns are together however many products they take",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "products > min(MOST_PRODUCTS, worth)",
         "products > MOST_PRODUCTS",
         "Half of them may be with zeros.",
@@ -98,7 +98,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: more products for any number of outputs",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "may_take_more = problem.k <= FEW_OUTPUTS or",
         "may_take_more = problem.k > 0 or",
         "Windows that are multiplied more than once are there long before.",
@@ -106,7 +106,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: pixels that lanes bring are brought one by one for many outputs",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         " or problem.c % CHUNK > 0",
         "",
         "Two columns of 24 channels are whole sixteens, which TMA moves.",
@@ -114,7 +114,7 @@ OF_PROBLEM = (
     ),
     Mutant(
         "halo: filters of any size are seen",
-        "generator/families/halo/reshape.py",
+        "generator/families/halo/windows.py",
         "min(MOST_PRODUCTS, worth)",
         "worth",
         "A tile may have 160 products.",

@@ -20,7 +20,7 @@ OF_PLAN = (
         "    part = part_channels(problem, config.split)\n",
         "    part = part_of(problem, config.split).c\n",
         "The channels of a large image are rounded up beyond the limit of problems, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("tests/generator/families/test_families.py",),
     ),
     Mutant(
         "halo_split: a block may have no channels",

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from mutants.mutant import ROOT
+from mutants.tree import ends_of
 
 
 def node_ids(tests: Sequence[str]) -> tuple[str, ...]:
@@ -26,6 +27,6 @@ def _files() -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         path = file.relative_to(ROOT)
-        for first in range(len(path.parts)):
-            found.setdefault("/".join(path.parts[first:]), []).append(path)
+        for end in ends_of(path):
+            found.setdefault(end, []).append(path)
     return found

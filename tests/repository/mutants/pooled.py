@@ -309,7 +309,7 @@ MUTANTS = (
     ),
     Mutant(
         "torch: a fake pool has another padding",
-        "pooled",
+        "torch/elementwise.py",
         '"padding": "window_padding"',
         '"padding": "padding"',
         "A compiled graph expects an output of another shape.",

@@ -18,7 +18,7 @@ CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGE
         "lowering",
         "integer_inputs",
         "chains",
-        "remaining",
+        "lowering_remaining",
     )
 )
 
@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     planted(
         "torch: a clamp has no lower limit",
-        HERE + "activations.py",
+        HERE + "pattern.py",
         '"low": least, "high": most}',
         '"low": -FAR, "high": most}',
         "Outputs below the limit are given.",
@@ -315,7 +315,7 @@ MUTANTS = (
     ),
     planted(
         "torch: an end clamps to all of its type",
-        HERE + "boundary.py",
+        HERE + "tensor_ops.py",
         "limits = {} if out.is_whole else",
         "limits = {} if out.is_served else",
         "Integers are further from zero than the graph allows.",
@@ -379,7 +379,7 @@ MUTANTS = (
     ),
     planted(
         "torch: a node of which an op here computes others is not named",
-        HERE + "remaining.py",
+        HERE + "lowering.py",
         "elif _computes(node) and node.name not in named:",
         "elif _computes(node) and node.name not in named and not lowers(target_of(node)):",
         "A product of real numbers stays without a word.",
@@ -387,7 +387,7 @@ MUTANTS = (
     ),
     planted(
         "torch: what is computed of constants alone is named",
-        HERE + "remaining.py",
+        HERE + "lowering.py",
         "constants.issuperset(read)",
         "False",
         "Scaled weights are said to stay, which no input changes.",

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-CORRECTION, FIT = "test_correction.py", "test_correct.py"
+CORRECTION, FIT = "test_expect.py", "test_correct.py"
 LOOKUP, ELSEWHERE = "test_lookup.py", "test_shipped_rows.py"
 CHEAPEST = "test_cheapest.py"
 

@@ -25,7 +25,7 @@ MUTANTS = (
         "with one_thread():",
         "if True:",
         "Where compilers keep the cores busy, threads that wait for each other wait long.",
-        ("test_sampler.py::test_its_matrices_are_one_threads",),
+        ("test_bayesian.py::test_its_matrices_are_one_threads",),
     ),
     Mutant(
         "searching: a search by Gaussian processes needs torch alone",

@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 PAGES = "templates/conv2d/stem_pool"
-PLAN = "generator/families/stem_wgmma/pool.py"
+PLAN = "generator/families/stem_pool.py"
 TESTS = "tests/templates/test_stem_pool.py"
 STAGED, BEFORE, PAIRS, TALL, WIDE = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "before", "pairs", "tall", "wide")
@@ -11,7 +11,7 @@ STAGED, BEFORE, PAIRS, TALL, WIDE = (
 ALONE = f"{TESTS}::test_warps_of_a_consumer_need_not_go_together[uneven]"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
 RANDOM = f"{TESTS}::test_a_random_config"
-COST = "tests/generator/families/stem_wgmma/test_pool_cost.py"
+COST = "tests/generator/families/test_stem_pool_cost.py"
 
 OF_PAGE = (
     Mutant(
@@ -107,15 +107,15 @@ OF_PAGE = (
 OF_PLAN = (
     Mutant(
         "stem pool: the pool's padding may exceed a problem's limits",
-        "generator/families/stem_wgmma/pool.py",
+        "generator/families/stem_pool.py",
         "        except ValueError as error:\n",
         "        except ArithmeticError as error:\n",
         "With the padding as outputs the problem is larger than one may be, and lookup raises ValueError.",
-        ("tests/generator/test_family.py",),
+        ("tests/generator/families/test_families.py",),
     ),
     Mutant(
         "stem_pool: no tile goes before the first",
-        "generator/families/stem_wgmma/pool.py",
+        "generator/families/stem_pool.py",
         "first = -ACROSS if s == 3 and problem.window_pad[1] == 0 else 0",
         "first = 0",
         "Where there is no padding, the first window begins with a column that nobody computes.",
@@ -123,7 +123,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: windows begin where the convolution does",
-        "generator/families/stem_wgmma/pool.py",
+        "generator/families/stem_pool.py",
         "above, ahead = problem.window_pad[0], ",
         "above, ahead = 0, ",
         "They begin with the pool's padding.",
@@ -131,7 +131,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: padding of zero points is zeros below",
-        "generator/families/stem_wgmma/pool.py",
+        "generator/families/stem_pool.py",
         "bottom = CELL * (rows - 1) + problem.r - problem.h - top",
         "bottom = 0",
         "What windows look at has rows of the pool's padding.",
@@ -140,7 +140,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: functions that turn round are served",
-        "generator/families/stem_wgmma/pool.py",
+        "generator/families/stem_pool.py",
         "if q.activation not in IN_ORDER or q.table:",
         "if q.activation not in IN_ORDER:",
         "A table need not keep the order of sums.",
@@ -148,7 +148,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_pool: windows that begin two pixels early are served",
-        "generator/families/stem_wgmma/pool.py",
+        "generator/families/stem_pool.py",
         "        if pad > size - 2:",
         "        if pad > size - 1:",
         "Their first pixel is not the one in front of a pair.",
@@ -159,7 +159,7 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "stem_pool cost: outputs take nothing while others are multiplied",
-        "generator/families/stem_wgmma/pool.py",
+        "generator/families/stem_pool.py",
         "products + made, 3)",
         "products, 3)",
         "Both use the registers' ports.",

@@ -3,14 +3,14 @@
 from mutants.mutant import Mutant
 
 PAGE = "templates/families/stem_wgmma/produce.j2"
-PLAN = "generator/families/stem_wgmma/plan.py"
+PLAN = "generator/families/stem_wgmma.py"
 TESTS = "tests/templates/test_stem_wgmma.py"
 STAGED, DIRECT, SKIPPED, UNEVEN = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "direct", "skipped", "uneven")
 )
 STEPS = f"{TESTS}::test_how_many_steps_a_filter_takes"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
-COST = "tests/generator/families/stem_wgmma/test_cost.py"
+COST = "tests/generator/families/test_stem_wgmma_cost.py"
 
 OF_PAGE = (
     Mutant(
@@ -141,7 +141,7 @@ OF_PARTS = (
 OF_PLAN = (
     Mutant(
         "stem_wgmma: a window has no tap beyond the middle of its last cell",
-        "generator/families/stem_wgmma/plan.py",
+        "generator/families/stem_wgmma.py",
         "ceil_div(above - top + problem.r, CELL)",
         "(above - top + problem.r) // CELL",
         "The last cell may have one row of the filter.",
@@ -149,7 +149,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: rows that end within a chunk are served",
-        "generator/families/stem_wgmma/plan.py",
+        "generator/families/stem_wgmma.py",
         "if problem.w * problem.c % CHUNK or problem.w % 4:",
         "if problem.w % 4:",
         "TMA takes whole chunks alone.",
@@ -157,7 +157,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: strides of one are served",
-        "generator/families/stem_wgmma/plan.py",
+        "generator/families/stem_wgmma.py",
         "problem.stride != (CELL, CELL) or",
         "",
         "Neighbouring outputs would look at the same cells.",
@@ -165,7 +165,7 @@ OF_PLAN = (
     ),
     Mutant(
         "stem_wgmma: images begin with their first cell",
-        "generator/families/stem_wgmma/plan.py",
+        "generator/families/stem_wgmma.py",
         "return -self.before[1] * problem.c % CHUNK",
         "return 0",
         "Copies begin with whole chunks.",
@@ -176,7 +176,7 @@ OF_PLAN = (
 OF_COST = (
     Mutant(
         "stem_wgmma cost: outputs take nothing while others are multiplied",
-        "generator/families/stem_wgmma/cost.py",
+        "generator/families/stem_wgmma.py",
         "products + PORTS * made, 3)",
         "products, 3)",
         "Both use the registers' ports.",
@@ -184,7 +184,7 @@ OF_COST = (
     ),
     Mutant(
         "stem_wgmma cost: lanes store as fast as TMA",
-        "generator/families/stem_wgmma/cost.py",
+        "generator/families/stem_wgmma.py",
         "stored = 0 if plan.staged else",
         "stored = 0 if True else",
         "They store two channels at a time, or one.",

@@ -8,7 +8,7 @@ FOLD_TABLE = "test_folds_table.py"
 MUTANTS = (
     Mutant(
         "output table: the index has a sign",
-        "entry",
+        "table_entry",
         "channel.table + static_cast<unsigned char>(",
         "channel.table + static_cast<signed char>(",
         "Half of all bytes find what lies in front of the table.",
@@ -17,8 +17,8 @@ MUTANTS = (
     Mutant(
         "output table: looked up before the clamp",
         "_requantize",
-        "output_table.entry(clamped)",
-        "output_table.entry(cxx + '(value)')",
+        "table_entry(clamped)",
+        "table_entry(cxx + '(value)')",
         "What is beyond the type has the entry of another byte.",
         (f"{OUTPUT_TABLE}::test_every_byte_has_an_entry",),
     ),
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: turned although the zero point is in the index",
-        "begins_with_zero",
+        "table_begins_with_zero",
         'return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"',
         "return quantization.y_zero_point",
         "A zero point that is added before the rounding is counted twice.",

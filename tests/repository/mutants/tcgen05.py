@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 from mutants.named import special_random
 
 TESTS = "test_tcgen05.py"
-COST = "tcgen05/test_cost.py"
+COST = "families/test_tcgen05_cost.py"
 CODE = "test_nvidia_code.py"
 CHANNELS, PIXELS, ODD, SUMS = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("channels", "pixels", "odd", "sums")
@@ -215,7 +215,7 @@ OF_PLAN = (
     ),
     Mutant(
         "slabs: weights are not swizzled",
-        "maps",
+        "slab_maps",
         "channels, slab, swizzle=slab)",
         "channels, slab)",
         "The products read them as swizzled.",
@@ -239,7 +239,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: the last wave is free",
-        "tcgen05/cost",
+        "families/tcgen05.py",
         "rounds = ceil_div(plan.tiles, plan.target.processors)",
         "rounds = plan.tiles / plan.target.processors",
         "Multiprocessors without a tile wait for the others.",
@@ -247,7 +247,7 @@ OF_PLAN = (
     ),
     Mutant(
         "tcgen05 cost: the rate of a Hopper",
-        "cost",
+        "families/tcgen05.py",
         "PRODUCTS = 8192",
         "PRODUCTS = 4096",
         "A multiprocessor of a B200 makes twice as many.",

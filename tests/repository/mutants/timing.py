@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 SEARCH = "test_tune_search.py"
 CHILD = "test_child.py"
 PROTOCOL = "test_protocol.py"
-SAMPLER = "test_sampler.py"
+SAMPLER = "test_bayesian.py"
 SHARE = "test_schedule.py::test_a_chain_has_its_share_of_the_time"
 EVALUATE, WORKER = "test_evaluate.py", "test_worker.py"
 

@@ -18,6 +18,11 @@ JUDGES = ("tests/repository/*.py", "tests/hostile/*.py")
 SUFFIXES = (".py", ".j2", ".h", ".cpp", ".in", ".md")
 
 
+def ends_of(path: PurePath) -> Iterator[str]:
+    """Generate the ends of the path, any of which may name it: the whole first, the name alone last."""
+    return ("/".join(path.parts[first:]) for first in range(len(path.parts)))
+
+
 @dataclass(frozen=True)
 class Place:
     path: PurePath  # from the repository's root
@@ -79,8 +84,7 @@ class Tree:
         found: dict[str, list[PurePath]] = {}
         for path in self.texts:
             short = path.parent if path.name == "__init__.py" else path.with_suffix("")
-            ends = {"/".join(whole.parts[first:]) for whole in (path, short) for first in range(len(whole.parts))}
-            for end in ends:
+            for end in {*ends_of(path), *ends_of(short)}:
                 found.setdefault(end, []).append(path)
         return found
 

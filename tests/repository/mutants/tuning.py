@@ -4,8 +4,8 @@ from mutants.mutant import Mutant
 
 EVALUATE, SEARCH, SAMPLER = (
     "test_evaluate.py",
-    "test_strategy.py",
-    "test_sampler.py",
+    "test_strategies.py",
+    "test_bayesian.py",
 )
 KNOWN = EVALUATE + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
 MISMATCH = "test_verification_comparison.py"

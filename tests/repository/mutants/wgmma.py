@@ -8,7 +8,7 @@ WHOLE = f"{TESTS}::test_nothing_is_left_out"
 CHANNELS, PIXELS, ONE, RESIDUALS, TWO = (
     f"{WHOLE}[{name}]" for name in ("channels", "pixels", "one consumer", "residuals", "two residuals")
 )
-COST = "wgmma/test_cost.py"
+COST = "families/test_wgmma_cost.py"
 SHORT = f"{TESTS}::test_how_much_of_the_last_slab_is_multiplied"
 
 MUTANTS = (
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma cost: the last wave is free",
-        "wgmma/cost",
+        "families/wgmma.py",
         "rounds = ceil_div(plan.tiles, plan.target.processors)",
         "rounds = plan.tiles / plan.target.processors",
         "Multiprocessors without a tile wait for the others.",

@@ -20,7 +20,7 @@ from qconv.device.cache import Binary
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, KernelMissing
 from qconv.generator import Config, Plan, Source
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice
 from qconv.instances.load.pair import Runnable
 from qconv.op import Problem
 from qconv.ops import registry

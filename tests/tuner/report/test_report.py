@@ -20,7 +20,7 @@ from qconv.ops.registry import parse
 from qconv.targets.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
-from qconv.tuner.report import report
+from qconv.tuner import report
 from qconv.tuner.report.charts import LEFT
 
 LAYER = Conv2d(32, 28, 28, 128, 128, 3, 3, pad=1)

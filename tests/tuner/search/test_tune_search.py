@@ -16,8 +16,7 @@ from qconv.tuner.measure.candidate import Candidate
 from qconv.tuner.measure.protocol import WALL_CLOCK
 from qconv.tuner.search import compile_ahead as ahead
 from qconv.tuner.search import tune
-from qconv.tuner.search.strategies import cheapest
-from qconv.tuner.search.strategy import Space
+from qconv.tuner.search.strategies import Space, cheapest
 from qconv.tuner.search.tune import MOST_TURNS, Run, Search
 from tests.tuner.measure.test_evaluate import CPU, MANY, Recorded
 from tests.tuner.measure.test_evaluate_races import Kept, Slowing

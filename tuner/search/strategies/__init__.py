@@ -1,1 +1,68 @@
-"""Search strategies, one per module. `qconv-tune tune --strategy` takes the module's name."""
+"""The interface of search strategies, and their lookup by name, which `qconv-tune tune --strategy` takes.
+
+A strategy is a module of this package. Its `STRATEGY` makes an instance for a space.
+tests/tuner/search/test_strategies.py checks that each of them keeps the contract.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from qconv.generator import Config, Plan
+    from qconv.op import Problem
+
+DEFAULT = "bayesian"
+
+
+@dataclass(frozen=True)
+class Space:
+    """The space of a search. `first` is proposed before everything else, in this order; it may contain infeasible
+    configs. With the same seed, two searches that learn the same times propose the same configs."""
+
+    problem: Problem
+    plans: Sequence[Plan]  # feasible plans, cheapest first
+    first: Sequence[Config] = ()
+    seed: int = 0
+
+    def cost(self, plan: Plan) -> float:
+        """Return the clocks that the plan's family predicts."""
+        from qconv import generator
+
+        return generator.cost(plan)
+
+
+class Strategy(Protocol):
+    """A search strategy. The tuning loop first tells it the measurements of earlier runs. Then it asks for proposals, a
+    few in advance of the times that it tells."""
+
+    def ask(self) -> Plan | None:
+        """Return a plan of the space that was neither proposed nor told before, or None when none is left."""
+        ...
+
+    @property
+    def gain(self) -> float | None:
+        """The fraction by which the last proposal is expected to shorten the best time, or None where that is
+        unknown."""
+        ...
+
+    def tell(self, config: Config, time_us: float | None) -> None:
+        """Learn the time of a config, once; None for a failure. A config told before it was proposed will not be
+        proposed. A config outside the space is ignored."""
+        ...
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the strategies, from the folder, without importing them."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def named(name: str) -> Callable[[Space], Strategy]:
+    if name not in names():
+        raise ValueError(f"the search strategy {name!r} is not known; use {', '.join(names())}")
+    made: Callable[[Space], Strategy] = import_module(f"{__name__}.{name}").STRATEGY
+    return made

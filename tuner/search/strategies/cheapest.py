@@ -4,7 +4,7 @@ trials with a trusted model, and as the baseline of strategies that learn."""
 from __future__ import annotations
 
 from qconv.generator import Config, Plan
-from qconv.tuner.search.strategy import Space
+from qconv.tuner.search.strategies import Space
 
 
 class Cheapest:

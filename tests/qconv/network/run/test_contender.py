@@ -11,7 +11,7 @@ import quantized_networks as networks
 
 from qconv import generator
 from qconv.device import open_device
-from qconv.instances.choose.choice import Choice
+from qconv.instances.choose import Choice
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.pair import load
 from qconv.network.run.contender import Contender

@@ -15,7 +15,7 @@ from qconv.generator.convolution import (
     fold_launches,
     problem_constants,
 )
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target

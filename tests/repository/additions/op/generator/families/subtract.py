@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.generator.family import Family
+from qconv.generator.families import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, ceil_div, check_choices
 from qconv.ops.subtract import Subtract
 from qconv.targets.target import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from qconv.generator import Config, Plan
-from qconv.tuner.search.strategy import Space
+from qconv.tuner.search.strategies import Space
 
 
 class Shuffled:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from qconv import Conv2d
-from qconv.generator.families.halo.reshape import MergedColumns, reshaped
-from qconv.generator.families.halo.windows import Windows
+from qconv.generator.families.halo.windows import MergedColumns, Windows, reshaped
 from qconv.ops import registry
 from qconv.ops.convolution import accumulate
 

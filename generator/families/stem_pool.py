@@ -17,11 +17,21 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.convolution import ConvolutionContext, context
 from qconv.generator.cost_units import at_once, moved_bytes, of_activation
+from qconv.generator.families import Family, stem_wgmma
 from qconv.generator.families.halo.plan import is_staged
 from qconv.generator.families.halo.windows import COLUMNS
-from qconv.generator.families.stem_wgmma import plan as stem_wgmma
-from qconv.generator.families.stem_wgmma.cost import OF_OFFSET, START, STREAM, WRITE, of_cells
-from qconv.generator.families.stem_wgmma.plan import CELL, CHANNELS, Cells, StemWgmmaPlan, StemWgmmaRoles
+from qconv.generator.families.stem_wgmma import (
+    CELL,
+    CHANNELS,
+    OF_OFFSET,
+    START,
+    STREAM,
+    WRITE,
+    Cells,
+    StemWgmmaPlan,
+    StemWgmmaRoles,
+    of_cells,
+)
 from qconv.generator.persistent import warpgroup_of
 from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK
@@ -284,3 +294,14 @@ def _tiles(problem: PooledConv2d, config: StemPool, padded: PaddedOutputs, targe
 
 def structure(config: StemPool) -> tuple[int, ...]:
     return (config.team,)
+
+
+FAMILY = Family(
+    ops=("conv2d_pool",),
+    config=StemPool,
+    choices=CHOICES,
+    plan=plan,
+    cost=cost,
+    why_none=why_none,
+    structure=structure,
+)

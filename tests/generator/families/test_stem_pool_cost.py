@@ -7,7 +7,7 @@ import math
 import pytest
 
 from qconv import Conv2d, PooledConv2d, Quantization, generator
-from qconv.generator.families.stem_wgmma.pool import StemPool
+from qconv.generator.families.stem_pool import StemPool
 from qconv.targets.target import TARGETS
 
 SM_90A = TARGETS["sm_90a"]

@@ -10,7 +10,7 @@ import pytest
 from golden_cases import plan_of
 
 from qconv import generator
-from qconv.generator.digest import code_of, source_digest, text_digest
+from qconv.generator.source import code_of, source_digest, text_digest
 
 # A text, and the same program with another text.
 SAME = {

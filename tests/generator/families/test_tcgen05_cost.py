@@ -8,8 +8,7 @@ import pytest
 
 from qconv import Conv2d, Quantization, generator
 from qconv.generator import cost_units
-from qconv.generator.families.tcgen05.cost import PRODUCTS
-from qconv.generator.families.tcgen05.plan import Tcgen05
+from qconv.generator.families.tcgen05 import PRODUCTS, Tcgen05
 from qconv.targets.target import TARGETS
 
 SM_100A = TARGETS["sm_100a"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from qconv import Conv2d, Mode, Quantization, generator
-from qconv.generator.families.wgmma.plan import Wgmma
+from qconv.generator.families.wgmma import Wgmma
 from qconv.ops.registry import parse
 from qconv.targets.target import target
 from tests.generator.test_cost import RESULTS

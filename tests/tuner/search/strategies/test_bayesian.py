@@ -18,8 +18,8 @@ from qconv import blas, generator
 from qconv.generator import Config
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import target
-from qconv.tuner.search import sampler as sampler_module
-from qconv.tuner.search.sampler import WARM_UP, SpaceSampler, expected_improvement
+from qconv.tuner.search.strategies import bayesian
+from qconv.tuner.search.strategies.bayesian import WARM_UP, SpaceSampler, expected_improvement
 
 LAYER = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))
 SOLVE = np.linalg.solve
@@ -211,7 +211,7 @@ class Cube(Config):
 def test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the cost model says of them: it ranks them last, and few others are examined."""
     for name, count in (("MOST_LOOKED_AT", 20), ("CHEAPEST", 2), ("PARENTS", 1), ("RANDOM", 1)):
-        monkeypatch.setattr(sampler_module, name, count)
+        monkeypatch.setattr(bayesian, name, count)
     values = tuple(range(6))
     configs: list[Config] = [Cube(a, b, c) for a in values for b in values for c in values]
     fastest, slowest = Cube(4, 4, 4), Cube(1, 1, 1)

@@ -1,4 +1,4 @@
-"""Files that commands write: regular files are replaced as a whole, anything else is written to."""
+"""Files that a caller named: regular files are replaced as a whole, anything else is written to."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from qconv.cli import main
-from qconv.cli.options import write_whole
-from qconv.tune_db.database import Database
+from qconv.device.folders import write_whole
 
-TEXT = "rows of é and λ\n" * 5_000  # more than a pipe holds
+CONTENT = b"rows\n" * 20_000  # more than a pipe holds
 
 
 def test_a_regular_file_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     file.write_text("before")
     with file.open() as reader:
-        write_whole(file, TEXT)
+        write_whole(file, CONTENT)
         assert reader.read() == "before"
-    assert file.read_text(encoding="utf-8") == TEXT
+    assert file.read_bytes() == CONTENT
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -33,11 +31,11 @@ def test_a_pipe_stays_a_pipe_and_its_reader_gets_the_text(tmp_path: Path) -> Non
     with ThreadPoolExecutor(1) as readers:
         # Opened for both, so that neither side blocks if the writer never comes.
         held = os.open(pipe, os.O_RDWR)
-        read = readers.submit(lambda: _read(held, len(TEXT.encode())))
-        write_whole(pipe, TEXT)
+        read = readers.submit(lambda: _read(held, len(CONTENT)))
+        write_whole(pipe, CONTENT)
         if not stat.S_ISFIFO(os.lstat(pipe).st_mode):
-            os.write(held, bytes(len(TEXT.encode())))
-        assert read.result() == TEXT.encode()
+            os.write(held, bytes(len(CONTENT)))
+        assert read.result() == CONTENT
         os.close(held)
     assert stat.S_ISFIFO(os.lstat(pipe).st_mode)
     assert list(tmp_path.iterdir()) == [pipe]
@@ -54,7 +52,7 @@ def _read(pipe: int, count: int) -> bytes:
 def test_a_pipe_that_has_no_path_gets_the_text() -> None:
     """Such as `--out /dev/stdout`."""
     reading, writing = os.pipe()
-    write_whole(Path(f"/dev/fd/{writing}"), "rows")
+    write_whole(Path(f"/dev/fd/{writing}"), b"rows")
     os.close(writing)
     assert os.read(reading, 100) == b"rows"
     os.close(reading)
@@ -63,7 +61,7 @@ def test_a_pipe_that_has_no_path_gets_the_text() -> None:
 def test_a_terminal_is_written_to() -> None:
     """A terminal is a device node."""
     master, terminal = os.openpty()
-    write_whole(Path(os.ttyname(terminal)), "rows")
+    write_whole(Path(os.ttyname(terminal)), b"rows")
     assert os.read(master, 100) == b"rows"
     os.close(master)
     os.close(terminal)
@@ -76,24 +74,16 @@ def test_a_link_stays_and_the_file_it_leads_to_is_replaced(there: bool, tmp_path
     if there:
         file.write_text("before")
     link.symlink_to("kept/rows.json")
-    write_whole(link, TEXT)
+    write_whole(link, CONTENT)
     assert link.is_symlink()
     assert not file.is_symlink()
-    assert file.read_text(encoding="utf-8") == TEXT
+    assert file.read_bytes() == CONTENT
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "latest.json", "rows.json"]
-
-
-def test_db_export_writes_through_a_link(tmp_path: Path) -> None:
-    Database.open(tmp_path / "tune.sqlite").close()
-    (tmp_path / "link").symlink_to("rows.json")
-    main(["db", "export", "--db", str(tmp_path / "tune.sqlite"), "--out", str(tmp_path / "link")])
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "rows.json").is_file()
 
 
 def test_a_loop_of_links_is_refused_by_its_name(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to("loop")
     with pytest.raises(OSError, match=r"loop'$"):
-        write_whole(loop, TEXT)
+        write_whole(loop, CONTENT)
     assert loop.is_symlink()

@@ -7,22 +7,22 @@ from dataclasses import replace
 import pytest
 from strategy_contract import LARGE, Begin, StrategyContract, run, simulated_us, space_of
 
-from qconv.tuner.search import strategy
+from qconv.tuner.search import strategies
 from qconv.tuner.search.strategies.bayesian import Bayesian
 from qconv.tuner.search.strategies.cheapest import Cheapest
 
 
 class TestEvery(StrategyContract):
-    @pytest.fixture(params=strategy.names())
+    @pytest.fixture(params=strategies.names())
     def begin(self, request: pytest.FixtureRequest) -> Begin:
-        return strategy.named(request.param)
+        return strategies.named(request.param)
 
 
 def test_they_have_names() -> None:
-    assert strategy.DEFAULT in strategy.names()
-    assert strategy.named("cheapest") is Cheapest
-    with pytest.raises(ValueError, match=f"'simulated_annealing' is not known; use {', '.join(strategy.names())}$"):
-        strategy.named("simulated_annealing")
+    assert strategies.DEFAULT in strategies.names()
+    assert strategies.named("cheapest") is Cheapest
+    with pytest.raises(ValueError, match=f"'simulated_annealing' is not known; use {', '.join(strategies.names())}$"):
+        strategies.named("simulated_annealing")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -10,7 +10,7 @@ import pytest
 
 from qconv import Conv2d, Quantization, generator
 from qconv.generator.cost_units import CLOCK_MHZ, OFFSET, Y_ZERO_POINT
-from qconv.generator.expect.correction import LEAVES, UNKNOWN, Correction, Expected, Forest, Tree, read, stored, written
+from qconv.generator.expect import LEAVES, UNKNOWN, Correction, Expected, Forest, Tree, read, stored, written
 from qconv.generator.expect.features import of_problem
 from qconv.generator.families.depthwise import DepthwisePlan
 from qconv.generator.families.mma.plan import MmaPlan

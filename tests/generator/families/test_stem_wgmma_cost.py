@@ -7,7 +7,7 @@ import math
 import pytest
 
 from qconv import Conv2d, Mode, Quantization, generator
-from qconv.generator.families.stem_wgmma.plan import StemWgmma
+from qconv.generator.families.stem_wgmma import StemWgmma
 from qconv.targets.target import TARGETS
 
 SM_90A = TARGETS["sm_90a"]
