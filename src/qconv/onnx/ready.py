@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from qconv.device import Device
-from qconv.network import Choices, Explanation, Layer, Network, Parts, Runner
+from qconv.network import Choices, Explanation, Layer, Network, Parts, Runner, Value
 from qconv.network.run.arrange import Arranging
 from qconv.network.run.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
@@ -13,6 +14,8 @@ from qconv.onnx.lowering import lower
 from qconv.onnx.model import ReadModel
 from qconv.onnx.options import Bits
 from qconv.onnx.tensor import Unsupported
+
+log = logging.getLogger("qconv")
 
 
 class ReadyModel:
@@ -37,7 +40,17 @@ class ReadyModel:
             raise Unsupported(_refusal(self.network, self._why_not))
         elsewhere: Elsewhere = Nowhere() if strict else fallback
         self.runner = Runner(self.network, lowered.served, device, elsewhere, arranging)
+        self._has_advised = False
         self.parts = Parts(self.network, lowered.served, device, elsewhere, {})
+
+    def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
+        """Run. The first time, warn about layers that ran elsewhere, which cost more than all others."""
+        made = self.runner.run(feeds, wanted)
+        if not self._has_advised:
+            self._has_advised = True
+            if advice := self.explain().advice:
+                log.warning("%s", advice)
+        return made
 
     def explain(self) -> Explanation:
         return self.runner.explain(self._why_not)

@@ -254,7 +254,7 @@ class Session:
             if name not in self.output_names:
                 raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
         ready, given = self._ready_for(self._checked(feeds))
-        values = ready.runner.run(given, names)
+        values = ready.run(given, names)
         return [values[name] for name in names]
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:

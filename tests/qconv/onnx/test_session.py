@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,24 @@ def test_int8_activations_are_integer_layers_by_default(network: str) -> None:
     assert floats.explain().fallen_back["Conv"] > 0
     with pytest.raises(ValueError, match="bits='floats' is not one of 'integers', 'onnxruntime'"):
         Session(model, "cpu", bits="floats")
+
+
+def test_a_session_warns_once_about_what_runs_elsewhere(
+    model: Any, partly: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    feeds = {"x": networks.images(1, 0)}
+    whole, part = Session(model, "cpu"), Session(partly, "cpu")
+    for _ in range(2):
+        whole.run(None, feeds)
+        assert not caplog.messages
+    for _ in range(2):
+        part.run(None, feeds)
+    (said,) = caplog.messages
+    assert re.match(
+        r"\d+ of \d+ layers, with \d+\.\d % of the multiplications, run elsewhere, in \d parts, and \d+ B", said
+    )
+    assert "no kernel here computes" in said
+    assert said == part.explain().advice
 
 
 def test_a_profile_has_every_step(session: Session, partly: Any) -> None:

@@ -181,7 +181,7 @@ class Runner:
         reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
         last = self._last_run
         decided = {key: why for one in last.arranged.values() for key, why in one.whys.items()}
-        order = self._in_order()
+        order, operations = self._in_order(), dict[str, int]()
         for layer in order:
             if layer.key in self._steps:
                 ops = ", ".join(part.op for part in layer.unfolded)
@@ -190,9 +190,12 @@ class Runner:
                 chosen = last.chosen.get(layer.key)
                 why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
                 where = ELSEWHERE if isinstance(chosen, Refused) else HERE
+                if chosen is not None and not isinstance(chosen, Refused):
+                    operations[layer.name] = sum(problem.operations for problem in chosen.problems)
                 reasons[layer.name] = where, folded + decided.get(layer.key, "") + why
-        made = explained(replace(self.network, layers=tuple(order)), order, reasons, last.seen)
-        return replace(made, memory=self.memory)
+        made = explained(replace(self.network, layers=tuple(order)), order, reasons, last.seen, operations)
+        islands = sum(not segment.served for segment in self.segments)
+        return replace(made, islands=islands, memory=self.memory)
 
     def _in_order(self) -> list[Layer]:
         """Return the layers in the order in which they run, with the last arrangement of each region."""
