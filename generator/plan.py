@@ -111,7 +111,7 @@ class Field:
 
     @property
     def declaration(self) -> str:
-        return f"{self.ctype} {self.name}"
+        return f"{self.ctype} {self.name};  // {self.says}"
 
 
 When = Literal["prepare", "call"]

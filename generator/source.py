@@ -12,8 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.digest import source_digest
 from qconv.generator.plan import Context, Plan
+from qconv.generator.sections import Sections
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
+ENTRIES = {"nvidia": "nothing.j2", "amd": "nothing.j2", "cpu": "entry/cpu.j2"}
 SUFFIXES = {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}
 
 
@@ -47,6 +49,7 @@ def _environment() -> Environment:
         block_end_string="%>",
         comment_start_string="<#",
         comment_end_string="#>",
+        extensions=[Sections],
         keep_trailing_newline=True,
         autoescape=False,
     )
@@ -91,6 +94,8 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             config_lines=textwrap.wrap(str(plan.config), 97),
             ctypes={name: element_type.ctype for name, element_type in ELEMENT_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
+            entry=ENTRIES[plan.target.vendor],
+            overlap="overlap" if "overlap" in context.wants else "no_overlap",
             dot=plan.dot,
             sliced=len(plan.call) > 1,
             cpu=plan.target.vendor == "cpu",

@@ -393,9 +393,7 @@ __device__ __forceinline__ void load_tile(
 // Loads the channels from `c` on of a run of pixels, as the tap at offset (tap_w, tap_h) sees them.
 __device__ __forceinline__ void load_im2col(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
-    int c, int w, int h, int n,
-    int tap_w, int tap_h,
-    int line = __builtin_LINE()) {
+    int c, int w, int h, int n, int tap_w, int tap_h, int line = __builtin_LINE()) {
     const int coordinates[] = {c, w, h, n};
     const unsigned short offsets[] = {
         static_cast<unsigned short>(tap_w), static_cast<unsigned short>(tap_h)};

@@ -21,7 +21,7 @@ from qconv.device.cpu_runtime import Arguments, Pointer
 from qconv.generator import Plan
 from qconv.generator.digest import source_digest
 from qconv.generator.plan import Field, Launch
-from qconv.generator.source import PRELUDES, SUFFIXES, _environment
+from qconv.generator.source import ENTRIES, PRELUDES, SUFFIXES, _environment
 from qconv.generator.tensor_map import TensorMap, wants
 from qconv.targets.target import Target
 
@@ -122,9 +122,7 @@ extern "C" __global__ void __launch_bounds__(64) move(const __grid_constant__ Ar
     if (t == 0) tile::wait_for_store_reads<0>();
 }
 //% endif
-//% if cpu
-//%   include "entry/cpu.j2"
-//% endif
+//% include entry
 """
 
 
@@ -172,7 +170,7 @@ class Case:
             .render(
                 prelude=PRELUDES[target.vendor],
                 plan=plan,
-                cpu=target.vendor == "cpu",
+                entry=ENTRIES[target.vendor],
                 wants={"cpu"} | set(wants(self.primitive, *extra)),
                 kind=self.kind,
                 call=self.primitive[:-3],

@@ -68,7 +68,7 @@ class LayerRoles(Roles):
     fills_input: bool  # padding of the input is not zero
     has_border: bool  # padding around its outputs is written once
     channel_arguments: tuple[Argument, ...]  # of the epilogue, one value per channel
-    loads_single_channels: bool
+    load_channel: str  # template file of the function that loads one channel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +291,7 @@ class LayerPlan(ConvolutionPlan):
             fills_input=pads_with_zero_point(self.problem),
             has_border=self.bordered,
             channel_arguments=self.channel_arguments,
-            loads_single_channels=False,
+            load_channel="nothing.j2",
         )
 
 

@@ -39,14 +39,11 @@ void qconv_cpu_use_async_proxy(void);
 void qconv_cpu_fence_proxy_async(void);
 const void* qconv_cpu_async_proxy_view(const void* address);
 
-// Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
-// that wrote the tile. No coordinate may be negative. The tile may be overwritten once this thread has
-// waited.
-__device__ __forceinline__ void store_tile(
+@@ 8a496644 in whole/halo-body-sm_90a.cu: // Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
+@@ 5+7
     const TensorMap& map, const void* from, int c0, int c1, int c2, int c3, int line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2, c3};
     qconv_cpu_store_tensor(&map, coordinates, from, line);
-}
 
 // Closes a group: the thread's stores since the last commit.
 __device__ __forceinline__ void commit_stores() { qconv_cpu_commit_stores(); }

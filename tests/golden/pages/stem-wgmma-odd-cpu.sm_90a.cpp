@@ -45,12 +45,12 @@ __device__ __forceinline__ void take_registers() {}
 // Makes this thread's writes to shared memory visible to bulk copies and to wgmma.
 __device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
 
-@@ a596933c in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+@@ a4a97876 in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 5+1
     int c0, int c1, int c2,
 @@ 7+1
     const int coordinates[] = {c0, c1, c2};
-@@ 11+11
+@@ 11+9
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5

@@ -170,7 +170,8 @@ struct Copies {
     }
 };
 
-// Counts the bytes that arrive from device memory. Only threads that need them wait.
+// Counts arrivals and bytes, those that arrive from device memory and those that other blocks of the cluster
+// send, in phases: a phase is complete when all expected ones are in. Only threads that need them wait.
 struct Mbarrier {
     unsigned long long state;
 
@@ -423,7 +424,7 @@ struct Channel {
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = unsigned char;  // its minimum is the activation's; its maximum is never reached
+using Packed = unsigned char;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {
@@ -473,7 +474,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is zero.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
@@ -1003,7 +1004,7 @@ struct Channel {
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = Output;
+using Packed = Output;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {
@@ -1053,7 +1054,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is zero.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
