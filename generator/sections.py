@@ -12,15 +12,13 @@ names, in every kernel.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
 
 class Sections(Extension):
-    tags: ClassVar[set[str]] = {"section"}
+    tags = {"section"}  # noqa: RUF012 (the base class declares it of an instance)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         found: list[nodes.Node] = []

@@ -23,14 +23,6 @@ IMAGES=8 TILES_DOWN=14 TILES_ACROSS=14 CHANNEL_TILES=1 TILES=196 BLOCKS=4 WEIGHT
 constexpr int VECTOR_K = 1;  // channels that a lane writes at once
 SMEM_BYTES=26368 FOLD_THREADS=128
 
-@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 7+0
-void qconv_cpu_barrier_of_team(int team, int threads, int line);
-@@ 16+0
-void qconv_cpu_use_async_proxy(void);
-void qconv_cpu_fence_proxy_async(void);
-const void* qconv_cpu_async_proxy_view(const void* address);
-
 __device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
 // A barrier for the 128 threads of one warpgroup.
 __device__ __forceinline__ void warpgroup_barrier(int warpgroup, int line = __builtin_LINE()) {

@@ -31,7 +31,6 @@ EXCUSED = {
     "overlap/x.j2": _GPU + "on the CPU device no load moves; tests/templates/test_overlap_gpu.py runs it there",
     "header.j2": "comments, which no compiler reads; tests/generator/test_source.py reads them",
     "arguments.j2": "a declaration: a wrong one does not compile, or test_export.py compares its size",
-    "cpu_copies.j2": "declarations of the runtime's functions: a wrong one does not link",
     "entry/cpu.j2": "one call: without it nothing runs on the CPU device",
     "convolution/fold.j2": "a frame around fold_channel.j2, which has its own",
     "fused/copies.j2": "a name for a type of the prelude",

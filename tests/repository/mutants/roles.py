@@ -38,7 +38,7 @@ LOADERS = (
     ),
     Mutant(
         "loaders: channel parameters of the first threads alone",
-        "channel_parameters",
+        "copy_channel_parameters.j2",
         "i < (TILE_N + THREADS - 1) / THREADS; ++i",
         "i < 1; ++i",
         "Where a tile has more channels than the block threads, the last ones have no parameters.",
@@ -63,7 +63,7 @@ LOADERS = (
     ),
     Mutant(
         "loaders: parameters of the first tile's channels",
-        "channel_parameters",
+        "load_channel_parameters.j2",
         "const int k = existing_channel(tile_part, n);",
         "const int k = n < K ? n : 0;",
         "Tiles further on have parameters of their own channels.",
@@ -268,7 +268,7 @@ SCHEDULES = (
         "if (!is_whole) expect_products",
         "if (is_whole) expect_products",
         "A block with an entire tile receives nothing.",
-        (mma_random("sm_90a"), "test_mma_random.py::test_many_random_configs[cpu.sm_90a-0]"),
+        (fence("cluster, last wave"),),
     ),
     Mutant(
         "whole: a step is left out",
