@@ -404,7 +404,8 @@ __device__ __forceinline__ void load_im2col(
     qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
 }
 
-constexpr bool A_SIGNED = W_SIGNED, B_SIGNED = X_SIGNED;
+constexpr bool PIXEL_ROWS = false;  // A is of pixels, B of weights
+constexpr bool A_SIGNED = PIXEL_ROWS ? X_SIGNED : W_SIGNED, B_SIGNED = PIXEL_ROWS ? W_SIGNED : X_SIGNED;
 __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
     const unsigned a_byte = (a >> (8 * index)) & 0xffu, b_byte = (b >> (8 * index)) & 0xffu;
     return (A_SIGNED ? static_cast<signed char>(a_byte) : static_cast<int>(a_byte)) *
@@ -415,8 +416,10 @@ __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
 @@ 5+0
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 
+using Factor = Operand;
 struct Product {
-    Operand a, b;
+    Factor a;
+    Operand b;
     Sum* d;
     bool adds;
     int group;
@@ -442,7 +445,7 @@ __device__ __forceinline__ void begin_products() {}
 
 // Computes D = A * B, or D += A * B if `adds`.
 __device__ __forceinline__ void multiply(
-    Products& products, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
+    Products& products, const Factor& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
     int line = __builtin_LINE()) {
     constexpr int MOST = Products::MOST;
     if (products.queued == MOST) qconv_cpu_fail("more products of a warpgroup than MOST are under way", line);

@@ -96,14 +96,13 @@ struct Operand {
     }
 };
 
-@@ e6f97a42 in shared.cpp: struct Product {
-@@ 2+1
-    Filter a;
+using Factor = Filter;
+struct Product {
+    Factor a;
     Operand b;
-
-@@ 2b1f92c9 in shared.cpp: // Computes D = A * B, or D += A * B if `adds`.
-@@ 3+1
-    Products& products, const Filter& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
+    Sum* d;
+    bool adds;
+    int group;
 
 @@ 39463850 in pages/stem-wgmma-body-sm_90a.cu: // Blocks are persistent. A warpgroup of a block is the producer: TMA copies the images that tiles depend on,
 @@ 5+1
