@@ -27,11 +27,14 @@ REPACK_THREADS = 128
 class ConvolutionContext(Context):
     quantization: Quantization
     layout: str  # template file that addresses this layout
+    fold: str  # template file of the kernel that folds the input zero point into the sums
+    padding: str  # an element of padding is stored as: zero_point or zero
     sum_register: str  # PTX register class of a sum: r or f
     steps: tuple[Step, ...]
     packs: bool
+    stored: str  # folder of the epilogue's template files: packed, where four outputs are packed at once, or plain
     narrowed: tuple[int, int]  # range to which a finished output is clamped
-    packs_below_zero: bool  # outputs are clamped as unsigned bytes, although their own range begins below zero
+    packed_type: str  # clamps a packed output: unsigned bytes, where outputs from zero on have a signed type, or Output
     epilogue_arguments: list[Argument]
     polynomials: dict[str, str]
 
@@ -97,17 +100,21 @@ class ChainPlan(Plan):
 
 def context(problem: Conv2d) -> ConvolutionContext:
     chosen, from_zero = steps(problem.quantization), packs_from_zero(problem.quantization)
+    has_zero_point = problem.quantization.x_zero_point
     least, largest = problem.quantization.types.y.limits or (0, 0)
     return ConvolutionContext(
         says=_what_it_computes(problem),
         wants=frozenset(want for step in chosen for want in step.wants),
         quantization=problem.quantization,
         layout=f"layout/{problem.layout}.j2",
+        fold="convolution/fold.j2" if has_zero_point else "nothing.j2",
+        padding="zero_point" if has_zero_point and problem.quantization.mode.padding == "zero_point" else "zero",
         sum_register="r" if problem.quantization.types.sum.is_integer else "f",
         steps=chosen,
         packs=packs(problem.quantization),
+        stored="packed" if packs(problem.quantization) else "plain",
         narrowed=(0, largest) if from_zero else (least, largest),
-        packs_below_zero=from_zero and least < 0,
+        packed_type="unsigned char" if from_zero and least < 0 else "Output",
         epilogue_arguments=[argument for step in chosen for argument in step.arguments],
         polynomials=_polynomials(),
     )

@@ -46,6 +46,7 @@ class Constant(NamedTuple):
     name: str
     value: int | bool
     says: str = ""
+    may_be_unused: bool = False  # some kernels that declare it do not read it, which compilers warn about
 
     @property
     def ctype(self) -> str:
@@ -58,7 +59,8 @@ class Constant(NamedTuple):
     @property
     def declaration(self) -> str:
         says = f"  // {self.says}" if self.says else ""
-        return f"constexpr {self.ctype} {self.name} = {self.text};{says}"
+        attribute = "[[maybe_unused]] " * self.may_be_unused
+        return f"{attribute}constexpr {self.ctype} {self.name} = {self.text};{says}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Field:
 
     @property
     def declaration(self) -> str:
-        return f"{self.ctype} {self.name}"
+        return f"{self.ctype} {self.name};  // {self.says}"
 
 
 When = Literal["prepare", "call"]

@@ -19,8 +19,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.plan import Context, Launch, Plan
+from qconv.generator.sections import Sections
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
+ENTRIES = {"nvidia": "nothing.j2", "amd": "nothing.j2", "cpu": "entry/cpu.j2"}
 SUFFIXES = {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}
 
 
@@ -54,6 +56,7 @@ def _environment() -> Environment:
         block_end_string="%>",
         comment_start_string="<#",
         comment_end_string="#>",
+        extensions=[Sections],
         keep_trailing_newline=True,
         autoescape=False,
     )
@@ -98,6 +101,8 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             config_lines=textwrap.wrap(str(plan.config), 97),
             ctypes={name: element_type.ctype for name, element_type in ELEMENT_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
+            entry=ENTRIES[plan.target.vendor],
+            overlap="overlap" if "overlap" in context.wants else "no_overlap",
             dot=plan.dot,
             sliced=len(plan.call) > 1,
             cpu=plan.target.vendor == "cpu",

@@ -130,7 +130,10 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 class PointwiseRoles(TiledRoles):
     shifts: bool  # pixels may begin within a word
     outputs_in_place: bool  # outputs overwrite their residuals in shared memory, which are as large
+    channels: str  # constant with the channels of the pixels that load_unit loads
+    residuals: str  # member of Stream that receives the residuals
     channel_arguments: tuple[Argument, ...]
+    load_channel: str = "nothing.j2"  # lanes load their channels together
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,8 @@ class PointwisePlan(ConvolutionPlan):
             weights_in_smem=bool(self.config.weights_in_smem),
             shifts=self.problem.c % 4 != 0,
             outputs_in_place=_outputs_in_place(self.problem),
+            channels="C" if self.problem.quantization.residual == "none" else "CHANNELS",
+            residuals="y" if _outputs_in_place(self.problem) else "residual",
             channel_arguments=channel_arguments(self.problem),
         )
 

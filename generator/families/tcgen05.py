@@ -60,6 +60,7 @@ class Tcgen05Roles(Roles):
     spelled: str  # mnemonic in PTX
     borders: bool  # the offset from x_zero_point depends on which taps lie in the image
     channel_arguments: tuple[Argument, ...]
+    load_channel: str = "nothing.j2"  # threads load the channels of a vector together
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class WgmmaRoles(Products):
     residual_in_smem: bool
+    residual_as: str = "int"  # type in which the epilogue receives a residual
     tile_at_once: bool = False  # all products of a tile are in flight together
     zeros_behind: bool = False  # the last slab of a pixel ends in instructions that would only multiply zeros
 
@@ -204,6 +205,7 @@ class WgmmaPlan(SlabPlan):
         return WgmmaRoles(
             **vars(products),
             residual_in_smem=self.residual_slots > 0,
+            residual_as="float" if self.residual_slots > 0 else "int",
             zeros_behind=self.last_slab < SLAB,
         )
 

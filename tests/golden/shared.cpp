@@ -4,11 +4,48 @@ int qconv_cpu_thread(void);
 int qconv_cpu_block(int axis);
 void* qconv_cpu_shared(void);
 void qconv_cpu_barrier(int line);
+void qconv_cpu_barrier_of_team(int team, int threads, int line);
+const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+bool qconv_cpu_is_shared(const void* address);
+[[noreturn]] void qconv_cpu_fail(const char* what, int line);
+int qconv_cpu_defers_copies(void);
+void qconv_cpu_cluster_arrive(int line);
+void qconv_cpu_cluster_wait(int line);
+void* qconv_cpu_in_block(const void* address, int block, int line);
+void qconv_cpu_mbarrier_open(void* mbarrier, unsigned arrivals, int line);
+void qconv_cpu_mbarrier_init(void* mbarrier, int line);
+void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line);
+void qconv_cpu_mbarrier_wait(void* mbarrier, unsigned phase, int line);
+void qconv_cpu_copy_bulk(void* to, const void* from, unsigned bytes, void* mbarrier, int line);
+void qconv_cpu_store_async(void* to, const void* value, unsigned bytes, void* mbarrier, int line);
+void qconv_cpu_load_tensor(
+    void* to, const void* map, const int* coordinates, const unsigned short* offsets, void* mbarrier,
+    int line);
+void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void* from, int line);
+void qconv_cpu_commit_stores(void);
+void qconv_cpu_wait_for_stores(unsigned groups, int for_writes);
+void qconv_cpu_use_async_proxy(void);
+void qconv_cpu_fence_proxy_async(void);
+const void* qconv_cpu_async_proxy_view(const void* address);
+unsigned qconv_cpu_tensor_allocate(unsigned columns, int line);
+void qconv_cpu_tensor_relinquish(int line);
+void qconv_cpu_tensor_free(unsigned address, unsigned columns, int line);
+void qconv_cpu_tensor_fence(int after);
+void qconv_cpu_tensor_multiply(
+    unsigned sums, unsigned long long a, unsigned long long b, unsigned kind, int adds, int line);
+void qconv_cpu_tensor_commit(void* mbarrier, int line);
+void qconv_cpu_tensor_load(unsigned address, int* to, unsigned count, int line);
+void qconv_cpu_tensor_wait_for_loads(void);
+void qconv_cpu_add(int* address, int value);
+void qconv_cpu_publish(void);
+void qconv_cpu_wait_on_dependency(void);
 }
 
 #define __global__
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __cluster_dims__(...)
+#define __grid_constant__
 #define __launch_bounds__(...)
 
 __device__ __forceinline__ int thread() { return qconv_cpu_thread(); }
@@ -74,12 +111,6 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
     return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
-
-@@ deb96fd3 in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 7+0
-const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
-[[noreturn]] void qconv_cpu_fail(const char* what, int line);
-int qconv_cpu_defers_copies(void);
 
 // An address in shared memory; GPUs use 32 bits for it.
 using SharedAddress = char*;
@@ -294,11 +325,6 @@ struct Sums {
         load_ones(step, j, ones);
         multiply_add(x, ones, sums.x_sum[j]);
 
-@@ deb96fd3 in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 7+0
-const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
-[[noreturn]] void qconv_cpu_fail(const char* what, int line);
-
 __device__ __forceinline__ float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 // A barrier for the lanes of one warp.
@@ -310,28 +336,6 @@ __device__ __forceinline__ void warp_barrier(int line = __builtin_LINE()) {
 @@ // The problem.
 IN_H=28 IN_W=28 C=80 C_GROUP=80 OUT_H=28 OUT_W=28 K=21 K_GROUP=21 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=784 REDUCTION=720 X_SIGNED=true W_SIGNED=false
-
-// The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-extern "C" {
-int qconv_cpu_thread(void);
-int qconv_cpu_block(int axis);
-void* qconv_cpu_shared(void);
-void qconv_cpu_barrier(int line);
-const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
-bool qconv_cpu_is_shared(const void* address);
-[[noreturn]] void qconv_cpu_fail(const char* what, int line);
-void qconv_cpu_mbarrier_open(void* mbarrier, unsigned arrivals, int line);
-void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line);
-void qconv_cpu_mbarrier_wait(void* mbarrier, unsigned phase, int line);
-void qconv_cpu_load_tensor(
-    void* to, const void* map, const int* coordinates, const unsigned short* offsets, void* mbarrier,
-    int line);
-void qconv_cpu_wait_on_dependency(void);
-}
-
-@@ 42e4e483 in shared.cpp: #define __global__
-@@ 4+0
-#define __grid_constant__
 
 __device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
 template <int COUNT>
@@ -393,16 +397,15 @@ __device__ __forceinline__ void load_tile(
 // Loads the channels from `c` on of a run of pixels, as the tap at offset (tap_w, tap_h) sees them.
 __device__ __forceinline__ void load_im2col(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
-    int c, int w, int h, int n,
-    int tap_w, int tap_h,
-    int line = __builtin_LINE()) {
+    int c, int w, int h, int n, int tap_w, int tap_h, int line = __builtin_LINE()) {
     const int coordinates[] = {c, w, h, n};
     const unsigned short offsets[] = {
         static_cast<unsigned short>(tap_w), static_cast<unsigned short>(tap_h)};
     qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
 }
 
-constexpr bool A_SIGNED = W_SIGNED, B_SIGNED = X_SIGNED;
+constexpr bool PIXEL_ROWS = false;  // A is of pixels, B of weights
+constexpr bool A_SIGNED = PIXEL_ROWS ? X_SIGNED : W_SIGNED, B_SIGNED = PIXEL_ROWS ? W_SIGNED : X_SIGNED;
 __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
     const unsigned a_byte = (a >> (8 * index)) & 0xffu, b_byte = (b >> (8 * index)) & 0xffu;
     return (A_SIGNED ? static_cast<signed char>(a_byte) : static_cast<int>(a_byte)) *
@@ -413,8 +416,10 @@ __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
 @@ 5+0
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 
+using Factor = Operand;
 struct Product {
-    Operand a, b;
+    Factor a;
+    Operand b;
     Sum* d;
     bool adds;
     int group;
@@ -440,7 +445,7 @@ __device__ __forceinline__ void begin_products() {}
 
 // Computes D = A * B, or D += A * B if `adds`.
 __device__ __forceinline__ void multiply(
-    Products& products, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
+    Products& products, const Factor& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
     int line = __builtin_LINE()) {
     constexpr int MOST = Products::MOST;
     if (products.queued == MOST) qconv_cpu_fail("more products of a warpgroup than MOST are under way", line);

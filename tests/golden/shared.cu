@@ -68,8 +68,8 @@ struct Arguments {
 // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
 // constant:
 //   offset[k] = -x_zero * sum(w[k])
-//               + count * x_zero * w_zero
-//               + bias[k]
+//               + count * x_zero * w_zero, if the weights have zero points
+//               + bias[k], if it is added to the sums
 // It depends on the weights alone, so this kernel runs once per set of weights, with one block per channel.
 struct FoldShared {
     Sum partial[FOLD_THREADS];
@@ -163,9 +163,6 @@ __device__ __forceinline__ Output narrow(Finished finished) { return finished; }
 
 @@ cd3dfecd in whole/simt-body-sm_90a.cu: // Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
 @@ 5+14
-
-@@ 2322dc22 in shared.cu: // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
-@@ 4+2
 
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 15+3
@@ -359,9 +356,6 @@ DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=147 X_SIGNE
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) channels[i + j].y_zero = args.y_zero;
 
-@@ 2322dc22 in shared.cu: // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
-@@ 4+1
-
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 15+2
 
@@ -524,10 +518,6 @@ __device__ __forceinline__ void send(
 
 struct Operand {
     unsigned long long descriptor;
-
-// Counts the bytes that the blocks of the cluster send to this one. The senders do not wait.
-struct Mbarrier {
-    unsigned long long state;
 
 @@ // The problem.
 IN_H=56 IN_W=56 C=144 C_GROUP=1 OUT_H=56 OUT_W=56 K=144 K_GROUP=1 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
@@ -945,6 +935,10 @@ using Residual = signed char;
     prepared.lowest = tile::add(0.0f, -static_cast<float>(zero_point));
     prepared.highest = tile::add(255.0f, -static_cast<float>(zero_point));
 
+template <class T>
+__device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector) {
+    *reinterpret_cast<Vector<T>*>(address) = vector;
+}
 // Returns the first element of this thread's vector in a row; each block has ROWS rows of THREADS vectors.
 __device__ __forceinline__ unsigned first_of_row(int row) {
     return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;

@@ -31,6 +31,9 @@ WRITTEN_ELSEWHERE = "tests/golden/"
 
 MOST_FUNCTION_LINES = 60
 MOST_TEMPLATE_COLUMNS = 110
+# A template reads as C++: over all, one line in this many may be a directive, and of one template a quarter.
+LINES_PER_DIRECTIVE = 11
+LINES_PER_DIRECTIVE_OF_ONE = 4
 # Two functions are a duplicated pair if half of the shorter one's runs of five tokens occur in the other, or
 # DUPLICATE_RUNS of them. Names count; comments, docstrings and layout do not. Short functions are alike by chance, and
 # one function may be defined within the other.
@@ -69,6 +72,9 @@ LIMITS = {
     "roles[...] in generator/": 0,
     'constants["..."] in generator/': 0,
     "template lines over 110 columns": 0,
+    "directives beyond one template line in 11": 251,
+    "templates with over a quarter of directives": 6,
+    "C++ text in variables of templates": 0,
     "duplicated functions": 40,
     "words that the field does not use": 0,
     "sentences without a subject": 0,
@@ -80,6 +86,10 @@ OPENING = re.compile(r"(What|Which|That|Of|Those|Where|Whether)\b")
 # A count has a name (`pixels`), a ratio says which way is better, and TMA and L2 have names.
 VAGUE = re.compile(r"\bso (many|much)\b(?! (that|as)\b)|\btimes less\b|\bcopy engine\b|\bsecond-level cache\b", re.I)
 
+DIRECTIVE = re.compile(r"[ \t]*//%|.*<%")
+ASSIGNMENT = re.compile(r"//%\s*set\s+\w+\s*=\s*(.*)")
+# A string that is compared is a name.
+COMPARED = re.compile(r"""("[^"]*"|'[^']*')\s+(not\s+)?in\b|[!=]=\s*("[^"]*"|'[^']*')""")
 EXPRESSION = re.compile(r"""\$\{((?:"[^"]*"|'[^']*'|[^}"'])*)\}""")
 STRING = re.compile(r""""[^"]*"|'[^']*'""")
 TOKEN = re.compile(r"""[A-Za-z_]\w*|\d[\w.]*|"[^"]*"|'[^']*'|\S""")
@@ -190,6 +200,48 @@ def inline_conditionals(root: Path) -> Iterator[Found]:
         for expression in EXPRESSION.finditer(text):
             if re.search(r"\bif\b", STRING.sub("", expression[1])):
                 yield Found(path, text.count("\n", 0, expression.start()) + 1, " ".join(expression[0].split()))
+
+
+def directives(text: str) -> list[tuple[int, str]]:
+    """Return the lines of a template that are Jinja's, with their numbers; a list in brackets may span several."""
+    found, opened = [], 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if opened > 0 or DIRECTIVE.match(line):
+            found.append((number, line.strip()))
+            opened += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+    return found
+
+
+def templates(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield path and text of those of the product: tests have some of their own, which add a family to a copy."""
+    yield from ((path, text) for path, text in files(root, ".j2").items() if path.startswith("templates/"))
+
+
+def surplus_directives(root: Path) -> Iterator[Found]:
+    """Find the directives that are too many over all: those of the templates with the largest shares of them."""
+    found, lines = [], 0
+    for path, text in templates(root):
+        of_template = directives(text)
+        lines += (of_lines := len(text.splitlines()))
+        found += [(len(of_template) / of_lines, Found(path, number, line)) for number, line in of_template]
+    found.sort(key=lambda one: (-one[0], one[1].path, one[1].line))
+    yield from (one for _, one in found[: max(0, len(found) - lines // LINES_PER_DIRECTIVE)])
+
+
+def templates_of_directives(root: Path) -> Iterator[Found]:
+    for path, text in templates(root):
+        count, lines = len(directives(text)), len(text.splitlines())
+        if count * LINES_PER_DIRECTIVE_OF_ONE > lines:
+            yield Found(path, 1, f"{count} directives in {lines} lines")
+
+
+def variables_of_text(root: Path) -> Iterator[Found]:
+    """Find assignments of text. C++ belongs in lines of its own, and the name of a template file in the plan's
+    roles."""
+    for path, text in files(root, ".j2").items():
+        for found in ASSIGNMENT.finditer(text):
+            if STRING.search(COMPARED.sub("", found[1])):
+                yield Found(path, text.count("\n", 0, found.start()) + 1, found[0])
 
 
 def duplicated_functions(root: Path) -> Iterator[Found]:
@@ -315,6 +367,9 @@ MEASURES: dict[str, Callable[[Path], Iterator[Found]]] = {
     'constants["..."] in generator/': reads_of_constants,
     "inline conditionals": inline_conditionals,
     f"template lines over {MOST_TEMPLATE_COLUMNS} columns": wide_lines,
+    f"directives beyond one template line in {LINES_PER_DIRECTIVE}": surplus_directives,
+    "templates with over a quarter of directives": templates_of_directives,
+    "C++ text in variables of templates": variables_of_text,
     "duplicated functions": duplicated_functions,
     "words that the field does not use": foreign_words,
     "sentences without a subject": subjectless,

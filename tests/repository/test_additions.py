@@ -47,13 +47,12 @@ HARDSIGMOID_NUMPY = '''def hardsigmoid(x: Array) -> Array:
 
 
 '''
-HARDSIGMOID_CXX = """//% if "hardsigmoid" in wants
+HARDSIGMOID_CXX = """//% section "hardsigmoid"
 // (x + 3) / 6, no less than 0 and no more than 1.
 __device__ __forceinline__ float hardsigmoid(float x) {
     return multiply(minimum(maximum(add(x, 3.0f), 0.0f), 6.0f), 1.0f / 6.0f);
 }
 
-//% endif
 """
 HARDSIGMOID = """        _curve(
             "hardsigmoid",
@@ -71,7 +70,7 @@ ACTIVATION = Addition(
     rows=(
         Row("src/qconv/arithmetic/activation.py", HARDSIGMOID_NUMPY, "def leaky_relu("),
         Row("src/qconv/arithmetic/activation.py", HARDSIGMOID, '        _curve("gelu"'),
-        Row("templates/prelude/activation.j2", HARDSIGMOID_CXX, '//% if "gelu" in wants\n'),
+        Row("templates/prelude/activation.j2", HARDSIGMOID_CXX, '//% section "gelu"\n'),
         Row(
             "tests/qconv/arithmetic/test_activation.py",
             '    "hardsigmoid": Curve(lambda x: min(max(x + 3, 0), 6) / 6, 2e-7),\n',

@@ -32,6 +32,28 @@ PLANTED = {
         ["templates/a/b.j2:3", "templates/a/b.j2:4"],
     ),
     "template lines over 110 columns": ({"templates/a.j2": "x" * 110 + "\n" + "x" * 111}, ["templates/a.j2:2"]),
+    "directives beyond one template line in 11": (
+        {
+            "templates/a.j2": "//% if a\nint x;\n//% endif\n" + "int x;\n" * 10,
+            "templates/b.j2": "//% include [\n  'c.j2'\n//% ]\n" + "int x;  // %\n" * 27,
+        },
+        ["templates/a.j2:1", "templates/a.j2:3"],
+    ),
+    "templates with over a quarter of directives": (
+        {
+            "templates/a.j2": "//% if a\nint x;\n  //% endif\n" + "int x;\n" * 4,
+            "templates/b.j2": "//% if a\nint x;\n<% endif %>\n" + "int x;\n" * 5,
+            "templates/c.j2": "//% include [\n'a.j2', 'b.j2']\nint x;\nint y;\n",
+        },
+        ["templates/a.j2:1", "templates/c.j2:1"],
+    ),
+    "C++ text in variables of templates": (
+        {
+            "templates/a.j2": '//% set x = "a" in b or c == "d"\n//% set n = 4 * b\n//% set call = "f(x)"\n'
+            "int y;\n//%   set z = 'x' if \"x\" in wants else y\n"
+        },
+        ["templates/a.j2:3", "templates/a.j2:5"],
+    ),
     "duplicated functions": (
         {
             "src/a.py": PYTHON_TWIN.format(name="scaled"),

@@ -20,7 +20,7 @@ from qconv.device import Device, tensor_maps
 from qconv.device.cpu_runtime import Arguments, Pointer
 from qconv.generator import Plan
 from qconv.generator.plan import Field, Launch
-from qconv.generator.source import PRELUDES, SUFFIXES, _environment, source_digest
+from qconv.generator.source import ENTRIES, PRELUDES, SUFFIXES, _environment, source_digest
 from qconv.generator.tensor_map import TensorMap, wants
 from qconv.targets.target import Target
 
@@ -121,9 +121,7 @@ extern "C" __global__ void __launch_bounds__(64) move(const __grid_constant__ Ar
     if (t == 0) tile::wait_for_store_reads<0>();
 }
 //% endif
-//% if cpu
-//%   include "entry/cpu.j2"
-//% endif
+//% include entry
 """
 
 
@@ -171,7 +169,7 @@ class Case:
             .render(
                 prelude=PRELUDES[target.vendor],
                 plan=plan,
-                cpu=target.vendor == "cpu",
+                entry=ENTRIES[target.vendor],
                 wants={"cpu"} | set(wants(self.primitive, *extra)),
                 kind=self.kind,
                 call=self.primitive[:-3],

@@ -53,6 +53,17 @@ PLANS = {
     "cluster, odd": matrix(
         SM_90A, PRODUCT, BOTH, tile_k=32, warp_m=16, tile_n=40, warp_n=40, split=4, pipeline_stages=2
     ),
+    # Four blocks have entire tiles, and two share one.
+    "cluster, last wave": matrix(
+        SM_90A,
+        Conv2d(1, 12, 12, 128, 32, 1, 1),
+        ADDED,
+        split=2,
+        split_last_wave=1,
+        pipeline_stages=2,
+        tile_m=32,
+        warp_m=32,
+    ),
     "scratch": matrix("cpu.sm_80", WIDE, Quantization(), split=2),
     "dw, pw, cluster": fused(SM_90A, "dw pw", c=32, cluster_blocks=2, weights_in_smem=1, second_n=1),
     "dw, pw, one tile": fused(

@@ -20,6 +20,7 @@ from qconv.generator.atom import Atom
 from qconv.generator.convolution import (
     FOLD_THREADS,
     REPACK_THREADS,
+    ConvolutionContext,
     ConvolutionPlan,
     argument_fields,
     fold_bytes,
@@ -214,7 +215,7 @@ class LayerRoles(Roles):
     fills_input: bool  # padding of the input is not zero
     has_border: bool  # padding around its outputs is written once
     channel_arguments: tuple[Argument, ...]  # of the epilogue, one value per channel
-    loads_single_channels: bool
+    load_channel: str  # template file of the function that loads one channel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +254,18 @@ class LayerPlan(ConvolutionPlan):
     @cached_property
     def work(self) -> Work:
         return self.count_work()
+
+    @property
+    def _offset_in_sums(self) -> bool:
+        """True if the sums begin with the offsets."""
+        return self.kind != "matrix" and has_offset(self.problem.quantization)
+
+    @property
+    def context(self) -> ConvolutionContext:
+        """The epilogue adds the offset, unless the sums have it."""
+        own = super().context
+        left = tuple(step for step in own.steps if not (self._offset_in_sums and step.name == "offset"))
+        return replace(own, steps=left)
 
     @property
     def is_first(self) -> bool:
@@ -374,8 +387,12 @@ class LayerPlan(ConvolutionPlan):
                 *self.own_constants,
                 Constant("SOURCE_ROWS", source_rows, "input rows that a tile needs"),
                 Constant("SOURCE_COLUMNS", source_columns),
-                Constant("SOURCE_ROW", self.source_row, "pixels from a row in shared memory to the next"),
-                Constant("INTERLEAVED", self.by_turns, "even columns precede odd ones in shared memory"),
+                Constant(
+                    "SOURCE_ROW", self.source_row, "pixels from a row in shared memory to the next", may_be_unused=True
+                ),
+                Constant(
+                    "INTERLEAVED", self.by_turns, "even columns precede odd ones in shared memory", may_be_unused=True
+                ),
                 *self._plane_constants,
                 Constant("GRID_ROWS", config.rows, "output rows of a tile"),
                 Constant("GRID_COLUMNS", config.columns),
@@ -429,7 +446,7 @@ class LayerPlan(ConvolutionPlan):
             writes="write_or_pad" if self.fills else "write",
             memory="smem" if self.in_kernel.weights_in_smem else "device",
             arrival="ring" if config.ring_warpgroups else "fetched" if self.fetches else "copied",
-            offset_in_sums=self.kind != "matrix" and has_offset(q),
+            offset_in_sums=self._offset_in_sums,
             fetches=self.fetches,
             weight_ring=config.ring_warpgroups > 0,
             does=("repack_weights", "fold") if q.x_zero_point else ("repack_weights",),
@@ -437,7 +454,7 @@ class LayerPlan(ConvolutionPlan):
             fills_input=pads_with_zero_point(self.problem),
             has_border=self.bordered,
             channel_arguments=self.channel_arguments,
-            loads_single_channels=False,
+            load_channel="nothing.j2",
         )
 
 

@@ -101,7 +101,7 @@ class MatrixLayer(LayerPlan):
             Constant("STEP_CHUNKS", self.step_chunks, "chunks per step, which is an instruction or two"),
             Constant("STEPS", self.steps, "along the reduction"),
             Constant("WHOLE_TAPS", self.whole_taps, "no step reads chunks of two taps"),
-            Constant("IS_ROLLED", self.is_rolled, "the loop over steps is not written out whole"),
+            Constant("IS_ROLLED", self.is_rolled, "the loop over steps is not written out whole", may_be_unused=True),
             Constant("UNROLL", self.unroll, "steps that are written out"),
             Constant("ADDS_WINDOWS", self.problem.quantization.w_zero_point, "the sums of windows are needed"),
         )

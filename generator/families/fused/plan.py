@@ -211,24 +211,30 @@ class FusedPlan(WaitingPlan, ChainPlan):
                 Constant("TILE_W", config.tile_w, "output columns of a tile"),
                 Constant("BLOCKS_PER_SM", config.blocks_per_sm, BLOCKS_PER_SM_SAYS),
                 Constant("TEAMS", config.teams, "teams per block; each computes tiles of its own"),
-                Constant("CLUSTER_BLOCKS", config.cluster_blocks, "blocks that compute a tile together"),
+                Constant(
+                    "CLUSTER_BLOCKS", config.cluster_blocks, "blocks that compute a tile together", may_be_unused=True
+                ),
             ),
             "What follows.": (
                 Constant("WARP_SIZE", self.target.warp_size),
                 Constant("THREADS", self.threads, "threads per team"),
-                Constant("BLOCK_THREADS", self.block_threads),
+                Constant("BLOCK_THREADS", self.block_threads, may_be_unused=True),
                 Constant("TILES_H", self.tiles_h, "tiles down an image"),
                 Constant("TILES_W", self.tiles_w, "tiles across an image"),
                 Constant("TILES", self.tiles, "tiles of all images"),
                 Constant("GRID_TEAMS", self.grid_teams, "teams in the grid; each computes every GRID_TEAMS-th tile"),
                 Constant("LOADS_INPUT", self.loads_input, "the input is loaded to shared memory"),
                 Constant("LOADS_ASYNC", self.loads_async, "by asynchronous copies"),
-                Constant("COPIES_WEIGHTS", bool(self.copied), "some weights are copied asynchronously"),
+                Constant(
+                    "COPIES_WEIGHTS", bool(self.copied), "some weights are copied asynchronously", may_be_unused=True
+                ),
                 Constant("WEIGHTS_BEHIND_INPUT", self.weights_behind_input, "the last ones after the input"),
                 Constant("BY_SLICES", self.by_slices, "a block computes the same slice of channels in all layers"),
                 *_window_constants(self.problem, self.geometry),
                 *_plane_constants(self.problem, self.geometry, self.by_slices * self.first.block_k),
-                Constant("PART_CHUNKS", part_chunks, "chunks of the first one that a block computes"),
+                Constant(
+                    "PART_CHUNKS", part_chunks, "chunks of the first one that a block computes", may_be_unused=True
+                ),
                 *(Constant("SPARE_CHUNKS", self.spare_bytes // 16, "past the last pixels; warpgroups read them"),)
                 * (self.spare_bytes > 0),
                 Constant("SMEM_BYTES", self.smem_bytes),

@@ -42,9 +42,11 @@ class MmaRoles(InstructionFiles, Roles):
     combine: Combine
     split: int
     split_last_wave: bool
-    tile_swizzle_width: int
+    part: str  # a block's part of a tile: whole, split or last_wave, the latter two also of a cluster
+    order: Literal["strips", "rows"]  # in which blocks take tiles
     persist: bool
     stream_k: bool
+    work: Literal["stream_k", "tiles"]  # of a persistent block
     schedule: Literal["tile", "persist"]
     prefetch_fragments: bool
     gemm: bool  # every output pixel is a row of x
@@ -212,6 +214,14 @@ class MmaPlan(ConvolutionPlan):
         return not self._gathers_x and pads_with_zero_point(self.problem)
 
     @property
+    def _part(self) -> str:
+        if self.config.split == 1:
+            return "whole"
+        if self.config.split_last_wave:
+            return "last_wave_cluster" if self.combine == "cluster" else "last_wave"
+        return "cluster" if self.combine == "cluster" else "split"
+
+    @property
     def roles(self) -> MmaRoles:
         problem, config, target = self.problem, self.config, self.target
         one_tap = problem.r * problem.s == 1 and not any(problem.pad)
@@ -225,9 +235,11 @@ class MmaPlan(ConvolutionPlan):
             combine=self.combine,
             split=config.split,
             split_last_wave=bool(config.split_last_wave),
-            tile_swizzle_width=config.tile_swizzle_width,
+            part=self._part,
+            order="strips" if config.tile_swizzle_width > 1 else "rows",
             persist=bool(config.persist),
             stream_k=bool(config.stream_k),
+            work="stream_k" if config.stream_k else "tiles",
             schedule="persist" if config.persist else "tile",
             prefetch_fragments=bool(config.prefetch_fragments),
             gemm=one_tap and problem.stride == (1, 1),

@@ -30,6 +30,11 @@ class Argument:
     words: int = 0  # four-byte words of such an array
 
     @property
+    def declaration(self) -> str:
+        """A field of `Channel`."""
+        return f"{self.ctype} {self.name};"
+
+    @property
     def dtype(self) -> str:
         return "int32" if self.words else {"int": "int32", "float": "float32"}[self.ctype]
 

@@ -17,9 +17,7 @@ constexpr int TEAM = 2;  // threads that share an axis
 UNROLL=1
 
 @@ // Derived values.
-INDEX_BITS=24
-constexpr int TEAMS = 32;  // teams per block
-OUTPUTS_OF_TEAM=1 STEP=4 SMEM_BYTES=256
+INDEX_BITS=24 TEAMS=32 OUTPUTS_OF_TEAM=1 STEP=4 SMEM_BYTES=256
 
 using X = unsigned char;
 using Output = long long;

@@ -12,9 +12,7 @@ constexpr int INNER = 3136;  // distance in elements between neighbours along th
 LAST=true LEAST=-128
 
 @@ // Derived values.
-INDEX_BITS=24
-constexpr int TEAMS = 32;  // teams per block
-OUTPUTS_OF_TEAM=4 STEP=1 SMEM_BYTES=1024
+INDEX_BITS=24 TEAMS=32 OUTPUTS_OF_TEAM=4 STEP=1 SMEM_BYTES=1024
 
 using X = signed char;
 using Output = long long;

@@ -14,19 +14,31 @@
 // launch    third_repack_weights<<<8x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d_conv2d<<<132x1x1, 256, 103152 B>>> when: call
 
-@@ // The config.
-constexpr int TILE_H = 8;  // output rows of a tile
-TILE_W=14 BLOCKS_PER_SM=1 TEAMS=2 CLUSTER_BLOCKS=1
+@@ d32e6ba5 in pages/fused-depthwise-pointwise-sm_90a.cu: // The config.
+@@ 4+2
+constexpr int BLOCKS_PER_SM = 1;  // resident blocks per multiprocessor
+constexpr int TEAMS = 2;  // teams per block; each computes tiles of its own
 
-@@ // What follows.
-WARP_SIZE=32
+@@ b6ee8684 in pages/fused-pointwise-depthwise-gfx942.hip: // What follows.
+@@ 2+2
+constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=256 TILES_H=7 TILES_W=4
-constexpr int TILES = 896;  // tiles of all images
-GRID_TEAMS=264 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false
-BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 MID2_STRIDE_H=1 MID2_STRIDE_W=1
-MID2_PAD_TOP=0 MID2_PAD_LEFT=0 IN_SMEM_CHUNKS=2 IN_PLANE=161 MID_CHUNKS=9 MID_SMEM_CHUNKS=9 MID_PLANE=161
-MID2_CHUNKS=9 MID2_SMEM_CHUNKS=10 MID2_PLANE=113 PART_CHUNKS=10 SMEM_BYTES=103152
+@@ 8+1
+constexpr int GRID_TEAMS = 264;  // teams in the grid; each computes every GRID_TEAMS-th tile
+@@ 10+2
+constexpr bool LOADS_ASYNC = true;  // by asynchronous copies
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = true;  // some weights are copied asynchronously
+@@ 18+0
+constexpr int MID2_STRIDE_H = 1;
+constexpr int MID2_STRIDE_W = 1;
+constexpr int MID2_PAD_TOP = 0;
+constexpr int MID2_PAD_LEFT = 0;
+@@ 23+2
+constexpr int MID2_CHUNKS = 9;  // chunks of 16 channels that a block needs
+constexpr int MID2_SMEM_CHUNKS = 10;  // chunks in shared memory
+constexpr int MID2_PLANE = 113;  // pixels of a chunk
+[[maybe_unused]] constexpr int PART_CHUNKS = 10;  // chunks of the first one that a block computes
+constexpr int SMEM_BYTES = 103152;
 
 // The tensors that a tile of output pixels needs. The outputs of a convolution that another one follows never
 // leave shared memory.
@@ -47,21 +59,16 @@ struct Tile {
     __device__ __forceinline__ int mid2_column() const { return column * MID2_STRIDE_W - MID2_PAD_LEFT; }
 };
 
-@@ // What follows.
-constexpr int ATOM_M = 16;  // pixels of one instruction
+@@ ff69ff9f in pages/fused-pointwise-depthwise-gfx942.hip: // What follows.
+@@ 3+4
 constexpr int ATOM_N = 8;  // channels of one instruction
 constexpr int SLAB_K = 32;  // output channels per slab, which is a warp's
-ALL_SLABS=5 BLOCK_SLABS=5 TAPS=1
-constexpr int CHUNKS = 2;  // chunks of 16 input channels that a slab needs
-ALL_CHUNKS=2
-constexpr int UNITS = 2;  // chunks of a slab's reduction
-STEP_CHUNKS=2
-constexpr int STEPS = 1;  // along the reduction
-WHOLE_TAPS=true IS_ROLLED=false
-constexpr int UNROLL = 1;  // steps that are written out
-ADDS_WINDOWS=false SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false SOURCE_PLANE=161
-GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16 BORDER_TOP=0 BORDER_LEFT=0
-PADS_OUTSIDE=true WIDTH=8 DIVIDED=false HAS_K_REMAINDER=true
+constexpr int ALL_SLABS = 5;
+constexpr int BLOCK_SLABS = 5;  // slabs per block
+@@ 11+1
+constexpr int STEP_CHUNKS = 2;  // chunks per step, which is an instruction or two
+@@ 13+1
+constexpr bool WHOLE_TAPS = true;  // no step reads chunks of two taps
 
 @@ 2cb96d46 in pages/fused-cluster-sm_90a.cu: // The weights of the block's slabs in shared memory. A lane reads one step past the last, and does not use
 @@ 5+1
@@ -73,19 +80,22 @@ PADS_OUTSIDE=true WIDTH=8 DIVIDED=false HAS_K_REMAINDER=true
 @@ // The config.
 ROWS=4 COLUMNS=2
 constexpr int VECTOR = 4;  // channels per thread
-constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
+RUN=2
 
-@@ // What follows.
-WORDS=1 VECTORS=36 BLOCK_K=144 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
-GRID_COLUMNS=14 GRID_PIXELS=112 BORDERED_ROWS=8 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
-PADS_OUTSIDE=false DIVIDED=false HAS_K_REMAINDER=false
+@@ 7d51c7a5 in pages/fused-pointwise-depthwise-gfx942.hip: // What follows.
+@@ 12+0
+constexpr int BORDERED_ROWS = 8;  // those rows and the padding around them
+constexpr int BORDERED_COLUMNS = 14;
+constexpr int BORDER_TOP = 0;  // rows of padding above
+constexpr int BORDER_LEFT = 0;
+constexpr bool PADS_OUTSIDE = false;  // pixels outside the image are written as padding
 
 @@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 3+1
 @@ 8+1
 
 using Intermediate = decltype(Activations::mid2);
-constexpr bool HAS_BORDER = BORDERED_ROWS != GRID_ROWS || BORDERED_COLUMNS != GRID_COLUMNS;
+[[maybe_unused]] constexpr bool HAS_BORDER = BORDERED_ROWS != GRID_ROWS || BORDERED_COLUMNS != GRID_COLUMNS;
 
     __device__ __forceinline__ TilePlace(
         Intermediate& tensor, const Team& team, const Tile& out_tile, unsigned padding)
@@ -106,10 +116,31 @@ namespace third {
 @@ // The config.
 ATOMS=3
 
-@@ // What follows.
-RUN=64 SLAB_K=24 ALL_SLABS=1 BLOCK_SLABS=1 BUFFERS=1 OF_SLAB=1 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112
-EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=5 SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false
-SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=false VECTOR_K=2
+// What follows.
+constexpr int RUN = 64;  // pixels of one instruction
+constexpr int SLAB_K = 24;  // output channels per slab, which is a warpgroup's
+constexpr int ALL_SLABS = 1;
+constexpr int BLOCK_SLABS = 1;  // slabs per block
+constexpr int BUFFERS = 1;  // slabs of weights that shared memory holds
+constexpr int OF_SLAB = 1;  // warpgroups that multiply a slab together
+constexpr int TAPS = 1;
+constexpr int CHUNKS = 10;  // chunks of 16 input channels, zeros to an even number
+constexpr int UNITS = 10;  // chunks of the reduction
+constexpr int POSITIONS = 112;  // pixels of the input at which windows begin
+constexpr int EIGHTS_STRIDE = 8;  // pixels from eight pixels to the next eight
+constexpr int UNROLL_TAPS = 1;  // taps that are written out
+constexpr int UNROLL_CHUNKS = 5;  // pairs of chunks that are written out
+constexpr int SOURCE_ROWS = 8;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 14;
+[[maybe_unused]] constexpr int SOURCE_ROW = 14;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 113;
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+constexpr int GRID_COLUMNS = 14;
+constexpr int GRID_PIXELS = 112;
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
+constexpr int VECTOR_K = 2;  // channels per write
 
 @@ af2f2db2 in whole/fused-small-image-sm_90a.cu: static_assert(REDUCTION == R * S * C_GROUP, "REDUCTION must be R * S * C_GROUP");
 @@ 10+0

@@ -16,8 +16,7 @@ constexpr int TEAM = 128;  // threads that reduce one slice
 VECTOR=4 UNROLL=4 SLICES=4096
 
 @@ // Derived values.
-constexpr int TEAMS = 1;  // teams per block
-SLICE=4096 SMEM_BYTES=1024
+TEAMS=1 SLICE=4096 SMEM_BYTES=1024
 
 using X = float;
 using Scale = float;

@@ -18,8 +18,7 @@ constexpr int TEAM = 256;  // threads that reduce one slice
 VECTOR=4 UNROLL=2 SLICES=16
 
 @@ // Derived values.
-constexpr int TEAMS = 1;  // teams per block
-SHARED_SCALE=true IN_REGISTERS=false SLICE=65536 SMEM_BYTES=2048
+TEAMS=1 SHARED_SCALE=true IN_REGISTERS=false SLICE=65536 SMEM_BYTES=2048
 
 using X = float;
 using Output = unsigned char;

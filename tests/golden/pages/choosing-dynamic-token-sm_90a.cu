@@ -17,8 +17,7 @@ constexpr int TEAM = 256;  // threads that reduce one slice
 VECTOR=8 UNROLL=4 SLICES=1
 
 @@ // Derived values.
-constexpr int TEAMS = 1;  // teams per block
-SHARED_SCALE=true IN_REGISTERS=true SLICE=4096 SMEM_BYTES=2048
+TEAMS=1 SHARED_SCALE=true IN_REGISTERS=true SLICE=4096 SMEM_BYTES=2048
 
 // Converts bfloat16 to float: a bfloat16 is the upper half of a float.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short a) {

@@ -8,8 +8,7 @@
 
 @@ // The problem.
 constexpr int ELEMENTS = 6422528;  // elements of the output
-constexpr int WIDTH = 256;  // elements per row
-TABLES=2 ENTRIES=256
+WIDTH=256 TABLES=2 ENTRIES=256
 
 @@ // Derived values.
 constexpr int ROWS = 1;  // rows of vectors per block

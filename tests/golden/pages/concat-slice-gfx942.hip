@@ -6,7 +6,7 @@
 
 @@ // The problem.
 constexpr int ELEMENTS = 602112;  // elements of the output
-constexpr int WIDTH = 24;  // elements per row
+WIDTH=24
 
 @@ // Derived values.
 constexpr int ROWS = 1;  // rows of vectors per block

@@ -12,12 +12,7 @@ IN_H=56 IN_W=56 C=48 C_GROUP=1 OUT_H=56 OUT_W=56 K=48 K_GROUP=1 R=3 S=3 STRIDE_H
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=9 X_SIGNED=false W_SIGNED=true
 
 @@ // Derived values.
-WORDS=1
-constexpr int TILES_H = 7;
-constexpr int TILES_W = 14;
-VECTORS=12
-constexpr int UNITS = 1176;  // threads with outputs
-FOLD_THREADS=128
+WORDS=1 TILES_H=7 TILES_W=14 VECTORS=12 UNITS=1176 FOLD_THREADS=128
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 10+0

@@ -18,12 +18,7 @@ constexpr int RUN = 2;  // neighbouring outputs that use the same words of pixel
 THREADS=128
 
 @@ // Derived values.
-WORDS=1
-constexpr int TILES_H = 7;
-constexpr int TILES_W = 7;
-VECTORS=12
-constexpr int UNITS = 588;  // threads with outputs
-FOLD_THREADS=128
+WORDS=1 TILES_H=7 TILES_W=7 VECTORS=12 UNITS=588 FOLD_THREADS=128
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5

@@ -20,12 +20,7 @@ constexpr int RUN = 1;  // neighbouring outputs that use the same words of pixel
 THREADS=128
 
 @@ // Derived values.
-WORDS=2
-constexpr int TILES_H = 7;
-constexpr int TILES_W = 14;
-VECTORS=12
-constexpr int UNITS = 1176;  // threads with outputs
-FOLD_THREADS=128
+WORDS=2 TILES_H=7 TILES_W=14 VECTORS=12 UNITS=1176 FOLD_THREADS=128
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 6+0

@@ -8,21 +8,14 @@
 
 @@ // The config.
 constexpr int TILE_H = 8;  // output rows per tile
-constexpr int TILE_W = 16;  // output columns per tile
+TILE_W=16
 constexpr int SLABS = 2;  // slabs of channels per block
 WARPS=4 BATCH=2 BLOCKS_PER_SM=3
 
 @@ // Derived values.
-WARP_SIZE=32 THREADS=128
-constexpr int TAPS = 9;  // taps per filter
-constexpr int CHUNKS = 1;  // chunks of 16 input channels per slab
-constexpr int SLAB_K = 16;  // output channels per slab
-constexpr int ALL_SLABS = 3;  // slabs of the problem
-STEPS=5
+WARP_SIZE=32 THREADS=128 TAPS=9 CHUNKS=1 SLAB_K=16 ALL_SLABS=3 STEPS=5
 constexpr int ATOMS = 2;  // instructions per step
-constexpr int TILES_H = 7;
-constexpr int TILES_W = 4;
-SLAB_TILES=2 TILES=56 GRID_BLOCKS=56
+TILES_H=7 TILES_W=4 SLAB_TILES=2 TILES=56 GRID_BLOCKS=56
 constexpr int X_BYTES = 16;  // bytes per copy of x
 constexpr int VECTOR_K = 16;  // channels per store
 SMEM_BYTES=17984

@@ -14,16 +14,9 @@ IN_H=14 IN_W=14 C=64 C_GROUP=8 OUT_H=14 OUT_W=14 K=96 K_GROUP=12 R=3 S=3 STRIDE_
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=196 REDUCTION=72 X_SIGNED=false W_SIGNED=true
 
 @@ // Derived values.
-WARP_SIZE=32 THREADS=128
-constexpr int TAPS = 9;  // taps per filter
-constexpr int CHUNKS = 1;  // chunks of 16 input channels per slab
-constexpr int SLAB_K = 24;  // output channels per slab
-constexpr int ALL_SLABS = 4;  // slabs of the problem
-STEPS=5
+WARP_SIZE=32 THREADS=128 TAPS=9 CHUNKS=1 SLAB_K=24 ALL_SLABS=4 STEPS=5
 constexpr int ATOMS = 3;  // instructions per step
-constexpr int TILES_H = 2;
-constexpr int TILES_W = 1;
-SLAB_TILES=2 TILES=4 GRID_BLOCKS=4
+TILES_H=2 TILES_W=1 SLAB_TILES=2 TILES=4 GRID_BLOCKS=4
 constexpr int X_BYTES = 16;  // bytes per copy of x
 constexpr int VECTOR_K = 8;  // channels per store
 SMEM_BYTES=20032 FOLD_THREADS=128

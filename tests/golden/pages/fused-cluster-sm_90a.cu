@@ -9,18 +9,16 @@
 // launch    second_repack_weights<<<11x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<264x1x1, 128, 19120 B>>> when: call
 
-@@ // The config.
-constexpr int TILE_H = 8;  // output rows of a tile
-TILE_W=14 BLOCKS_PER_SM=2 TEAMS=1 CLUSTER_BLOCKS=2
+@@ d32e6ba5 in pages/fused-depthwise-pointwise-sm_90a.cu: // The config.
+@@ 6+1
+[[maybe_unused]] constexpr int CLUSTER_BLOCKS = 2;  // blocks that compute a tile together
 
-@@ // What follows.
-WARP_SIZE=32
-constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=128 TILES_H=7 TILES_W=4
-constexpr int TILES = 896;  // tiles of all images
-GRID_TEAMS=132 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false
-BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_SMEM_CHUNKS=9
-MID_PLANE=113 PART_CHUNKS=5 SMEM_BYTES=19120
+@@ a5fda853 in pages/fused-depthwise-pointwise-sm_90a.cu: // What follows.
+@@ 8+1
+constexpr int GRID_TEAMS = 132;  // teams in the grid; each computes every GRID_TEAMS-th tile
+@@ 21+2
+[[maybe_unused]] constexpr int PART_CHUNKS = 5;  // chunks of the first one that a block computes
+constexpr int SMEM_BYTES = 19120;
 
 @@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
 @@ 18+2
@@ -66,10 +64,18 @@ struct Team {
     static __device__ __forceinline__ int thread() { return tile::thread(); }
     static __device__ __forceinline__ int warp() { return tile::warp(); }
 
-@@ // What follows.
-WORDS=1 VECTORS=18 BLOCK_K=80 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
-GRID_COLUMNS=14 GRID_PIXELS=112 BORDERED_ROWS=8 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
-PADS_OUTSIDE=false DIVIDED=true HAS_K_REMAINDER=false
+@@ 62eb327e in whole/fused-small-image-sm_90a.cu: // What follows.
+@@ 3+4
+constexpr int VECTORS = 18;  // vectors of channels
+constexpr int BLOCK_K = 80;  // channels per block
+constexpr int SOURCE_ROWS = 10;  // input rows that a tile needs
+@@ 10+1
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+@@ 12+2
+constexpr int GRID_PIXELS = 112;
+constexpr int BORDERED_ROWS = 8;  // those rows and the padding around them
+@@ 18+1
+constexpr bool DIVIDED = true;  // each of several blocks computes some output channels
 
 @@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 8+1
@@ -78,20 +84,14 @@ PADS_OUTSIDE=false DIVIDED=true HAS_K_REMAINDER=false
 constexpr int ATOMS = 1;  // atoms of channels per warp
 constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
 
-@@ // What follows.
-constexpr int ATOM_M = 16;  // pixels of one instruction
-constexpr int ATOM_N = 8;  // channels of one instruction
+@@ df36d7f9 in pages/fused-depthwise-pointwise-sm_90a.cu: // What follows.
+@@ 4+2
 constexpr int SLAB_K = 8;  // output channels per slab, which is a warp's
-ALL_SLABS=3 BLOCK_SLABS=2 TAPS=1
-constexpr int CHUNKS = 9;  // chunks of 16 input channels that a slab needs
-ALL_CHUNKS=9
-constexpr int UNITS = 9;  // chunks of a slab's reduction
-STEP_CHUNKS=2
-constexpr int STEPS = 5;  // along the reduction
-WHOLE_TAPS=false IS_ROLLED=true
-constexpr int UNROLL = 1;  // steps that are written out
-ADDS_WINDOWS=false SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false SOURCE_PLANE=113
-GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=true HAS_K_REMAINDER=false VECTOR_K=2
+constexpr int ALL_SLABS = 3;
+@@ 25+4
+constexpr bool DIVIDED = true;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
+constexpr int VECTOR_K = 2;  // channels per write
 
 // The weights of the block's slabs in shared memory. A lane reads one step past the last, and does not use
 // it.

@@ -11,31 +11,55 @@
 // launch    second_repack_weights<<<326x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<8x1x1, 128, 36288 B>>> when: call
 
-@@ // What follows.
-WARP_SIZE=32
-constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=128 TILES_H=4 TILES_W=2
+@@ f93ab159 in pages/fused-slices-sm_90a.cu: // What follows.
+@@ 5+4
+constexpr int TILES_H = 4;  // tiles down an image
+constexpr int TILES_W = 2;  // tiles across an image
 constexpr int TILES = 32;  // tiles of all images
-GRID_TEAMS=8 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false BY_SLICES=false
-MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_SMEM_CHUNKS=6 IN_PLANE=217 MID_CHUNKS=6
-MID_SMEM_CHUNKS=6 MID_PLANE=161 PART_CHUNKS=6 SMEM_BYTES=36288
+constexpr int GRID_TEAMS = 8;  // teams in the grid; each computes every GRID_TEAMS-th tile
+@@ 11+1
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = false;  // some weights are copied asynchronously
+@@ 13+1
+constexpr bool BY_SLICES = false;  // a block computes the same slice of channels in all layers
+@@ 18+2
+constexpr int IN_SMEM_CHUNKS = 6;
+constexpr int IN_PLANE = 217;
+@@ 24+1
+constexpr int SMEM_BYTES = 36288;
 constexpr int COPIES_IN_FLIGHT = 12;  // of a thread
 
-@@ // What follows.
+// What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
 constexpr int SLAB_K = 16;  // output channels per slab, which is a warp's
-ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
+constexpr int ALL_SLABS = 6;
+constexpr int BLOCK_SLABS = 6;  // slabs per block
+constexpr int TAPS = 9;
 constexpr int CHUNKS = 6;  // chunks of 16 input channels that a slab needs
-ALL_CHUNKS=6
+constexpr int ALL_CHUNKS = 6;
 constexpr int UNITS = 54;  // chunks of a slab's reduction
-STEP_CHUNKS=2
+constexpr int STEP_CHUNKS = 2;  // chunks per step, which is an instruction or two
 constexpr int STEPS = 27;  // along the reduction
-WHOLE_TAPS=true IS_ROLLED=true
+constexpr bool WHOLE_TAPS = true;  // no step reads chunks of two taps
+[[maybe_unused]] constexpr bool IS_ROLLED = true;  // the loop over steps is not written out whole
 constexpr int UNROLL = 3;  // steps that are written out
-ADDS_WINDOWS=false SOURCE_ROWS=12 SOURCE_COLUMNS=18 SOURCE_ROW=18 INTERLEAVED=false SOURCE_PLANE=217
-GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16 BORDER_TOP=0 BORDER_LEFT=0
-PADS_OUTSIDE=true WIDTH=16 DIVIDED=false HAS_K_REMAINDER=false
+constexpr bool ADDS_WINDOWS = false;  // the sums of windows are needed
+constexpr int SOURCE_ROWS = 12;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 18;
+[[maybe_unused]] constexpr int SOURCE_ROW = 18;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 217;
+constexpr int GRID_ROWS = 10;  // output rows of a tile
+constexpr int GRID_COLUMNS = 16;
+constexpr int GRID_PIXELS = 160;
+constexpr int BORDERED_ROWS = 10;  // those rows and the padding around them
+constexpr int BORDERED_COLUMNS = 16;
+constexpr int BORDER_TOP = 0;  // rows of padding above
+constexpr int BORDER_LEFT = 0;
+constexpr bool PADS_OUTSIDE = true;  // pixels outside the image are written as padding
+constexpr int WIDTH = 16;  // bytes of the input per load
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
 
 // Multiplies a slab with BATCH atoms of pixels, in steps that each read chunks of one tap. The weights of the
 // next step are loaded while one is multiplied; after the last step of the last slab one more is loaded.
@@ -71,20 +95,20 @@ DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=864 X_SIGNED
 constexpr int ATOMS = 2;  // atoms of channels per warp
 constexpr int BATCH = 1;  // atoms of pixels per warp, at a time
 
-@@ // What follows.
-constexpr int ATOM_M = 16;  // pixels of one instruction
-constexpr int ATOM_N = 8;  // channels of one instruction
-constexpr int SLAB_K = 16;  // output channels per slab, which is a warp's
-ALL_SLABS=6 BLOCK_SLABS=6 TAPS=9
-constexpr int CHUNKS = 6;  // chunks of 16 input channels that a slab needs
-ALL_CHUNKS=6
-constexpr int UNITS = 54;  // chunks of a slab's reduction
-STEP_CHUNKS=2
-constexpr int STEPS = 27;  // along the reduction
-WHOLE_TAPS=true IS_ROLLED=true
-constexpr int UNROLL = 3;  // steps that are written out
-ADDS_WINDOWS=true SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false SOURCE_PLANE=161
-GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=false VECTOR_K=4 FOLD_THREADS=128
+@@ 2128da00 in pages/fused-dense-everything-cpu.sm_80.cpp: // What follows.
+@@ 16+4
+constexpr bool ADDS_WINDOWS = true;  // the sums of windows are needed
+constexpr int SOURCE_ROWS = 10;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 16;
+[[maybe_unused]] constexpr int SOURCE_ROW = 16;  // pixels from a row in shared memory to the next
+@@ 21+10
+constexpr int SOURCE_PLANE = 161;
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+constexpr int GRID_COLUMNS = 14;
+constexpr int GRID_PIXELS = 112;
+@@ 33+0
+constexpr int VECTOR_K = 4;  // channels per write
+constexpr int FOLD_THREADS = 128;
 
 @@ 274e85a2 in shared.cu: using X = unsigned char;
 @@ 5+0

@@ -13,18 +13,35 @@
 // launch    second_repack_weights<<<11x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<264x1x1, 128, 16272 B>>> when: call
 
-@@ // The config.
+// The config.
 constexpr int TILE_H = 8;  // output rows of a tile
-TILE_W=14 BLOCKS_PER_SM=2 TEAMS=1 CLUSTER_BLOCKS=1
+constexpr int TILE_W = 14;  // output columns of a tile
+constexpr int BLOCKS_PER_SM = 2;  // resident blocks per multiprocessor
+constexpr int TEAMS = 1;  // teams per block; each computes tiles of its own
+[[maybe_unused]] constexpr int CLUSTER_BLOCKS = 1;  // blocks that compute a tile together
 
-@@ // What follows.
-WARP_SIZE=32
+// What follows.
+constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=128 TILES_H=7 TILES_W=4
+[[maybe_unused]] constexpr int BLOCK_THREADS = 128;
+constexpr int TILES_H = 7;  // tiles down an image
+constexpr int TILES_W = 4;  // tiles across an image
 constexpr int TILES = 896;  // tiles of all images
-GRID_TEAMS=264 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false
-BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_SMEM_CHUNKS=9
-MID_PLANE=113 PART_CHUNKS=9 SMEM_BYTES=16272
+constexpr int GRID_TEAMS = 264;  // teams in the grid; each computes every GRID_TEAMS-th tile
+constexpr bool LOADS_INPUT = false;  // the input is loaded to shared memory
+constexpr bool LOADS_ASYNC = false;  // by asynchronous copies
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = false;  // some weights are copied asynchronously
+constexpr bool WEIGHTS_BEHIND_INPUT = false;  // the last ones after the input
+constexpr bool BY_SLICES = false;  // a block computes the same slice of channels in all layers
+constexpr int MID_STRIDE_H = 1;
+constexpr int MID_STRIDE_W = 1;
+constexpr int MID_PAD_TOP = 0;
+constexpr int MID_PAD_LEFT = 0;
+constexpr int MID_CHUNKS = 9;  // chunks of 16 channels that a block needs
+constexpr int MID_SMEM_CHUNKS = 9;  // chunks in shared memory
+constexpr int MID_PLANE = 113;  // pixels of a chunk
+[[maybe_unused]] constexpr int PART_CHUNKS = 9;  // chunks of the first one that a block computes
+constexpr int SMEM_BYTES = 16272;
 
 // Returns true if `said` is true in all active lanes, so that a warp takes one branch instead of both in
 // turn.
@@ -44,12 +61,18 @@ namespace first {
 @@ // The config.
 ROWS=2 COLUMNS=2
 constexpr int VECTOR = 8;  // channels per thread
-constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
+RUN=2
 
-@@ // What follows.
-WORDS=1 VECTORS=18 BLOCK_K=144 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
-GRID_COLUMNS=14 GRID_PIXELS=112 BORDERED_ROWS=8 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
-PADS_OUTSIDE=false DIVIDED=false HAS_K_REMAINDER=false
+@@ 62eb327e in whole/fused-small-image-sm_90a.cu: // What follows.
+@@ 3+4
+constexpr int VECTORS = 18;  // vectors of channels
+constexpr int BLOCK_K = 144;  // channels per block
+constexpr int SOURCE_ROWS = 10;  // input rows that a tile needs
+@@ 10+1
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+@@ 12+2
+constexpr int GRID_PIXELS = 112;
+constexpr int BORDERED_ROWS = 8;  // those rows and the padding around them
 
 @@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 9+0
@@ -101,20 +124,34 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=144 X_SIG
 constexpr int ATOMS = 2;  // atoms of channels per warp
 constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
 
-@@ // What follows.
+// What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
 constexpr int SLAB_K = 16;  // output channels per slab, which is a warp's
-ALL_SLABS=2 BLOCK_SLABS=2 TAPS=1
+constexpr int ALL_SLABS = 2;
+constexpr int BLOCK_SLABS = 2;  // slabs per block
+constexpr int TAPS = 1;
 constexpr int CHUNKS = 9;  // chunks of 16 input channels that a slab needs
-ALL_CHUNKS=9
+constexpr int ALL_CHUNKS = 9;
 constexpr int UNITS = 9;  // chunks of a slab's reduction
-STEP_CHUNKS=2
+constexpr int STEP_CHUNKS = 2;  // chunks per step, which is an instruction or two
 constexpr int STEPS = 5;  // along the reduction
-WHOLE_TAPS=false IS_ROLLED=true
+constexpr bool WHOLE_TAPS = false;  // no step reads chunks of two taps
+[[maybe_unused]] constexpr bool IS_ROLLED = true;  // the loop over steps is not written out whole
 constexpr int UNROLL = 1;  // steps that are written out
-ADDS_WINDOWS=false SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false SOURCE_PLANE=113
-GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=true VECTOR_K=4 FOLD_THREADS=128
+constexpr bool ADDS_WINDOWS = false;  // the sums of windows are needed
+constexpr int SOURCE_ROWS = 8;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 14;
+[[maybe_unused]] constexpr int SOURCE_ROW = 14;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 113;
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+constexpr int GRID_COLUMNS = 14;
+constexpr int GRID_PIXELS = 112;
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = true;  // the last slab has channels that do not exist
+constexpr int VECTOR_K = 4;  // channels per write
+constexpr int FOLD_THREADS = 128;
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 3+1

@@ -9,30 +9,63 @@
 // launch    second_repack_weights<<<4x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<608x1x1, 256, 28336 B>>> when: call
 
-@@ // What follows.
-WARP_SIZE=64
+// What follows.
+constexpr int WARP_SIZE = 64;
 constexpr int THREADS = 256;  // threads per team
-BLOCK_THREADS=256 TILES_H=7 TILES_W=4
+[[maybe_unused]] constexpr int BLOCK_THREADS = 256;
+constexpr int TILES_H = 7;  // tiles down an image
+constexpr int TILES_W = 4;  // tiles across an image
 constexpr int TILES = 896;  // tiles of all images
-GRID_TEAMS=608 LOADS_INPUT=true LOADS_ASYNC=false COPIES_WEIGHTS=false WEIGHTS_BEHIND_INPUT=false
-BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_SMEM_CHUNKS=2 IN_PLANE=161
-MID_CHUNKS=9 MID_SMEM_CHUNKS=9 MID_PLANE=161 PART_CHUNKS=12 SMEM_BYTES=28336
+constexpr int GRID_TEAMS = 608;  // teams in the grid; each computes every GRID_TEAMS-th tile
+constexpr bool LOADS_INPUT = true;  // the input is loaded to shared memory
+constexpr bool LOADS_ASYNC = false;  // by asynchronous copies
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = false;  // some weights are copied asynchronously
+constexpr bool WEIGHTS_BEHIND_INPUT = false;  // the last ones after the input
+constexpr bool BY_SLICES = false;  // a block computes the same slice of channels in all layers
+constexpr int MID_STRIDE_H = 1;
+constexpr int MID_STRIDE_W = 1;
+constexpr int MID_PAD_TOP = 1;
+constexpr int MID_PAD_LEFT = 1;
+constexpr int IN_SMEM_CHUNKS = 2;
+constexpr int IN_PLANE = 161;
+constexpr int MID_CHUNKS = 9;  // chunks of 16 channels that a block needs
+constexpr int MID_SMEM_CHUNKS = 9;  // chunks in shared memory
+constexpr int MID_PLANE = 161;  // pixels of a chunk
+[[maybe_unused]] constexpr int PART_CHUNKS = 12;  // chunks of the first one that a block computes
+constexpr int SMEM_BYTES = 28336;
 
-@@ // What follows.
+// What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 16;  // channels of one instruction
 constexpr int SLAB_K = 64;  // output channels per slab, which is a warp's
-ALL_SLABS=3 BLOCK_SLABS=3 TAPS=1
+constexpr int ALL_SLABS = 3;
+constexpr int BLOCK_SLABS = 3;  // slabs per block
+constexpr int TAPS = 1;
 constexpr int CHUNKS = 2;  // chunks of 16 input channels that a slab needs
-ALL_CHUNKS=2
+constexpr int ALL_CHUNKS = 2;
 constexpr int UNITS = 2;  // chunks of a slab's reduction
-STEP_CHUNKS=4
+constexpr int STEP_CHUNKS = 4;  // chunks per step, which is an instruction or two
 constexpr int STEPS = 1;  // along the reduction
-WHOLE_TAPS=false IS_ROLLED=false
+constexpr bool WHOLE_TAPS = false;  // no step reads chunks of two taps
+[[maybe_unused]] constexpr bool IS_ROLLED = false;  // the loop over steps is not written out whole
 constexpr int UNROLL = 1;  // steps that are written out
-ADDS_WINDOWS=false SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false SOURCE_PLANE=161
-GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16 BORDER_TOP=0 BORDER_LEFT=0
-PADS_OUTSIDE=true WIDTH=8 DIVIDED=false HAS_K_REMAINDER=true
+constexpr bool ADDS_WINDOWS = false;  // the sums of windows are needed
+constexpr int SOURCE_ROWS = 10;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 16;
+[[maybe_unused]] constexpr int SOURCE_ROW = 16;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 161;
+constexpr int GRID_ROWS = 10;  // output rows of a tile
+constexpr int GRID_COLUMNS = 16;
+constexpr int GRID_PIXELS = 160;
+constexpr int BORDERED_ROWS = 10;  // those rows and the padding around them
+constexpr int BORDERED_COLUMNS = 16;
+constexpr int BORDER_TOP = 0;  // rows of padding above
+constexpr int BORDER_LEFT = 0;
+constexpr bool PADS_OUTSIDE = true;  // pixels outside the image are written as padding
+constexpr int WIDTH = 8;  // bytes of the input per load
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = true;  // the last slab has channels that do not exist
 
 // Loads WIDTH bytes of the image, or padding, through registers.
 __device__ __forceinline__ void load_vector(
@@ -65,11 +98,21 @@ __device__ __forceinline__ int byte_of_word(int, int word) { return word * 4; }
 @@ // The config.
 ROWS=2 COLUMNS=2
 constexpr int VECTOR = 4;  // channels per thread
-constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
+RUN=2
 
-@@ // What follows.
-WORDS=1 VECTORS=36 BLOCK_K=144 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
-GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=false
+// What follows.
+constexpr int WORDS = 1;  // words of four taps per filter row
+constexpr int VECTORS = 36;  // vectors of channels
+constexpr int BLOCK_K = 144;  // channels per block
+constexpr int SOURCE_ROWS = 10;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 16;
+[[maybe_unused]] constexpr int SOURCE_ROW = 16;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+constexpr int GRID_COLUMNS = 14;
+constexpr int GRID_PIXELS = 112;
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
 
 @@ ebb87e43 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 7+1

@@ -9,24 +9,54 @@
 // launch    second_repack_weights<<<4x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<264x1x1, 128, 24832 B>>> when: call
 
-@@ // What follows.
-WARP_SIZE=32
+// What follows.
+constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=128 TILES_H=7 TILES_W=4
+[[maybe_unused]] constexpr int BLOCK_THREADS = 128;
+constexpr int TILES_H = 7;  // tiles down an image
+constexpr int TILES_W = 4;  // tiles across an image
 constexpr int TILES = 896;  // tiles of all images
-GRID_TEAMS=132 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false BY_SLICES=true
-MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=1 MID_PAD_LEFT=1 IN_SMEM_CHUNKS=2 IN_PLANE=161 MID_CHUNKS=6
-MID_SMEM_CHUNKS=6 MID_PLANE=161 PART_CHUNKS=6 SMEM_BYTES=24832
+constexpr int GRID_TEAMS = 132;  // teams in the grid; each computes every GRID_TEAMS-th tile
+constexpr bool LOADS_INPUT = true;  // the input is loaded to shared memory
+constexpr bool LOADS_ASYNC = true;  // by asynchronous copies
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = true;  // some weights are copied asynchronously
+constexpr bool WEIGHTS_BEHIND_INPUT = false;  // the last ones after the input
+constexpr bool BY_SLICES = true;  // a block computes the same slice of channels in all layers
+constexpr int MID_STRIDE_H = 1;
+constexpr int MID_STRIDE_W = 1;
+constexpr int MID_PAD_TOP = 1;
+constexpr int MID_PAD_LEFT = 1;
+constexpr int IN_SMEM_CHUNKS = 2;
+constexpr int IN_PLANE = 161;
+constexpr int MID_CHUNKS = 6;  // chunks of 16 channels that a block needs
+constexpr int MID_SMEM_CHUNKS = 6;  // chunks in shared memory
+constexpr int MID_PLANE = 161;  // pixels of a chunk
+[[maybe_unused]] constexpr int PART_CHUNKS = 6;  // chunks of the first one that a block computes
+constexpr int SMEM_BYTES = 24832;
 
-@@ // What follows.
-RUN=64 SLAB_K=32 ALL_SLABS=5 BLOCK_SLABS=3 BUFFERS=3 OF_SLAB=1 TAPS=1 CHUNKS=2 UNITS=2 POSITIONS=160
-EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=1 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false
-SOURCE_PLANE=161 GRID_ROWS=10 GRID_COLUMNS=16 GRID_PIXELS=160 BORDERED_ROWS=10 BORDERED_COLUMNS=16
-BORDER_TOP=0 BORDER_LEFT=0 PADS_OUTSIDE=true WIDTH=8 DIVIDED=true HAS_K_REMAINDER=true
+@@ ff69ff9f in pages/fused-pointwise-depthwise-gfx942.hip: // What follows.
+@@ 2+4
+constexpr int RUN = 64;  // pixels of one instruction
+constexpr int SLAB_K = 32;  // output channels per slab, which is a warpgroup's
+constexpr int ALL_SLABS = 5;
+@@ 7+0
+constexpr int BUFFERS = 3;  // slabs of weights that shared memory holds
+constexpr int OF_SLAB = 1;  // warpgroups that multiply a slab together
+@@ 8+9
+constexpr int CHUNKS = 2;  // chunks of 16 input channels, zeros to an even number
+constexpr int UNITS = 2;  // chunks of the reduction
+constexpr int POSITIONS = 160;  // pixels of the input at which windows begin
+constexpr int EIGHTS_STRIDE = 8;  // pixels from eight pixels to the next eight
+constexpr int UNROLL_TAPS = 1;  // taps that are written out
+constexpr int UNROLL_CHUNKS = 1;  // pairs of chunks that are written out
+@@ 31+1
+constexpr bool DIVIDED = true;  // each of several blocks computes some output channels
 
-@@ // What follows.
-WORDS=1 VECTORS=36 BLOCK_K=96 SOURCE_ROWS=10 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=8
-GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=true HAS_K_REMAINDER=false
+@@ 7d51c7a5 in pages/fused-pointwise-depthwise-gfx942.hip: // What follows.
+@@ 4+1
+constexpr int BLOCK_K = 96;  // channels per block
+@@ 12+1
+constexpr bool DIVIDED = true;  // each of several blocks computes some output channels
 
 @@ 07c5ec7a in whole/fused-small-image-sm_90a.cu: // The shared memory of a block.
 @@ 4+1

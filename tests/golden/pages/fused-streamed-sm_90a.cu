@@ -9,18 +9,20 @@
 // launch    second_repack_weights<<<576x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<32x1x1, 512, 158640 B>>> when: call
 
-@@ // The config.
+@@ 0ed6b2a4 in whole/fused-small-image-sm_90a.cu: // The config.
+@@ 2+1
 constexpr int TILE_H = 14;  // output rows of a tile
-TILE_W=14 BLOCKS_PER_SM=1 TEAMS=1 CLUSTER_BLOCKS=1
 
-@@ // What follows.
-WARP_SIZE=32
-constexpr int THREADS = 512;  // threads per team
-BLOCK_THREADS=512 TILES_H=1 TILES_W=1
+@@ 84e26992 in whole/fused-small-image-sm_90a.cu: // What follows.
+@@ 5+1
+constexpr int TILES_H = 1;  // tiles down an image
+@@ 7+2
 constexpr int TILES = 32;  // tiles of all images
-GRID_TEAMS=32 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false
-BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=24 MID_SMEM_CHUNKS=24
-MID_PLANE=201 PART_CHUNKS=24 SMEM_BYTES=158640
+constexpr int GRID_TEAMS = 32;  // teams in the grid; each computes every GRID_TEAMS-th tile
+@@ 20+1
+constexpr int MID_PLANE = 201;  // pixels of a chunk
+@@ 22+1
+constexpr int SMEM_BYTES = 158640;
 
 // Increments a counter of the block and returns its previous value. A thread sees the writes of those that
 // counted before it.
@@ -78,10 +80,14 @@ __device__ __forceinline__ float hardswish(float x) {
 //   y   = clamp(round_half_to_even(hardswish((acc + bias[k]) * multiplier[k]) * inverse)) as int8
 namespace first {
 
-@@ // What follows.
-WORDS=1 VECTORS=48 EARLY_ROWS=4 BLOCK_K=384 SOURCE_ROWS=16 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false
-GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196 BORDERED_ROWS=14 BORDERED_COLUMNS=14 BORDER_TOP=0 BORDER_LEFT=0
-PADS_OUTSIDE=false DIVIDED=false HAS_K_REMAINDER=false
+@@ 62eb327e in whole/fused-small-image-sm_90a.cu: // What follows.
+@@ 6+1
+constexpr int SOURCE_ROWS = 16;  // input rows that a tile needs
+@@ 10+1
+constexpr int GRID_ROWS = 14;  // output rows of a tile
+@@ 12+2
+constexpr int GRID_PIXELS = 196;
+constexpr int BORDERED_ROWS = 14;  // those rows and the padding around them
 
 @@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 6+1
@@ -107,11 +113,31 @@ IN_H=14 IN_W=14 C=384 C_GROUP=384 OUT_H=14 OUT_W=14 K=768 K_GROUP=768 R=1 S=1 ST
 DILATION_H=1 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=6272 REDUCTION=384 X_SIGNED=true
 W_SIGNED=true
 
-@@ // What follows.
-RUN=64 SLAB_K=64 ALL_SLABS=12 BLOCK_SLABS=12 BUFFERS=3 OF_SLAB=4 TAPS=1 CHUNKS=24 UNITS=24 POSITIONS=196
-EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=12 SOURCE_ROWS=14 SOURCE_COLUMNS=14 SOURCE_ROW=14
-INTERLEAVED=false SOURCE_PLANE=201 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196 DIVIDED=false
-HAS_K_REMAINDER=false VECTOR_K=16
+// What follows.
+constexpr int RUN = 64;  // pixels of one instruction
+constexpr int SLAB_K = 64;  // output channels per slab, which is a warpgroup's
+constexpr int ALL_SLABS = 12;
+constexpr int BLOCK_SLABS = 12;  // slabs per block
+constexpr int BUFFERS = 3;  // slabs of weights that shared memory holds
+constexpr int OF_SLAB = 4;  // warpgroups that multiply a slab together
+constexpr int TAPS = 1;
+constexpr int CHUNKS = 24;  // chunks of 16 input channels, zeros to an even number
+constexpr int UNITS = 24;  // chunks of the reduction
+constexpr int POSITIONS = 196;  // pixels of the input at which windows begin
+constexpr int EIGHTS_STRIDE = 8;  // pixels from eight pixels to the next eight
+constexpr int UNROLL_TAPS = 1;  // taps that are written out
+constexpr int UNROLL_CHUNKS = 12;  // pairs of chunks that are written out
+constexpr int SOURCE_ROWS = 14;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 14;
+[[maybe_unused]] constexpr int SOURCE_ROW = 14;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 201;
+constexpr int GRID_ROWS = 14;  // output rows of a tile
+constexpr int GRID_COLUMNS = 14;
+constexpr int GRID_PIXELS = 196;
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
+constexpr int VECTOR_K = 16;  // channels per write
 
 @@ 518970c2 in whole/fused-small-image-sm_90a.cu: // In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and the parameters of
 @@ 7+1

@@ -9,28 +9,37 @@
 // launch    second_repack_weights<<<36x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<16x1x1, 128, 140752 B>>> when: call
 
-@@ // The config.
-constexpr int TILE_H = 8;  // output rows of a tile
-TILE_W=8 BLOCKS_PER_SM=1 TEAMS=1 CLUSTER_BLOCKS=1
+@@ 319d5e59 in pages/fused-warpgroups-sm_90a.cu: // The config.
+@@ 5+1
+constexpr int TEAMS = 1;  // teams per block; each computes tiles of its own
 
-@@ // What follows.
-WARP_SIZE=32
-constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=128 TILES_H=2 TILES_W=2
+@@ f58d040e in pages/fused-warpgroups-sm_90a.cu: // What follows.
+@@ 4+5
+[[maybe_unused]] constexpr int BLOCK_THREADS = 128;
+constexpr int TILES_H = 2;  // tiles down an image
+constexpr int TILES_W = 2;  // tiles across an image
 constexpr int TILES = 16;  // tiles of all images
-GRID_TEAMS=16 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=true BY_SLICES=false
-MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 IN_SMEM_CHUNKS=6 IN_PLANE=313 MID_CHUNKS=6
-MID_SMEM_CHUNKS=6 MID_PLANE=65 PART_CHUNKS=6 SMEM_BYTES=140752
+constexpr int GRID_TEAMS = 16;  // teams in the grid; each computes every GRID_TEAMS-th tile
+@@ 12+1
+constexpr bool WEIGHTS_BEHIND_INPUT = true;  // the last ones after the input
+@@ 19+1
+constexpr int IN_PLANE = 313;
+@@ 24+1
+constexpr int SMEM_BYTES = 140752;
 
 @@ // The problem.
 IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=14 OUT_W=14 K=96 K_GROUP=96 R=3 S=3 STRIDE_H=2 STRIDE_W=2 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=784 REDUCTION=864 X_SIGNED=true W_SIGNED=true
 
-@@ // What follows.
-RUN=64 SLAB_K=32 ALL_SLABS=3 BLOCK_SLABS=3 BUFFERS=3 OF_SLAB=1 TAPS=9 CHUNKS=6 UNITS=54 POSITIONS=64
-EIGHTS_STRIDE=36 UNROLL_TAPS=9 UNROLL_CHUNKS=3 SOURCE_ROWS=17 SOURCE_COLUMNS=17 SOURCE_ROW=18 INTERLEAVED=true
-SOURCE_PLANE=313 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64 BORDERED_ROWS=8 BORDERED_COLUMNS=8 BORDER_TOP=0
-BORDER_LEFT=0 PADS_OUTSIDE=false WIDTH=16 DIVIDED=false HAS_K_REMAINDER=false
+@@ f5b8a786 in pages/fused-warpgroups-sm_90a.cu: // What follows.
+@@ 12+1
+constexpr int EIGHTS_STRIDE = 36;  // pixels from eight pixels to the next eight
+@@ 15+5
+constexpr int SOURCE_ROWS = 17;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 17;
+[[maybe_unused]] constexpr int SOURCE_ROW = 18;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = true;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 313;
 
 @@ // The problem.
 IN_H=14 IN_W=14 C=96 C_GROUP=96 OUT_H=14 OUT_W=14 K=192 K_GROUP=192 R=1 S=1 STRIDE_H=1 STRIDE_W=1 DILATION_H=1

@@ -9,32 +9,22 @@
 // launch    second_repack_weights<<<10x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<8x1x1, 256, 41808 B>>> when: call
 
-@@ // The config.
-constexpr int TILE_H = 8;  // output rows of a tile
-TILE_W=14 BLOCKS_PER_SM=2 TEAMS=2 CLUSTER_BLOCKS=1
+@@ d32e6ba5 in pages/fused-depthwise-pointwise-sm_90a.cu: // The config.
+@@ 5+1
+constexpr int TEAMS = 2;  // teams per block; each computes tiles of its own
 
-@@ // What follows.
-WARP_SIZE=32
-constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=256 TILES_H=7 TILES_W=4
-constexpr int TILES = 896;  // tiles of all images
-GRID_TEAMS=16 LOADS_INPUT=false LOADS_ASYNC=false COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false
-BY_SLICES=false MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 MID_CHUNKS=9 MID_SMEM_CHUNKS=10
-MID_PLANE=113 PART_CHUNKS=9 SMEM_BYTES=41808
-constexpr int COPIES_IN_FLIGHT = 2;  // of a thread
-
-@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 7+0
-void qconv_cpu_barrier_of_team(int team, int threads, int line);
+@@ a5fda853 in pages/fused-depthwise-pointwise-sm_90a.cu: // What follows.
+@@ 4+1
+[[maybe_unused]] constexpr int BLOCK_THREADS = 256;
 @@ 8+1
-@@ 10+1
-int qconv_cpu_defers_copies(void);
-void qconv_cpu_mbarrier_init(void* mbarrier, int line);
-@@ 13+3
-void qconv_cpu_copy_bulk(void* to, const void* from, unsigned bytes, void* mbarrier, int line);
-void qconv_cpu_use_async_proxy(void);
-void qconv_cpu_fence_proxy_async(void);
-const void* qconv_cpu_async_proxy_view(const void* address);
+constexpr int GRID_TEAMS = 16;  // teams in the grid; each computes every GRID_TEAMS-th tile
+@@ 11+1
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = true;  // some weights are copied asynchronously
+@@ 19+1
+constexpr int MID_SMEM_CHUNKS = 10;  // chunks in shared memory
+@@ 22+1
+constexpr int SMEM_BYTES = 41808;
+constexpr int COPIES_IN_FLIGHT = 2;  // of a thread
 
 __device__ __forceinline__ int team() { return thread() / THREADS; }
 __device__ __forceinline__ void barrier_of_team(int team, int line = __builtin_LINE()) {
@@ -87,10 +77,21 @@ __device__ __forceinline__ void prefetch_l2(const void* address) {
 @@ // The config.
 ATOMS=2
 
-@@ // What follows.
-RUN=64 SLAB_K=16 ALL_SLABS=2 BLOCK_SLABS=2 BUFFERS=2 OF_SLAB=1 TAPS=1 CHUNKS=10 UNITS=10 POSITIONS=112
-EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=5 SOURCE_ROWS=8 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false
-SOURCE_PLANE=113 GRID_ROWS=8 GRID_COLUMNS=14 GRID_PIXELS=112 DIVIDED=false HAS_K_REMAINDER=true VECTOR_K=4
+@@ df36d7f9 in pages/fused-depthwise-pointwise-sm_90a.cu: // What follows.
+@@ 2+3
+constexpr int RUN = 64;  // pixels of one instruction
+constexpr int SLAB_K = 16;  // output channels per slab, which is a warpgroup's
+@@ 7+0
+constexpr int BUFFERS = 2;  // slabs of weights that shared memory holds
+constexpr int OF_SLAB = 1;  // warpgroups that multiply a slab together
+@@ 8+9
+constexpr int CHUNKS = 10;  // chunks of 16 input channels, zeros to an even number
+constexpr int UNITS = 10;  // chunks of the reduction
+constexpr int POSITIONS = 112;  // pixels of the input at which windows begin
+constexpr int EIGHTS_STRIDE = 8;  // pixels from eight pixels to the next eight
+constexpr int UNROLL_TAPS = 1;  // taps that are written out
+constexpr int UNROLL_CHUNKS = 5;  // pairs of chunks that are written out
+@@ 28+1
 
 // wgmma on the CPU device: 64 pixels by SLAB_K channels, 32 bytes of the reduction per product. Each lane
 // reads the factors of its own sums, through the same strides as the hardware and as the async proxy sees

@@ -9,18 +9,37 @@
 // launch    second_repack_weights<<<36x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<22x1x1, 384, 153424 B>>> when: call
 
-@@ // The config.
+// The config.
 constexpr int TILE_H = 8;  // output rows of a tile
-TILE_W=8 BLOCKS_PER_SM=1 TEAMS=3 CLUSTER_BLOCKS=1
+constexpr int TILE_W = 8;  // output columns of a tile
+constexpr int BLOCKS_PER_SM = 1;  // resident blocks per multiprocessor
+constexpr int TEAMS = 3;  // teams per block; each computes tiles of its own
+[[maybe_unused]] constexpr int CLUSTER_BLOCKS = 1;  // blocks that compute a tile together
 
-@@ // What follows.
-WARP_SIZE=32
+// What follows.
+constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 128;  // threads per team
-BLOCK_THREADS=384 TILES_H=4 TILES_W=4
+[[maybe_unused]] constexpr int BLOCK_THREADS = 384;
+constexpr int TILES_H = 4;  // tiles down an image
+constexpr int TILES_W = 4;  // tiles across an image
 constexpr int TILES = 64;  // tiles of all images
-GRID_TEAMS=66 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false BY_SLICES=false
-MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 IN_SMEM_CHUNKS=6 IN_PLANE=105 MID_CHUNKS=6
-MID_SMEM_CHUNKS=6 MID_PLANE=65 PART_CHUNKS=6 SMEM_BYTES=153424
+constexpr int GRID_TEAMS = 66;  // teams in the grid; each computes every GRID_TEAMS-th tile
+constexpr bool LOADS_INPUT = true;  // the input is loaded to shared memory
+constexpr bool LOADS_ASYNC = true;  // by asynchronous copies
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = true;  // some weights are copied asynchronously
+constexpr bool WEIGHTS_BEHIND_INPUT = false;  // the last ones after the input
+constexpr bool BY_SLICES = false;  // a block computes the same slice of channels in all layers
+constexpr int MID_STRIDE_H = 1;
+constexpr int MID_STRIDE_W = 1;
+constexpr int MID_PAD_TOP = 0;
+constexpr int MID_PAD_LEFT = 0;
+constexpr int IN_SMEM_CHUNKS = 6;
+constexpr int IN_PLANE = 105;
+constexpr int MID_CHUNKS = 6;  // chunks of 16 channels that a block needs
+constexpr int MID_SMEM_CHUNKS = 6;  // chunks in shared memory
+constexpr int MID_PLANE = 65;  // pixels of a chunk
+[[maybe_unused]] constexpr int PART_CHUNKS = 6;  // chunks of the first one that a block computes
+constexpr int SMEM_BYTES = 153424;
 
 @@ f8d8ff38 in whole/fused-small-image-sm_90a.cu: // The tensors that a tile of output pixels needs. The outputs of a convolution that another one follows never
 @@ 4+0
@@ -30,11 +49,36 @@ MID_SMEM_CHUNKS=6 MID_PLANE=65 PART_CHUNKS=6 SMEM_BYTES=153424
 IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=28 OUT_W=28 K=96 K_GROUP=96 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=864 X_SIGNED=true W_SIGNED=true
 
-@@ // What follows.
-RUN=64 SLAB_K=32 ALL_SLABS=3 BLOCK_SLABS=3 BUFFERS=3 OF_SLAB=1 TAPS=9 CHUNKS=6 UNITS=54 POSITIONS=64
-EIGHTS_STRIDE=10 UNROLL_TAPS=9 UNROLL_CHUNKS=3 SOURCE_ROWS=10 SOURCE_COLUMNS=10 SOURCE_ROW=10
-INTERLEAVED=false SOURCE_PLANE=105 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64 BORDERED_ROWS=8
-BORDERED_COLUMNS=8 BORDER_TOP=0 BORDER_LEFT=0 PADS_OUTSIDE=false WIDTH=16 DIVIDED=false HAS_K_REMAINDER=false
+// What follows.
+constexpr int RUN = 64;  // pixels of one instruction
+constexpr int SLAB_K = 32;  // output channels per slab, which is a warpgroup's
+constexpr int ALL_SLABS = 3;
+constexpr int BLOCK_SLABS = 3;  // slabs per block
+constexpr int BUFFERS = 3;  // slabs of weights that shared memory holds
+constexpr int OF_SLAB = 1;  // warpgroups that multiply a slab together
+constexpr int TAPS = 9;
+constexpr int CHUNKS = 6;  // chunks of 16 input channels, zeros to an even number
+constexpr int UNITS = 54;  // chunks of the reduction
+constexpr int POSITIONS = 64;  // pixels of the input at which windows begin
+constexpr int EIGHTS_STRIDE = 10;  // pixels from eight pixels to the next eight
+constexpr int UNROLL_TAPS = 9;  // taps that are written out
+constexpr int UNROLL_CHUNKS = 3;  // pairs of chunks that are written out
+constexpr int SOURCE_ROWS = 10;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 10;
+[[maybe_unused]] constexpr int SOURCE_ROW = 10;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 105;
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+constexpr int GRID_COLUMNS = 8;
+constexpr int GRID_PIXELS = 64;
+constexpr int BORDERED_ROWS = 8;  // those rows and the padding around them
+constexpr int BORDERED_COLUMNS = 8;
+constexpr int BORDER_TOP = 0;  // rows of padding above
+constexpr int BORDER_LEFT = 0;
+constexpr bool PADS_OUTSIDE = false;  // pixels outside the image are written as padding
+constexpr int WIDTH = 16;  // bytes of the input per load
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
 
 @@ 518970c2 in whole/fused-small-image-sm_90a.cu: // In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and the parameters of
 @@ 7+1
@@ -56,10 +100,31 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=3136 REDUCTION=96 X_SIGNED
 @@ // The config.
 ATOMS=8
 
-@@ // What follows.
-RUN=64 SLAB_K=64 ALL_SLABS=3 BLOCK_SLABS=3 BUFFERS=3 OF_SLAB=1 TAPS=1 CHUNKS=6 UNITS=6 POSITIONS=64
-EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=3 SOURCE_ROWS=8 SOURCE_COLUMNS=8 SOURCE_ROW=8 INTERLEAVED=false
-SOURCE_PLANE=65 GRID_ROWS=8 GRID_COLUMNS=8 GRID_PIXELS=64 DIVIDED=false HAS_K_REMAINDER=false VECTOR_K=16
+// What follows.
+constexpr int RUN = 64;  // pixels of one instruction
+constexpr int SLAB_K = 64;  // output channels per slab, which is a warpgroup's
+constexpr int ALL_SLABS = 3;
+constexpr int BLOCK_SLABS = 3;  // slabs per block
+constexpr int BUFFERS = 3;  // slabs of weights that shared memory holds
+constexpr int OF_SLAB = 1;  // warpgroups that multiply a slab together
+constexpr int TAPS = 1;
+constexpr int CHUNKS = 6;  // chunks of 16 input channels, zeros to an even number
+constexpr int UNITS = 6;  // chunks of the reduction
+constexpr int POSITIONS = 64;  // pixels of the input at which windows begin
+constexpr int EIGHTS_STRIDE = 8;  // pixels from eight pixels to the next eight
+constexpr int UNROLL_TAPS = 1;  // taps that are written out
+constexpr int UNROLL_CHUNKS = 3;  // pairs of chunks that are written out
+constexpr int SOURCE_ROWS = 8;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 8;
+[[maybe_unused]] constexpr int SOURCE_ROW = 8;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 65;
+constexpr int GRID_ROWS = 8;  // output rows of a tile
+constexpr int GRID_COLUMNS = 8;
+constexpr int GRID_PIXELS = 64;
+constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
+constexpr int VECTOR_K = 16;  // channels per write
 
 // wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8: 64 pixels by SLAB_K channels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, as contiguous matrices of eight

@@ -10,28 +10,72 @@
 // launch    second_repack_weights<<<9x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_conv2d<<<128x1x1, 512, 44832 B>>> when: call
 
-@@ // The config.
+// The config.
 constexpr int TILE_H = 14;  // output rows of a tile
-TILE_W=14 BLOCKS_PER_SM=1 TEAMS=1 CLUSTER_BLOCKS=4
+constexpr int TILE_W = 14;  // output columns of a tile
+constexpr int BLOCKS_PER_SM = 1;  // resident blocks per multiprocessor
+constexpr int TEAMS = 1;  // teams per block; each computes tiles of its own
+[[maybe_unused]] constexpr int CLUSTER_BLOCKS = 4;  // blocks that compute a tile together
 
-@@ // What follows.
-WARP_SIZE=32
+// What follows.
+constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 512;  // threads per team
-BLOCK_THREADS=512 TILES_H=1 TILES_W=1
+[[maybe_unused]] constexpr int BLOCK_THREADS = 512;
+constexpr int TILES_H = 1;  // tiles down an image
+constexpr int TILES_W = 1;  // tiles across an image
 constexpr int TILES = 32;  // tiles of all images
-GRID_TEAMS=32 LOADS_INPUT=true LOADS_ASYNC=true COPIES_WEIGHTS=true WEIGHTS_BEHIND_INPUT=false BY_SLICES=true
-MID_STRIDE_H=1 MID_STRIDE_W=1 MID_PAD_TOP=0 MID_PAD_LEFT=0 IN_SMEM_CHUNKS=4 IN_PLANE=201 MID_CHUNKS=6
-MID_SMEM_CHUNKS=6 MID_PLANE=257 PART_CHUNKS=6 SMEM_BYTES=44832
+constexpr int GRID_TEAMS = 32;  // teams in the grid; each computes every GRID_TEAMS-th tile
+constexpr bool LOADS_INPUT = true;  // the input is loaded to shared memory
+constexpr bool LOADS_ASYNC = true;  // by asynchronous copies
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = true;  // some weights are copied asynchronously
+constexpr bool WEIGHTS_BEHIND_INPUT = false;  // the last ones after the input
+constexpr bool BY_SLICES = true;  // a block computes the same slice of channels in all layers
+constexpr int MID_STRIDE_H = 1;
+constexpr int MID_STRIDE_W = 1;
+constexpr int MID_PAD_TOP = 0;
+constexpr int MID_PAD_LEFT = 0;
+constexpr int IN_SMEM_CHUNKS = 4;
+constexpr int IN_PLANE = 201;
+constexpr int MID_CHUNKS = 6;  // chunks of 16 channels that a block needs
+constexpr int MID_SMEM_CHUNKS = 6;  // chunks in shared memory
+constexpr int MID_PLANE = 257;  // pixels of a chunk
+[[maybe_unused]] constexpr int PART_CHUNKS = 6;  // chunks of the first one that a block computes
+constexpr int SMEM_BYTES = 44832;
 
 @@ // The problem.
 IN_H=14 IN_W=14 C=64 C_GROUP=64 OUT_H=14 OUT_W=14 K=384 K_GROUP=384 R=1 S=1 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=6272 REDUCTION=64 X_SIGNED=true W_SIGNED=true
 
-@@ // What follows.
-RUN=64 SLAB_K=32 ALL_SLABS=12 BLOCK_SLABS=3 BUFFERS=3 OF_SLAB=1 TAPS=1 CHUNKS=4 UNITS=4 POSITIONS=196
-EIGHTS_STRIDE=8 UNROLL_TAPS=1 UNROLL_CHUNKS=2 SOURCE_ROWS=14 SOURCE_COLUMNS=14 SOURCE_ROW=14 INTERLEAVED=false
-SOURCE_PLANE=201 GRID_ROWS=14 GRID_COLUMNS=14 GRID_PIXELS=196 BORDERED_ROWS=16 BORDERED_COLUMNS=16
-BORDER_TOP=1 BORDER_LEFT=1 PADS_OUTSIDE=false WIDTH=16 DIVIDED=true HAS_K_REMAINDER=false
+// What follows.
+constexpr int RUN = 64;  // pixels of one instruction
+constexpr int SLAB_K = 32;  // output channels per slab, which is a warpgroup's
+constexpr int ALL_SLABS = 12;
+constexpr int BLOCK_SLABS = 3;  // slabs per block
+constexpr int BUFFERS = 3;  // slabs of weights that shared memory holds
+constexpr int OF_SLAB = 1;  // warpgroups that multiply a slab together
+constexpr int TAPS = 1;
+constexpr int CHUNKS = 4;  // chunks of 16 input channels, zeros to an even number
+constexpr int UNITS = 4;  // chunks of the reduction
+constexpr int POSITIONS = 196;  // pixels of the input at which windows begin
+constexpr int EIGHTS_STRIDE = 8;  // pixels from eight pixels to the next eight
+constexpr int UNROLL_TAPS = 1;  // taps that are written out
+constexpr int UNROLL_CHUNKS = 2;  // pairs of chunks that are written out
+constexpr int SOURCE_ROWS = 14;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 14;
+[[maybe_unused]] constexpr int SOURCE_ROW = 14;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int SOURCE_PLANE = 201;
+constexpr int GRID_ROWS = 14;  // output rows of a tile
+constexpr int GRID_COLUMNS = 14;
+constexpr int GRID_PIXELS = 196;
+constexpr int BORDERED_ROWS = 16;  // those rows and the padding around them
+constexpr int BORDERED_COLUMNS = 16;
+constexpr int BORDER_TOP = 1;  // rows of padding above
+constexpr int BORDER_LEFT = 1;
+constexpr bool PADS_OUTSIDE = false;  // pixels outside the image are written as padding
+constexpr int WIDTH = 16;  // bytes of the input per load
+constexpr bool DIVIDED = true;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
 
 @@ 332d0a02 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
 @@ 7+1
@@ -71,9 +115,20 @@ namespace second {
 IN_H=14 IN_W=14 C=384 C_GROUP=1 OUT_H=14 OUT_W=14 K=384 K_GROUP=1 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=9 X_SIGNED=false W_SIGNED=true
 
-@@ // What follows.
-WORDS=1 VECTORS=96 BLOCK_K=96 SOURCE_ROWS=16 SOURCE_COLUMNS=16 SOURCE_ROW=16 INTERLEAVED=false GRID_ROWS=14
-GRID_COLUMNS=14 GRID_PIXELS=196 DIVIDED=true HAS_K_REMAINDER=false FOLD_THREADS=128
+// What follows.
+constexpr int WORDS = 1;  // words of four taps per filter row
+constexpr int VECTORS = 96;  // vectors of channels
+constexpr int BLOCK_K = 96;  // channels per block
+constexpr int SOURCE_ROWS = 16;  // input rows that a tile needs
+constexpr int SOURCE_COLUMNS = 16;
+[[maybe_unused]] constexpr int SOURCE_ROW = 16;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+constexpr int GRID_ROWS = 14;  // output rows of a tile
+constexpr int GRID_COLUMNS = 14;
+constexpr int GRID_PIXELS = 196;
+constexpr bool DIVIDED = true;  // each of several blocks computes some output channels
+constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
+constexpr int FOLD_THREADS = 128;
 
 using X = unsigned char;
 using W = signed char;

@@ -31,14 +31,7 @@ SMEM_BYTES=59392
 @@ 9+1
 @@ 11+1
 
-// A ring of slots in shared memory, filled by the warps of a producer and read by consumers. A slot is full
-// when each of these warps has filled its part, and empty when all warps of its consumer have released it.
-template <int SLOTS>
-struct Ring {
-    tile::Mbarrier full[SLOTS], empty[SLOTS];
-    using State = PipelineState<SLOTS>;
-
-@@ cfbecd10 in whole/wgmma-body-sm_90a.cu:     // Initialises the mbarriers: one thread, before the barrier of the block. `releases` arrivals
+@@ 0f0a9932 in whole/wgmma-body-sm_90a.cu:     // Initialises the mbarriers: one thread, before the barrier of the block or of the cluster. `releases`
 @@ 5+1
             full[slot].init(4);  // the warps of the producer
 

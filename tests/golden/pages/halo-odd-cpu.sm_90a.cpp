@@ -23,12 +23,12 @@ constexpr int VECTOR_K = 1;  // neighbouring channels that a lane reads or write
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=115712
 FOLD_THREADS=128
 
-@@ a596933c in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+@@ a4a97876 in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 11+2
 __device__ __forceinline__ void load_tile(
-@@ 14+2
+@@ 14+4
     int c0, int c1, int c2, int c3,
-@@ 17+3
+    int line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2, c3};
     const unsigned short* const offsets = nullptr;
 
@@ -46,22 +46,28 @@ constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per 
 // Instructions per tile.
 [[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));
 
-// wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product.
-// Each lane reads the factors of its own sums, where TMA's swizzle has put them.
+// wgmma on the CPU device: 64 output channels by TILE_N pixels, or 64 pixels by TILE_M output channels, and
+// 32 bytes of the reduction per product. Each lane reads the factors of its own sums, where the swizzle has
+// put them; if warps gather the windows, as the async proxy sees them.
+constexpr bool WARPS_GATHER = false;
 struct Operand {
     const unsigned char* rows;
     int group;  // byte distance between groups of eight rows
+    long to_view;  // from an address to the async proxy's view of it, which matters if warps gather
 
     Operand() = default;
     __device__ __forceinline__ Operand(const void* rows, int group)
-        : rows(static_cast<const unsigned char*>(rows)), group(group) {}
+        : rows(static_cast<const unsigned char*>(rows)), group(group),
+          to_view(WARPS_GATHER ? static_cast<const char*>(qconv_cpu_async_proxy_view(rows)) -
+                                     static_cast<const char*>(rows)
+                               : 0) {}
     __device__ __forceinline__ Operand advance_bytes(int bytes) const { return Operand(rows + bytes, group); }
     // The swizzle XORs the chunk index with bits of the address, as the hardware does.
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const place = rows + row / 8 * group + row % 8 * ROW + i * 4;
         const unsigned long at = reinterpret_cast<unsigned long>(place);
         const unsigned long exchanged = at ^ (at >> 7) % (ROW / 16) * 16;
-        return reinterpret_cast<const tile::Words<1>*>(exchanged)->word[0];
+        return reinterpret_cast<const tile::Words<1>*>(exchanged + to_view)->word[0];
     }
 };
 

@@ -215,22 +215,14 @@ __device__ __forceinline__ int first_step(unsigned part) {
     return STEPS % SPLIT == 0 ? part * (STEPS / SPLIT) : part * STEPS / SPLIT;
 }
 
-// SPLIT neighbouring blocks share a tile of TILE_M output pixels x TILE_N channels of one group; each takes a
-// part of the reduction.
+@@ 9e5d3062 in whole/mma-body-sm_90a.cu: // One block per tile: TILE_M output pixels x TILE_N channels of one group, or of a part of the reduction.
+@@ 2+1
 extern "C" __global__ void __launch_bounds__(THREADS) __cluster_dims__(SPLIT, 1, 1)
-conv2d_mma(const Arguments args) {
-    Shared& shared = tile::shared_memory<Shared>();
-    tile::launch_dependents();
+@@ 6+1
+    // SPLIT neighbouring blocks share a tile; each takes a part of the reduction.
     const unsigned block = tile::block_x(), part = block % SPLIT;
     const TilePart tile_part(block / SPLIT, first_step(part), first_step(part + 1));
     expect_products(shared);
-    Loader loader(args);
-    loader.fill(shared.pipeline, tile_part);
-    loader.load_channel_parameters(shared.channel_parameters, tile_part);
-    Accumulators acc = {};
-    accumulate(shared.pipeline, loader, tile_part, acc);
-    finish_part(args, shared, tile_part, acc);
-}
 
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 13+0

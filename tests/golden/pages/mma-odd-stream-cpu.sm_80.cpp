@@ -21,13 +21,6 @@ TILES_N=1 TILES=6
 constexpr int BLOCKS = 4;
 X_BYTES=1 W_BYTES=1 VECTOR_N=1 COPIES_IN_FLIGHT=15 SMEM_BYTES=3472 FOLD_THREADS=128
 
-@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 8+1
-@@ 10+7
-int qconv_cpu_defers_copies(void);
-void qconv_cpu_add(int* address, int value);
-void qconv_cpu_publish(void);
-
 // Adds atomically, without ordering. Some launches make the sum visible to other blocks at once, and others
 // only when this thread calls `publish`.
 __device__ __forceinline__ void accumulate(int* address, int value) {

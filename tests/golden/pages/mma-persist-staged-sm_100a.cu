@@ -25,11 +25,11 @@ X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=38912
     int turn;  // how many tile parts the block has processed before
 
     // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
-    // TILE_SWIZZLE_WIDTH tiles of pixels run together: weights that do not stay in the cache are then read
-    // once for all of them.
     __device__ __forceinline__ TilePart(unsigned tile, int begin, int end, int turn)
         : tile(tile), begin(begin), end(end), turn(turn) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
+        // TILE_SWIZZLE_WIDTH tiles of pixels run together: weights that do not stay in the cache are then
+        // read once for all of them.
         const unsigned first = in_group / (TILE_SWIZZLE_WIDTH * TILES_N) * TILE_SWIZZLE_WIDTH;
         const unsigned width = TILE_SWIZZLE_WIDTH < TILES_M - first ? TILE_SWIZZLE_WIDTH : TILES_M - first;
         const unsigned in_strip = in_group - first * TILES_N;

@@ -50,8 +50,8 @@ TILES_M=49 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=49680 FOLD_THRE
     channel.bias = channel_parameters.bias[n];
     channel.multiplier = args.multiplier;
 
-@@ 5f08252c in pages/mma-cluster-residual-sm_90a.cu: // SPLIT neighbouring blocks share a tile of TILE_M output pixels x TILE_N channels of one group; each takes a
-@@ 3+1
-extern "C" __global__ void __launch_bounds__(THREADS)
-@@ 6+1
-@@ 9+1
+@@ 9e5d3062 in whole/mma-body-sm_90a.cu: // One block per tile: TILE_M output pixels x TILE_N channels of one group, or of a part of the reduction.
+@@ 5+2
+    // SPLIT neighbouring blocks share a tile; each takes a part of the reduction.
+    const unsigned block = tile::block_x(), part = block % SPLIT;
+    const TilePart tile_part(block / SPLIT, first_step(part), first_step(part + 1));

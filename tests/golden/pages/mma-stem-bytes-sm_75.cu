@@ -115,5 +115,5 @@ struct Loader {
 @@ 6+2
     channel.multiplier = args.multiplier;
 
-@@ acd781c5 in whole/mma-16x16x32-staged-gfx942.hip: // One block per tile: TILE_M output pixels x TILE_N channels of one group.
+@@ ffc57b3c in whole/mma-16x16x32-staged-gfx942.hip: // One block per tile: TILE_M output pixels x TILE_N channels of one group, or of a part of the reduction.
 @@ 8+1

@@ -45,10 +45,9 @@ __device__ __forceinline__ int take(int* address) {
     Sum* sums;  // sums of the tiles that several blocks share
     int* arrived;  // steps added so far to each of these tiles
 
-@@ 3946c71a in whole/mma-body-sm_90a.cu:     // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
-@@ 2+2
-    __device__ __forceinline__ TilePart(unsigned tile, int begin, int end, int turn)
-        : tile(tile), begin(begin), end(end), turn(turn) {
+@@ 6919d500 in pages/mma-persist-staged-sm_100a.cu:     // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
+@@ 5+6
+        const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
 
 @@ 518cb2b9 in whole/mma-body-sm_90a.cu:     // Loads the first steps of a tile part. The weights come first: they do not depend on the previous
 @@ 14+1

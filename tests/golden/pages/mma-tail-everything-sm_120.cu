@@ -77,10 +77,12 @@ struct Accumulators {
 @@ 42+3
         const FinishedVector outputs = finish_vector(sums, channels_at(args, shared, tile_part, n));
 
-@@ 5f08252c in pages/mma-cluster-residual-sm_90a.cu: // SPLIT neighbouring blocks share a tile of TILE_M output pixels x TILE_N channels of one group; each takes a
-@@ 3+0
-// The first WHOLE blocks, which make up whole waves, each take an entire tile.
-@@ 7+3
+@@ 9e5d3062 in whole/mma-body-sm_90a.cu: // One block per tile: TILE_M output pixels x TILE_N channels of one group, or of a part of the reduction.
+@@ 2+1
+extern "C" __global__ void __launch_bounds__(THREADS) __cluster_dims__(SPLIT, 1, 1)
+@@ 6+1
+    // The first WHOLE blocks, which make up whole waves, each take an entire tile; SPLIT neighbouring ones
+    // share each of the others.
     const unsigned block = tile::block_x();
     const bool is_whole = block < WHOLE;
     const unsigned index = is_whole ? block : WHOLE + (block - WHOLE) / SPLIT;

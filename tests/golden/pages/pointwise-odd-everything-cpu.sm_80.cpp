@@ -17,11 +17,9 @@ constexpr int UNITS = 784;
 constexpr int GRID_BLOCKS = 8;  // persistent blocks, whose warps take units one after the other
 constexpr int STEPS = 1;  // steps of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
-constexpr int ALL_SLABS = 2;  // slabs of the problem
-constexpr bool HAS_K_REMAINDER = true;  // some computed channels do not exist
+ALL_SLABS=2 HAS_K_REMAINDER=true
 constexpr int X_BYTES = 4;  // neighbouring channels that a lane reads at once
-constexpr int VECTOR_K = 1;  // neighbouring outputs that a lane writes at once
-STAGE_BYTES=912 COPIES_IN_FLIGHT=7 SMEM_BYTES=13632 FOLD_THREADS=128
+VECTOR_K=1 STAGE_BYTES=912 COPIES_IN_FLIGHT=7 SMEM_BYTES=13632 FOLD_THREADS=128
 
 @@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
 @@ 12+0

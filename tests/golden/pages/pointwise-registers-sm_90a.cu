@@ -23,11 +23,9 @@ constexpr int UNITS = 784;
 constexpr int GRID_BLOCKS = 264;  // persistent blocks, whose warps take units one after the other
 constexpr int STEPS = 1;  // steps of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
-constexpr int ALL_SLABS = 4;  // slabs of the problem
-constexpr bool HAS_K_REMAINDER = true;  // some computed channels do not exist
+ALL_SLABS=4 HAS_K_REMAINDER=true
 constexpr int X_BYTES = 8;  // neighbouring channels that a lane reads at once
-constexpr int VECTOR_K = 2;  // neighbouring outputs that a lane writes at once
-STAGE_BYTES=816 SMEM_BYTES=17216
+VECTOR_K=2 STAGE_BYTES=816 SMEM_BYTES=17216
 
 static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "the filter must be 1x1");
 static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0 && OUT_H == IN_H && OUT_W == IN_W,

@@ -26,11 +26,9 @@ constexpr int UNITS = 784;
 constexpr int GRID_BLOCKS = 216;  // persistent blocks, whose warps take units one after the other
 constexpr int STEPS = 3;  // steps of 32 input channels
 constexpr int SLAB_K = 80;  // output channels whose sums a warp has at a time
-constexpr int ALL_SLABS = 1;  // slabs of the problem
-constexpr bool HAS_K_REMAINDER = false;  // some computed channels do not exist
+ALL_SLABS=1 HAS_K_REMAINDER=false
 constexpr int X_BYTES = 16;  // neighbouring channels that a lane reads at once
-constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
-STAGE_BYTES=3120 SMEM_BYTES=75840 FOLD_THREADS=128
+VECTOR_K=4 STAGE_BYTES=3120 SMEM_BYTES=75840 FOLD_THREADS=128
 
 @@ 65edf821 in pages/pointwise-registers-sm_90a.cu: // A warp's buffers: the units that are loading, and the outputs of the one being multiplied.
 @@ 4+1

@@ -21,11 +21,9 @@ constexpr int UNITS = 3136;
 constexpr int GRID_BLOCKS = 264;  // persistent blocks, whose warps take units one after the other
 constexpr int STEPS = 1;  // steps of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
-constexpr int ALL_SLABS = 9;  // slabs of the problem
-constexpr bool HAS_K_REMAINDER = false;  // some computed channels do not exist
+ALL_SLABS=9 HAS_K_REMAINDER=false
 constexpr int X_BYTES = 8;  // neighbouring channels that a lane reads at once
-constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
-STAGE_BYTES=816 SMEM_BYTES=28224 FOLD_THREADS=128
+VECTOR_K=4 STAGE_BYTES=816 SMEM_BYTES=28224 FOLD_THREADS=128
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 8+1

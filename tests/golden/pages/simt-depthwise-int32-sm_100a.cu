@@ -52,9 +52,6 @@ using Output = int;
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
     result = acc;
 
-@@ 2322dc22 in shared.cu: // The contribution of x_zero_point to every pixel of channel k. Padding is stored as x_zero, so it is
-@@ 5+1
-
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 15+1
         const int w_zero = args.w_zero;

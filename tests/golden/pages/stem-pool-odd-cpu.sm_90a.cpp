@@ -28,25 +28,11 @@ constexpr int TILE_N = 80;  // output pixels of a tile
 BEFORE_H=4 BEFORE_W=20 SKIPPED=1 TAPS_H=4 ROW_STEPS=2 CELLS_H=13 CELLS_W=12 IMAGE_BYTES=96 IMAGE_SHIFT=0
 IMAGES=8 TILES_DOWN=14 TILES_ACROSS=15 CHANNEL_TILES=1 TILES=210 BLOCKS=4 WEIGHT_ROWS=64 SMEM_BYTES=52224
 
-@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 7+0
-void qconv_cpu_barrier_of_team(int team, int threads, int line);
-@@ 16+0
-void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void* from, int line);
-void qconv_cpu_commit_stores(void);
-void qconv_cpu_wait_for_stores(unsigned groups, int for_writes);
-void qconv_cpu_use_async_proxy(void);
-void qconv_cpu_fence_proxy_async(void);
-const void* qconv_cpu_async_proxy_view(const void* address);
-
-// Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
-// that wrote the tile. No coordinate may be negative. The tile may be overwritten once this thread has
-// waited.
-__device__ __forceinline__ void store_tile(
+@@ 8a496644 in whole/halo-body-sm_90a.cu: // Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
+@@ 5+7
     const TensorMap& map, const void* from, int c0, int c1, int c2, int c3, int line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2, c3};
     qconv_cpu_store_tensor(&map, coordinates, from, line);
-}
 
 // Closes a group: the thread's stores since the last commit.
 __device__ __forceinline__ void commit_stores() { qconv_cpu_commit_stores(); }

@@ -57,8 +57,8 @@ __device__ __forceinline__ void load_tile(
 
 constexpr int ATOMS = TILE_N / 8, STEPS = TAPS_H * ROW_STEPS;
 constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
-constexpr int SPLIT = 1, OWN_ROWS = TILE_H;  // a block computes its tiles alone
-constexpr int PRODUCTS = STEPS;  // instructions per tile
+[[maybe_unused]] constexpr int SPLIT = 1, OWN_ROWS = TILE_H;  // a block computes its tiles alone
+[[maybe_unused]] constexpr int PRODUCTS = STEPS;  // instructions per tile
 
 // wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Four warps execute it together; its sums are awaited later. The

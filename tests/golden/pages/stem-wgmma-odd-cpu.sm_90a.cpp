@@ -23,14 +23,6 @@ IMAGES=8 TILES_DOWN=14 TILES_ACROSS=14 CHANNEL_TILES=1 TILES=196 BLOCKS=4 WEIGHT
 constexpr int VECTOR_K = 1;  // channels that a lane writes at once
 SMEM_BYTES=26368 FOLD_THREADS=128
 
-@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 7+0
-void qconv_cpu_barrier_of_team(int team, int threads, int line);
-@@ 16+0
-void qconv_cpu_use_async_proxy(void);
-void qconv_cpu_fence_proxy_async(void);
-const void* qconv_cpu_async_proxy_view(const void* address);
-
 __device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
 // A barrier for the 128 threads of one warpgroup.
 __device__ __forceinline__ void warpgroup_barrier(int warpgroup, int line = __builtin_LINE()) {
@@ -45,12 +37,12 @@ __device__ __forceinline__ void take_registers() {}
 // Makes this thread's writes to shared memory visible to bulk copies and to wgmma.
 __device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
 
-@@ a596933c in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+@@ a4a97876 in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 5+1
     int c0, int c1, int c2,
 @@ 7+1
     const int coordinates[] = {c0, c1, c2};
-@@ 11+11
+@@ 11+9
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
@@ -104,14 +96,13 @@ struct Operand {
     }
 };
 
-@@ e6f97a42 in shared.cpp: struct Product {
-@@ 2+1
-    Filter a;
+using Factor = Filter;
+struct Product {
+    Factor a;
     Operand b;
-
-@@ 2b1f92c9 in shared.cpp: // Computes D = A * B, or D += A * B if `adds`.
-@@ 3+1
-    Products& products, const Filter& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
+    Sum* d;
+    bool adds;
+    int group;
 
 @@ 39463850 in pages/stem-wgmma-body-sm_90a.cu: // Blocks are persistent. A warpgroup of a block is the producer: TMA copies the images that tiles depend on,
 @@ 5+1

@@ -9,7 +9,7 @@
 
 @@ // The config.
 constexpr int TILE_H = 16;  // output rows per tile
-constexpr int TILE_W = 16;  // output columns per tile
+TILE_W=16
 constexpr int ATOMS = 2;  // groups of 8 output channels per warp
 constexpr int SLABS = 2;  // slabs of these channels per block
 WARPS=4 BATCH=1 BLOCKS_PER_SM=4
@@ -17,11 +17,8 @@ WARPS=4 BATCH=1 BLOCKS_PER_SM=4
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=1 ROW_WORDS=8
 constexpr int STEPS = 7;  // steps of eight words of a filter
-constexpr int SLAB_K = 16;  // output channels per slab
-constexpr int ALL_SLABS = 4;  // slabs of the problem
-constexpr int TILES_H = 7;
-constexpr int TILES_W = 7;
-SLAB_TILES=2 TILES=98 GRID_BLOCKS=16 SMEM_BYTES=13024 FOLD_THREADS=128
+SLAB_K=16 ALL_SLABS=4 TILES_H=7 TILES_W=7 SLAB_TILES=2 TILES=98 GRID_BLOCKS=16 SMEM_BYTES=13024
+FOLD_THREADS=128
 
 @@ 0025ef3c in pages/stem-words-sm_90a.cu: // Finishes the outputs and writes them from registers to device memory: LANE_K neighbouring channels of two
 @@ 17+0

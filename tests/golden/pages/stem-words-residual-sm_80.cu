@@ -16,7 +16,7 @@ W_SIGNED=true
 
 @@ // The config.
 constexpr int TILE_H = 16;  // output rows per tile
-constexpr int TILE_W = 8;  // output columns per tile
+TILE_W=8
 constexpr int ATOMS = 2;  // groups of 8 output channels per warp
 constexpr int SLABS = 2;  // slabs of these channels per block
 WARPS=4 BATCH=2 BLOCKS_PER_SM=2
@@ -24,11 +24,8 @@ WARPS=4 BATCH=2 BLOCKS_PER_SM=2
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=4 ROW_WORDS=5
 constexpr int STEPS = 4;  // steps of eight words of a filter
-constexpr int SLAB_K = 16;  // output channels per slab
-constexpr int ALL_SLABS = 4;  // slabs of the problem
-constexpr int TILES_H = 8;
-constexpr int TILES_W = 14;
-SLAB_TILES=2 TILES=224 GRID_BLOCKS=216 SMEM_BYTES=8704 FOLD_THREADS=128
+SLAB_K=16 ALL_SLABS=4 TILES_H=8 TILES_W=14 SLAB_TILES=2 TILES=224 GRID_BLOCKS=216 SMEM_BYTES=8704
+FOLD_THREADS=128
 
 @@ a446d029 in pages/stem-words-sm_90a.cu: // The input of a block's tile: one word per pixel, with the pixel's channels and, if there are fewer than
 @@ 6+3

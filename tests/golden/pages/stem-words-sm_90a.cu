@@ -8,7 +8,7 @@
 
 @@ // The config.
 constexpr int TILE_H = 16;  // output rows per tile
-constexpr int TILE_W = 16;  // output columns per tile
+TILE_W=16
 constexpr int ATOMS = 4;  // groups of 8 output channels per warp
 constexpr int SLABS = 2;  // slabs of these channels per block
 WARPS=4 BATCH=1 BLOCKS_PER_SM=4
@@ -16,11 +16,7 @@ WARPS=4 BATCH=1 BLOCKS_PER_SM=4
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=1 ROW_WORDS=8
 constexpr int STEPS = 7;  // steps of eight words of a filter
-constexpr int SLAB_K = 32;  // output channels per slab
-constexpr int ALL_SLABS = 2;  // slabs of the problem
-constexpr int TILES_H = 7;
-constexpr int TILES_W = 7;
-SLAB_TILES=1 TILES=49 GRID_BLOCKS=49 SMEM_BYTES=13024
+SLAB_K=32 ALL_SLABS=2 TILES_H=7 TILES_W=7 SLAB_TILES=1 TILES=49 GRID_BLOCKS=49 SMEM_BYTES=13024
 
 static_assert(C <= 4 && C_GROUP == C && K_GROUP == K && REDUCTION == R * S * C,
               "C must be at most 4, in one group");

@@ -20,18 +20,6 @@ constexpr int VECTOR_K = 1;  // neighbouring outputs that a thread writes at onc
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=62464
 FOLD_THREADS=128
 
-@@ 79124eea in shared.cpp: // The CPU device runs each thread of a block as a fiber. Its runtime provides these functions.
-@@ 16+0
-unsigned qconv_cpu_tensor_allocate(unsigned columns, int line);
-void qconv_cpu_tensor_relinquish(int line);
-void qconv_cpu_tensor_free(unsigned address, unsigned columns, int line);
-void qconv_cpu_tensor_fence(int after);
-void qconv_cpu_tensor_multiply(
-    unsigned sums, unsigned long long a, unsigned long long b, unsigned kind, int adds, int line);
-void qconv_cpu_tensor_commit(void* mbarrier, int line);
-void qconv_cpu_tensor_load(unsigned address, int* to, unsigned count, int line);
-void qconv_cpu_tensor_wait_for_loads(void);
-
 __device__ __forceinline__ int uniform_warp() { return warp(); }
 
 // Returns true for the one thread of its warp that acts for all lanes. All lanes must call it together.

@@ -20,9 +20,8 @@ SLAB=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 LAST_SLAB=96 PIXEL_RINGS=1 WEIGHT_RINGS=1 PIXEL_SLOTS=5 CHANNEL_TILES=1 TILES=17 BLOCKS=4
 constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
-constexpr int VECTOR_K = 1;  // neighbouring outputs that a lane writes at once
-ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=80896
-FOLD_THREADS=128
+VECTOR_K=1 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3
+SMEM_BYTES=80896 FOLD_THREADS=128
 
 @@ abb41c34 in whole/wgmma-body-sm_90a.cu: static_assert(CONSUMERS == PIXEL_RINGS * WEIGHT_RINGS, "a consumer has one ring of each operand");
 @@ 9+0

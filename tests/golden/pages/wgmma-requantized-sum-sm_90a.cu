@@ -26,9 +26,8 @@ SLAB=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 PIXEL_RINGS=1 WEIGHT_RINGS=2 PIXEL_SLOTS=3 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=33 BLOCKS=33
 constexpr int WEIGHT_ROWS = 256;  // output channels, padded with zeros to a multiple of 128
-constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
-ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=222208
-FOLD_THREADS=128
+VECTOR_K=4 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3
+SMEM_BYTES=222208 FOLD_THREADS=128
 
 @@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 8+2

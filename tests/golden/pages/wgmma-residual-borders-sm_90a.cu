@@ -22,9 +22,8 @@ SLAB=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 PIXEL_RINGS=2 WEIGHT_RINGS=1 PIXEL_SLOTS=2 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=17 BLOCKS=17
 constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
-constexpr int VECTOR_K = 4;  // neighbouring outputs that a lane writes at once
-ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=214016
-FOLD_THREADS=128
+VECTOR_K=4 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3
+SMEM_BYTES=214016 FOLD_THREADS=128
 
 // The kernel's only parameter.
 struct Arguments {

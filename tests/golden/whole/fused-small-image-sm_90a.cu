@@ -18,19 +18,19 @@ constexpr int TILE_H = 4;  // output rows of a tile
 constexpr int TILE_W = 14;  // output columns of a tile
 constexpr int BLOCKS_PER_SM = 1;  // resident blocks per multiprocessor
 constexpr int TEAMS = 1;  // teams per block; each computes tiles of its own
-constexpr int CLUSTER_BLOCKS = 1;  // blocks that compute a tile together
+[[maybe_unused]] constexpr int CLUSTER_BLOCKS = 1;  // blocks that compute a tile together
 
 // What follows.
 constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 512;  // threads per team
-constexpr int BLOCK_THREADS = 512;
+[[maybe_unused]] constexpr int BLOCK_THREADS = 512;
 constexpr int TILES_H = 4;  // tiles down an image
 constexpr int TILES_W = 1;  // tiles across an image
 constexpr int TILES = 128;  // tiles of all images
 constexpr int GRID_TEAMS = 128;  // teams in the grid; each computes every GRID_TEAMS-th tile
 constexpr bool LOADS_INPUT = false;  // the input is loaded to shared memory
 constexpr bool LOADS_ASYNC = false;  // by asynchronous copies
-constexpr bool COPIES_WEIGHTS = true;  // some weights are copied asynchronously
+[[maybe_unused]] constexpr bool COPIES_WEIGHTS = true;  // some weights are copied asynchronously
 constexpr bool WEIGHTS_BEHIND_INPUT = false;  // the last ones after the input
 constexpr bool BY_SLICES = false;  // a block computes the same slice of channels in all layers
 constexpr int MID_STRIDE_H = 1;
@@ -40,7 +40,7 @@ constexpr int MID_PAD_LEFT = 0;
 constexpr int MID_CHUNKS = 24;  // chunks of 16 channels that a block needs
 constexpr int MID_SMEM_CHUNKS = 24;  // chunks in shared memory
 constexpr int MID_PLANE = 57;  // pixels of a chunk
-constexpr int PART_CHUNKS = 24;  // chunks of the first one that a block computes
+[[maybe_unused]] constexpr int PART_CHUNKS = 24;  // chunks of the first one that a block computes
 constexpr int SMEM_BYTES = 47248;
 
 namespace tile {
@@ -170,7 +170,8 @@ struct Copies {
     }
 };
 
-// Counts the bytes that arrive from device memory. Only threads that need them wait.
+// Counts arrivals and bytes, those that arrive from device memory and those that other blocks of the cluster
+// send, in phases: a phase is complete when all expected ones are in. Only threads that need them wait.
 struct Mbarrier {
     unsigned long long state;
 
@@ -376,8 +377,8 @@ constexpr int EARLY_ROWS = 4;  // rows of a patch that are loaded before the fil
 constexpr int BLOCK_K = 384;  // channels per block
 constexpr int SOURCE_ROWS = 6;  // input rows that a tile needs
 constexpr int SOURCE_COLUMNS = 16;
-constexpr int SOURCE_ROW = 16;  // pixels from a row in shared memory to the next
-constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+[[maybe_unused]] constexpr int SOURCE_ROW = 16;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
 constexpr int GRID_ROWS = 4;  // output rows of a tile
 constexpr int GRID_COLUMNS = 14;
 constexpr int GRID_PIXELS = 56;
@@ -423,7 +424,7 @@ struct Channel {
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = unsigned char;  // its minimum is the activation's; its maximum is never reached
+using Packed = unsigned char;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {
@@ -473,7 +474,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is zero.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
@@ -486,7 +487,7 @@ __device__ __forceinline__ void write_or_pad(
 }
 
 using Intermediate = decltype(Activations::mid);
-constexpr bool HAS_BORDER = BORDERED_ROWS != GRID_ROWS || BORDERED_COLUMNS != GRID_COLUMNS;
+[[maybe_unused]] constexpr bool HAS_BORDER = BORDERED_ROWS != GRID_ROWS || BORDERED_COLUMNS != GRID_COLUMNS;
 
 // The place of a pixel of the tile among the pixels of the intermediate tensor.
 __device__ __forceinline__ int place_of(int row, int column) {
@@ -958,8 +959,8 @@ constexpr int UNROLL_TAPS = 1;  // taps that are written out
 constexpr int UNROLL_CHUNKS = 12;  // pairs of chunks that are written out
 constexpr int SOURCE_ROWS = 4;  // input rows that a tile needs
 constexpr int SOURCE_COLUMNS = 14;
-constexpr int SOURCE_ROW = 14;  // pixels from a row in shared memory to the next
-constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
+[[maybe_unused]] constexpr int SOURCE_ROW = 14;  // pixels from a row in shared memory to the next
+[[maybe_unused]] constexpr bool INTERLEAVED = false;  // even columns precede odd ones in shared memory
 constexpr int SOURCE_PLANE = 57;
 constexpr int GRID_ROWS = 4;  // output rows of a tile
 constexpr int GRID_COLUMNS = 14;
@@ -1003,7 +1004,7 @@ struct Channel {
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = Output;
+using Packed = Output;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {
@@ -1053,7 +1054,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is zero.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }

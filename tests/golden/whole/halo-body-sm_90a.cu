@@ -211,8 +211,8 @@ __device__ __forceinline__ void store_matrices(void* row, const unsigned (&words
     }
 }
 
-// Counts arrivals and copied bytes, in phases: a phase is complete when all expected arrivals and bytes are
-// in.
+// Counts arrivals and bytes, those that arrive from device memory and those that other blocks of the cluster
+// send, in phases: a phase is complete when all expected ones are in. Only threads that need them wait.
 struct Mbarrier {
     unsigned long long state;
 
@@ -289,7 +289,8 @@ __device__ __forceinline__ void load_tile(
 // Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
 // that wrote the tile. No coordinate may be negative. The tile may be overwritten once this thread has
 // waited.
-__device__ __forceinline__ void store_tile(const TensorMap& map, const void* from, int c0, int c1, int c2, int c3) {
+__device__ __forceinline__ void store_tile(
+    const TensorMap& map, const void* from, int c0, int c1, int c2, int c3) {
     asm volatile(
         "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
         "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
@@ -377,7 +378,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = Output;
+using Packed = Output;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {
@@ -440,16 +441,16 @@ struct PipelineState {
     }
 };
 
-// A ring of slots in shared memory, filled by the copies that one thread, the producer, issues, and read by
-// consumers. A slot is full when all expected bytes have arrived, and empty when all of its consumers have
-// released it.
+// A ring of slots in shared memory, filled by a producer, which is a thread that issues copies or four warps,
+// and read by consumers. A slot is full when all expected bytes have arrived or each of these warps has
+// filled its part, and empty when all of its consumers have released it.
 template <int SLOTS>
 struct Ring {
     tile::Mbarrier full[SLOTS], empty[SLOTS];
     using State = PipelineState<SLOTS>;
 
-    // Initialises the mbarriers: one thread, before the barrier of the block. `releases` arrivals
-    // empty a slot.
+    // Initialises the mbarriers: one thread, before the barrier of the block or of the cluster. `releases`
+    // arrivals empty a slot.
     __device__ __forceinline__ void open(int releases) {
         for (int slot = 0; slot < SLOTS; ++slot) {
             full[slot].init(1);

@@ -257,7 +257,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = Output;
+using Packed = Output;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {
@@ -482,7 +482,7 @@ struct Tap {
     }
 };
 
-// Returns a word of padding. Padding is a real zero, which is stored as the zero point.
+// Returns a word of padding. Padding is zero.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
@@ -839,7 +839,7 @@ __device__ __forceinline__ void accumulate(
     }
 }
 
-// One block per tile: TILE_M output pixels x TILE_N channels of one group.
+// One block per tile: TILE_M output pixels x TILE_N channels of one group, or of a part of the reduction.
 extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();

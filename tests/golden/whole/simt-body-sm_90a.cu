@@ -218,7 +218,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = Output;
+using Packed = Output;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {

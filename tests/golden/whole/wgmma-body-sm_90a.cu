@@ -161,8 +161,8 @@ __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
 }
 
-// Counts arrivals and copied bytes, in phases: a phase is complete when all expected arrivals and bytes are
-// in.
+// Counts arrivals and bytes, those that arrive from device memory and those that other blocks of the cluster
+// send, in phases: a phase is complete when all expected ones are in. Only threads that need them wait.
 struct Mbarrier {
     unsigned long long state;
 
@@ -303,7 +303,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Packed = Output;
+using Packed = Output;  // to whose range packing clamps
 
 // The inputs of an output element, apart from its channel parameters.
 struct Inputs {
@@ -366,16 +366,16 @@ struct PipelineState {
     }
 };
 
-// A ring of slots in shared memory, filled by the copies that one thread, the producer, issues, and read by
-// consumers. A slot is full when all expected bytes have arrived, and empty when all of its consumers have
-// released it.
+// A ring of slots in shared memory, filled by a producer, which is a thread that issues copies or four warps,
+// and read by consumers. A slot is full when all expected bytes have arrived or each of these warps has
+// filled its part, and empty when all of its consumers have released it.
 template <int SLOTS>
 struct Ring {
     tile::Mbarrier full[SLOTS], empty[SLOTS];
     using State = PipelineState<SLOTS>;
 
-    // Initialises the mbarriers: one thread, before the barrier of the block. `releases` arrivals
-    // empty a slot.
+    // Initialises the mbarriers: one thread, before the barrier of the block or of the cluster. `releases`
+    // arrivals empty a slot.
     __device__ __forceinline__ void open(int releases) {
         for (int slot = 0; slot < SLOTS; ++slot) {
             full[slot].init(1);

@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "loaders: parameters of the tile's first channel",
-        "channel_parameters",
+        "load_channel_parameters.j2",
         "const int k = existing_channel(tile_part, n);",
         "const int k = existing_channel(tile_part, 0);",
         "Scales and biases are per channel.",

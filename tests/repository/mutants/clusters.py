@@ -9,23 +9,25 @@ CHAINED = "tests/qconv/network/run/test_chained.py::test_its_launch_overlaps_whe
 TWO = "tests/qconv/problem/test_chain.py::test_each_of_two_launches_overlaps"
 OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_before"
 
-# Pages whose launches overlap, and the plan of test_fences that shows it.
+# Pages whose launches overlap, the line that waits, and the plan of test_fences that shows it.
+INCLUDED = '//% include overlap ~ "/wait_on_dependency.j2"\n'
+CALLED = "    tile::wait_on_dependency();\n"
 WAITS = {
-    "depthwise": ("templates/families/depthwise/page.j2", "depthwise"),
-    "gemv": ("templates/families/gemv.j2", "gemv"),
-    "fused": ("templates/families/fused/page.j2", "dw, pw"),
-    "first of all": ("templates/overlap.j2", "table"),
+    "depthwise": ("templates/families/depthwise/page.j2", INCLUDED, "depthwise"),
+    "gemv": ("templates/families/gemv.j2", INCLUDED, "gemv"),
+    "fused": ("templates/families/fused/page.j2", CALLED, "dw, pw"),
+    "first of all": ("overlap/begin.j2", CALLED, "table"),
 }
 OVERLAPPING = tuple(
     Mutant(
         f"{name}: a launch reads what the one before still writes",
         page,
-        "    tile::wait_on_dependency();\n",
+        wait,
         "",
         "Launches overlap until they wait.",
         (f"{OVERLAPS}[{plan}]",),
     )
-    for name, (page, plan) in WAITS.items()
+    for name, (page, wait, plan) in WAITS.items()
 )
 
 # Layers of a session, and the case of tests/qconv/network/test_overlaps.py that has each.

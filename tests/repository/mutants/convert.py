@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "element: the last step is left out",
         "convert",
-        "//% for step in steps",
-        "//% for step in steps[:-1]",
+        "${ steps | join(",
+        "${ steps[:-1] | join(",
         "Every step of the contract is computed.",
         conversion_random(0),
     ),

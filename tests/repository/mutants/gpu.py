@@ -44,9 +44,9 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: sums of another eight",
-        "SUMS_OF_ATOM",
-        "SUMS_OF_ATOM(${ atom }),",
-        "SUMS_OF_ATOM(${ atom - 1 }),",
+        "instruction/wgmma_operands.j2",
+        "SUMS_OF_ATOM(${ range(atoms)",
+        "SUMS_OF_ATOM(${ range(atoms) | reverse",
         "Each eight columns have sums of their own.",
         (FUSED,),
         gpu=True,

@@ -227,7 +227,7 @@ OF_PAGE = (
 OF_DEVICE = (
     Mutant(
         "words: device memory may be shared memory",
-        "templates/prelude/cpu_words.j2",
+        "templates/prelude/cpu.j2",
         "if (qconv_cpu_is_shared(address))",
         "if (address == nullptr)",
         "A GPU refuses such a load.",

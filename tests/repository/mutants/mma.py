@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "mma: the last strip is as wide as the others",
-        "tile",
+        "order/strips.j2",
         "TILE_SWIZZLE_WIDTH < TILES_M - first ? TILE_SWIZZLE_WIDTH : TILES_M - first",
         "TILE_SWIZZLE_WIDTH",
         "A narrow last strip leaves tiles out and has some that do not exist.",

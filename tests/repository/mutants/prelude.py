@@ -12,18 +12,34 @@ TIES = ("test_conversion_extremes.py::test_ties_of_both_signs_are_rounded_as_the
 
 MUTANTS = (
     Mutant(
+        "sections: of several features, all must be wanted",
+        "generator/sections",
+        "wanted = nodes.Or(wanted, test, lineno=line)",
+        "wanted = nodes.And(wanted, test, lineno=line)",
+        "Each of the features needs the section.",
+        ("tests/generator/test_sections.py",),
+    ),
+    Mutant(
+        "sections: without features, never",
+        "generator/sections",
+        "return nodes.Const(True, lineno=line)",
+        "return nodes.Const(False, lineno=line)",
+        "A section without features stands in every kernel.",
+        ("tests/generator/test_sections.py",),
+    ),
+    Mutant(
         "every: half away from zero goes down",
         "every",
-        '(rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient',
-        '(rest > Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient',
+        '(rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% section "quotient',
+        '(rest > Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% section "quotient',
         "A positive half is rounded away from zero.",
         conversion_random(*range(0, 40, 5)),
     ),
     Mutant(
         "every: a negative half in 64 bits goes up",
         "every",
-        '(rest <= Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16',
-        '(rest < Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16',
+        '(rest <= Real(-0.5));\n}\n\n//% section "from_bfloat16',
+        '(rest < Real(-0.5));\n}\n\n//% section "from_bfloat16',
         "A negative half is rounded away from zero.",
         TIES,
     ),
@@ -110,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "epilogue: the second word of an output vector is the first",
-        "write",
+        "packed/write_words.j2",
         "const Finished* const four = &finished[i + 4 * j];",
         "const Finished* const four = &finished[i];",
         "Every word has four outputs of its own.",

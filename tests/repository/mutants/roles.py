@@ -1,7 +1,7 @@
 """Mutants of the roles of matrix kernels: loader, layout, fragments, atoms, instruction, schedule, combine, store."""
 
 from mutants.mutant import Mutant
-from mutants.named import block_random, fused_random, mma, mma_random
+from mutants.named import block_random, fence, fused_random, mma, mma_random, simt_random, special_random
 
 LOADERS = (
     Mutant(
@@ -38,7 +38,7 @@ LOADERS = (
     ),
     Mutant(
         "loaders: channel parameters of the first threads alone",
-        "channel_parameters",
+        "copy_channel_parameters.j2",
         "i < (TILE_N + THREADS - 1) / THREADS; ++i",
         "i < 1; ++i",
         "Where a tile has more channels than the block threads, the last ones have no parameters.",
@@ -63,7 +63,7 @@ LOADERS = (
     ),
     Mutant(
         "loaders: parameters of the first tile's channels",
-        "channel_parameters",
+        "load_channel_parameters.j2",
         "const int k = existing_channel(tile_part, n);",
         "const int k = n < K ? n : 0;",
         "Tiles further on have parameters of their own channels.",
@@ -247,6 +247,70 @@ ATOMS = (
 
 SCHEDULES = (
     Mutant(
+        "split: the last part of a tile is left out",
+        "part/split.j2",
+        "first_step(part + 1)",
+        "first_step(part)",
+        "A part ends where the next begins.",
+        (mma("parts of a tile"),),
+    ),
+    Mutant(
+        "cluster: nobody announces the products",
+        "part/cluster.j2",
+        "    expect_products(shared);\n",
+        "",
+        "Blocks wait for the bytes that they expect.",
+        (fence("cluster"),),
+    ),
+    Mutant(
+        "last wave: a whole tile waits for a cluster",
+        "part/last_wave_cluster.j2",
+        "if (!is_whole) expect_products",
+        "if (is_whole) expect_products",
+        "A block with an entire tile receives nothing.",
+        (fence("cluster, last wave"),),
+    ),
+    Mutant(
+        "whole: a step is left out",
+        "part/whole.j2",
+        "0, STEPS",
+        "0, STEPS - 1",
+        "A block takes the whole reduction.",
+        (mma_random("sm_80"),),
+    ),
+    Mutant(
+        "mma: pixels and channels of tiles are mixed up",
+        "order/rows.j2",
+        "in_group / TILES_N",
+        "in_group / TILES_M",
+        "All channels of one tile of pixels come before the next.",
+        tuple(mma_random(name) for name in ("sm_80", "sm_75", "gfx942")),
+    ),
+    Mutant(
+        "nchw: images follow each other like channels",
+        "image_nchw.j2",
+        "(OUT_H * OUT_W) * C + group",
+        "(OUT_H * OUT_W) + group",
+        "An image has all channels.",
+        simt_random(0, 5, 10),
+    ),
+    Mutant(
+        "nhwc: groups begin at the first channel",
+        "image_nhwc.j2",
+        " + group * C_GROUP",
+        "",
+        "A group has channels of its own.",
+        simt_random(0, 5, 10),
+    ),
+    Mutant(
+        "padding: zero is one",
+        "padding/zero.j2",
+        "return 0u;",
+        "return 1u;",
+        "Padding is a real zero.",
+        ("test_padding.py", special_random("direct"), special_random("depthwise")),
+    ),
+    Mutant(
         "tile: all parts as long as the shortest",
         "first_step",
         ": part * STEPS / SPLIT;",
@@ -256,7 +320,7 @@ SCHEDULES = (
     ),
     Mutant(
         "tile: the split tiles of the last round are counted from the first",
-        "conv2d_mma",
+        "part/last_wave.j2",
         "WHOLE + (block - WHOLE) / SPLIT",
         "block / SPLIT",
         "The tiles that are split follow those that are not.",
@@ -264,7 +328,7 @@ SCHEDULES = (
     ),
     Mutant(
         "tile: parts of split tiles are counted from the first block",
-        "conv2d_mma",
+        "part/last_wave.j2",
         "is_whole ? 0 : block % SPLIT;",
         "is_whole ? 0 : (block + 1) % SPLIT;",
         "The parts of a tile only change places.",

@@ -221,8 +221,8 @@ MUTANTS = (
     Mutant(
         "cuda tensor: a tap's row and column change places",
         "cuda_tensor",
-        '"h"(static_cast<short>(tap_w)), "h"(static_cast<short>(tap_h))',
-        '"h"(static_cast<short>(tap_h)), "h"(static_cast<short>(tap_w))',
+        '"h"(static_cast<short>(tap_w)), "h"(static_cast<short>(tap_h))\n',
+        '"h"(static_cast<short>(tap_h)), "h"(static_cast<short>(tap_w))\n',
         "The innermost offset comes first.",
         ON_GPU,
         gpu=True,
