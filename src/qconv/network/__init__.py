@@ -17,6 +17,7 @@ from qconv.network.layers.means import fold_means
 from qconv.network.layers.movement import serve_moving
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.table import fold_tables
+from qconv.network.layers.transposed import fold_transposed
 from qconv.network.run.arrange import Arranger
 from qconv.network.run.contender import Contender, Parts
 from qconv.network.run.memory import Memory
@@ -53,6 +54,7 @@ __all__ = [
     "fold_sums",
     "fold_tables",
     "fold_tables_behind",
+    "fold_transposed",
     "one_output_each",
     "partition",
     "read_layer",

@@ -21,6 +21,7 @@ from qconv.network import (
     fold_sums,
     fold_tables,
     fold_tables_behind,
+    fold_transposed,
     one_output_each,
     read_layer,
     serve_ends,
@@ -49,6 +50,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     served, why_not = _sorted_out(network)
     if bits is Bits.INTEGERS:
         network, served = fold_means(network, served)
+        network, served = fold_transposed(network, served)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)
     network, served = fold_dequantized(network, served)

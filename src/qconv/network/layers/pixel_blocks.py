@@ -58,6 +58,22 @@ class _Blocks:
         return Value(self._device, channels_last=self._device.contiguous(array).reshape(self._made))
 
 
+class PhasesToSpace:
+    """A move of channels, ordered by row, column and the rest, to pixels of a block, of which a part is kept."""
+
+    def __init__(self, size: tuple[int, int], starts: tuple[int, int], made: tuple[int, int], device: Device) -> None:
+        self._size, self._device = size, device
+        self._rows, self._columns = (slice(start, start + end) for start, end in zip(starts, made, strict=True))
+
+    def __call__(self, x: Value) -> Value:
+        (high, wide), array = self._size, self._device.contiguous(x.channels_last)
+        n, h, w, c = array.shape
+        rest = c // (high * wide)
+        moved = array.reshape((n, h, w, high, wide, rest)).transpose((0, 1, 3, 2, 4, 5))
+        whole = self._device.contiguous(moved).reshape((n, h * high, w * wide, rest))
+        return Value(self._device, channels_last=self._device.contiguous(whole[:, self._rows, self._columns]))
+
+
 def depth_to_space(reading: Reading) -> Blocks:
     mode = reading.layer.attributes.get("mode", b"DCR").decode()
     if mode not in MODES:

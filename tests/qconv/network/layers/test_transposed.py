@@ -1,0 +1,126 @@
+"""A transposed convolution between DequantizeLinear and QuantizeLinear is an integer layer. With scales that are powers
+of two, ONNX Runtime's floats are exact, and the bits are equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import onnx
+import quantized_networks as networks
+from one_node import whole_range
+from onnx import helper, numpy_helper
+from session_comparison import RUNS, assert_equal
+
+from qconv.onnx import Session
+
+C, K = 5, 3
+EXACT = {"x_scale": 2.0**-4, "w_scale": 2.0**-6, "y_scale": 2.0**-1}
+
+
+def drawn(seed: int, window: tuple[int, int], types: tuple[str, str, str], per_channel: bool, **scales: float) -> Any:
+    """Return the numbers of a layer: weights and a bias of the whole range, and every zero point."""
+    rng = np.random.default_rng(seed)
+    x_type, w_type, y_type = types
+    count = (K,) if per_channel else ()
+    factors = 2.0 ** rng.integers(-1, 2, count) if per_channel else 1.0
+    scales = EXACT | scales
+    made = {name: np.float32(scale) for name, scale in scales.items()}
+    made["w_scale"] = np.asarray(scales["w_scale"] * factors, np.float32)
+    made |= {"x_zero": whole_range(rng, x_type, ()), "y_zero": whole_range(rng, y_type, ())}
+    made["w_zero"] = whole_range(rng, w_type, count) if w_type == "uint8" else np.zeros(count, w_type)
+    made |= {"w": whole_range(rng, w_type, (C, K, *window)), "bias": rng.integers(-9999, 9999, K).astype(np.int32)}
+    made["b_scale"] = np.asarray(made["x_scale"] * made["w_scale"], np.float32)
+    return made
+
+
+def model(numbers: Any, x_type: str = "uint8", bias: bool = True, **attributes: Any) -> Any:
+    axis = {"axis": 1} if numbers["w_scale"].ndim else {}
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["bytes"], kernel_shape=[1, 1]),
+        helper.make_node("DequantizeLinear", ["bytes", "x_scale", "x_zero"], ["x_real"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["w_real"], **axis),
+        helper.make_node("DequantizeLinear", ["bias", "b_scale"], ["b_real"], axis=0),
+        helper.make_node(
+            "ConvTranspose", ["x_real", "w_real", *(["b_real"] if bias else [])], ["made"],
+            kernel_shape=numbers["w"].shape[2:], **attributes,
+        ),
+        helper.make_node("QuantizeLinear", ["made", "y_scale", "y_zero"], ["y"]),
+    ]  # fmt: skip
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(x_type))
+    graph = helper.make_graph(
+        nodes if bias else [node for node in nodes if node.output[0] != "b_real"], "transposed",
+        [helper.make_tensor_value_info("x", kind, ["N", C, "H", "W"])], [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in numbers.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+WINDOWS: list[tuple[tuple[int, int], dict[str, Any]]] = [
+    ((2, 2), {"strides": [2, 2]}),
+    ((4, 4), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    ((3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}),
+    ((3, 3), {"strides": [2, 2], "pads": [0, 1, 1, 0]}),
+    ((3, 5), {"strides": [1, 3], "pads": [2, 4, 1, 3]}),
+    ((1, 1), {}),
+    ((5, 2), {"strides": [3, 4], "output_padding": [2, 3]}),
+    ((7, 3), {"strides": [2, 1], "pads": [6, 0, 0, 2]}),
+]
+TYPES = [("uint8", "int8", "uint8"), ("int8", "int8", "int8"), ("uint8", "uint8", "int8")]
+
+
+@pytest.mark.parametrize(("window", "attributes"), WINDOWS)
+def test_every_geometry(window: tuple[int, int], attributes: dict[str, Any]) -> None:
+    for at, types in enumerate(TYPES):
+        numbers = drawn(at, window, types, per_channel=at % 2 == 0)
+        made = model(numbers, types[0], bias=at != 1, **attributes)
+        session = Session(made, "cpu", strict=True)
+        for seed, shape in enumerate([(2, C, 4, 6), (1, C, 7, 5)]):
+            fed = {"x": whole_range(np.random.default_rng(seed), types[0], shape)}
+            assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], f"{types} {shape}")
+        assert session.explain().fallen_back == {}
+
+
+def test_any_scale_is_at_most_one_step_away() -> None:
+    numbers = drawn(3, (4, 4), TYPES[0], True, x_scale=0.013, w_scale=0.0071, y_scale=0.093)
+    made = model(numbers, strides=[2, 2], pads=[1, 1, 1, 1])
+    session = Session(made, "cpu", strict=True)
+    for seed in range(RUNS):
+        fed = {"x": whole_range(np.random.default_rng(seed), "uint8", (2, C, 6, 4))}
+        (y,), (floats,) = session.run(None, fed), networks.by_ort(made, fed)
+        assert abs(y.astype(int) - floats.astype(int)).max() <= 1
+    (row,) = (row for row in session.explain().rows if row.op == "ConvTranspose")
+    assert "folded, which may change an output by one step" in row.why
+    assert_equal(Session(made, "cpu", bits="onnxruntime").run(None, fed)[0], floats, "bits")
+
+
+@pytest.mark.parametrize(
+    ("change", "attributes"),
+    [
+        ({"b_scale": np.float32(0.5)}, {}),
+        ({}, {"dilations": [2, 1]}),
+        ({}, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+        ({}, {"output_shape": [9, 9], "strides": [2, 2]}),
+    ],
+)
+def test_others_stay_in_floats(change: dict[str, Any], attributes: dict[str, Any]) -> None:
+    made = model(drawn(0, (3, 3), TYPES[0], False) | change, **attributes)
+    fed = {"x": whole_range(np.random.default_rng(0), "uint8", (1, C, 4, 4))}
+    session = Session(made, "cpu")
+    assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], str(attributes))
+    assert session.explain().fallen_back["ConvTranspose"] == 1
+
+
+def test_pads_that_remove_inputs_run_elsewhere() -> None:
+    """Seven pixels less at the end are more than the filter reaches."""
+    made = model(drawn(0, (2, 2), TYPES[0], False), strides=[2, 2], pads=[0, 0, 6, 6])
+    fed = {"x": whole_range(np.random.default_rng(0), "uint8", (1, C, 6, 6))}
+    session = Session(made, "cpu")
+    assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], "cropped")
+    (row,) = (row for row in session.explain().rows if row.op == "ConvTranspose")
+    assert "pads=(0, 6) remove inputs at the end, which the kernels do not skip" in row.why
