@@ -583,4 +583,20 @@ MUTANTS = (
         "Each phase has all outputs, one after the other.",
         (TRANSPOSED + "::test_every_geometry",),
     ),
+    Mutant(
+        "ends: a move that others read",
+        "_moves_from_caller",
+        " or network.only_consumer(x) is None",
+        "",
+        "The floats would be moved here for a layer elsewhere.",
+        (ENDS + "::test_floats_that_are_computed_stay_elsewhere",),
+    ),
+    Mutant(
+        "ends: what is behind a move is not looked at",
+        "_moves_to_caller",
+        ", *_moves_to_caller(reader, network)]",
+        "]",
+        "A move may be followed by a layer that computes.",
+        (ENDS + "::test_floats_that_are_computed_stay_elsewhere",),
+    ),
 )

@@ -1,5 +1,5 @@
 """QuantizeLinear of the caller's inputs and DequantizeLinear of the network's outputs, if the layers next to them run
-on kernels.
+on kernels. Layers between them and the caller may move the floats.
 
 In the middle of a network, these two are next to layers that run elsewhere. On the device they would only move floats,
 which are four times the bytes.
@@ -9,7 +9,7 @@ channels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -23,10 +23,13 @@ from qconv.conversion.view import view_of
 from qconv.device import Device
 from qconv.instances.load.serving import lookup
 from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.reading import Reading
 from qconv.network.graph.served import Prepared, Served, Unserved
 from qconv.network.graph.value import Value, has_two_orders, last_of
 from qconv.network.layers.concatenation import Joined
 from qconv.network.layers.convolution import IntegerConvolution
+from qconv.network.layers.movement import flatten, identity, reshape, squeeze, transpose, unsqueeze
+from qconv.network.layers.pixel_blocks import depth_to_space, space_to_depth
 from qconv.network.layers.pooling import QuantizedPool
 from qconv.network.layers.upsampling import Widening
 from qconv.tensor_ops.problem import BYTES
@@ -102,24 +105,63 @@ def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str
             continue
         try:
             if layer.op == "QuantizeLinear":
+                moves = _moves_from_caller(layer, network)
                 beside = _readers_of_first(layer, network, served)
             elif layer.op == "DequantizeLinear":
                 beside = [_maker_of_last(layer, network, makers)]
+                moves = _moves_to_caller(layer, network)
             else:
                 continue
             found[layer.name] = _read(layer, network, any(map(_has_channels_last, beside)))
+            found |= {move.layer.name: move for move in moves}
         except Unserved as error:
             left[layer.name] = str(error)
     return found, left
 
 
-def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Served]) -> list[Served]:
-    """Return the served layers that read the bytes of a layer that quantizes a network input."""
-    x, y = layer.inputs[0], layer.outputs[0]
-    if x not in network.inputs:
-        maker = network.producers.get(x)
+# The layers that may move floats between the caller and a conversion.
+MOVES: Mapping[str, Callable[[Reading], Served]] = {
+    "DepthToSpace": depth_to_space,
+    "Flatten": flatten,
+    "Identity": identity,
+    "Reshape": reshape,
+    "SpaceToDepth": space_to_depth,
+    "Squeeze": squeeze,
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+}
+
+
+class _OfAnyType(Reading):
+    def dtype(self, number: int) -> str:
+        return self.network.tensor(self.name(number)).dtype or ""
+
+
+def _moves_from_caller(layer: Layer, network: Network) -> list[Served]:
+    """Return the layers between a network input and a layer that quantizes it."""
+    x = layer.inputs[0]
+    if x in network.inputs:
+        return []
+    maker = network.producers.get(x)
+    if maker is None or maker.op not in MOVES or network.only_consumer(x) is None:
         by = "are constants" if maker is None else f"come from elsewhere, of {maker.op} ({maker.name})"
         raise Unserved(f"the floats that it reads {by}")
+    return [MOVES[maker.op](_OfAnyType(maker, network)), *_moves_from_caller(maker, network)]
+
+
+def _moves_to_caller(layer: Layer, network: Network) -> list[Served]:
+    """Return the layers between a layer that dequantizes and the outputs of the network."""
+    found: list[Served] = []
+    for reader in network.consumers.get(layer.outputs[0], ()):
+        if reader.op not in MOVES:
+            raise Unserved(f"the floats that it makes are read elsewhere, by {reader.op} ({reader.name})")
+        found += [MOVES[reader.op](_OfAnyType(reader, network)), *_moves_to_caller(reader, network)]
+    return found
+
+
+def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Served]) -> list[Served]:
+    """Return the served layers that read the bytes of a layer that quantizes a network input."""
+    y = layer.outputs[0]
     readers = network.consumers.get(y, ())
     for reader in readers:
         if reader.name not in served:
@@ -133,8 +175,6 @@ def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served])
     """Return the served layer whose bytes this layer dequantizes for the caller."""
     if layer.inputs[0] not in makers:
         raise Unserved("the bytes that it reads come from elsewhere")
-    for reader in network.consumers.get(layer.outputs[0], ()):
-        raise Unserved(f"the floats that it makes are read elsewhere, by {reader.op} ({reader.name})")
     return makers[layer.inputs[0]]
 
 

@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import onnx
+import quantized_networks as networks
+from session_comparison import RUNS, assert_equal
+
 from qconv.conversion import Dequantize, Quantize
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
 from qconv.network import IntegerConvolution, Layer, Network, Served, Tensor, Value, read_layer, serve_ends
+from qconv.onnx import Session
 
 CPU = open_device("cpu")
 SCALE, ZERO = np.float32(0.037), np.uint8(19)
@@ -155,3 +163,73 @@ def test_other_tensors_keep_their_order(shape: tuple[int, ...], beside: str) -> 
     assert not made.is_channels_last
     wanted = np.clip(np.rint(x / SCALE) + int(ZERO), 0, 255).astype(np.uint8)
     np.testing.assert_array_equal(made.on_host, wanted)
+
+
+def session_of(before: list[Any], behind: list[Any], shape: list[Any], constants: dict[str, Any]) -> Any:
+    """Return a model: moves of the floats x to a, a quantized convolution of 8 channels, and moves of b to y."""
+    node, rng = onnx.helper.make_node, np.random.default_rng(1)
+    held = {"s": SCALE, "z": ZERO, "w": rng.integers(-128, 128, (8, 8, 1, 1)).astype(np.int8), "w_s": np.float32(0.01)}
+    held |= {"w_z": np.int8(0)} | constants
+    nodes = [
+        *(node(op, names, made, **given) for op, names, made, given in before),
+        node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        node("QLinearConv", ["q", "s", "z", "w", "w_s", "w_z", "s", "z"], ["c"]),
+        node("DequantizeLinear", ["c", "s", "z"], ["b"]),
+        *(node(op, names, made, **given) for op, names, made, given in behind),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes, "moves", [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
+        [onnx.ValueInfoProto(name=name) for name in ("y", "v") if any(name in one.output for one in nodes)],
+        [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+    )  # fmt: skip
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+
+
+LAST_FIRST = ("Transpose", ["x"], ["a"], {"perm": [0, 3, 1, 2]})
+SHUFFLED = ("DepthToSpace", ["b"], ["y"], {"blocksize": 2})
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "shape"),
+    [
+        ([LAST_FIRST], [("Transpose", ["b"], ["y"], {"perm": [0, 2, 3, 1]})], (2, 5, 3, 8)),
+        (
+            [("Reshape", ["x", "flat"], ["r"], {}), ("Transpose", ["r"], ["a"], {"perm": [0, 3, 1, 2]})],
+            [SHUFFLED, ("Transpose", ["b"], ["t"], {"perm": [0, 2, 3, 1]}), ("Flatten", ["t"], ["v"], {})],
+            (2, 120),
+        ),
+        ([("SpaceToDepth", ["x"], ["a"], {"blocksize": 2})], [SHUFFLED], (2, 2, 6, 4)),
+    ],
+)
+def test_floats_may_be_moved_between_the_caller_and_a_conversion(
+    before: list[Any], behind: list[Any], shape: tuple[int, ...]
+) -> None:
+    model = session_of(before, behind, ["N", *shape[1:]], {"flat": np.array([-1, 5, 3, 8], np.int64)})
+    session = Session(model, "cpu", strict=True)
+    for seed in range(RUNS):
+        fed = {"x": np.random.default_rng(seed).uniform(-1, 10, shape).astype(np.float32)}
+        for got, wanted in zip(session.run(None, fed), networks.by_ort(model, fed), strict=True):
+            assert_equal(got, wanted, f"run {seed}")
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "op"),
+    [
+        (
+            [LAST_FIRST],
+            [("DepthToSpace", ["b"], ["t"], {"blocksize": 2}), ("Relu", ["t"], ["y"], {})],
+            "DequantizeLinear",
+        ),
+        ([LAST_FIRST, ("Relu", ["a"], ["v"], {})], [("Identity", ["b"], ["y"], {})], "QuantizeLinear"),
+        ([("Relu", ["x"], ["t"], {}), ("Transpose", ["t"], ["a"], LAST_FIRST[3])], [SHUFFLED], "QuantizeLinear"),
+    ],
+)
+def test_floats_that_are_computed_stay_elsewhere(before: list[Any], behind: list[Any], op: str) -> None:
+    model = session_of(before, behind, ["N", 5, 3, 8], {})
+    session = Session(model, "cpu")
+    fed = {"x": np.random.default_rng(0).uniform(-1, 10, (2, 5, 3, 8)).astype(np.float32)}
+    for got, wanted in zip(session.run(None, fed), networks.by_ort(model, fed), strict=True):
+        assert_equal(got, wanted, op)
+    fallen = session.explain().fallen_back
+    assert (fallen["Relu"], fallen[op]) == (1, 1)
+    assert {"QuantizeLinear", "DequantizeLinear"} - {op} - set(fallen), "the other end runs here"
