@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "cpu runtime: the sanitizer watches another program",
-        "_sanitized_executable",
+        "_sanitized_library",
         "[sanitizer],",
         '[sanitizer], "--param=asan-instrument-reads=0", "--param=asan-instrument-writes=0",',
         "Only what is compiled for it is watched.",
