@@ -55,6 +55,7 @@ def changed(answer: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     return answer | {"kernels": [kernel | {"text": kernel["text"].replace(old, new), "launches": launches}]}
 
 
+@pytest.mark.turns
 def test_words_change_nothing_and_arithmetic_does(kernel: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
     name, case, answer = kernel
     function, (old, new) = KERNELS[name]

@@ -310,9 +310,8 @@ def run_sanitized(
     if not kernel.isidentifier():
         raise ValueError(f"kernel is {kernel!r}; it has to be the name of a C function without its _entry")
     harness = _sanitized_harness(sanitizer, cache)
-    library = _sanitized_library(source, sanitizer, cache)
     job = [
-        f"library {library.resolve()}",
+        f"library {_sanitized_library(source, sanitizer, cache).resolve()}",
         f"kernel {kernel}",
         f"grid {grid[0]} {grid[1]} {grid[2]}",
         f"threads {threads}",
