@@ -258,6 +258,14 @@ MUTANTS = (
         ("test_cpu_sanitizers.py",),
     ),
     Mutant(
+        "cpu runtime: the harness hides the runtime from the kernel",
+        "_sanitized_harness",
+        '"-pthread", "-rdynamic"',
+        '"-pthread"',
+        "The kernel's library is loaded into the harness, and finds the runtime's functions there.",
+        ("test_cpu_sanitizers.py",),
+    ),
+    Mutant(
         "cpu runtime: a sanitizer goes on behind what it has found",
         "_run_job",
         "detect_leaks=0:halt_on_error=1",
