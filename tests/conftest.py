@@ -17,7 +17,7 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
-# Of the tests marked turns, the fast suite has one in three, and .ci/run one in three and one in four: half of them.
+# The fast suite has one in three of the tests marked turns. With its one in four, .ci/run has half of them.
 FAST_ONE_IN = 3
 
 
