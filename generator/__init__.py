@@ -148,7 +148,8 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
     return [made for _, made in feasible], rejected
 
 
-def cheapest(problem: Problem, target: Target, most: int) -> list[Plan]:
+@lru_cache(maxsize=32)
+def cheapest(problem: Problem, target: Target, most: int) -> tuple[Plan, ...]:
     """Return the `most` cheapest plans of each family by its cost model: likely configs if any is feasible, otherwise
     all."""
     rejected: list[Rejected] = []
@@ -158,9 +159,9 @@ def cheapest(problem: Problem, target: Target, most: int) -> list[Plan]:
             families: dict[str, list[Plan]] = {}
             for one in feasible:
                 families.setdefault(one.config.family, []).append(one)
-            return [one for own in families.values() for one in own[:most]]
+            return tuple(one for own in families.values() for one in own[:most])
     if problem.parts:
-        return []
+        return ()
     raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
 
 

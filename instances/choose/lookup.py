@@ -101,7 +101,7 @@ def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
 def _own(problem: Problem, device: Place, layers: Layered) -> list[Plan]:
     """Return the cost model's cheapest plans, and for a chain the unfused plan of its parts' tuned configs or
     defaults."""
-    own = generator.cheapest(problem, device.target, generator.RANKED)
+    own = list(generator.cheapest(problem, device.target, generator.RANKED))
     if not problem.parts:
         return own
 

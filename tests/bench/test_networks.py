@@ -59,6 +59,7 @@ def test_a_row_has_the_time_the_proof_and_where_the_time_goes(few: None, tmp_pat
         assert sum(row["profile_us"].values()) == pytest.approx(sum(us for _, _, us in row["layers_us"]), abs=1)
 
 
+@pytest.mark.slow
 def test_images_of_integers(few: None, tmp_path: Path) -> None:
     found = run(tmp_path, "--integer-inputs")
     assert [(row["inputs"], row["verified"]) for row in found["rows"]] == [("uint8", True)] * 2

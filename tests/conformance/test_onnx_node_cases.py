@@ -108,6 +108,7 @@ def run_official(device: str) -> None:
     assert result.testsRun - len(result.skipped) == len({name for name in cases() if not is_narrow(name)})
 
 
+@pytest.mark.slow
 def test_the_official_runner() -> None:
     run_official("cpu")
 

@@ -34,3 +34,12 @@ def test_so_many_of_each_family_are_looked_at() -> None:
     for family in {plan.config.family for plan in every}:
         own = [plan for plan in every if plan.config.family == family]
         assert [plan for plan in plans if plan.config.family == family] == own[:3]
+
+
+def test_a_problem_that_comes_again_is_planned_once() -> None:
+    """A network has the same layer many times, and a lookup without measurements waits for the planning."""
+    again = Conv2d(1, 5, 5, 8, 16, 3, 3, pad=1)
+    assert again is not PROBLEM
+    one, other = (generator.cheapest(problem, TARGETS["cpu"], 3) for problem in (PROBLEM, again))
+    assert one[0] is other[0]
+    assert generator.cheapest(PROBLEM, TARGETS["cpu.sm_80"], 3)[0].target.name == "cpu.sm_80"

@@ -184,7 +184,7 @@ def complaint(plan: Plan, most_spilled: int = 0, reads_code: bool = False) -> st
     return None
 
 
-@pytest.mark.many
+@pytest.mark.turns
 @pytest.mark.parametrize("gpu", EVERY_GPU)
 @pytest.mark.parametrize("name", TYPICAL)
 def test_the_default_compiles(name: str, gpu: str) -> None:
@@ -209,7 +209,7 @@ def test_the_first_of_simt_compiles(gpu: str) -> None:
     assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
 
-@pytest.mark.many
+@pytest.mark.turns
 @pytest.mark.parametrize("gpu", EVERY_GPU)
 def test_the_default_of_a_conversion_or_tensor_op_compiles(gpu: str) -> None:
     target = GPUS[gpu]

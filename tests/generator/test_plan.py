@@ -277,6 +277,7 @@ def test_the_default_is_a_likely_one_where_any_of_them_serves(monkeypatch: pytes
     assert {plan.config.as_dict()["tile_m"] for plan in generator.space(PROBLEMS["3x3"], target)[0]} != {16}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", ["sm_75", "sm_90a", "gfx942", "gfx1201", "cpu.sm_80"])
 def test_no_feasible_config_is_left_out(name: str) -> None:
     """Feasible configs are adjacent: each neighbour of a config that `plan` accepts is in the space."""

@@ -55,6 +55,7 @@ def changed(answer: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     return answer | {"kernels": [kernel | {"text": kernel["text"].replace(old, new), "launches": launches}]}
 
 
+@pytest.mark.turns
 def test_words_change_nothing_and_arithmetic_does(kernel: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
     name, case, answer = kernel
     function, (old, new) = KERNELS[name]
@@ -130,6 +131,7 @@ def test_a_revision_answers_by_its_own_code(tmp_path: Path) -> None:
     assert "refused" in revision.answers([cases[0] | {"problem": "conv2d:n=1"}])[0]
 
 
+@pytest.mark.slow
 @needs_git
 def test_a_row_whose_source_nobody_renders_keeps_its_digest(capsys: pytest.CaptureFixture[str]) -> None:
     path = next(iter(sorted(shipped_digests.SHIPPED.glob("*.json"))))

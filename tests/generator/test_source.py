@@ -40,6 +40,7 @@ def rendered(request: pytest.FixtureRequest) -> list[tuple[Plan, Source]]:
     return [(plan, generator.render(plan)) for plan in drawn(TARGETS[request.param])]
 
 
+@pytest.mark.turns
 def test_the_digest_is_of_the_code(rendered: list[tuple[Plan, Source]]) -> None:
     for plan, source in rendered:
         launches = [launch for kernel in plan.kernels for launch in kernel.launches]

@@ -90,6 +90,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 def test_counts_are_at_their_limits() -> None:
     said = wrong(counted(ROOT), LIMITS)
     assert not said, "\n".join(said)

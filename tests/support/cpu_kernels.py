@@ -184,7 +184,7 @@ class Runner:
         source = PRELUDE + text
         flags = [*cpu_runtime.KERNEL_FLAGS, "-Wall", "-Werror", "-fvisibility=hidden"]
         source = source.replace('extern "C" void name', 'extern "C" __attribute__((visibility("default"))) void name')
-        built = cpu_runtime.build({"kernel.cpp": source}, [*flags, *compile.SHARED_FLAGS], ".so", cache)
+        built = cpu_runtime.build({"kernel.cpp": source}, [*flags, *cpu_runtime.SHARED_FLAGS], ".so", cache)
         self.library = ctypes.CDLL(str(built))
 
     def __call__(

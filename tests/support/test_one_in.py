@@ -29,7 +29,7 @@ def test_a_run_leaves_out_none_that_takes_no_turns() -> None:
     assert 0 < len([name for name in some if "::test_many" in name]) < len([n for n in every if "::test_many" in n]) / 2
 
 
-def test_the_fast_suite_has_half_of_those_that_take_turns() -> None:
+def test_the_fast_suite_has_a_part_of_those_that_take_turns() -> None:
     file = "tests/templates/test_simt_sanitizers.py"
     fast, slow = (collected(file, "-m", marked) for marked in ("not slow", "slow"))
     every = collected(file, "-m", "not slow", "--one-in", "1")

@@ -38,12 +38,14 @@ def check(problem: Conversion, device: Device, seed: int) -> None:
         assert mismatch(instance, registry.draw(problem, seed)) is None, f"{problem} {plan.config}"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", range(0, 40, 5))
 def test_random_conversions(first: int) -> None:
     for index, problem in enumerate(conversions(1, 40)[first : first + 5], first):
         check(problem, CPU, index)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", range(0, 24, 6))
 def test_random_conversions_with_channels_last(first: int) -> None:
     for index, problem in enumerate(turned_conversions(1, 24)[first : first + 6], first):

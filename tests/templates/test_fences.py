@@ -358,6 +358,7 @@ def reading(x: Any, plan: Plan, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x if name in ("x", "residual", "a") else own for name, own in zip(names, arrays, strict=True))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", OVERLAPPING)
 def test_a_launch_waits_for_the_one_before(name: str) -> None:
     plan = OVERLAPPING[name]

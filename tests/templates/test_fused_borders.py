@@ -83,6 +83,7 @@ PLANS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PLANS)
 def test_it_is_exact(name: str) -> None:
     plan, seed = PLANS[name], (LATE, EARLY)[list(PLANS).index(name) % 2]

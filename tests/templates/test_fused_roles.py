@@ -23,6 +23,7 @@ NAMES = (
 )
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_exact(name: str) -> None:
     """Alternates between copies as late as allowed and as early."""

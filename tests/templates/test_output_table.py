@@ -92,6 +92,7 @@ def test_the_kernel_that_serves_everything_is_the_oracle(layout: str) -> None:
             check(rng.choice([one for one in plans if isinstance(one.config, Simt)]), CPU, seed=3)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("layers", [2, 3])
 def test_the_last_of_a_chain_is_the_oracle(layers: int) -> None:
     for name in ("cpu.sm_90a", "cpu.gfx1100"):

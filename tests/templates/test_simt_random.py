@@ -19,6 +19,7 @@ SMALL = Conv2d(1, 5, 4, 8, 12, 3, 3, pad=1)
 EMULATIONS = [name for name, target in TARGETS.items() if target.vendor == "cpu" and name != "cpu"]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", range(0, len(FAST), 5))
 def test_a_random_config(first: int) -> None:
     device = open_device("cpu")

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -120,13 +120,16 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
     most = MOST_SUBTILES[len(problem.LAYERS)]
     # Layers that each block computes whole, unless it has a slice of the channels.
     alone = () if target.bulk_copies else problem.LAYERS[:-1]
+    # Computed once each: the loop has thousands of turns, for which a lookup without measurements waits.
+    sliced_by = {count: is_sliced(problem, count) for count in choices["cluster_blocks"]}
+    tiles = {side: tiles_of(problem, *side)[2] for side in itertools.product(choices["tile_h"], choices["tile_w"])}
 
     def best_subtiles(
         layer: str, tile: tuple[int, int], cluster_blocks: int, warps: int, weights: Weights
     ) -> tuple[_Subtile, ...]:
         on_wgmma, last = layer in weights.on_wgmma, layer == problem.LAYERS[-1]
         ring_warpgroups = warps // 4 * (weights.weight_ring and last)
-        blocks = 1 if layer in alone and not is_sliced(problem, cluster_blocks) else cluster_blocks
+        blocks = 1 if layer in alone and not sliced_by[cluster_blocks] else cluster_blocks
         layer_config = LayerConfig(layer, last, *tile, blocks, on_wgmma, 1, 1, ring_warpgroups)
         every, threads = subtiles[layer, on_wgmma], warps * target.warp_size
         return _cheapest(problem.layers[layer], layer_config, threads, every, target, most)
@@ -134,8 +137,8 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
     for tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks in itertools.product(
         *(choices[n] for n in list(CHOICES)[:6])
     ):
-        each_has = tiles_of(problem, tile_h, tile_w)[2] * cluster_blocks / target.processors
-        sliced = is_sliced(problem, cluster_blocks)
+        each_has = tiles[tile_h, tile_w] * cluster_blocks / target.processors
+        sliced = sliced_by[cluster_blocks]
         too_many = cluster_blocks > 1 and not sliced and each_has > 2 * blocks_per_sm
         if cluster_blocks > 1 and (teams > 1 or not (sliced or cluster_blocks in CLUSTERS)):
             continue
@@ -204,10 +207,12 @@ def _cheapest(
 ) -> tuple[_Subtile, ...]:
     """Return the feasible subtiles with the fewest issued clocks, and those with the shortest longest warp."""
     works: dict[_Subtile, Work] = {}
-    alone = InKernel(threads)
+    alone, given = InKernel(threads), vars(layer_config)
     for m, n in subtiles:
         with suppress(Infeasible):
-            works[m, n] = layer_plan(problem, replace(layer_config, m=m, n=n), target, alone).work
+            # Not `replace`, which takes as long as planning the layer.
+            one = LayerConfig(**given | {"m": m, "n": n})
+            works[m, n] = layer_plan(problem, one, target, alone).work
     either = (sorted(works, key=lambda subtile: works[subtile][cost])[:most] for cost in (0, 1))
     return tuple(dict.fromkeys(itertools.chain(*either)))
 

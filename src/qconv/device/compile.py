@@ -24,10 +24,7 @@ from qconv.targets.target import Target
 
 # NVRTC and CuPy have different defaults for -fmad and -ftz, on which the epilogue's arithmetic must not depend.
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--ptxas-options=-v")
-# A CPU kernel is loaded after the runtime, whose libraries have everything that it calls. Reading them would take the
-# linker as long as the compiler takes for a short kernel.
-SHARED_FLAGS = ("-shared", "-nodefaultlibs")
-HOST_FLAGS: tuple[str, ...] = (*cpu_runtime.KERNEL_FLAGS, *SHARED_FLAGS)
+HOST_FLAGS: tuple[str, ...] = (*cpu_runtime.KERNEL_FLAGS, *cpu_runtime.SHARED_FLAGS)
 HIPRTC_FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off")
 CLANG_FLAGS = (
     *("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib"),

@@ -1,7 +1,8 @@
 // Runs one kernel once, in a process without Python, so that a sanitizer sees only the kernel. Linked with
-// cpu_runtime.cpp and one kernel source. cpu_runtime.py writes the job and reads the results.
+// cpu_runtime.cpp and a sanitizer. cpu_runtime.py writes the job and reads the results.
 //
-// The job file, argv[1], has one fact per line, in any order except that buffers are numbered from 0:
+// The job file, argv[1], has one fact per line, in any order except where noted; buffers are numbered from 0:
+//   library FILE                 the compiled source; before its kernel
 //   kernel NAME                  the entry is NAME_entry
 //   grid X Y Z | threads N | cluster N | shared BYTES | warp N | workers N | seed N
 //   fresh N                      see qconv_cpu_fresh_fibers
@@ -27,7 +28,12 @@
 
 namespace {
 
-// By name, so that one executable, which takes long to compile, serves all kernels of a source.
+void open_library(const std::string& path) {
+    if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
+        throw std::runtime_error("cannot load " + path + ": " + dlerror());
+}
+
+// By name, so that one library, which takes long to compile, serves all kernels of a source.
 qconv_cpu_entry_t entry_of(const std::string& kernel) {
     void* const entry = dlsym(RTLD_DEFAULT, (kernel + "_entry").c_str());
     if (entry == nullptr) throw std::runtime_error("no function " + kernel + "_entry in the source");
@@ -87,7 +93,9 @@ void read_line(Job& job, const std::string& line) {
     std::string key, text;
     size_t first = 0, index = 0, bytes = 0;
     words >> key;
-    if (key == "kernel" && words >> text) {
+    if (key == "library" && words >> std::ws && std::getline(words, text)) {
+        open_library(text);
+    } else if (key == "kernel" && words >> text) {
         job.launched.entry = entry_of(text);
     } else if (key == "grid") {
         words >> job.launched.grid[0] >> job.launched.grid[1] >> job.launched.grid[2];

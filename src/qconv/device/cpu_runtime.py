@@ -1,8 +1,8 @@
 """The runtime of the CPU device: it compiles kernel sources with the system C++ compiler and runs them with one fiber
 per GPU thread.
 
-`launch` runs a kernel in this process at full speed, for results and timing. `run_sanitized` builds an executable
-around it and runs that under AddressSanitizer with UndefinedBehaviorSanitizer, or under ThreadSanitizer. These find
+`launch` runs a kernel in this process at full speed, for results and timing. `run_sanitized` runs it in a harness, an
+executable of its own, under AddressSanitizer with UndefinedBehaviorSanitizer, or under ThreadSanitizer. These find
 faults that results need not show: accesses out of bounds and missing barriers.
 
 `cpu_runtime.h` is the interface to the kernels. Builds are kept in a content-addressed cache.
@@ -44,6 +44,9 @@ KERNEL_FLAGS = (
     "-fno-trapping-math",
     "-fno-exceptions",  # GPUs have none; calls of the runtime then need no unwinding
 )
+# A kernel is loaded after the runtime, whose libraries have everything that it calls. Reading them would take the
+# linker as long as the compiler takes for a short kernel.
+SHARED_FLAGS = ("-shared", "-nodefaultlibs")
 RUNTIME_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-pthread")
 LIBRARY_FLAGS = (*RUNTIME_FLAGS, "-shared", "-Wl,-z,defs")  # fail now if it could not be loaded
 # Line numbers and inlined functions for reports. The locations of variables would double the compile time.
@@ -140,7 +143,7 @@ def _run_compiler(command: Sequence[str], folder: Path | None = None, limit_s: f
 def build(
     files: Mapping[str, str], flags: Sequence[str], suffix: str, cache: Path, objects: Sequence[Path] = ()
 ) -> Path:
-    """Compile the first of `files` (name -> text), next to the others, and link `objects` to it.
+    """Compile the first of `files` (name -> text), if any, next to the others, and link `objects` to it.
 
     The result's name is the digest of everything that determines its content. It is built under another name and
     published in one step, so that nobody loads half of it. A concurrent build publishes the same result again.
@@ -167,7 +170,7 @@ def _compile(
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
         # Reports name the source without its folder, which is deleted before they are read.
-        command = [compiler.path, *flags, f"-ffile-prefix-map={folder.resolve()}=.", next(iter(files))]
+        command = [compiler.path, *flags, f"-ffile-prefix-map={folder.resolve()}=.", *list(files)[:1]]
         _run_compiler([*command, *(str(path.resolve()) for path in objects), "-o", "built"], folder)
         built, record = folder / "built", folder / "record"
         if not built.exists():
@@ -306,8 +309,9 @@ def run_sanitized(
     _require_unsigned((*grid, threads, shared_bytes, cluster, warp_size, workers, seed, fresh_fibers))
     if not kernel.isidentifier():
         raise ValueError(f"kernel is {kernel!r}; it has to be the name of a C function without its _entry")
-    executable = _sanitized_executable(source, sanitizer, cache)
+    harness = _sanitized_harness(sanitizer, cache)
     job = [
+        f"library {_sanitized_library(source, sanitizer, cache).resolve()}",
         f"kernel {kernel}",
         f"grid {grid[0]} {grid[1]} {grid[2]}",
         f"threads {threads}",
@@ -328,7 +332,7 @@ def run_sanitized(
         for index, content in enumerate(buffers):
             Path(folder, f"in{index}").write_bytes(content)
         try:
-            run = _run_job(executable, Path(folder), timeout_s)
+            run = _run_job(harness, Path(folder), timeout_s)
         except subprocess.TimeoutExpired:
             return SanitizerReport(False, "timeout", f"{kernel} ran for more than {timeout_s:g} s", ())
         kind = _kind_of(run)
@@ -338,16 +342,21 @@ def run_sanitized(
         return SanitizerReport(kind == "clean", kind, run.stderr, results)
 
 
-def _sanitized_executable(source: str, sanitizer: Sanitizer, cache: Path) -> Path:
-    # The runtime is told which sanitizer is active, but is not instrumented itself. The harness serves both.
+def _sanitized_harness(sanitizer: Sanitizer, cache: Path) -> Path:
+    # The runtime is told which sanitizer is active, but neither it nor the harness is instrumented: only linked with
+    # the sanitizer. One harness serves all kernels, as linking it takes longer than compiling one.
     tell = f"-DQCONV_SANITIZE_{sanitizer.upper()}"
     objects = [
         build(_with_headers(name), [*RUNTIME_FLAGS, "-g1", *told, "-c"], ".o", cache)
         for name, told in (("cpu_runtime.cpp", [tell]), ("cpu_harness.cpp", []))
     ]
-    flags = [*_SANITIZED_FLAGS, *_SANITIZERS[sanitizer], "-fno-sanitize-recover=all", "-pthread"]
-    # The harness looks the kernel up by name.
-    return build({"kernel.cpp": source}, [*flags, "-rdynamic"], "", cache, objects)
+    # The kernel's library calls the runtime's functions.
+    return build({}, [*_SANITIZERS[sanitizer], "-pthread", "-rdynamic"], "", cache, objects)
+
+
+def _sanitized_library(source: str, sanitizer: Sanitizer, cache: Path) -> Path:
+    flags = [*_SANITIZED_FLAGS, *_SANITIZERS[sanitizer], "-fno-sanitize-recover=all", *SHARED_FLAGS]
+    return build({"kernel.cpp": source}, flags, ".so", cache)
 
 
 def runtime_sources() -> dict[str, str]:

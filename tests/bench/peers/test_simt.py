@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from peers import Case, prepare
 
 from qconv import Conv2d
@@ -13,6 +14,7 @@ from qconv.tuner.measure.protocol import protocol_for
 PROBLEM = Conv2d(2, 6, 5, 8, 12, 3, 3, pad=(1, 0, 1, 2), stride=(1, 2))
 
 
+@pytest.mark.slow
 def test_the_simt_peer_must_give_our_output() -> None:
     device, drawn = open_device("cpu"), registry.draw(PROBLEM, 1)
     (want,) = registry.compute(PROBLEM, drawn)

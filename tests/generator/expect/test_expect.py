@@ -42,7 +42,7 @@ def test_a_tree_goes_right_where_a_feature_is_above_its_limit() -> None:
 def test_what_is_stored_asks_for_what_is_given(problem: Conv2d) -> None:
     """The trees name features: a current plan has all of these, each with a number."""
     plans = generator.cheapest(problem, HOPPER, 2)
-    for plan in plans + ([generator.unfused_plan(problem, HOPPER)] if problem.parts else []):
+    for plan in [*plans, *([generator.unfused_plan(problem, HOPPER)] if problem.parts else [])]:
         correction = stored(plan.config.family)
         assert correction is not None
         own = correction.features

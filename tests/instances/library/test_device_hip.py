@@ -113,6 +113,7 @@ def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stubs: Path,
     assert f"AMD Radeon RX 7900 XTX: 0 right, 0 wrong, {len(gpu_winners(*TARGETS))} not for this device" in run.stdout
 
 
+@pytest.mark.slow
 def test_without_a_runtime_a_sentence_says_so(built: Path, tmp_path: Path) -> None:
     """Empty files of the runtime's names hide an installed one."""
     for name in ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"):

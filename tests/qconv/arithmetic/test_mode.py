@@ -213,6 +213,7 @@ def check_random_modes(seed: int, device: Device) -> None:
         assert mismatch(load(plan, device), registry.draw(problem, index)) is None, problem
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(4))
 def test_random_modes_on_random_problems(seed: int) -> None:
     check_random_modes(seed, CPU)

@@ -48,6 +48,7 @@ def plans_of(family: str) -> list[generator.Plan]:
     return found
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("family", TARGET)
 def test_the_kernels_are_the_oracle(family: str) -> None:
     check_all(plans_of(family), 0)

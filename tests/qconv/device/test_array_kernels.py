@@ -171,6 +171,7 @@ def place(array: Any) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("item_bytes", array_kernels.ELEMENTS)
 def test_the_kernel_of_a_gpu(item_bytes: int, kernels: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array_kernels, "MOST_OUTERS", 2)  # so that a block has several
@@ -219,6 +220,7 @@ def views(dtype: str) -> Iterator[Any]:
     yield drawn((2, 1, 3, 2, 3, 2, 2), dtype).transpose(6, 0, 4, 2, 3, 1, 5)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("item_bytes", array_kernels.ELEMENTS)
 def test_elements_in_any_order_are_gathered(
     item_bytes: int, kernels: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch

@@ -166,6 +166,7 @@ def test_the_oracle_is_both_in_turn() -> None:
     assert np.unique(windows).size > 40
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", [0, 20])
 def test_two_kernels_in_turn_have_the_bits_of_the_oracle(first: int) -> None:
     for index, problem in enumerate(pooled_problems(seed=2, count=40)[first : first + 20], first):

@@ -251,10 +251,18 @@ MUTANTS = (
     ),
     Mutant(
         "cpu runtime: the sanitizer watches another program",
-        "_sanitized_executable",
+        "_sanitized_library",
         "[sanitizer],",
         '[sanitizer], "--param=asan-instrument-reads=0", "--param=asan-instrument-writes=0",',
         "Only what is compiled for it is watched.",
+        ("test_cpu_sanitizers.py",),
+    ),
+    Mutant(
+        "cpu runtime: the harness hides the runtime from the kernel",
+        "_sanitized_harness",
+        '"-pthread", "-rdynamic"',
+        '"-pthread"',
+        "The kernel's library is loaded into the harness, and finds the runtime's functions there.",
         ("test_cpu_sanitizers.py",),
     ),
     Mutant(

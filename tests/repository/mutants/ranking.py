@@ -82,9 +82,17 @@ MUTANTS = (
     Mutant(
         "default: every plan is looked at twice",
         "cheapest",
-        "for one in own[:most]]",
-        "for one in own]",
+        "for one in own[:most])",
+        "for one in own)",
         "A cold lookup asks the trees of few.",
+        (CHEAPEST,),
+    ),
+    Mutant(
+        "default: a problem that comes again is planned again",
+        "generator/__init__.py",
+        "@lru_cache(maxsize=32)",
+        "@lru_cache(maxsize=0)",
+        "A network has the same layer many times.",
         (CHEAPEST,),
     ),
     Mutant(

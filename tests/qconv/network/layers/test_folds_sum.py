@@ -47,6 +47,7 @@ def test_a_convolution_and_a_sum_are_one_layer(dtype: str, own_is_first: bool) -
         assert said[own].startswith(f"QLinearConv, {FOLDED}, which changes no bit")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 1, 1, 1), (1, 1, 2, 1)], ids=str)
 @pytest.mark.parametrize("own_is_first", [True, False])
 def test_the_sum_begins_as_that_of_onnxruntime(own_is_first: bool, shape: tuple[int, ...]) -> None:

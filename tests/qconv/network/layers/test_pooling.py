@@ -33,6 +33,7 @@ WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("shape", "window"), WINDOWS)
 def test_windows(shape: tuple[int, ...], window: dict[str, Any]) -> None:
     rng = np.random.default_rng(len(shape))

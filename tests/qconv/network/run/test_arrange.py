@@ -80,6 +80,7 @@ def problems_of(made: Any, fed: dict[str, Any]) -> tuple[list[Problem], list[Pro
     return plain, [fusion.problem(shapes) for fusion in region.fusions]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("with_sum", [True, False])
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_chain_that_was_measured_to_be_faster(count: int, with_sum: bool, times: Path) -> None:
