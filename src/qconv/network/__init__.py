@@ -13,11 +13,10 @@ from qconv.network.layers.boundary import serve_ends
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, read_layer
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
-from qconv.network.layers.means import fold_means
+from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.table import fold_tables
-from qconv.network.layers.transposed import fold_transposed
 from qconv.network.run.arrange import Arranger
 from qconv.network.run.contender import Contender, Parts
 from qconv.network.run.memory import Memory
@@ -49,12 +48,11 @@ __all__ = [
     "find_regions",
     "fold_clamps",
     "fold_dequantized",
-    "fold_means",
+    "fold_integers",
     "fold_shuffles",
     "fold_sums",
     "fold_tables",
     "fold_tables_behind",
-    "fold_transposed",
     "one_output_each",
     "partition",
     "read_layer",

@@ -16,12 +16,11 @@ from qconv.network import (
     find_regions,
     fold_clamps,
     fold_dequantized,
-    fold_means,
+    fold_integers,
     fold_shuffles,
     fold_sums,
     fold_tables,
     fold_tables_behind,
-    fold_transposed,
     one_output_each,
     read_layer,
     serve_ends,
@@ -49,8 +48,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     network = one_output_each(network).without_unread()
     served, why_not = _sorted_out(network)
     if bits is Bits.INTEGERS:
-        network, served = fold_means(network, served)
-        network, served = fold_transposed(network, served)
+        network, served = fold_integers(network, served)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)
     network, served = fold_dequantized(network, served)

@@ -409,7 +409,7 @@ MUTANTS = (
     ),
     Mutant(
         "means: another type behind",
-        "_pool_before",
+        "mean_between",
         "network.tensor(y).dtype != dtype",
         "False",
         "The pool writes the type that it reads.",
@@ -417,7 +417,7 @@ MUTANTS = (
     ),
     Mutant(
         "means: the axes stay",
-        "_pool_before",
+        "mean_between",
         'bool(mean.attributes.get("keepdims", 1))',
         "True",
         "Without keepdims the mean is a matrix.",
@@ -425,7 +425,7 @@ MUTANTS = (
     ),
     Mutant(
         "means: numbers of the other end",
-        "_pool_before",
+        "mean_between",
         "Reading(last, network).scales(Y_NUMBERS, 1)",
         "Reading(first, network).scales(Y_NUMBERS, 1)",
         "The output has a scale of its own.",
@@ -598,5 +598,13 @@ MUTANTS = (
         "]",
         "A move may be followed by a layer that computes.",
         (ENDS + "::test_floats_that_are_computed_stay_elsewhere",),
+    ),
+    Mutant(
+        "integers: floats that others read are gone",
+        "fold_integers",
+        "instead.get(layer.name, layer) for layer in network.layers)",
+        "instead.get(layer.name, layer) for layer in network.layers if layer.op not in READERS)",
+        "The mean itself may be an output.",
+        ("layers/test_means.py::test_floats_that_others_read_are_computed_too",),
     ),
 )

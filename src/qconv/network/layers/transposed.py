@@ -3,9 +3,7 @@
 An output at s * m + phase, for a stride of s, adds up the inputs at m, m - 1, ... times the taps phase, s + phase, ...
 of the filter. So each phase is a convolution with stride 1, and all s * s phases are the channels of one. Moving these
 to space, and cropping, gives the output. Filters whose size is no multiple of the stride are filled up with taps that
-contribute nothing.
-
-A runtime that computes it in floats rounds differently: the two differ by at most one step of the output."""
+contribute nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ import numpy as np
 from qconv.device import Device
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.reading import Array, Reading
-from qconv.network.graph.served import Prepared, Served, Unserved
+from qconv.network.graph.served import Prepared, Unserved
 from qconv.network.graph.value import Shape, Value
 from qconv.network.layers.convolution import IntegerConvolution, check_smallest
 from qconv.network.layers.means import X_NUMBERS, Y_NUMBERS
@@ -97,23 +95,9 @@ class _Transposed:
         return self._to_space(self._phases(*inputs))
 
 
-def fold_transposed(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """Fold each such convolution, with what it reads and quantizes, into one layer."""
-    folded: dict[str, Served] = dict(served)
-    instead: dict[str, Layer] = {}
-    for layer in network.layers:
-        made = network.producers.get(layer.inputs[0]) if layer.op == "QuantizeLinear" else None
-        if made is not None and made.op == "ConvTranspose":
-            try:
-                folded[layer.name] = one = _read(network, made, layer)
-            except (Unserved, ValueError):
-                continue
-            instead[layer.name] = one.layer
-    layers = tuple(instead.get(layer.name, layer) for layer in network.layers)
-    return replace(network, layers=layers).without_unread(), folded
-
-
-def _read(network: Network, layer: Layer, last: Layer) -> TransposedConvolution:
+def transposed_between(network: Network, layer: Layer, last: Layer) -> TransposedConvolution:
+    """Return a transposed convolution, with what it reads and the QuantizeLinear behind it. Raise ValueError where it
+    is none of integers."""
     before = [network.producers.get(name) for name in layer.inputs if name]
     if any(one is None or one.op != "DequantizeLinear" or one.attributes.get("block_size", 0) for one in before):
         raise Unserved("not all of its inputs are dequantized")
