@@ -1,8 +1,8 @@
 """A table of the ops of quantized networks that run in the fallback: `python tests/support/fallback_table.py`.
 
 It covers five small networks of the usual kinds with seeded weights, and the three trained ones that
-rapidocr-onnxruntime ships, in all formats of quantize_static. Nothing is executed: `pytest -m slow tests/qconv/onnx`
-compares the bits.
+rapidocr-onnxruntime ships, in all formats of quantize_static, for inputs of known shapes. Nothing is compiled or
+executed: `pytest -m slow tests/qconv/onnx` compares the bits.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import numpy as np
 import onnx
 import quantized_networks as networks
 
+from qconv.device import open_device
+from qconv.instances.load.deployed import Collected
+from qconv.instances.load.serving import answered_by
 from qconv.onnx import Session
 
 # Images as small as the networks allow, so that the CPU device takes seconds.
@@ -49,6 +52,8 @@ def lift_constants(model: Any) -> None:
 
 
 def feeds_of(name: str) -> dict[str, Any]:
+    if name in networks.NETWORKS:
+        return {"x": networks.images(1, 1)}
     return {"x": np.random.default_rng(1).uniform(-1, 1, TRAINED[name]).astype(np.float32)}
 
 
@@ -75,10 +80,17 @@ def sessions(name: str, form: str) -> Iterator[tuple[str, Session | None]]:
             says = f"{types} {'channel' if per_channel else 'tensor'}"
             model = model_of(name, form, types, per_channel)
             try:
-                session = None if model is None else Session(model, "cpu", config=networks.INT8_ALLOWED)
+                yield says, None if model is None else described(model, feeds_of(name)["x"].shape)
             except ValueError:
-                session = None
-            yield says, session
+                yield says, None
+
+
+def described(model: Any, shape: tuple[int, ...]) -> Session:
+    """Return a session for inputs of this shape, whose kernels are chosen and not compiled."""
+    for dim, extent in zip(model.graph.input[0].type.tensor_type.shape.dim, shape, strict=True):
+        dim.dim_value = extent
+    with answered_by(Collected(open_device("cpu"))):
+        return Session(model, "cpu")
 
 
 def cell(session: Session | None) -> str:

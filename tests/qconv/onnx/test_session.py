@@ -173,7 +173,7 @@ def test_any_batch_in_turn(model: Any, session: Session) -> None:
         assert_equal(session.run(["gemm17"], feeds)[0], networks.by_ort(model, feeds)[0], f"{count} images")
 
 
-@pytest.mark.turns
+@pytest.mark.slow
 def test_what_a_session_runs_can_be_tuned(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tunes all of its kernels, for the shapes that have run; a new session then uses the winners."""
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "tune.sqlite"))

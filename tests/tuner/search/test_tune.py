@@ -97,7 +97,7 @@ def test_a_neighbour_and_a_stranger_say_what_they_got(tuned: tuple[Path, dict[st
     assert "tune" in document["reason"]
 
 
-@pytest.mark.turns
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how: int, code: int) -> None:
     db = tmp_path / "tune.sqlite"
