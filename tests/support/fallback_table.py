@@ -19,6 +19,7 @@ import onnx
 import quantized_networks as networks
 
 from qconv.device import open_device
+from qconv.instances.load.building import Place
 from qconv.instances.load.deployed import Collected
 from qconv.instances.load.serving import answered_by
 from qconv.onnx import Session
@@ -89,7 +90,8 @@ def described(model: Any, shape: tuple[int, ...]) -> Session:
     """Return a session for inputs of this shape, whose kernels are chosen and not compiled."""
     for dim, extent in zip(model.graph.input[0].type.tensor_type.shape.dim, shape, strict=True):
         dim.dim_value = extent
-    with answered_by(Collected(open_device("cpu"))):
+    device = open_device("cpu")
+    with answered_by(Collected(Place(device.name, device.target))):
         return Session(model, "cpu")
 
 
