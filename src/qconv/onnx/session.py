@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -37,11 +38,15 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, rewritten, source_of
 from qconv.onnx.ready import ReadyModel
+from qconv.onnx.tensor import Unsupported
 from qconv.op import WIDEST
 from qconv.tuner.workload import NetworkProblems
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
+
+
+log = logging.getLogger("qconv")
 
 
 class Session:
@@ -149,8 +154,9 @@ class Session:
         known = {name: np.shape(array) for name, array in self._defaults.items()} | {
             name: options.shape(name, shape, self._model.network.tensor(name)) for name, shape in shapes.items()
         }
+        values = {name: self._defaults[name] for name in self._deciding if name in self._defaults} | values
         for name in self._deciding:
-            if name not in values and name not in self._defaults:
+            if name not in values:
                 raise ValueError(f"the input {name!r} decides shapes: give it in values, not its shape")
         with self._answering():
             self._last = self._prepared(known | {name: array.shape for name, array in values.items()}, values)
@@ -159,8 +165,13 @@ class Session:
     def problems(self) -> NetworkProblems:
         """Return the problems of the kernels, for `qconv.tune`: one per layer and shape that was known or has run,
         followed by those whose times decide between one kernel and several."""
-        every = self._ready.values() if self._computes_shapes else (self._of_any_shape, *self._ready.values())
-        return NetworkProblems((problem for one in every for problem in one.runner.problems), self)
+        return NetworkProblems((problem for one in self._every for problem in one.runner.problems), self)
+
+    @property
+    def _every(self) -> Collection[ReadyModel]:
+        """Return the models that were made ready, each once."""
+        of_any_shape = () if self._computes_shapes else (self._of_any_shape,)
+        return dict.fromkeys((*of_any_shape, *self._ready.values()))
 
     def contender(self, rows: Database, in_sequence: bool) -> Contender:
         """Return this network, for inputs like those of the last run, with the kernels that a lookup in these rows
@@ -211,12 +222,22 @@ class Session:
         with self._making:
             made = self._ready.pop(key, None)
             if made is None:
-                model = with_known_shapes(self._model, shapes, values, self._opened.config)
-                made = self._made(model, self._fallback.for_model(model), self._strict)
+                made = self._of_shapes(shapes, values)
             self._ready[key] = made  # most recently used; the first entry is dropped next
             if len(self._ready) > MOST_SHAPES:
                 del self._ready[next(iter(self._ready))]
             return made
+
+    def _of_shapes(self, shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> ReadyModel:
+        try:
+            model = with_known_shapes(self._model, shapes, values, self._opened.config)
+            return self._made(model, self._fallback.for_model(model), self._strict)
+        except Unsupported as error:
+            # ONNX Runtime infers wrong shapes for some models, and then rejects them.
+            if self._strict:
+                raise
+            log.info("shapes are computed in each run: %s", error)
+            return self._of_any_shape
 
     def _made(self, model: ReadModel, fallback: Fallback, strict: bool) -> ReadyModel:
         choices = self._choices or Choices()
@@ -234,8 +255,7 @@ class Session:
     def memory(self) -> Memory:
         """Return the bytes of intermediate tensors and of the arenas that hold them, for all recordings. Runs are
         recorded from the second with the same shapes."""
-        every = (*self._ready.values(), *([] if self._computes_shapes else [self._of_any_shape]))
-        return sum((one.runner.memory for one in every), Memory())
+        return sum((one.runner.memory for one in self._every), Memory())
 
     def explain(self) -> Explanation:
         """Return a report on each layer: where it runs, why, and how many bytes cross. Printing shows a table."""
