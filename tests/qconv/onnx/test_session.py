@@ -282,6 +282,15 @@ def test_int8_activations_are_integer_layers_by_default(network: str) -> None:
         Session(model, "cpu", bits="floats")
 
 
+def test_the_bytes_of_an_open_batch_are_those_of_the_last_run(model: Any) -> None:
+    session = Session(model, "cpu")
+    assert session.explain().crossing_bytes is None
+    for count in (2, 1):
+        feeds = {"x": networks.images(count, 0)}
+        (y,) = session.run(None, feeds)
+        assert session.explain().crossing_bytes == feeds["x"].nbytes + y.nbytes
+
+
 def test_a_session_warns_once_about_what_runs_elsewhere(
     model: Any, partly: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
