@@ -411,7 +411,7 @@ MUTANTS = (
     Mutant(
         "means: another type behind",
         "mean_between",
-        "network.tensor(y).dtype != dtype",
+        "network.tensor(between.y).dtype != dtype",
         "False",
         "The pool writes the type that it reads.",
         ("layers/test_means.py" + "::test_other_means_stay_in_floats",),
@@ -426,9 +426,9 @@ MUTANTS = (
     ),
     Mutant(
         "means: numbers of the other end",
-        "mean_between",
-        "Reading(last, network).scales(Y_NUMBERS, 1)",
-        "Reading(first, network).scales(Y_NUMBERS, 1)",
+        "Between.numbers",
+        "Reading(self.last, self.network).scales(Y_NUMBERS, 1)",
+        "self.first.scales(Y_NUMBERS, 1)",
         "The output has a scale of its own.",
         ("layers/test_means.py" + "::test_it_is_a_pool_of_integers",),
     ),
@@ -451,7 +451,7 @@ MUTANTS = (
     Mutant(
         "blocks: rows and columns change places",
         "Blocks.prepare",
-        "axes = (0, 1, 3, 2, 4, 5) if self.parts_first",
+        "axes = ROWS_BESIDE_PIXELS if self.parts_first",
         "axes = (0, 1, 4, 2, 3, 5) if self.parts_first",
         "The first part of the channels is the row in the block.",
         ("layers/test_pixel_blocks.py" + "::test_every_order",),
@@ -559,6 +559,14 @@ MUTANTS = (
         "if False and not np.allclose(",
         "Integers of another scale are other numbers.",
         (TRANSPOSED + "::test_others_stay_in_floats",),
+    ),
+    Mutant(
+        "transposed: scales of the inputs",
+        "transposed_between",
+        'weights.layer.attributes.get("axis", 1) % 4 != 1',
+        "False",
+        "With as many inputs as outputs, both axes have a scale each.",
+        (TRANSPOSED + "::test_scales_per_input_stay_in_floats",),
     ),
     Mutant(
         "transposed: dilated filters as they are",

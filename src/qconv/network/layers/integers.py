@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Served
+from qconv.network.layers.between import Between
 from qconv.network.layers.means import mean_between
 from qconv.network.layers.normalized import normalization_between
 from qconv.network.layers.transposed import transposed_between
 
-# Returns the layer and the QuantizeLinear behind it as one. Raises ValueError where no kernel computes them.
-READERS: Mapping[str, Callable[[Network, Layer, Layer], Served]] = {
+# Returns the layer and both conversions as one. Raises ValueError where no kernel computes them.
+READERS: Mapping[str, Callable[[Between], Served]] = {
     "BatchNormalization": normalization_between,
     "ConvTranspose": transposed_between,
     "GlobalAveragePool": mean_between,
@@ -30,7 +31,7 @@ def fold_integers(network: Network, served: Mapping[str, Served]) -> tuple[Netwo
         if made is None or made.op not in READERS:
             continue
         try:
-            folded[layer.name] = one = READERS[made.op](network, made, layer)
+            folded[layer.name] = one = READERS[made.op](Between(network, made, layer))
         except ValueError:
             continue
         instead[layer.name] = one.layer

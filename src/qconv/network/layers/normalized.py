@@ -3,16 +3,12 @@ constant statistics it scales and shifts each channel. Exporters leave it where 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
-from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Unserved
+from qconv.network.layers.between import Between
 from qconv.network.layers.convolution import IntegerConvolution, check_smallest
-from qconv.network.layers.means import X_NUMBERS, Y_NUMBERS
 from qconv.tensor_ops.problem import BYTES
 
 # The weight of every channel. The larger it is, the finer is the unit in which the shift is rounded.
@@ -22,29 +18,24 @@ MOST_SHIFT = 2**30
 EPSILON = 1e-5  # the default of BatchNormalization
 
 
-def normalization_between(network: Network, layer: Layer, last: Layer) -> IntegerConvolution:
-    """Return a normalization, with what it reads and the QuantizeLinear behind it. Raise ValueError where it is none of
-    integers."""
-    first = network.producers.get(layer.inputs[0])
-    if first is None or first.op != "DequantizeLinear" or layer.attributes.get("training_mode", 0):
-        raise Unserved("the floats that it reads are not dequantized, or it computes statistics")
-    if any(one.attributes.get("block_size", 0) for one in (first, last)):
-        raise Unserved("it has scales of blocks")
-    x, x_type = Reading(first, network).x()
-    y = last.outputs[0]
+def normalization_between(between: Between) -> IntegerConvolution:
+    """Return a normalization as a convolution. Raise ValueError where it is none of integers."""
+    network, layer, y = between.network, between.layer, between.y
+    if layer.attributes.get("training_mode", 0):
+        raise Unserved("it computes statistics")
+    x, x_type = between.first.x()
     rank, out_type = len(network.tensor(x).shape or ()), str(network.tensor(y).dtype)
     if rank not in (3, 4) or out_type not in BYTES:
         raise Unserved("its input has not one or two axes behind the channels, or its output is no bytes")
     makers = [network.producers[name] for name in layer.inputs[1:] if name in network.producers]
     factors, shifts = _factors_and_shifts(Reading(layer, network))
-    given: dict[str, Any] = Reading(first, network).scales(X_NUMBERS, 1)
-    given |= Reading(last, network).scales(Y_NUMBERS, 1)
+    given = between.numbers
     units = np.maximum(abs(factors) / WEIGHT, abs(shifts) / float(given["x_scale"]) / MOST_SHIFT)
     units[units == 0] = 1.0  # a channel of zeros
     given["w_scale"] = units.astype(np.float32)
     given["bias"] = np.rint(shifts / (float(given["x_scale"]) * units)).astype(np.int32)
     weights = np.rint(factors / units).astype(np.int8).reshape(-1, 1, 1, 1)
-    one = replace(last, op=layer.op, inputs=(x,), parts=(first, *makers, layer, last), is_exact=False)
+    one = between.as_one(makers)
     made = IntegerConvolution(one, x, y, x_type, weights, out_type, given, {"group": len(weights)}, axes=rank - 2)
     check_smallest(made)
     return made

@@ -13,6 +13,8 @@ from qconv.network.layers.movement import Moving
 
 # The order of the parts of the channels in DepthToSpace: the block's row, its column, and the rest.
 MODES = ("DCR", "CRD")
+# The order of axes in which a block's rows lie next to the rows of pixels: it is its own inverse.
+ROWS_BESIDE_PIXELS = (0, 1, 3, 2, 4, 5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +37,12 @@ class Blocks(Moving):
                 raise ValueError(f"x has {c} channels, which is no multiple of blocksize={size} squared")
             rest = c // size**2
             split = (n, h, w, size, size, rest) if self.parts_first else (n, h, w, rest, size, size)
-            axes = (0, 1, 3, 2, 4, 5) if self.parts_first else (0, 1, 4, 2, 5, 3)
+            axes = ROWS_BESIDE_PIXELS if self.parts_first else (0, 1, 4, 2, 5, 3)
             return _Blocks(split, axes, (n, h * size, w * size, rest), device)
         if h % size or w % size:
             raise ValueError(f"x has {h} x {w} pixels, which are no multiples of blocksize={size}")
         split = (n, h // size, size, w // size, size, c)
-        return _Blocks(split, (0, 1, 3, 2, 4, 5), (n, h // size, w // size, c * size**2), device)
+        return _Blocks(split, ROWS_BESIDE_PIXELS, (n, h // size, w // size, c * size**2), device)
 
 
 class _Blocks:
@@ -66,11 +68,10 @@ class PhasesToSpace:
         self._rows, self._columns = (slice(start, start + end) for start, end in zip(starts, made, strict=True))
 
     def __call__(self, x: Value) -> Value:
-        (high, wide), array = self._size, self._device.contiguous(x.channels_last)
-        n, h, w, c = array.shape
+        (high, wide), (n, c, h, w) = self._size, x.shape
         rest = c // (high * wide)
-        moved = array.reshape((n, h, w, high, wide, rest)).transpose((0, 1, 3, 2, 4, 5))
-        whole = self._device.contiguous(moved).reshape((n, h * high, w * wide, rest))
+        split, made = (n, h, w, high, wide, rest), (n, h * high, w * wide, rest)
+        whole = _Blocks(split, ROWS_BESIDE_PIXELS, made, self._device)(x).channels_last
         return Value(self._device, channels_last=self._device.contiguous(whole[:, self._rows, self._columns]))
 
 

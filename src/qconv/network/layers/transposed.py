@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from qconv.device import Device
-from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.graph import Layer
 from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Prepared, Unserved
 from qconv.network.graph.value import Shape, Value
+from qconv.network.layers.between import Between
 from qconv.network.layers.convolution import IntegerConvolution, check_smallest
-from qconv.network.layers.means import X_NUMBERS, Y_NUMBERS
 from qconv.network.layers.pixel_blocks import PhasesToSpace
 from qconv.network.layers.window import auto_pad_of
 from qconv.tensor_ops.problem import BYTES
@@ -95,32 +95,33 @@ class _Transposed:
         return self._to_space(self._phases(*inputs))
 
 
-def transposed_between(network: Network, layer: Layer, last: Layer) -> TransposedConvolution:
-    """Return a transposed convolution, with what it reads and the QuantizeLinear behind it. Raise ValueError where it
-    is none of integers."""
-    before = [network.producers.get(name) for name in layer.inputs if name]
-    if any(one is None or one.op != "DequantizeLinear" or one.attributes.get("block_size", 0) for one in before):
+def transposed_between(between: Between) -> TransposedConvolution:
+    """Return a transposed convolution as one of all its phases. Raise ValueError where it is none of integers."""
+    network, layer = between.network, between.layer
+    others = [network.producers[name] for name in layer.inputs[1:] if name in network.producers]
+    are_dequantized = all(one.op == "DequantizeLinear" and not one.attributes.get("block_size", 0) for one in others)
+    if not are_dequantized or len(others) != len([name for name in layer.inputs[1:] if name]):
         raise Unserved("not all of its inputs are dequantized")
-    first, weights, *biases = [Reading(one, network) for one in before if one is not None]
-    x, x_type = first.x()
+    weights, *biases = (Reading(one, network) for one in others)
+    x, x_type = between.first.x()
     w, axes = weights.weights(0, (4,)), _axes(layer)
-    out_type = str(network.tensor(last.outputs[0]).dtype)
+    out_type = str(network.tensor(between.y).dtype)
     if out_type not in BYTES or layer.attributes.get("group", 1) != 1 or w.shape[2:] != tuple(a.taps for a in axes):
         raise Unserved("it has groups, or an output that is no bytes")
     k = w.shape[1]
-    numbers = first.scales(X_NUMBERS, 1) | Reading(last, network).scales(Y_NUMBERS, 1)
-    own = weights.scales({f"w_{name[2:]}": number for name, number in X_NUMBERS.items()}, k)
+    numbers = between.numbers
+    own = weights.scales({"w_scale": 1, "w_zero_point": 2}, k)
+    if own["w_scale"].size > 1 and weights.layer.attributes.get("axis", 1) % 4 != 1:
+        raise Unserved("the scales of its weights are not per output")
     if biases:
         numbers["bias"] = _bias(biases[0], numbers["x_scale"], own["w_scale"], k)
     filters = _of_phases(w, axes, own.get("w_zero_point", np.zeros((), w.dtype)))
     count = axes[0].stride * axes[1].stride
     repeated = {name: _repeated(array, count) for name, array in (own | numbers).items()}
-    one = replace(
-        last, op=layer.op, inputs=(x,), parts=(*(each for each in before if each), layer, last), is_exact=False
-    )
-    made = IntegerConvolution(one, x, one.outputs[0], x_type, filters, out_type, repeated)
+    one = between.as_one(others)
+    made = IntegerConvolution(one, x, between.y, x_type, filters, out_type, repeated)
     check_smallest(made)
-    return TransposedConvolution(one, x, one.outputs[0], made, axes)
+    return TransposedConvolution(one, x, between.y, made, axes)
 
 
 def _axes(layer: Layer) -> tuple[Axis, Axis]:

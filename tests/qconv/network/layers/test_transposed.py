@@ -124,3 +124,18 @@ def test_pads_that_remove_inputs_run_elsewhere() -> None:
     assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], "cropped")
     (row,) = (row for row in session.explain().rows if row.op == "ConvTranspose")
     assert "pads=(0, 6) remove inputs at the end, which the kernels do not skip" in row.why
+
+
+def test_scales_per_input_stay_in_floats() -> None:
+    """With as many inputs as outputs, the number of scales does not tell the axis."""
+    numbers = drawn(0, (2, 2), TYPES[0], True)
+    numbers |= {"w": numbers["w"][:K]}
+    made = model(numbers, bias=False, strides=[2, 2])
+    made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = K
+    weights = next(node for node in made.graph.node if node.output[0] == "w_real")
+    for axis in (0, -4):
+        weights.attribute[0].i = axis
+        fed = {"x": whole_range(np.random.default_rng(0), "uint8", (1, K, 4, 4))}
+        session = Session(made, "cpu")
+        assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], f"axis {axis}")
+        assert session.explain().fallen_back["ConvTranspose"] == 1
