@@ -28,6 +28,7 @@ from qconv.generator.families import (
     wgmma,
 )
 from qconv.generator.families.conversion import choosing, elementwise
+from qconv.generator.families.expression import map as mapping
 from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, pooling, shuffle, table
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
@@ -91,6 +92,7 @@ FAMILIES: dict[str, Family] = {
         global_pooling.FAMILY,
         argmax.FAMILY,
         shuffle.FAMILY,
+        mapping.FAMILY,
     )
 }
 

@@ -116,7 +116,7 @@ def context(problem: Conv2d) -> ConvolutionContext:
         narrowed=(0, largest) if from_zero else (least, largest),
         packed_type="unsigned char" if from_zero and least < 0 else "Output",
         epilogue_arguments=[argument for step in chosen for argument in step.arguments],
-        polynomials=_polynomials(),
+        polynomials=activation_polynomials(),
     )
 
 
@@ -129,11 +129,11 @@ def context_of_chain(problem: Chain) -> ChainContext:
     between = f"{types} between the {WORDS[len(problem.LAYERS)]}, in shared memory"
     text = f"y = {called}; {between}; the math of each is with it"
     lines = textwrap.wrap(text, 106, initial_indent="  ", subsequent_indent="      ")
-    return ChainContext(says=lines, wants=frozenset(), polynomials=_polynomials())
+    return ChainContext(says=lines, wants=frozenset(), polynomials=activation_polynomials())
 
 
 @lru_cache(maxsize=1)
-def _polynomials() -> dict[str, str]:
+def activation_polynomials() -> dict[str, str]:
     return {name: _literals(terms) for name, terms in POLYNOMIALS.items()}
 
 

@@ -86,6 +86,7 @@ ELEMENT_TYPES = {
         ElementType("bfloat16", "unsigned short", "uint16_t", 2),
         ElementType("float32", "float", "float", 4, short="f32"),
         ElementType("float64", "double", "double", 8),
+        ElementType("bool", "bool", "bool", 1),
     )
 }
 RANGES = {name: element_type.limits for name, element_type in ELEMENT_TYPES.items() if element_type.limits is not None}

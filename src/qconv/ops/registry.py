@@ -14,6 +14,8 @@ near its middle.
 from __future__ import annotations
 
 from qconv.conversion import ops as conversion
+from qconv.expression import map as mapping
+from qconv.expression import reduce
 from qconv.op import BETWEEN, Array, Op, Problem, Sample, quoted
 from qconv.ops import chain, convolution, pooled
 from qconv.tensor_ops import argmax, binary, concat, pooling, shuffle, table
@@ -29,6 +31,8 @@ OPS: tuple[Op, ...] = (
     *pooling.OPS,
     argmax.OP,
     shuffle.OP,
+    mapping.OP,
+    reduce.OP,
 )
 
 

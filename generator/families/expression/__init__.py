@@ -1,0 +1,1 @@
+"""The families of expressions, and their common parts."""

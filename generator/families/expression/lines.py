@@ -1,0 +1,117 @@
+"""Expressions as lines of C++: one statement each, which `functions.j2` and the prelude give their meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qconv.expression.function import CTYPES, FLOAT, LONG, closure
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
+from qconv.expression.problem import Expression
+from qconv.generator.convolution import activation_polynomials
+from qconv.generator.plan import Context
+
+# Returns the C++ of the element that a load reads, or None for one that is loaded by itself.
+Element = Callable[[Load], str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpressionContext(Context):
+    polynomials: dict[str, str] = field(default_factory=activation_polynomials)
+
+
+def index_of(index: Index) -> str:
+    """Return the index in C++, where tables are members of the arguments."""
+    return str(index.renamed({name: f"args.{name}" for name in index.tables}))
+
+
+def number(node: Number) -> str:
+    """Return a number in C++."""
+    if node.dtype == FLOAT:
+        text = node.text
+        if text.lstrip("-") in ("inf", "nan"):
+            bits = {"inf": "0x7f800000u", "-inf": "0xff800000u", "nan": "0x7fc00000u"}[text]
+            return f"tile::as_float({bits})"
+        return f"{text}f"
+    if node.dtype == LONG:
+        return f"{int(node.value)}ll"
+    return str(node.value).lower()
+
+
+def guarded(guards: Iterable[Guard]) -> str:
+    """Return the condition that all guards hold. A negative index is a large unsigned one."""
+    conditions = []
+    for guard in guards:
+        conditions.append(f"static_cast<unsigned>({index_of(guard.index)}) < {guard.extent}u")
+    return " && ".join(conditions)
+
+
+def widened(dtype: str, element: str) -> str:
+    """Return an element in the type in which it is computed."""
+    return f"tile::half_to_float({element})" if dtype == "float16" else element
+
+
+def stored(dtype: str, value: str) -> str:
+    """Return a value as an element of the output."""
+    return f"tile::to_half({value})" if dtype == "float16" else f"static_cast<Output>({value})"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of statements. `element` spells the loads that a page does itself."""
+
+    problem: Expression
+    element: Element = lambda load: None
+
+    def of(self, statements: Sequence[Statement]) -> list[str]:
+        names: dict[str, str] = {}  # numbers that are statements of their own
+        return [f"const {CTYPES[one.node.dtype]} {one.name} = {self._right(one, names)};" for one in statements]
+
+    def _right(self, one: Statement, names: Mapping[str, str]) -> str:
+        node = one.node
+        if isinstance(node, Number):
+            return number(node)
+        if isinstance(node, Position):
+            return index_of(node.at)
+        arguments = [
+            number(each) if isinstance(each, Number) else name
+            for each, name in zip(node.arguments, one.arguments, strict=True)
+        ]
+        if isinstance(node, Call):
+            return f"scalar::{node.function}({', '.join(arguments)})"
+        if isinstance(node, Fold):
+            raise ValueError(f"{node.kind}_of is computed by its page, not by a line")
+        dtype = self.problem.named[node.operand].dtype
+        element = self.element(node) or f"tile::load(args.{node.operand} + {index_of(node.at).join('()')})"
+        return (
+            f"{guarded(node.guards)} ? {widened(dtype, element)} : {arguments[0]}"
+            if node.guards
+            else widened(dtype, element)
+        )
+
+
+def axes_of(axes: Sequence[Axis], of: str) -> list[str]:
+    """Return the lines that split a number into the indices of axes, the fastest first."""
+    lines, rest = [], of
+    for at, axis in reversed(list(enumerate(axes))):
+        if axis.extent > 1:
+            value = f"{rest} % {axis.extent}" if at else rest
+            lines.append(f"[[maybe_unused]] const int {axis.name} = {value};")
+            rest = f"{rest} / {axis.extent}"
+    return lines
+
+
+def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the features that lines of these nodes need of the prelude."""
+    nodes = list(nodes)
+    functions = {node.function for node in nodes if isinstance(node, Call)}
+    wants = set(closure(functions)) | {f"fn:{name}" for name in functions}
+    read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load)}
+    if "float16" in read or "to_half" in functions:
+        wants |= {"from_half", "bits"}
+    if problem.y_type == "float16":
+        wants |= {"half"}
+    if any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
+        wants |= {"bits"}
+    return frozenset(wants)

@@ -1,0 +1,184 @@
+"""The `map` family: expressions of elements, at the speed of a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log2
+from typing import ClassVar
+
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.errors import Infeasible
+from qconv.expression import Map
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Load, in_order, statements
+from qconv.generator.families import Family
+from qconv.generator.families.expression.lines import (
+    ExpressionContext,
+    Lines,
+    axes_of,
+    guarded,
+    index_of,
+    stored,
+    wants_of,
+)
+from qconv.generator.families.tensor_ops.binary import constants_of
+from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
+from qconv.op import WIDEST
+from qconv.targets.target import Target
+
+
+@dataclass(frozen=True)
+class MapConfig(Config):
+    family: ClassVar[str] = "map"
+    threads: int
+    vector: int  # neighbouring elements per thread
+    unroll: int  # vectors per thread
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "threads": (128, 256),
+    "vector": (1, 2, 4, 8, 16),
+    "unroll": (1, 2, 4),
+}
+# Elements that occupy a GPU with one vector per thread.
+MANY = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapContext(ExpressionContext):
+    axes: list[str]  # lines that compute the indices of the first element
+    vectors: list[str]  # lines that load vectors
+    lines: list[str]  # of one element
+    stored: str
+
+
+@dataclass(frozen=True)
+class MapPlan(WaitingPlan):
+    page: ClassVar[str] = "families/expression/map.j2"
+
+    problem: Map
+    config: MapConfig
+    blocks: int
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        return (Launch("map", (self.blocks, 1, 1), self.config.threads, 0),)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        named = self.problem.named
+        operands = [Field(name, f"const {name.upper()}*", name, named[name].text) for name in named]
+        return (*operands, Field("y", "Output*", "y", "output"))
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        vectors = {load.operand for load in self.vectors}
+        wide = {
+            name: self._bytes(operand.dtype) if name in vectors else ELEMENT_TYPES[operand.dtype].bytes
+            for name, operand in self.problem.named.items()
+        }
+        return {**wide, "y": self._bytes(self.problem.y_type)}
+
+    def _bytes(self, dtype: str) -> int:
+        return min(WIDEST, self.config.vector * ELEMENT_TYPES[dtype].bytes)
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        operands = {name.upper(): operand.dtype for name, operand in self.problem.named.items()}
+        return {**operands, "Output": self.problem.y_type}
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": (Constant("ELEMENTS", self.problem.elements),),
+            "The config.": constants_of(self.config),
+        }
+
+    @cached_property
+    def vectors(self) -> tuple[Load, ...]:
+        """Return the loads that read neighbouring elements with a thread's vector."""
+        loads = [node for node in in_order(self.problem.root) if isinstance(node, Load)]
+        axis = self.problem.axes[-1] if self.problem.axes else None
+        return tuple(load for load in loads if axis is not None and _is_vector(load, axis, self.config.vector))
+
+    @property
+    def context(self) -> MapContext:
+        problem = self.problem
+        numbers = {load: at for at, load in enumerate(self.vectors)}
+        lines = Lines(problem, lambda load: f"v{numbers[load]}.element[lane]" if load in numbers else None)
+        *outer, inner = axes_of(problem.axes, "first")[::-1] or [""]
+        loads = [self._load(load, at) for load, at in numbers.items()]
+        made = statements(problem.root)
+        inside = [f"[[maybe_unused]] const int {axis} = first_{axis} + lane;" for axis in self._inner]
+        return MapContext(
+            says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
+            wants=wants_of(problem, in_order(problem.root)),
+            axes=[*outer, inner.replace("const int ", "const int first_", 1)] if inner else [],
+            vectors=loads,
+            lines=[*inside, *lines.of(made)],
+            stored=stored(problem.y_type, made[-1].name),
+        )
+
+    @property
+    def _inner(self) -> list[str]:
+        """Return the name of the axis along which vectors lie."""
+        return [axis.name for axis in self.problem.axes[-1:] if axis.extent > 1]
+
+    def _load(self, load: Load, at: int) -> str:
+        """Return the line that loads a vector, where its guards hold."""
+        inner = self.problem.axes[-1]
+        address = f"args.{load.operand} + ({index_of(load.at)})".replace(inner.name, f"first_{inner.name}")
+        vector = f"Vector<{load.operand.upper()}>"
+        if not load.guards:
+            return f"const {vector} v{at} = load_vector({address});"
+        return f"const {vector} v{at} = {guarded(load.guards)} ? load_vector({address}) : {vector}{{}};"
+
+    def cost(self) -> float:
+        problem, config = self.problem, self.config
+        loads = [node for node in in_order(problem.root) if isinstance(node, Load)]
+        widest = max(
+            [ELEMENT_TYPES[problem.y_type].bytes, *(ELEMENT_TYPES[one.dtype].bytes for one in problem.operands)]
+        )
+        scattered = sum(load not in self.vectors and bool(load.at.axes) for load in loads)
+        # 16 bytes per access of the widest array are best; scattered loads gain nothing from vectors.
+        ideal = WIDEST / widest if scattered == 0 else 4 / widest if widest < 4 else 1
+        wanted = 1 if problem.elements < MANY else 2
+        short = max(1.0, 132 / self.blocks)
+        return (
+            4 * abs(log2(config.vector / ideal))
+            + abs(log2(config.unroll / wanted))
+            + (config.threads - 128) / 256
+            + 2 * (short - 1)
+        )
+
+
+def _is_vector(load: Load, axis: Axis, vector: int) -> bool:
+    """True where the loads of a vector of elements are one vector, inside or outside of all guards."""
+    if vector == 1 or any(axis in guard.index.axes for guard in load.guards):
+        return False
+    steps = {atom: times for atom, times in load.at.terms if isinstance(atom, Axis)}
+    rest = load.at - Index.of(axis)
+    return steps.get(axis) == 1 and axis not in rest.axes and (rest % vector) == Index()
+
+
+def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
+    check_choices(config, CHOICES)
+    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    inner = problem.axes[-1].extent if problem.axes else 1
+    if inner % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
+    tile = config.threads * config.vector * config.unroll
+    if config.vector * config.unroll > 1:
+        at_most(tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
+    return MapPlan(problem, config, target, ceil_div(problem.elements, tile))
+
+
+FAMILY = Family(
+    ops=("map",),
+    config=MapConfig,
+    choices=CHOICES,
+    plan=plan,
+    cost=MapPlan.cost,
+    predicts_time=False,
+)

@@ -1,0 +1,30 @@
+"""Expressions of tensors, for everything between convolutions: problems `map`, `reduce` and `matmul`, and what they are
+made of."""
+
+from __future__ import annotations
+
+from qconv.expression.function import FUNCTIONS
+from qconv.expression.index import Axis, Index, flat, unflat
+from qconv.expression.map import Map
+from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, call
+from qconv.expression.problem import Operand
+from qconv.expression.reduce import Reduce
+
+__all__ = [
+    "FUNCTIONS",
+    "Axis",
+    "Call",
+    "Fold",
+    "Guard",
+    "Index",
+    "Load",
+    "Map",
+    "Node",
+    "Number",
+    "Operand",
+    "Position",
+    "Reduce",
+    "call",
+    "flat",
+    "unflat",
+]

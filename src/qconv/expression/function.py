@@ -1,0 +1,170 @@
+"""Scalar functions of expressions: each in NumPy, with the bits of the C++ function of its name in
+templates/families/expression/functions.j2.
+
+The arithmetic is of float32, int32, int64 and bool. Integers wrap around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.arithmetic.activation import exponential, flush, gelu, hardswish, sigmoid, silu, tanh
+from qconv.dtypes import RANGES
+
+Array = NDArray[Any]
+
+FLOAT, INT, LONG, BOOL = "float32", "int32", "int64", "bool"
+CTYPES = {FLOAT: "float", INT: "int", LONG: "long long", BOOL: "bool"}
+# The type in which the elements of a tensor are computed. Loads widen, stores narrow.
+COMPUTED = {
+    **dict.fromkeys(("float16", "float32"), FLOAT),
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), INT),
+    "int64": LONG,
+    "bool": BOOL,
+}
+NUMBERS, INTEGERS, ALL = (FLOAT, INT, LONG), (INT, LONG), (FLOAT, INT, LONG, BOOL)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of `arity` arguments of one of the types that it takes, all of the same one. `result` is its type, ""
+    for that of the last argument. `wants` are features of the prelude, and functions that it calls."""
+
+    name: str
+    arity: int
+    numpy: Callable[..., Array]
+    takes: tuple[str, ...] = NUMBERS
+    result: str = ""
+    wants: tuple[str, ...] = ()
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if a.dtype == np.float32:
+        return a / b
+    by = np.where((b == 0) | (b == -1), b.dtype.type(1), b)
+    floor = a // by
+    whole = floor + ((a % by != 0) & ((a < 0) != (by < 0)))
+    return np.where(b == 0, a.dtype.type(0), np.where(b == -1, -a, whole)).astype(a.dtype)
+
+
+def _modulo(a: Array, b: Array) -> Array:
+    """Return the remainder with the sign of the divisor; 0 for a divisor of 0."""
+    by = np.where((b == 0) | (b == -1), b.dtype.type(1), b)
+    return np.where((b == 0) | (b == -1), a.dtype.type(0), a % by).astype(a.dtype)
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    """Return the remainder with the sign of the dividend."""
+    if a.dtype == np.float32:
+        return np.fmod(a, b)
+    return (a - _divide(a, b) * b).astype(a.dtype)
+
+
+def _shifted(a: Array, by: Array, left: bool) -> Array:
+    """Shift unsigned numbers held in wider or equal signed ones. Shifts by all bits or more give 0."""
+    bits = 8 * a.dtype.itemsize
+    unsigned = a.view(np.uint32 if bits == 32 else np.uint64)
+    few = np.where((by < 0) | (by >= bits), 0, by).astype(unsigned.dtype)
+    made = (unsigned << few if left else unsigned >> few).view(a.dtype)
+    return np.where((by < 0) | (by >= bits), a.dtype.type(0), made)
+
+
+def _sign(a: Array) -> Array:
+    return np.where(a > 0, a.dtype.type(1), np.where(a < 0, a.dtype.type(-1), np.where(a == 0, a.dtype.type(0), a)))
+
+
+def _to_integer(dtype: str) -> Callable[[Array], Array]:
+    """Return a conversion. A float is truncated and saturates, NaN is 0; an integer wraps."""
+    low, high = RANGES[dtype]
+
+    def convert(a: Array) -> Array:
+        if a.dtype == np.float32:
+            wide = np.where(np.isnan(a), 0, a).astype(np.float64)
+            inside = np.where((wide > low) & (wide < high), wide, 0).astype(np.int64)
+            return np.where(wide <= low, low, np.where(wide >= high, high, inside)).astype(dtype)
+        return a.astype(dtype)
+
+    return convert
+
+
+def _narrow(dtype: str) -> Callable[[Array], Array]:
+    """Return a conversion to a narrower integer, which wraps, held in int32."""
+    return lambda a: a.astype(dtype).astype(np.int32)
+
+
+def _to_half(a: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return a.astype(np.float16).astype(np.float32)
+
+
+def _exp(a: Array) -> Array:
+    made = exponential(np.where(np.isnan(a), np.float32(0), a))
+    made = np.where(
+        a > np.float32(88.72284), np.float32(np.inf), np.where(a < np.float32(-87.33655), np.float32(0), made)
+    )
+    return np.where(np.isnan(a), a, made)
+
+
+def _each(*functions: Function) -> dict[str, Function]:
+    return {one.name: one for one in functions}
+
+
+def _comparison(name: str, numpy: Callable[..., Array]) -> Function:
+    return Function(name, 2, numpy, ALL, BOOL)
+
+
+EXPONENTIAL = ("activation", "exponential", "fma", "bits")
+FUNCTIONS = _each(
+    Function("add", 2, lambda a, b: a + b),
+    Function("subtract", 2, lambda a, b: a - b),
+    Function("multiply", 2, lambda a, b: a * b),
+    Function("divide", 2, _divide, wants=("divide",)),
+    Function("modulo", 2, _modulo, INTEGERS),
+    Function("remainder", 2, _remainder),
+    Function("maximum", 2, lambda a, b: np.where((a > b) | (a != a), a, b)),
+    Function("minimum", 2, lambda a, b: np.where((a < b) | (a != a), a, b)),
+    Function("negate", 1, lambda a: -a),
+    Function("absolute", 1, np.abs),
+    Function("sign", 1, _sign),
+    Function("floor", 1, np.floor, (FLOAT,)),
+    Function("ceil", 1, np.ceil, (FLOAT,)),
+    Function("round", 1, np.rint, (FLOAT,)),
+    Function("sqrt", 1, np.sqrt, (FLOAT,)),
+    Function("exp", 1, _exp, (FLOAT,), wants=EXPONENTIAL),
+    Function("sigmoid", 1, sigmoid, (FLOAT,), wants=(*EXPONENTIAL, "sigmoid", "reciprocal")),
+    Function("tanh", 1, tanh, (FLOAT,), wants=(*EXPONENTIAL, "tanh", "reciprocal")),
+    Function("silu", 1, silu, (FLOAT,), wants=(*EXPONENTIAL, "silu", "sigmoid", "reciprocal")),
+    Function("gelu", 1, gelu, (FLOAT,), wants=(*EXPONENTIAL, "gelu", "divide")),
+    Function("hardswish", 1, hardswish, (FLOAT,), wants=("activation", "hardswish", "fma")),
+    Function("flush", 1, flush, (FLOAT,), wants=("activation",)),
+    Function("is_nan", 1, np.isnan, (FLOAT,), BOOL),
+    Function("is_infinite", 1, np.isinf, (FLOAT,), BOOL),
+    _comparison("less", lambda a, b: a < b),
+    _comparison("less_or_equal", lambda a, b: a <= b),
+    _comparison("equal", lambda a, b: a == b),
+    Function("logical_not", 1, np.logical_not, (BOOL,), BOOL),
+    Function("bit_and", 2, np.bitwise_and, (INT, LONG, BOOL)),
+    Function("bit_or", 2, np.bitwise_or, (INT, LONG, BOOL)),
+    Function("bit_xor", 2, np.bitwise_xor, (INT, LONG, BOOL)),
+    Function("bit_not", 1, np.invert, INTEGERS),
+    Function("shift_left", 2, lambda a, b: _shifted(a, b, True), INTEGERS),
+    Function("shift_right", 2, lambda a, b: _shifted(a, b, False), INTEGERS),
+    # The first argument is a bool, the other two are of one type.
+    Function("select", 3, lambda condition, a, b: np.where(condition, a, b), ALL),
+    Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT),
+    Function("to_int32", 1, _to_integer("int32"), ALL, INT),
+    Function("to_int64", 1, _to_integer("int64"), ALL, LONG),
+    Function("to_bool", 1, lambda a: a != 0, ALL, BOOL),
+    Function("to_half", 1, _to_half, (FLOAT,), FLOAT, ("half",)),
+    *(Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,)) for dtype in ("int8", "uint8", "int16", "uint16")),
+)
+
+
+def closure(names: Iterable[str]) -> frozenset[str]:
+    """Return what these functions want of the prelude, and their own names, which are features as well."""
+    return frozenset(names).union(*(FUNCTIONS[name].wants for name in names))

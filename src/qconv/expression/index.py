@@ -1,0 +1,283 @@
+"""Index expressions: which element of an operand a kernel reads, as a function of the axes that it loops over.
+
+An index is a sum of atoms times integers, simplified as it is made: an axis, a quotient or a remainder of another index,
+or an entry of a table of constants. Its text is an expression in C++ and in Python alike, where `/` rounds down, because
+no dividend is negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis that a kernel loops over, from 0 to before `extent`."""
+
+    name: str
+    extent: int
+
+    @property
+    def low(self) -> int:
+        return 0
+
+    @property
+    def high(self) -> int:
+        return self.extent - 1
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """An index divided by a number, rounded down."""
+
+    of: Index
+    by: int
+
+    @property
+    def low(self) -> int:
+        return self.of.low // self.by
+
+    @property
+    def high(self) -> int:
+        return self.of.high // self.by
+
+    def __str__(self) -> str:
+        return f"{self.of.grouped} / {self.by}"
+
+
+@dataclass(frozen=True)
+class Remainder:
+    of: Index
+    by: int
+
+    @property
+    def low(self) -> int:
+        return 0
+
+    @property
+    def high(self) -> int:
+        return min(self.of.high, self.by - 1)
+
+    def __str__(self) -> str:
+        return f"{self.of.grouped} % {self.by}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of an int32 operand whose values never change and lie between `low` and `high`."""
+
+    table: str
+    at: Index
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.table}[{self.at}]"
+
+
+Atom = Axis | Quotient | Remainder | Entry
+
+
+@dataclass(frozen=True)
+class Index:
+    """A sum of atoms, each times an integer, and a constant."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    @classmethod
+    def of(cls, axis: Axis) -> Index:
+        return cls(((axis, 1),)) if axis.extent > 1 else cls()
+
+    @classmethod
+    def entry(cls, table: str, at: Index, values: Array) -> Index:
+        """Return the entry of a table. Values that rise evenly need no table."""
+        steps = np.diff(values)
+        if at.is_axis_like and (steps == (steps[0] if steps.size else 0)).all():
+            return at * int(steps[0] if steps.size else 0) + int(values[0])
+        return cls(((Entry(table, at, int(values.min()), int(values.max())), 1),))
+
+    @property
+    def is_axis_like(self) -> bool:
+        """True where every integer of the range occurs as the index of an element."""
+        return self.low == 0
+
+    @cached_property
+    def low(self) -> int:
+        return self.constant + sum(times * (atom.low if times > 0 else atom.high) for atom, times in self.terms)
+
+    @cached_property
+    def high(self) -> int:
+        return self.constant + sum(times * (atom.high if times > 0 else atom.low) for atom, times in self.terms)
+
+    @property
+    def atoms(self) -> Iterable[Atom]:
+        """Yield all atoms, including those inside others."""
+        for atom, _ in self.terms:
+            yield atom
+            if not isinstance(atom, Axis):
+                yield from (atom.at if isinstance(atom, Entry) else atom.of).atoms
+
+    @cached_property
+    def axes(self) -> frozenset[Axis]:
+        return frozenset(atom for atom in self.atoms if isinstance(atom, Axis))
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        return frozenset(atom.table for atom in self.atoms if isinstance(atom, Entry))
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        return _sum([*self.terms, *other.terms], self.constant + other.constant)
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __mul__(self, number: int) -> Index:
+        return _sum([(atom, times * number) for atom, times in self.terms], self.constant * number)
+
+    def __floordiv__(self, number: int) -> Index:
+        """Divide, and round down."""
+        if number == 1:
+            return self
+        whole, rest = self._split(number)
+        if rest.low >= 0 and rest.high < number:
+            return whole
+        below = -(rest.low // number) if rest.low < 0 else 0  # so that no dividend is negative
+        return whole + Index(((Quotient(*_reduced(rest + below * number, number)), 1),), -below)
+
+    def __mod__(self, number: int) -> Index:
+        _, rest = self._split(number)
+        if rest.low >= 0 and rest.high < number:
+            return rest
+        below = -(rest.low // number) if rest.low < 0 else 0
+        return Index(((Remainder(rest + below * number, number), 1),))
+
+    def _split(self, number: int) -> tuple[Index, Index]:
+        """Return a quotient and a rest, which may still exceed the number."""
+        whole = [(atom, times // number) for atom, times in self.terms if times % number == 0]
+        rest = [(atom, times) for atom, times in self.terms if times % number]
+        return (
+            Index(tuple(whole), self.constant // number),
+            Index(tuple(rest), self.constant % number),
+        )
+
+    def substituted(self, replaced: Callable[[Axis], Index]) -> Index:
+        """Return the index with another index in the place of each axis."""
+        total = Index((), self.constant)
+        for atom, times in self.terms:
+            if isinstance(atom, Axis):
+                inner = replaced(atom)
+            elif isinstance(atom, Quotient):
+                inner = atom.of.substituted(replaced) // atom.by
+            elif isinstance(atom, Remainder):
+                inner = atom.of.substituted(replaced) % atom.by
+            else:
+                at = atom.at.substituted(replaced)
+                inner = Index(((Entry(atom.table, at, atom.low, atom.high), 1),))
+            total = total + inner * times
+        return total
+
+    def renamed(self, tables: Mapping[str, str]) -> Index:
+        """Return the index with other names of its tables."""
+
+        def of(atom: Atom) -> Atom:
+            if isinstance(atom, Axis):
+                return atom
+            if isinstance(atom, Entry):
+                return Entry(tables[atom.table], atom.at.renamed(tables), atom.low, atom.high)
+            return type(atom)(atom.of.renamed(tables), atom.by)
+
+        return _sum([(of(atom), times) for atom, times in self.terms], self.constant)
+
+    def evaluated(self, axes: Mapping[str, Array], tables: Mapping[str, Array]) -> Array:
+        """Return the values of the index for those of the axes."""
+        total = np.asarray(self.constant, np.int64)
+        for atom, times in self.terms:
+            if isinstance(atom, Axis):
+                value = axes[atom.name]
+            elif isinstance(atom, Entry):
+                value = tables[atom.table][atom.at.evaluated(axes, tables)].astype(np.int64)
+            elif isinstance(atom, Quotient):
+                value = atom.of.evaluated(axes, tables) // atom.by
+            else:
+                value = atom.of.evaluated(axes, tables) % atom.by
+            total = total + value * times
+        return total
+
+    @property
+    def grouped(self) -> str:
+        """Return the text, in parentheses if it is more than one name."""
+        text = str(self)
+        return text if text.isidentifier() else f"({text})"
+
+    def __str__(self) -> str:
+        # A minus in front of a quotient would be read as part of the dividend.
+        ordered = sorted(self.terms, key=lambda term: term[1] < 0)
+        first_is_constant = not ordered or ordered[0][1] < 0
+        text = str(self.constant) if first_is_constant else ""
+        for atom, times in ordered:
+            product = str(atom) if times in (1, -1) else f"{atom} * {abs(times)}"
+            text += f" {'-' if times < 0 else '+'} {product}" if text else product
+        if self.constant and not first_is_constant:
+            text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
+        return text
+
+
+def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
+    """Add up equal atoms. A quotient and a remainder of the same division join again."""
+    total: dict[Atom, int] = {}
+    for atom, times in terms:
+        total[atom] = total.get(atom, 0) + times
+    for atom in [atom for atom in total if isinstance(atom, Quotient)]:
+        rest = Remainder(atom.of, atom.by)
+        if rest in total and total[atom] == atom.by * total[rest]:
+            times = total.pop(rest)
+            del total[atom]
+            joined = atom.of * times + constant
+            return _sum([*total.items(), *joined.terms], joined.constant)
+    ordered = sorted(
+        ((atom, times) for atom, times in total.items() if times), key=lambda term: (-abs(term[1]), str(term[0]))
+    )
+    return Index(tuple(ordered), constant)
+
+
+def _reduced(index: Index, number: int) -> tuple[Index, int]:
+    """Divide both by their greatest common divisor. The constant loses only what no quotient sees."""
+    common = gcd(number, *(times for _, times in index.terms))
+    if common == 1:
+        return index, number
+    return Index(
+        tuple((atom, times // common) for atom, times in index.terms), index.constant // common
+    ), number // common
+
+
+def flat(indices: Iterable[Index], shape: Iterable[int]) -> Index:
+    """Return the offset of an element in a contiguous array."""
+    total = Index()
+    for index, extent in zip(indices, shape, strict=True):
+        total = total * extent + index
+    return total
+
+
+def unflat(offset: Index, shape: Iterable[int]) -> tuple[Index, ...]:
+    """Return the indices of the element at an offset of a contiguous array."""
+    found: list[Index] = []
+    extents = list(shape)
+    for at, extent in reversed(list(enumerate(extents))):
+        found.append(offset % extent if at else offset)
+        offset = offset // extent
+    return tuple(reversed(found))
