@@ -1,0 +1,3 @@
+"""The op `matmul` (another branch brings it)."""
+
+from qconv.expression.map import Map as MatMul
