@@ -6,11 +6,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from qconv.expression.node import call
-from qconv.network.expressions.lazy import Lazy, Reader, broadcast, narrowed
+from qconv.network.expressions.lazy import Lazy, Reader, broadcast, clamped, narrowed, number
 
 # Functions of expressions that are an op as they are.
 UNARY = {"Abs": "absolute", "Neg": "negate", "Sqrt": "sqrt", "Exp": "exp", "Tanh": "tanh", "Sigmoid": "sigmoid"}
 BINARY = {"Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide"}
+
+
+# The activations that ONNX Runtime fuses into products, with their numbers.
+ACTIVATIONS: Mapping[str, Callable[[Any, list[float]], Any]] = {
+    "Clip": lambda x, numbers: clamped(x, *(numbers or (0.0, 6.0)), "float32"),
+    "LeakyRelu": lambda x, numbers: call(
+        "select", call("less", x, number(0, "float32")), call("multiply", x, number(numbers[0], "float32")), x
+    ),
+    "Relu": lambda x, numbers: call("maximum", x, number(0, "float32")),
+    "Sigmoid": lambda x, numbers: call("sigmoid", x),
+    "Tanh": lambda x, numbers: call("tanh", x),
+}
 
 
 def elementwise(reader: Reader, function: Callable[..., Any], count: int) -> Lazy:
@@ -26,8 +38,6 @@ def _op(function: str, count: int) -> Callable[[Reader], Lazy]:
 
 
 def relu(reader: Reader) -> Lazy:
-    from qconv.network.expressions.lazy import number
-
     dtype = reader.y_dtype
     return elementwise(reader, lambda x: call("maximum", x, number(0, dtype)), 1)
 

@@ -138,7 +138,9 @@ def normalized(x: Lazy, axes: Sequence[int], epsilon: float, indices: Indices) -
     """Return an element minus the mean of its row, over the standard deviation."""
     row = Row(x, axes, indices)
     mean = row.mean()
-    deviation = call("sqrt", call("add", row.mean(_square(call("subtract", row.element, mean))), number(epsilon, "float32")))
+    deviation = call(
+        "sqrt", call("add", row.mean(_square(call("subtract", row.element, mean))), number(epsilon, "float32"))
+    )
     return call("divide", call("subtract", x.at(indices), mean), deviation)
 
 
