@@ -11,7 +11,7 @@ from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
 from qconv.generator.convolution import activation_polynomials, listed, literals
-from qconv.generator.plan import Context
+from qconv.generator.plan import Context, Field
 
 # Returns the C++ of the element that a load reads, or None for one that is loaded by itself.
 Element = Callable[[Load], str | None]
@@ -100,6 +100,18 @@ class Lines:
             if node.guards
             else widened(dtype, element)
         )
+
+
+def fields_of(problem: Expression) -> tuple[Field, ...]:
+    """Return the members of the argument struct: the operands, then the output."""
+    operands = (Field(name, f"const {name.upper()}*", name, one.text) for name, one in problem.named.items())
+    return (*operands, Field("y", "Output*", "y", "output"))
+
+
+def aliases_of(problem: Expression) -> dict[str, str]:
+    """Return the element types of the operands and of the output, by their names in C++."""
+    operands = {name.upper(): operand.dtype for name, operand in problem.named.items()}
+    return {**operands, "Output": problem.y_type}
 
 
 def axes_of(axes: Sequence[Axis], of: str) -> list[str]:

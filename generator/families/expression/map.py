@@ -16,7 +16,9 @@ from qconv.generator.families import Family
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
+    aliases_of,
     axes_of,
+    fields_of,
     guarded,
     index_of,
     stored,
@@ -67,9 +69,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        named = self.problem.named
-        operands = [Field(name, f"const {name.upper()}*", name, named[name].text) for name in named]
-        return (*operands, Field("y", "Output*", "y", "output"))
+        return fields_of(self.problem)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -85,8 +85,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        operands = {name.upper(): operand.dtype for name, operand in self.problem.named.items()}
-        return {**operands, "Output": self.problem.y_type}
+        return aliases_of(self.problem)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
