@@ -291,9 +291,7 @@ def plan(problem: MatMul, config: MatMulConfig, target: Target) -> MatMulPlan:
     buffers = buffers_of(ceil_div(problem.depth, config.slab))
     smem_bytes = buffers * config.slab * columns * (WIDEST // vector)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    return MatMulPlan(
-        problem, config, target, m, n, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), smem_bytes
-    )
+    return MatMulPlan(problem, config, target, m, n, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), smem_bytes)
 
 
 FAMILY = Family(
