@@ -69,7 +69,10 @@ def _matmul(rng: random.Random) -> MatMul:
     return MatMul.of(
         {
             **dict(zip(("batch", "m", "n", "k"), ([*group.values()] for group in groups.values()), strict=True)),
-            **{"in": ",".join(operands), "out": y_type, "order": order, "do": do},
+            "in": ",".join(operands),
+            "out": y_type,
+            "order": order,
+            "do": do,
         }
     )
 
@@ -150,6 +153,39 @@ def transposed(images: int, image: tuple[int, int], channels: int, filters: int,
             "out": "float32",
             "do": f"s=sum_of(multiply(guarded(x0[{at}],0.0,{guards}),"
             f"x1[k2*{filters * taps * taps}+n0*{taps * taps}+k0*{taps}+k1]))",
+        }
+    )
+
+
+def attention(heads: int, tokens: int, width: int) -> MatMul:
+    """Return the scores of heads: queries by keys, whose rows are contiguous, divided and masked."""
+    element, masks = heads * tokens * width, tokens * tokens
+    at = f"[b0*{tokens * width}+{{}}*{width}+k0]"
+    return MatMul.of(
+        {
+            "batch": heads,
+            "m": tokens,
+            "n": tokens,
+            "k": width,
+            "in": f"float32*{element},float32*{element},float32*{masks}",
+            "out": "float32",
+            "do": f"s=sum_of(multiply(x0{at.format('m0')},x1{at.format('n0')}));"
+            f"t=add(multiply(s,0.125),x2[m0*{tokens}+n0])",
+        }
+    )
+
+
+def of_bytes(m: int, n: int, k: int) -> MatMul:
+    """Return a product of bytes with zero points and scales of columns, requantized."""
+    return MatMul.of(
+        {
+            "m": m,
+            "n": n,
+            "k": k,
+            "in": f"uint8*{m * k},int8*{n * k}!,uint8*1,int32*{n}!,float32*{n}!",
+            "out": "int8",
+            "do": f"s=sum_of(multiply(subtract(x0[m0*{k}+k0],x2[0]),x1[n0*{k}+k0]));a=add(s,x3[n0]);"
+            "t=to_int32(maximum(-128.0,minimum(127.0,round(multiply(to_float32(a),x4[n0])))))",
         }
     )
 
