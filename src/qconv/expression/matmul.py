@@ -18,7 +18,7 @@ from qconv.expression.function import FLOAT
 from qconv.expression.index import Axis, Index, flat
 from qconv.expression.node import Call, Fold, Load, Node, in_order, indices_of, replaced
 from qconv.expression.problem import Expression, draw, options, stored
-from qconv.op import LARGEST, Array, Op, Option, Sample, checked_size, quoted
+from qconv.op import Array, Op, Option, Sample, checked_size, quoted
 
 # The name under which an epilogue reads the sums.
 SUMS = "sums"
@@ -102,9 +102,7 @@ class MatMul(Expression):
     def epilogue(self) -> Node:
         """Return the expression of a sum, which is a load from SUMS."""
         at = flat((Index.of(axis) for axis in self.kept), (axis.extent for axis in self.kept))
-        return replaced(
-            self.root, lambda node: Load(SUMS, at, node.dtype) if isinstance(node, Fold) else None
-        )
+        return replaced(self.root, lambda node: Load(SUMS, at, node.dtype) if isinstance(node, Fold) else None)
 
     @property
     def elements(self) -> int:
@@ -122,7 +120,7 @@ class MatMul(Expression):
 
     @property
     def extents(self) -> dict[str, int]:
-        return {name: min(prod(getattr(self, name)), LARGEST) for name in self.axis_names}
+        return {name: prod(getattr(self, name)) for name in self.axis_names}
 
     @property
     def kinds(self) -> tuple[object, ...]:

@@ -209,9 +209,7 @@ class Expression(Problem):
     def shape_class(self) -> tuple[object, ...]:
         return (alignment(self.axes[-1].extent if self.axes else 1, WIDEST),)
 
-    def evaluation(
-        self, arrays: Sequence[Array], more: Mapping[str, Array] | None = None, **how: Any
-    ) -> Evaluation:
+    def evaluation(self, arrays: Sequence[Array], more: Mapping[str, Array] | None = None, **how: Any) -> Evaluation:
         """Return an evaluation over all axes at once. `more` are further operands, by name."""
         ranges = np.ogrid[tuple(slice(axis.extent) for axis in self.axes)] if self.axes else ()
         axes = {axis.name: values for axis, values in zip(self.axes, ranges, strict=True)}
