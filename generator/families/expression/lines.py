@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from qconv.expression import elementary
 from qconv.expression.function import CTYPES, FLOAT, LONG, closure
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
-from qconv.generator.convolution import activation_polynomials
+from qconv.generator.convolution import activation_polynomials, listed, literals
 from qconv.generator.plan import Context
 
 # Returns the C++ of the element that a load reads, or None for one that is loaded by itself.
 Element = Callable[[Load], str | None]
 
 
+def polynomials() -> dict[str, str]:
+    """Return the coefficients of all functions as arguments of a C++ call."""
+    return activation_polynomials() | {name: literals(terms) for name, terms in elementary.POLYNOMIALS.items()}
+
+
+def series() -> dict[str, str]:
+    return {name: listed([repr(term) for term in terms]) for name, terms in elementary.SERIES.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExpressionContext(Context):
-    polynomials: dict[str, str] = field(default_factory=activation_polynomials)
+    polynomials: dict[str, str] = field(default_factory=polynomials)
+    series: dict[str, str] = field(default_factory=series)
 
 
 def index_of(index: Index) -> str:

@@ -1,8 +1,8 @@
 """Index expressions: which element of an operand a kernel reads, as a function of the axes that it loops over.
 
-An index is a sum of atoms times integers, simplified as it is made: an axis, a quotient or a remainder of another index,
-or an entry of a table of constants. Its text is an expression in C++ and in Python alike, where `/` rounds down, because
-no dividend is negative.
+An index is a sum of atoms times integers, simplified as it is made: an axis, a quotient or a remainder of another
+index, or an entry of a table of constants. Its text is an expression in C++ and in Python alike, where `/` rounds down,
+because no dividend is negative.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 elements.
 
 The order of a fold is part of the contract, so that no config changes a bit: lane `i` of LANES combines the columns i,
-i + LANES, i + 2 LANES, ... in order, beginning with the fold's identity; then lane `i` takes lane i + LANES / 2, for i below
-LANES / 2, and so on with half as many lanes, until one is left.
+i + LANES, i + 2 LANES, ... in order, beginning with the fold's identity; then lane `i` takes lane i + LANES / 2, for i
+below LANES / 2, and so on with half as many lanes, until one is left.
 """
 
 from __future__ import annotations
