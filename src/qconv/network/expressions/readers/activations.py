@@ -13,7 +13,7 @@ from qconv.network.expressions.readers.elementwise import elementwise
 
 add, subtract, multiply, divide = (partial(call, name) for name in ("add", "subtract", "multiply", "divide"))
 maximum, minimum, less, select = (partial(call, name) for name in ("maximum", "minimum", "less", "select"))
-exp, log, tanh, sigmoid = (partial(call, name) for name in ("exp", "log", "tanh", "sigmoid"))
+exp, log1p, tanh, sigmoid = (partial(call, name) for name in ("exp", "log1p", "tanh", "sigmoid"))
 ZERO, ONE = Number(0.0), Number(1.0)
 
 
@@ -53,7 +53,7 @@ def hard_sigmoid(x: Any, alpha: Any, beta: Any) -> Any:
 def softplus(x: Any) -> Any:
     """Return ln(1 + e**x), without an e**x that overflows."""
     below = exp(call("negate", call("absolute", x)))
-    return add(maximum(x, ZERO), log(add(ONE, below)))
+    return add(maximum(x, ZERO), log1p(below))
 
 
 def softsign(x: Any) -> Any:

@@ -1,36 +1,38 @@
-"""Elementwise functions with broadcasting: arithmetic, comparisons, logic, bits and conversions. Each rounds or wraps once,
-to the type of its output."""
+"""Elementwise functions with broadcasting: arithmetic, comparisons, logic, bits and conversions. Each rounds or wraps
+once, to the type of its output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from qconv.expression.function import BOOL, COMPUTED, FLOAT
+from qconv.expression.function import BOOL, FLOAT
 from qconv.expression.node import Number, call
-from qconv.network.expressions.lazy import Lazy, Reader, broadcast, converted, narrowed, number
+from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, broadcast, converted, narrowed, number, stored
 from qconv.network.graph.served import Unserved
 
 # A function of nodes that makes a node.
 Function = Callable[..., Any]
+# An element by its index.
+At = Callable[[Indices], Any]
 
 # Ops that a function of expressions is.
 UNARY = {
-    **{"Abs": "absolute", "Neg": "negate", "Sign": "sign", "Not": "logical_not", "BitwiseNot": "bit_not"},
-    **{"Ceil": "ceil", "Floor": "floor", "Round": "round", "Sqrt": "sqrt", "IsNaN": "is_nan"},
-    **{"Exp": "exp", "Log": "log", "Erf": "erf", "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin"},
-    **{"Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh", "Acosh": "acosh"},
-    **{"Atanh": "atanh", "Tanh": "tanh", "Sigmoid": "sigmoid"},
+    "Abs": "absolute", "Neg": "negate", "Sign": "sign", "Not": "logical_not", "BitwiseNot": "bit_not",
+    "Ceil": "ceil", "Floor": "floor", "Round": "round", "Sqrt": "sqrt", "IsNaN": "is_nan",
+    "Exp": "exp", "Log": "log", "Erf": "erf", "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin",
+    "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh", "Acosh": "acosh",
+    "Atanh": "atanh", "Tanh": "tanh", "Sigmoid": "sigmoid",
 }
 BINARY = {
-    **{"Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide"},
-    **{"Equal": "equal", "Less": "less", "LessOrEqual": "less_or_equal"},
-    **{"And": "bit_and", "Or": "bit_or", "Xor": "bit_xor"},
-    **{"BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor"},
+    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide",
+    "Equal": "equal", "Less": "less", "LessOrEqual": "less_or_equal",
+    "And": "bit_and", "Or": "bit_or", "Xor": "bit_xor",
+    "BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor",
 }
 SWAPPED = {"Greater": "less", "GreaterOrEqual": "less_or_equal"}
 # Any number of inputs, combined from the first to the last.
@@ -89,7 +91,7 @@ def clip(reader: Reader) -> Lazy:
     x, dtype = reader.x(), reader.y_dtype
     elements = [(function, reader.x(at).expanded(x.shape)) for at, function in limits]
 
-    def of(indices: tuple[Any, ...]) -> Any:
+    def of(indices: Indices) -> Any:
         return reduce(lambda node, limit: call(limit[0], node, limit[1](indices)), elements, x.at(indices))
 
     return Lazy(x.shape, dtype, of)
@@ -125,17 +127,17 @@ POWERS: Mapping[float, Function] = {
     -0.5: lambda x: call("divide", Number(1.0), call("sqrt", x)),
     -1.0: lambda x: call("divide", number(1, x.dtype), x),
 }
-# Bits of the exponents with which a power of integers may not overflow.
-EXPONENT_BITS = 6
+# Larger exponents give powers of an even base that wrap to 0.
+EXPONENT_BITS = 7
 
 
 def power(reader: Reader) -> Lazy:
     """Read Pow. The base decides the type of the result."""
-    exponent = reader.optional(1)
-    if exponent is not None and exponent.size == 1 and (known := float(exponent.reshape(-1)[0])) in POWERS:
-        if reader.x().computed == FLOAT or known == int(known):
-            return elementwise(reader, lambda x, _: POWERS[known](x), 2)
-    return elementwise(reader, _integer_power if reader.x().computed != FLOAT else _float_power, 2)
+    exponent, is_float = reader.optional(1), reader.x().computed == FLOAT
+    known = float(exponent.reshape(-1)[0]) if exponent is not None and exponent.size == 1 else None
+    if known in POWERS and (is_float or known == int(known)):
+        return elementwise(reader, lambda x, _: POWERS[known](x), 2)
+    return elementwise(reader, _float_power if is_float else _integer_power, 2)
 
 
 def _float_power(x: Any, by: Any) -> Any:
@@ -160,7 +162,7 @@ def _whole_power(x: Any, by: Any) -> Any:
 
     x = call("select", call("less", by, constant(0)), call("divide", constant(1), x), x)
     by = call("absolute", by)
-    # Only 0, 1 and -1 have larger powers that fit; their last bit decides.
+    # The last bit of a larger exponent decides the powers of -1.
     by = call("minimum", by, call("add", constant(2**EXPONENT_BITS - 2), call("bit_and", by, constant(1))))
     made: Any = constant(1)
     for bit in range(EXPONENT_BITS):
@@ -184,27 +186,36 @@ def batch_normalization(reader: Reader) -> Lazy:
         raise Unserved("a BatchNormalization that trains computes the mean of the batch")
     x, dtype = reader.x(), reader.y_dtype
     epsilon = float(reader.attribute("epsilon", 1e-5))
-    known = [reader.optional(at) for at in range(1, 5)]
-    channel_axis = min(1, len(x.shape) - 1)
-    if all(each is not None for each in known):
-        scale, bias, mean, variance = (np.asarray(each, np.float64) for each in known)
-        factors = scale / np.sqrt(variance + epsilon)
-        summands = (bias - mean * factors).astype(np.float32)
+    given = [reader.optional(number) for number in range(1, 5)]
+    known = [np.asarray(each, np.float64) for each in given if each is not None]
+    factors, summands = _folded(reader, known, epsilon) if len(known) == 4 else _computed(reader, epsilon)
+    axis = min(1, len(x.shape) - 1)
 
-        def known_at(indices: tuple[Any, ...]) -> Any:
-            channel = indices[channel_axis]
-            scaled = call("multiply", x.at(indices), reader.element(factors.astype(np.float32), channel))
-            return narrowed(call("add", scaled, reader.element(summands, channel)), dtype)
-
-        return Lazy(x.shape, dtype, known_at)
-
-    def at(indices: tuple[Any, ...]) -> Any:
-        scale, bias, mean, variance = (reader.x(number).at((indices[channel_axis],)) for number in range(1, 5))
-        factor = call("divide", scale, call("sqrt", call("add", variance, Number(epsilon))))
-        scaled = call("multiply", call("subtract", x.at(indices), mean), factor)
-        return narrowed(call("add", scaled, bias), dtype)
+    def at(indices: Indices) -> Any:
+        channel = (indices[axis],)
+        return narrowed(call("add", call("multiply", x.at(indices), factors(channel)), summands(channel)), dtype)
 
     return Lazy(x.shape, dtype, at)
+
+
+def _folded(reader: Reader, known: Sequence[Array], epsilon: float) -> tuple[At, At]:
+    scale, bias, mean, variance = known
+    factors = scale / np.sqrt(variance + epsilon)
+    folded = [each.astype(np.float32) for each in (factors, bias - mean * factors)]
+    factor, summand = (stored(reader.add(each), each.shape, "float32") for each in folded)
+    return factor.at, summand.at
+
+
+def _computed(reader: Reader, epsilon: float) -> tuple[At, At]:
+    scale, bias, mean, variance = (reader.x(number) for number in range(1, 5))
+
+    def factor(channel: Indices) -> Any:
+        return call("divide", scale.at(channel), call("sqrt", call("add", variance.at(channel), Number(epsilon))))
+
+    def summand(channel: Indices) -> Any:
+        return call("subtract", bias.at(channel), call("multiply", mean.at(channel), factor(channel)))
+
+    return factor, summand
 
 
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {

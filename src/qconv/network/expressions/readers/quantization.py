@@ -1,5 +1,5 @@
-"""QuantizeLinear and DequantizeLinear: per tensor, axis and block; and quantized functions as these around a function of
-floats."""
+"""QuantizeLinear and DequantizeLinear: per tensor, axis and block; and quantized functions as these around a function
+of floats."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ def dequantized(element: Any, scale: Any, zero: Any) -> Any:
     return call("multiply", converted(element, "float32"), converted(scale, "float32"))
 
 
-def quantized(real: Any, scale: Any, zero: Any, dtype: str) -> Any:
-    """Round half to even, add the zero point, and saturate."""
-    whole = call("round", call("divide", converted(real, "float32"), converted(scale, "float32")))
-    if zero is not None:
-        whole = call("add", whole, converted(zero, "float32"))  # in floats, where nothing overflows
-    return call("to_int32", clamped(whole, *RANGES[dtype], "float32"))
+def quantized(real: Any, scale: Any, zero: Any, dtype: str, rounds_last: bool = False) -> Any:
+    """Round half to even, add the zero point, and saturate. The zero point is added in floats, where nothing overflows;
+    it decides ties if it is added before they are rounded."""
+    value = call("divide", converted(real, "float32"), converted(scale, "float32"))
+    if zero is None:
+        value = call("round", value)
+    elif rounds_last:
+        value = call("round", call("add", value, converted(zero, "float32")))
+    else:
+        value = call("add", call("round", value), converted(zero, "float32"))
+    return call("to_int32", clamped(value, *RANGES[dtype], "float32"))
 
 
 def _along(reader: Reader, number: int) -> At:
@@ -103,7 +108,8 @@ def _quantized_op(function: Callable[..., Any], count: int) -> Callable[[Reader]
         def at(indices: Indices) -> Any:
             elements = [one.expanded(shape)(indices) for one in inputs]
             reals = [dequantized(each, *one) for each, one in zip(elements, scales, strict=True)]
-            return quantized(function(reader, *reals), y_scale, y_zero, dtype)
+            # As ONNX Runtime rounds its sums and products.
+            return quantized(function(reader, *reals), y_scale, y_zero, dtype, rounds_last=count > 1)
 
         return Lazy(shape, dtype, at)
 
