@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from qconv.network.expressions.lazy import Lazy, Reader
-from qconv.network.expressions.readers import elementwise, movement, products, quantization, reductions
+from qconv.network.expressions.readers import activations, elementwise, movement, products, quantization, reductions
 
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **elementwise.READERS,
+    **activations.READERS,
     **quantization.READERS,
     **movement.READERS,
     **reductions.READERS,
