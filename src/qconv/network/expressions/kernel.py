@@ -122,6 +122,8 @@ def _lowered(root: Any, names: _Names) -> Any:
     """Return the expression with loads in place of elements."""
 
     def change(node: Any, arguments: tuple[Any, ...]) -> Any:
+        if isinstance(node, Position):
+            return Position(_with_tables(node.at, names))
         if not isinstance(node, Element):
             return _with(node, arguments)
         one = names.held(node.tensor)
