@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qconv.expression.function import COMPUTED
 from qconv.network import (
     Choices,
     Layer,
@@ -29,6 +30,7 @@ from qconv.network import (
 from qconv.network.expressions.fuse import fuse
 from qconv.onnx.blocked import DOMAIN, REORDERS
 from qconv.onnx.options import Bits
+from qconv.tensor_ops.problem import BYTES
 
 FLOAT_CONVOLUTIONS = ("Conv", "com.microsoft.FusedConv", f"{DOMAIN}.Conv")
 
@@ -46,7 +48,8 @@ class Lowered:
 
 
 def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
-    network = one_output_each(network).without_unread()
+    dtypes = COMPUTED if bits is Bits.INTEGERS else BYTES
+    network = one_output_each(network, dtypes).without_unread()
     served, why_not = _sorted_out(network)
     if bits is Bits.INTEGERS:
         network, served = fold_integers(network, served)
