@@ -51,7 +51,7 @@ CHOICES: Choices = {
     "slab": (8, 16, 32, 64, 128),
 }
 # Most terms of a slab that a thread holds in registers.
-MOST_FETCHED = 32
+MOST_FETCHED = 24
 # Most terms of each sum that are multiplied without a branch.
 UNROLLED = 16
 # Clocks of a load from device memory, and of one from shared memory.

@@ -175,16 +175,23 @@ def compute(problem: MatMul, drawn: Sample) -> tuple[Array, ...]:
     return (stored(values.transpose(order), problem.y_type),)
 
 
-def _asked(given: dict[str, Any]) -> MatMul:
-    return MatMul.of(given)
-
-
 AXES = {
     "batch": "axes b0, b1, ... of both factors and of the output.",
     "m": "axes m0, m1, ... of the left factor.",
     "n": "axes n0, n1, ... of the right factor.",
     "k": "axes k0, k1, ... of the sums.",
 }
+
+
+def _asked(given: dict[str, Any]) -> MatMul:
+    return MatMul.of({**given, **{name: given.get(_option(name)) for name in AXES}})
+
+
+def _option(name: str) -> str:
+    """Return the name of an option with extents; n and k are the names of a convolution's integers."""
+    return f"{name}_axes"
+
+
 OP = Op(
     name="matmul",
     says="Sums of products: matrices, batches of them, convolutions of floats.",
@@ -192,7 +199,8 @@ OP = Op(
     read=MatMul.read,
     ask=_asked,
     options=(
-        *options(MatMul, AXES),
+        *(Option(_option(name), f"matmul: {says}", "extents") for name, says in AXES.items()),
+        *(option for option in options(MatMul, AXES) if option.name not in AXES),
         Option("order", "matmul: axes of the output, the slowest first, as in m0,b0,n0.", metavar="AXES"),
     ),
     draw=draw,

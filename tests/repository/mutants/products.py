@@ -1,0 +1,173 @@
+"""Mutants of products of expressions: the problem, its oracle, the plan and the page of `matmul`."""
+
+from mutants.mutant import Mutant
+
+OF_PROBLEM, OF_PAGE = "qconv/expression/test_matmul.py", "templates/test_matmul.py"
+
+
+def exact(name: str) -> str:
+    return f"{OF_PAGE}::test_every_bit_is_the_oracles[{name}]"
+
+
+MUTANTS = (
+    Mutant(
+        "products: a sum may be of anything",
+        "MatMul._check_root",
+        'fold.kind == "sum" and _is_product(fold.of)',
+        'fold.kind == "sum"',
+        "A sum of one factor has no right one.",
+        (f"{OF_PROBLEM}::test_what_is_refused",),
+    ),
+    Mutant(
+        "products: the epilogue reads axes of k",
+        "MatMul._check_root",
+        '        self._check_axes("what follows the sum", in_order(self.epilogue), "k")\n',
+        "",
+        "After the sum there is no element of k.",
+        (f"{OF_PROBLEM}::test_what_is_refused",),
+    ),
+    Mutant(
+        "products: two keys of one order",
+        "MatMul.__post_init__",
+        '"" if order == axes else order',
+        "order",
+        "The same problem is measured twice.",
+        (f"{OF_PROBLEM}::test_its_key",),
+    ),
+    Mutant(
+        "products: the elements of k are counted as the output's",
+        "MatMul.elements",
+        "(*self.batch, *self.m, *self.n)",
+        "(*self.batch, *self.m, *self.n, *self.k)",
+        "Large products are refused, although no tensor is too large.",
+        (f"{OF_PROBLEM}::test_sums_are_longer_than_any_tensor",),
+    ),
+    Mutant(
+        "products: the oracle adds from the end",
+        "sums",
+        "for at in range(left.shape[2]):",
+        "for at in reversed(range(left.shape[2])):",
+        "The order of a chain is part of the contract.",
+        (f"{OF_PROBLEM}::test_a_sum_is_one_chain_in_order",),
+    ),
+    Mutant(
+        "products: the oracle rounds a product before it adds it",
+        "sums",
+        "total = fma(left[:, :, None, at], right[:, None, :, at], total)",
+        "total = left[:, :, None, at] * right[:, None, :, at] + total",
+        "An fma rounds once.",
+        (f"{OF_PROBLEM}::test_a_sum_is_one_chain_in_order",),
+    ),
+    Mutant(
+        "products: the oracle ends where a part does",
+        "expression/matmul.py",
+        "total[of, part] = sums(left[of, part], right[of])",
+        "total[of, part] = sums(left[of, part], right[:batches])",
+        "Every part is multiplied by the first batches.",
+        (f"{OF_PROBLEM}::test_an_oracle_in_parts_is_the_oracle",),
+    ),
+    Mutant(
+        "products: the output has the axes of the problem",
+        "MatMul.y_at",
+        "for axis in self.y_axes",
+        "for axis in self.kept",
+        "Kernels write another order than the problem says.",
+        (exact("factors of two axes, transposed"),),
+    ),
+    Mutant(
+        "products: threads read along the longer stride",
+        "MatMulPlan._is_along_k",
+        "return along > across",
+        "return along < across",
+        "Loads of neighbouring threads are of different cache lines.",
+        (f"{OF_PAGE}::test_neighbouring_threads_read_and_write_neighbours",),
+    ),
+    Mutant(
+        "products: any step is a neighbour",
+        "_run",
+        "steps.get(inner) == 1",
+        "steps.get(inner)",
+        "Elements that are far apart are taken for neighbours.",
+        (f"{OF_PAGE}::test_neighbouring_threads_read_and_write_neighbours",),
+    ),
+    Mutant(
+        "products: the statements of the factors follow the sum",
+        "_outside",
+        "if not isinstance(node, Fold) and node not in found:",
+        "if node not in found:",
+        "The epilogue computes the sum again, out of one product.",
+        (exact("one product"),),
+    ),
+    Mutant(
+        "products: all threads of a block multiply",
+        "promising",
+        "if threads // 16 <= workers <= threads:",
+        "if threads <= workers <= threads:",
+        "Small products find no config whose other threads fetch.",
+        (f"{OF_PAGE}::test_a_default_occupies_a_gpu",),
+    ),
+    Mutant(
+        "products: terms behind the last are 0",
+        "families/expression/matmul.j2",
+        "fetch(right, args, batch, first_column, 0, Term(-0.0f));",
+        "fetch(right, args, batch, first_column, 0, Term(0));",
+        "A sum of -0 becomes 0.",
+        (f"{OF_PAGE}::test_a_product_that_is_too_small_keeps_its_sign",),
+    ),
+    Mutant(
+        "products: no term is behind the last",
+        "families/expression/matmul.j2",
+        "DEPTH % SLAB != 0 && k >= DEPTH;",
+        "DEPTH % SLAB != 0 && k > DEPTH;",
+        "The last term is added once more.",
+        (exact("ragged tiles, many slabs"),),
+    ),
+    Mutant(
+        "products: one buffer for two slabs",
+        "families/expression/matmul.j2",
+        "const int buffer = slab % BUFFERS;",
+        "const int buffer = 0;",
+        "A slab is overwritten while other threads multiply it.",
+        (exact("ragged tiles, many slabs"),),
+    ),
+    Mutant(
+        "products: no thread waits for the slab",
+        "families/expression/matmul.j2",
+        "        tile::barrier();\n",
+        "",
+        "Terms are read before they are written.",
+        (exact("ragged tiles, many slabs"),),
+    ),
+    Mutant(
+        "products: a row behind the last is read",
+        "families/expression/matmul.j2",
+        "at = Side::EXTENT - 1;",
+        "at = Side::EXTENT + 999;",
+        "The address may be of no array.",
+        (f"{OF_PAGE}::test_nothing_is_found[ragged tiles, many slabs-address]",),
+    ),
+    Mutant(
+        "products: batches as further rows",
+        "families/expression/matmul.j2",
+        "tile::block_x() / TILES_N % TILES_M * TILE_M",
+        "tile::block_x() / TILES_N * TILE_M",
+        "The tiles of the second batch have no rows.",
+        (exact("bytes with zero points"),),
+    ),
+    Mutant(
+        "products: a thread's rows lie together",
+        "row_of",
+        "(i / LEFT_VECTOR * ROW_THREADS + y)",
+        "(y * (THREAD_M / LEFT_VECTOR) + i / LEFT_VECTOR)",
+        "Rows are written with the sums of others.",
+        (exact("a transposed convolution"),),
+    ),
+    Mutant(
+        "products: threads beyond the tile write",
+        "families/expression/matmul.j2",
+        "    if (!multiplies) return;\n",
+        "",
+        "They write sums of nothing over those of others.",
+        (f"{OF_PAGE}::test_nothing_is_found[bytes with zero points-thread]",),
+    ),
+)
