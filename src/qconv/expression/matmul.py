@@ -183,24 +183,14 @@ AXES = {
 }
 
 
-def _asked(given: dict[str, Any]) -> MatMul:
-    return MatMul.of({**given, **{name: given.get(_option(name)) for name in AXES}})
-
-
-def _option(name: str) -> str:
-    """Return the name of an option with extents; n and k are the names of a convolution's integers."""
-    return f"{name}_axes"
-
-
 OP = Op(
     name="matmul",
     says="Sums of products: matrices, batches of them, convolutions of floats.",
     problems=(MatMul,),
     read=MatMul.read,
-    ask=_asked,
+    ask=MatMul.asked,
     options=(
-        *(Option(_option(name), f"matmul: {says}", "extents") for name, says in AXES.items()),
-        *(option for option in options(MatMul, AXES) if option.name not in AXES),
+        *options(MatMul, AXES),
         Option("order", "matmul: axes of the output, the slowest first, as in m0,b0,n0.", metavar="AXES"),
     ),
     draw=draw,

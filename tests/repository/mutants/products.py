@@ -43,6 +43,14 @@ MUTANTS = (
         (f"{OF_PROBLEM}::test_sums_are_longer_than_any_tensor",),
     ),
     Mutant(
+        "expressions: a command's axes are lost",
+        "Expression.asked",
+        "given.get(_option(cls, name))",
+        "given.get(name)",
+        "The axes n and k are not those of the options --n-axes and --k-axes.",
+        (f"{OF_PROBLEM}::test_a_command_names_its_axes",),
+    ),
+    Mutant(
         "products: the oracle adds from the end",
         "sums",
         "for at in range(left.shape[2]):",
