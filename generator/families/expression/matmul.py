@@ -182,8 +182,8 @@ class MatMulPlan(WaitingPlan):
         return [*split, *lines.of(made), f"return {made[-1].name};"]
 
     def cost(self) -> float:
-        """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at least
-        the loads and the chains of one block."""
+        """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at
+        least the loads and the chains of one block."""
         config, target = self.config, self.target
         registers = 40 + config.thread_m * config.thread_n + self._fetched + 2 * (config.thread_m + config.thread_n)
         resident = min(

@@ -79,7 +79,12 @@ def near(y: NDArray[np.floating], expected: NDArray[np.float64]) -> bool:
 def test_batches_of_matrices() -> None:
     problem = MatMul.of(
         {
-            **dict(batch=[2, 3], m=[4], n=[5], k=[6, 2], order="n0,b1,b0,m0", out="float32"),
+            "batch": [2, 3],
+            "m": [4],
+            "n": [5],
+            "k": [6, 2],
+            "out": "float32",
+            "order": "n0,b1,b0,m0",
             "in": "float32*288,float32*180,float32*5",
             "do": "s=sum_of(multiply(x0[b0*144+b1*48+m0*12+k0*2+k1],x1[b1*60+k0*10+k1*5+n0]));t=add(s,x2[n0])",
         }
