@@ -77,8 +77,13 @@ def test_remainders_have_the_sign_that_fmod_says(dtype: str, fmod: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_remainders_of_floats(dtype: str) -> None:
-    check("Mod", pair(dtype, 4), dtype, 1e-6, fmod=1)
+@pytest.mark.parametrize("fmod", [0, 1])
+def test_remainders_of_floats(dtype: str, fmod: int) -> None:
+    arrays = pair(dtype, 4)
+    arrays["a"][0, 0] = arrays["b"][2:3] * 2  # exact
+    arrays["a"][1, 0, :2], arrays["b"][3] = (3, -3), np.inf
+    want = {0: np.mod, 1: np.fmod}[fmod](arrays["a"], arrays["b"])
+    agrees(computed("Mod", arrays, want, fmod=fmod), want)
 
 
 COMPARED = [(op, dtype) for op in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
@@ -105,12 +110,19 @@ def test_bits(op: str, dtype: str) -> None:
     check(op, pair(dtype, 7), dtype)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
-def test_shifts(dtype: str, direction: str) -> None:
+def test_shifts_may_be_by_more_than_all_bits(dtype: str, direction: str) -> None:
     arrays = pair(dtype, 8)
-    arrays["b"] = (arrays["b"] % 8).astype(dtype)
-    check("BitShift", arrays, dtype, direction=direction)
+    x, bits = arrays["a"], 8 * np.dtype(dtype).itemsize
+    for by in (0, 1, bits - 1, bits, bits + 3, 100, -1):
+        if by >= 0 or np.dtype(dtype).kind == "i":
+            wide = x.astype(object) * 2**by if direction == "LEFT" else x.astype(object) // 2 ** max(by, 0)
+            end = x * 0 - (x < 0).astype(dtype) if direction == "RIGHT" else x * 0
+            want = np.array(wide % 2**bits, f"uint{bits}").astype(dtype) if 0 <= by < bits else end
+            given = {"a": x, "b": np.full((4, 1), by, dtype)}
+            got = computed("BitShift", given, np.zeros((3, 4, 5), dtype), direction=direction)
+            np.testing.assert_array_equal(got, np.broadcast_to(want, got.shape), f"by {by}")
 
 
 UNARY = [
@@ -136,8 +148,12 @@ def test_not() -> None:
 # Ranges in which the functions are defined, with steep ends left out.
 CURVES = {
     **dict.fromkeys(("Exp", "Erf", "Sin", "Cos", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Sigmoid"), (-6.0, 6.0)),
-    "Log": (0.01, 50.0), "Tan": (-1.4, 1.4), "Asin": (-1.0, 1.0), "Acos": (-1.0, 1.0),
-    "Acosh": (1.0, 9.0), "Atanh": (-0.95, 0.95),
+    "Log": (0.01, 50.0),
+    "Tan": (-1.4, 1.4),
+    "Asin": (-1.0, 1.0),
+    "Acos": (-1.0, 1.0),
+    "Acosh": (1.0, 9.0),
+    "Atanh": (-0.95, 0.95),
 }
 
 
@@ -246,3 +262,5 @@ def test_dropout_of_inference_changes_nothing() -> None:
     np.testing.assert_array_equal(computed("Dropout", arrays, arrays["x"], ["ratio", "training"]), arrays["x"])
     with pytest.raises(AssertionError, match="draws random numbers"):
         computed("Dropout", arrays | {"training": np.True_}, arrays["x"], ["ratio", "training"])
+    mask = np.ones((3, 4), bool)
+    np.testing.assert_array_equal(computed("Dropout", {"x": arrays["x"]}, mask, output=1), mask)
