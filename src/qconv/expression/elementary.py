@@ -103,13 +103,19 @@ def exp(a: Array) -> Array:
     return np.where(np.isnan(a), a, made)
 
 
-def erf(a: Array) -> Array:
+def _below_one(a: Array, near: Callable[[Array], Array], far: Callable[[Array], Array]) -> Array:
+    """Return an odd function, by another approximation below 1 than above."""
     size = np.abs(a)
-    small = np.where(size < 1, a, ONE)
-    near = fma(small, horner(small * small, POLYNOMIALS["erf"]), small)
-    large = np.where(size < 4, size, np.float32(4))
-    far = ONE - exponential(-horner(large, POLYNOMIALS["erfc"]))
-    return np.where(np.isnan(a), a, np.where(size < 1, near, _signed(far, a)))
+    made = np.where(size < 1, near(np.where(size < 1, a, ONE)), _signed(far(size), a))
+    return np.where(np.isnan(a), a, made)
+
+
+def erf(a: Array) -> Array:
+    return _below_one(
+        a,
+        lambda small: fma(small, horner(small * small, POLYNOMIALS["erf"]), small),
+        lambda size: ONE - exponential(-horner(np.where(size < 4, size, np.float32(4)), POLYNOMIALS["erfc"])),
+    )
 
 
 def _angle(a: Array) -> tuple[Array, Array]:
@@ -189,10 +195,7 @@ def _hyperbolic(size: Array, sign: np.float32) -> Array:
 
 
 def sinh(a: Array) -> Array:
-    size = np.abs(a)
-    small = np.where(size < 1, a, ONE)
-    made = np.where(size < 1, _odd(small, "sinh"), _signed(_hyperbolic(size, -ONE), a))
-    return np.where(np.isnan(a), a, made)
+    return _below_one(a, lambda small: _odd(small, "sinh"), lambda size: _hyperbolic(size, -ONE))
 
 
 def cosh(a: Array) -> Array:

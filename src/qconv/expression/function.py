@@ -53,12 +53,6 @@ def _divide(a: Array, b: Array) -> Array:
     return np.where(b == 0, a.dtype.type(0), np.where(b == -1, -a, whole)).astype(a.dtype)
 
 
-def _modulo(a: Array, b: Array) -> Array:
-    """Return the remainder with the sign of the divisor; 0 for a divisor of 0."""
-    by = np.where((b == 0) | (b == -1), b.dtype.type(1), b)
-    return np.where((b == 0) | (b == -1), a.dtype.type(0), a % by)
-
-
 def _remainder(a: Array, b: Array) -> Array:
     """Return the remainder with the sign of the dividend."""
     if a.dtype == np.float32:
@@ -66,12 +60,19 @@ def _remainder(a: Array, b: Array) -> Array:
     return np.asarray(a - _divide(a, b) * b)
 
 
+def _modulo(a: Array, b: Array) -> Array:
+    """Return the remainder with the sign of the divisor; 0 for a divisor of 0."""
+    rest = _remainder(a, b)
+    moved = np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+    return np.where(b == 0, a.dtype.type(0), moved)
+
+
 def _shifted(a: Array, by: Array, left: bool) -> Array:
     """Shift unsigned numbers held in wider or equal signed ones. Shifts by all bits or more give 0."""
     bits = 8 * a.dtype.itemsize
     unsigned = a.view(np.uint32 if bits == 32 else np.uint64)
     few = np.where((by < 0) | (by >= bits), 0, by).astype(unsigned.dtype)
-    made = (unsigned << few if left else unsigned >> few).view(a.dtype)
+    made: Array = (unsigned << few if left else unsigned >> few).view(a.dtype)
     return np.where((by < 0) | (by >= bits), a.dtype.type(0), made)
 
 
@@ -149,12 +150,13 @@ FUNCTIONS = _each(
     Function("minimum", 2, _minimum),
     Function("negate", 1, lambda a: -a),
     Function("absolute", 1, np.abs, wants=("activation",)),
+    Function("flush", 1, flush, (FLOAT,), wants=("activation",)),
     Function("sign", 1, _sign),
     Function("floor", 1, np.floor, (FLOAT,), wants=("whole",)),
     Function("ceil", 1, np.ceil, (FLOAT,), wants=("whole",)),
     Function("round", 1, np.rint, (FLOAT,), wants=("whole",)),
     Function("trunc", 1, np.trunc, (FLOAT,), wants=("whole",)),
-    Function("sqrt", 1, np.sqrt, (FLOAT,)),
+    Function("sqrt", 1, np.sqrt, (FLOAT,), wants=("whole",)),
     _elementary("exp"),
     _elementary("log", *LOG),
     _elementary("log1p", *LOG),
@@ -163,20 +165,19 @@ FUNCTIONS = _each(
     _elementary("sin", "angle", "whole"),
     _elementary("cos", "angle", "whole"),
     _elementary("tan", "angle", "whole", "divide"),
-    _elementary("asin", "arc", "sqrt"),
-    _elementary("acos", "arc", "sqrt"),
+    _elementary("asin", "arc", "whole"),
+    _elementary("acos", "arc", "whole"),
     _elementary("atan", "divide"),
     _elementary("sinh", "hyperbolic", "divide"),
     _elementary("cosh", "hyperbolic", "divide"),
-    _elementary("asinh", *LOG, "log1p", "sqrt"),
-    _elementary("acosh", *LOG, "log1p", "sqrt"),
+    _elementary("asinh", *LOG, "log1p", "whole"),
+    _elementary("acosh", *LOG, "log1p", "whole"),
     _elementary("atanh", *LOG, "log1p"),
     _curve("sigmoid", sigmoid, *EXPONENTIAL, "reciprocal"),
     _curve("tanh", tanh, *EXPONENTIAL, "reciprocal"),
     _curve("silu", silu, *EXPONENTIAL, "sigmoid", "reciprocal"),
     _curve("gelu", gelu, *EXPONENTIAL, "divide"),
     _curve("hardswish", hardswish),
-    Function("flush", 1, flush, (FLOAT,), wants=("activation",)),
     Function("is_nan", 1, np.isnan, (FLOAT,), BOOL),
     Function("is_infinite", 1, np.isinf, (FLOAT,), BOOL),
     _comparison("less", lambda a, b: a < b),
@@ -191,12 +192,15 @@ FUNCTIONS = _each(
     Function("shift_right", 2, lambda a, b: _shifted(a, b, False), INTEGERS),
     # The first argument is a bool, the other two are of one type.
     Function("select", 3, _select, ALL),
-    Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT),
-    Function("to_int32", 1, _to_integer("int32"), ALL, INT),
-    Function("to_int64", 1, _to_integer("int64"), ALL, LONG),
-    Function("to_bool", 1, lambda a: a != 0, ALL, BOOL),
+    Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT, ("conversions",)),
+    Function("to_int32", 1, _to_integer("int32"), ALL, INT, ("conversions",)),
+    Function("to_int64", 1, _to_integer("int64"), ALL, LONG, ("conversions",)),
+    Function("to_bool", 1, lambda a: a != 0, ALL, BOOL, ("conversions",)),
     Function("to_half", 1, _to_half, (FLOAT,), FLOAT, ("half",)),
-    *(Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,)) for dtype in ("int8", "uint8", "int16", "uint16")),
+    *(
+        Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,), wants=("conversions",))
+        for dtype in ("int8", "uint8", "int16", "uint16")
+    ),
 )
 
 

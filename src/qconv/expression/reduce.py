@@ -46,6 +46,10 @@ class Reduce(Expression):
             raise ValueError("columns is empty: a reduction combines the elements of at least one axis")
 
     @property
+    def row_count(self) -> int:
+        return prod(self.rows)
+
+    @property
     def column_count(self) -> int:
         return prod(self.columns)
 
