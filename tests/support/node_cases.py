@@ -55,8 +55,9 @@ TYPES = frozenset(
     TensorProto.DataType.Value(name)
     for name in ("INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "BOOL", "FLOAT16", "FLOAT")
 )
-HEAD = ("| area | cases | run here | elsewhere or wrong |", "|---|---|---|---|")
-OTHERS = ("| case | why it does not run here |", "|---|---|")
+EVERY = (*AREAS, FUNCTIONS)
+HEAD = ("| area | node cases | run here and agree | others |", "|---|---|---|---|")
+OTHERS = ("| area | other node case | why |", "|---|---|---|")
 
 
 @dataclass(frozen=True)
@@ -159,14 +160,14 @@ def others(found: Sequence[Outcome]) -> Iterator[str]:
     """Yield a row per case that does not run here."""
     for one in found:
         if one.why:
-            yield f"| {one.name} | {one.why.replace('|', '/')} |"
+            yield f"| {one.area} | {one.name} | {one.why.replace('|', '/')} |"
 
 
 def main(areas: Sequence[str]) -> None:
-    found = {area: outcomes(area) for area in areas or (*AREAS, FUNCTIONS)}
+    found = {area: outcomes(area) for area in areas or EVERY}
     every = [one for each in found.values() for one in each]
-    print("\n".join([*HEAD, *(row_of(area, each) for area, each in found.items()), row_of("all", every), "", *OTHERS]))
-    print("\n".join(others(every)))
+    rows = [row_of(area, each) for area, each in found.items()]
+    print("\n".join([*HEAD, *rows, row_of("all", every), "", *OTHERS, *others(every)]))
 
 
 if __name__ == "__main__":
