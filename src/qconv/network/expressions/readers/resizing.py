@@ -81,7 +81,7 @@ PLACES: Mapping[str, Callable[[Array, Along], Array]] = {
 
 def _away(place: Array) -> Array:
     """Round half away from zero."""
-    return np.trunc(place + np.copysign(F(0.5), place))
+    return np.asarray(np.trunc(place + np.copysign(F(0.5), place)))
 
 
 # The nearest element of a place, by nearest_mode. `simple` is that of versions without the attribute.
