@@ -1,8 +1,8 @@
 """Index expressions: which element of an operand a kernel reads, as a function of the axes that it loops over.
 
-An index is a sum of atoms times integers, simplified as it is made: an axis, a quotient or a remainder of another index,
-or an entry of a table of constants. Its text is an expression in C++ and in Python alike, where `/` rounds down, because
-no dividend is negative.
+An index is a sum of atoms times integers, simplified as it is made: an axis, a quotient or a remainder of another
+index, or an entry of a table of constants. Its text is an expression in C++ and in Python alike, where `/` rounds down,
+because no dividend is negative.
 """
 
 from __future__ import annotations
@@ -153,36 +153,34 @@ class Index:
         if number == 1:
             return self
         whole, rest = self._split(number)
-        if rest.low >= 0 and rest.high < number:
+        if rest.high < number:
             return whole
         if coarse := rest._coarse(number):
             return whole + coarse[0] // (number // coarse[2])
         inner = rest.terms[0][0]
         if isinstance(inner, Quotient) and rest == Index(((inner, 1),)):
             return whole + inner.of // (inner.by * number)
-        below = -(rest.low // number) if rest.low < 0 else 0  # so that no dividend is negative
-        return whole + Index(((Quotient(rest + below * number, number), 1),), -below)
+        return whole + Index(((Quotient(rest, number), 1),))
 
     def __mod__(self, number: int) -> Index:
         _, rest = self._split(number)
-        if rest.low >= 0 and rest.high < number:
+        if rest.high < number:
             return rest
         if coarse := rest._coarse(number):
             return coarse[0] % (number // coarse[2]) * coarse[2] + coarse[1]
         inner = rest.terms[0][0]
         if isinstance(inner, Remainder) and rest == Index(((inner, 1),)) and inner.by % number == 0:
             return inner.of % number
-        below = -(rest.low // number) if rest.low < 0 else 0
-        return Index(((Remainder(rest + below * number, number), 1),))
+        return Index(((Remainder(rest, number), 1),))
 
     def _split(self, number: int) -> tuple[Index, Index]:
-        """Return a quotient and a rest, which may still exceed the number."""
-        whole = [(atom, times // number) for atom, times in self.terms if times % number == 0]
-        rest = [(atom, times) for atom, times in self.terms if times % number]
-        return (
-            Index(tuple(whole), self.constant // number),
-            Index(tuple(rest), self.constant % number),
-        )
+        """Return a quotient and a rest, which is not negative, and may still exceed the number."""
+        whole = Index(tuple((atom, times // number) for atom, times in self.terms if times % number == 0))
+        rest = Index(tuple((atom, times) for atom, times in self.terms if times % number))
+        steps = (
+            rest.low + self.constant
+        ) // number  # so that no dividend is negative, and none is larger than it need be
+        return whole + steps, rest + (self.constant - steps * number)
 
     def _coarse(self, number: int) -> tuple[Index, Index, int] | None:
         """Return an index, a fine part and their unit, a divisor of the number, such that this index is the first times

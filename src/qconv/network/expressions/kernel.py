@@ -7,13 +7,22 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from qconv.expression.index import Axis, Index
+from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
 from qconv.expression.map import Map
 from qconv.expression.matmul import MatMul
 from qconv.expression.node import Call, Fold, Guard, Load, Position, in_order, indices_of, text_of
 from qconv.expression.problem import Expression, Operand
 from qconv.expression.reduce import Reduce
-from qconv.network.expressions.lazy import Element, Folding, Lazy, Product, Shape, axes_for
+from qconv.network.expressions.lazy import (
+    Element,
+    Folding,
+    Lazy,
+    Product,
+    Shape,
+    axes_for,
+    rewritten,
+    with_arguments,
+)
 from qconv.network.graph.value import last_of
 
 
@@ -75,12 +84,11 @@ class _Names:
 
 def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kernel:
     """Return the kernel that makes a tensor. Raise Inexpressible where one kernel does not."""
-    axes = axes_for(lazy.shape)
-    root = lazy.at(tuple(map(Index.of, axes)))
+    axes, root = _in_parts(lazy)
     nodes = in_order(root)
     folds = [node for node in nodes if isinstance(node, Folding)]
     products = [node for node in nodes if isinstance(node, Product)]
-    orders = _orders(axes, lazy.shape, wants_last)
+    orders = _orders(axes, wants_last)
     if products:
         if len(products) > 1 or folds:
             raise Inexpressible("a kernel computes one product, and no reduction beside it")
@@ -98,16 +106,53 @@ def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kern
 class _Order:
     """An order of the axes in which the output may be stored, without those of one element."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[Any, ...]
     is_last: bool
 
 
-def _orders(axes: Sequence[Axis], shape: Shape, wants_last: bool) -> list[_Order]:
-    """Return the possible orders, the preferred one first."""
+def _orders(axes: Sequence[Sequence[Axis]], wants_last: bool) -> list[_Order]:
+    """Return the possible orders, the preferred one first. Each axis of the output is given in parts."""
     orders = [_Order(tuple(axes), False)]
-    if wants_last and len(shape) > 2:
-        orders.insert(0, _Order(tuple(axes[at] for at in last_of(range(len(shape)))), True))
-    return [_Order(tuple(axis for axis in order.axes if axis.extent > 1), order.is_last) for order in orders]
+    if len(axes) > 2:
+        orders.insert(1 - wants_last, _Order(tuple(axes[at] for at in last_of(range(len(axes)))), True))
+    return [
+        _Order(tuple(part for axis in order.axes for part in axis if part.extent > 1), order.is_last)
+        for order in orders
+    ]
+
+
+def _in_parts(lazy: Lazy) -> tuple[list[list[Axis]], Any]:
+    """Return the axes of the output and the expression. An axis that is read by its quotient and its remainder, such as
+    that of channels in groups, becomes two."""
+    parts = [[axis] for axis in axes_for(lazy.shape)]
+    while True:
+        root = lazy.at(tuple(flat(map(Index.of, each), (one.extent for one in each)) for each in parts))
+        cuts = {
+            atom.of.terms[0][0]: atom.by
+            for node in in_order(root)
+            for index in indices_within(node)
+            for atom in index.atoms
+            if isinstance(atom, Quotient | Remainder) and _is_cut(atom)
+        }
+        found = [(each, axis) for each in parts for axis in each if axis in cuts]
+        if not found:
+            return parts, root
+        for each, axis in found:
+            inner = cuts[axis]
+            at = each.index(axis)
+            each[at : at + 1] = [
+                Axis(f"{axis.name}q", axis.extent // inner),
+                Axis(f"{axis.name}r", inner),
+            ]
+
+
+def _is_cut(atom: Quotient | Remainder) -> bool:
+    """True where an axis by itself is divided into equal parts."""
+    terms = atom.of.terms
+    if len(terms) != 1 or terms[0][1] != 1 or atom.of.constant:
+        return False
+    axis = terms[0][0]
+    return isinstance(axis, Axis) and axis.name.startswith("o") and axis.extent % atom.by == 0
 
 
 def _map(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
@@ -125,42 +170,18 @@ def _lowered(root: Any, names: _Names) -> Any:
         if isinstance(node, Position):
             return Position(_with_tables(node.at, names))
         if not isinstance(node, Element):
-            return _with(node, arguments)
+            return with_arguments(node, arguments)
         one = names.held(node.tensor)
         at = _with_tables(one.offset(node.indices), names)
         guards = tuple(Guard(_with_tables(guard.index, names), guard.extent) for guard in node.guards)
         guards = tuple(guard for guard in guards if guard.is_needed)
         return Load(names(node.tensor), at, node.dtype, guards, arguments[0] if guards else None)
 
-    return _rewritten(root, change)
+    return rewritten(root, change)
 
 
 def _with_tables(index: Index, names: _Names) -> Index:
     return index.renamed({table: names(table) for table in index.tables}) if index.tables else index
-
-
-def _rewritten(root: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
-    made: dict[Any, Any] = {}
-    for node in in_order(root):
-        made[node] = change(node, tuple(made[each] for each in node.arguments))
-    return made[root]
-
-
-def _with(node: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return a node with other arguments."""
-    if isinstance(node, Call):
-        return Call(node.function, arguments)
-    if isinstance(node, Folding):
-        return Folding(node.kind, arguments[0], node.columns)
-    if isinstance(node, Fold):
-        return Fold(node.kind, arguments[0])
-    if isinstance(node, Product):
-        return Product(*arguments, node.sums)
-    if isinstance(node, Element) and arguments:
-        return Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
-    if isinstance(node, Load) and arguments:
-        return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
-    return node
 
 
 def _substituted(root: Any, replaced: Callable[[Axis], Index]) -> Any:
@@ -172,9 +193,9 @@ def _substituted(root: Any, replaced: Callable[[Axis], Index]) -> Any:
             return Load(node.operand, node.at.substituted(replaced), node.dtype, guards, *arguments)
         if isinstance(node, Position):
             return Position(node.at.substituted(replaced))
-        return _with(node, arguments)
+        return with_arguments(node, arguments)
 
-    return _rewritten(root, change)
+    return rewritten(root, change)
 
 
 def _merged(groups: list[list[Axis]], roots: list[Any]) -> tuple[list[list[Axis]], list[Any]]:
@@ -237,7 +258,9 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
         return None
     columns = tuple(axis for axis in folds[0].columns if axis.extent > 1)
     own = {axis for fold in folds for axis in fold.columns}
-    used = {axis for fold in folds for node in in_order(fold.of) for index in _of_node(node) for axis in index.axes}
+    used = {
+        axis for fold in folds for node in in_order(fold.of) for index in indices_within(node) for axis in index.axes
+    }
     rows = [axis for axis in order if axis in used - own]
     rest = [axis for axis in order if axis not in rows]
     if not rest:
@@ -247,7 +270,7 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
     return _Split(tuple(rows), columns, tuple(rest))
 
 
-def _of_node(node: Any) -> list[Index]:
+def indices_within(node: Any) -> list[Index]:
     """Return the indices of a node before or after it is lowered."""
     if isinstance(node, Element):
         return [*node.indices, *(guard.index for guard in node.guards)]
@@ -263,9 +286,9 @@ def _reduction(
     same |= dict(zip(split.outputs, split.columns, strict=True)) if split.outputs else {}
 
     def folded(node: Any, arguments: tuple[Any, ...]) -> Any:
-        return Fold(node.kind, arguments[0]) if isinstance(node, Folding) else _with(node, arguments)
+        return Fold(node.kind, arguments[0]) if isinstance(node, Folding) else with_arguments(node, arguments)
 
-    made = _substituted(_rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
+    made = _substituted(rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
     columns = list(split.columns) or [Axis(first[0].name if first else "c", 1)]
     groups, (made,) = _merged([list(split.rows), columns], [made])
     (rows, columns), (made,) = _renamed(groups, ["r", "c"], [made])
@@ -293,9 +316,9 @@ def _product(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) 
     def folded(node: Any, arguments: tuple[Any, ...]) -> Any:
         if isinstance(node, Product):
             return Fold("sum", Call("multiply", arguments))
-        return _with(node, arguments)
+        return with_arguments(node, arguments)
 
-    made = _rewritten(made, folded)
+    made = rewritten(made, folded)
     groups, (made,) = _merged_in_order([batch, m, n, sums], rest, made)
     named, (made,) = _renamed([list(group) for group in groups[:4]], ["b", "m", "n", "k"], [made])
     new = {
@@ -305,7 +328,7 @@ def _product(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) 
         key: tuple(axis.extent for axis in axes) for key, axes in zip(("batch", "m", "n", "k"), named, strict=True)
     }
     problem = MatMul(
-        names.operands, lazy.dtype, text_of(made), order=tuple(new[axis].name for axis in groups[4]), **extents
+        names.operands, lazy.dtype, text_of(made), order=",".join(new[axis].name for axis in groups[4]), **extents
     )
     return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Guard, Node, Number, call, in_order
+from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, call, in_order
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -197,6 +197,53 @@ def stored(name: str, shape: Shape, dtype: str) -> Lazy:
     """Return a tensor in memory."""
     computed = COMPUTED[dtype]
     return Lazy(shape, dtype, lambda indices: Element(name, indices, computed))
+
+
+def rewritten(root: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
+    made: dict[Any, Any] = {}
+    for node in in_order(root):
+        made[node] = change(node, tuple(made[each] for each in node.arguments))
+    return made[root]
+
+
+def with_arguments(node: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return a node with other arguments."""
+    if isinstance(node, Call):
+        return Call(node.function, arguments)
+    if isinstance(node, Folding):
+        return Folding(node.kind, arguments[0], node.columns)
+    if isinstance(node, Fold):
+        return Fold(node.kind, arguments[0])
+    if isinstance(node, Product):
+        return Product(*arguments, node.sums)
+    if isinstance(node, Element) and arguments:
+        return Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
+    if isinstance(node, Load) and arguments:
+        return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
+    return node
+
+
+def guarded(x: Lazy, indices: Indices, guards: Sequence[Guard]) -> Any:
+    """Return an element of a tensor where all guards hold, else zero."""
+    needed = tuple(guard for guard in guards if guard.is_needed)
+    node, zero = x.at(indices), number(0, x.computed)
+    if not needed:
+        return node
+
+    def inside(each: Any, arguments: tuple[Any, ...]) -> Any:
+        if isinstance(each, Element):
+            fill = arguments[0] if arguments else number(0, each.dtype)
+            return Element(each.tensor, each.indices, each.dtype, (*each.guards, *needed), fill)
+        return with_arguments(each, arguments)
+
+    made = rewritten(node, inside)
+    if isinstance(made, Element):
+        return made
+    for guard in needed:
+        below = call("less", Position(guard.index), Number(0, INT))
+        is_inside = call("less", Position(guard.index), Number(guard.extent, INT))
+        made = call("select", below, zero, call("select", is_inside, made, zero))
+    return made
 
 
 def broadcast(*given: Lazy) -> Shape:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from qconv.network.expressions.lazy import Lazy, Reader
 from qconv.network.expressions.readers import (
+    activations,
     elementwise,
     joining,
     movement,
@@ -18,6 +19,7 @@ from qconv.network.expressions.readers import (
 
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **elementwise.READERS,
+    **activations.READERS,
     **quantization.READERS,
     **movement.READERS,
     **joining.READERS,

@@ -79,6 +79,12 @@ def transpose(reader: Reader) -> Lazy:
     return Lazy(shape, x.dtype, lambda indices: x.at(tuple(indices[at] for at in back)))
 
 
+def swapped(x: Lazy) -> Lazy:
+    """Return the transposed matrices of a tensor's last two axes."""
+    shape = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+    return Lazy(shape, x.dtype, lambda indices: x.at((*indices[:-2], indices[-1], indices[-2])))
+
+
 def expand(reader: Reader) -> Lazy:
     x = reader.x()
     wanted = reader.integers("shape", 1) or ()
