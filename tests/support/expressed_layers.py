@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import helper, numpy_helper
 
 from qconv.expression.function import COMPUTED
 from qconv.network import one_output_each
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.fuse import fuse
+from qconv.onnx import Session
 from qconv.onnx.model import read
 from qconv.op import Sample
 from qconv.ops import registry
@@ -63,3 +65,46 @@ def evaluated(model: Any, feeds: dict[str, Any]) -> list[Any]:
         y = y.reshape(shape)
         values[one.y] = np.moveaxis(y, -1, 1) if kernel.is_last else y
     return [values[output.name] for output in model.graph.output]
+
+
+def one_op(op: str, x: Any, *constants: Any, outputs: int = 1, opset: int = 18, **attributes: Any) -> Any:
+    """Return the model of one op of x and of constants; None stands for an absent one."""
+    held = {f"c{at}": np.asarray(one) for at, one in enumerate(constants) if one is not None}
+    names = ["x", *("" if one is None else f"c{at}" for at, one in enumerate(constants))]
+    node = helper.make_node(op, names, [f"y{at}" for at in range(outputs)], **attributes)
+    return model_of_nodes([node], {"x": x}, held, opset)
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str = "float32") -> Any:
+    """Return integers of the whole range, bools or floats."""
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.startswith("float"):
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+
+
+def by_onnxruntime(model: Any, feeds: dict[str, Any]) -> list[Any]:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(None, feeds))
+
+
+def assert_as_onnxruntime(model: Any, feeds: dict[str, Any], ulps: int = 0) -> None:
+    """Check that all layers are expressions, and that their results are ONNX Runtime's or at most `ulps` of the largest
+    from them."""
+    for got, wanted in zip(evaluated(model, feeds), by_onnxruntime(model, feeds), strict=True):
+        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+        if ulps:
+            # Sums of numbers of both signs have the error of their largest terms.
+            largest = np.abs(wanted.astype(np.float64)).max()
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=ulps * np.spacing(wanted.dtype.type(largest)))
+        else:
+            np.testing.assert_array_equal(got, wanted)
+
+
+def runs_here(model: Any, feeds: dict[str, Any]) -> None:
+    """Check that a session on the CPU device has the bits of the expressions, and leaves no layer to ONNX Runtime."""
+    session = Session(model, device="cpu")
+    for got, wanted in zip(session.run(None, feeds), evaluated(model, feeds), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert not session.explain().fallen_back

@@ -81,7 +81,7 @@ PLACES: Mapping[str, Callable[[Array, Along], Array]] = {
 
 def _away(place: Array) -> Array:
     """Round half away from zero."""
-    return np.trunc(place + np.copysign(F(0.5), place))
+    return np.asarray(np.trunc(place + np.copysign(F(0.5), place)))
 
 
 # The nearest element of a place, by nearest_mode. `simple` is that of versions without the attribute.
@@ -144,7 +144,7 @@ def resize(reader: Reader) -> Lazy:
     named = "asymmetric" if is_old else reader.attribute("coordinate_transformation_mode", "half_pixel")
     if named not in PLACES:
         raise Unserved(f"coordinate_transformation_mode={named}; the kernels have {', '.join(PLACES)}")
-    places = {at: _places(named, axis) for at, axis in axes.items() if not axis.is_same}
+    places = {at: _places(named, axis) for at, axis in sorted(axes.items()) if not axis.is_same}
     shape = tuple(axes[at].made if at in axes else extent for at, extent in enumerate(x.shape))
     if mode == "nearest":
         nearest = NEAREST["simple" if is_old else reader.attribute("nearest_mode", "round_prefer_floor")]

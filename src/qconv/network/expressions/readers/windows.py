@@ -53,7 +53,7 @@ class Window:
         begins = np.arange(self.count) * self.stride - self.pads[0]
         places = begins[:, None] + np.arange(self.size) * self.dilation
         before, behind = self.pads if with_padding else (0, 0)
-        return np.count_nonzero((places >= -before) & (places < self.extent + behind), axis=1)
+        return np.asarray(((places >= -before) & (places < self.extent + behind)).sum(axis=1))
 
 
 def windows_of(reader: Reader, x: Lazy) -> tuple[Window, ...]:
@@ -62,6 +62,8 @@ def windows_of(reader: Reader, x: Lazy) -> tuple[Window, ...]:
     strides, dilations = (reader.attribute(name, (1,) * rank) for name in ("strides", "dilations"))
     pads = reader.attribute("pads", (0,) * 2 * rank)
     has_part, auto = bool(reader.attribute("ceil_mode", 0)), reader.attribute("auto_pad", "NOTSET")
+    if auto.startswith("SAME") and any(gap != 1 for gap in dilations):
+        raise Unserved(f"dilations={tuple(dilations)} with auto_pad: ONNX Runtime pads as if there were none")
     made = []
     for axis, extent in enumerate(x.shape[2:]):
         reach = dilations[axis] * (sizes[axis] - 1) + 1
