@@ -239,12 +239,12 @@ def line_of(row: Row) -> str:
     if isinstance(trace, dict):
         driver = f"{trace['copies_to_device']}/{trace['copies_to_host']}/{trace['synchronizations']}"
     found = row.get("agreement")
-    agreed = f"{found['equal']:.4f} {found['largest']:.1e}" if found else "-"
+    compared = f"{found['equal']:.4f} {found['largest']:.1e}" if found else "-"
     numbers = (shown("ms", 4), shown("eager_fp16_ms", 4), shown("inductor_fp16_ms", 4), shown("over_faster_peer", 2))
     cells = [f"{number:>9}" for number in numbers]
     elsewhere = sum(row.get("elsewhere", {}).values())
     why = "; ".join(f"{what}: {reason[:80]}" for what, reason in row.get("missing", {}).items())
-    return f"{row['name']:<29} N={row['batch']:<3}{''.join(cells)} {elsewhere:>4} {driver:>8}  {agreed}  {why}".rstrip()
+    return f"{row['name']:<29} N={row['batch']:<3}{''.join(cells)} {elsewhere:>4} {driver:>8}  {compared}  {why}".rstrip()
 
 
 def table(rows: list[Row]) -> str:

@@ -135,7 +135,7 @@ class Pyramid(nn.Module):
         super().__init__()
         widths = (64, *self.WIDTHS)
         self.stem = nn.Sequential(conv(3, 64, 7, 2, nn.ReLU), nn.MaxPool2d(3, 2, 1))
-        self.stages = nn.ModuleList(
+        self.levels = nn.ModuleList(
             nn.Sequential(Residual(given, made, 2), Residual(made, made, 1))
             for given, made in zip(widths, self.WIDTHS, strict=False)
         )
@@ -145,8 +145,8 @@ class Pyramid(nn.Module):
 
     def forward(self, x: Any) -> tuple[Any, ...]:
         x, found = self.stem(x), []
-        for stage, lateral in zip(self.stages, self.lateral, strict=True):
-            x = stage(x)
+        for level, lateral in zip(self.levels, self.lateral, strict=True):
+            x = level(x)
             found.append(lateral(x))
         for at in range(len(found) - 1, 0, -1):
             found[at - 1] = found[at - 1] + interpolate(found[at], size=found[at - 1].shape[-2:], mode="nearest")
@@ -215,18 +215,18 @@ class ImageDecoder(nn.Module):
         widest, *_, least = self.WIDTHS
         middle = (NormalizedResidual(widest, widest), Attention(widest), NormalizedResidual(widest, widest))
         self.first = nn.Sequential(nn.Conv2d(self.LATENT, widest, 3, padding=1), *middle)
-        self.stages = nn.Sequential(
-            *(self._stage(given, made) for given, made in zip(self.WIDTHS, self.WIDTHS[1:], strict=False))
+        self.levels = nn.Sequential(
+            *(self._level(given, made) for given, made in zip(self.WIDTHS, self.WIDTHS[1:], strict=False))
         )
         self.last = nn.Sequential(nn.GroupNorm(32, least), nn.SiLU(), nn.Conv2d(least, 3, 3, padding=1))
 
     @staticmethod
-    def _stage(given: int, made: int) -> nn.Sequential:
+    def _level(given: int, made: int) -> nn.Sequential:
         up = (nn.Upsample(scale_factor=2.0, mode="nearest"), nn.Conv2d(given, given, 3, padding=1))
         return nn.Sequential(NormalizedResidual(given, given), *up, NormalizedResidual(given, made))
 
     def forward(self, x: Any) -> Any:
-        return self.last(self.stages(self.first(x)))
+        return self.last(self.levels(self.first(x)))
 
 
 class UNet(nn.Module):

@@ -244,7 +244,7 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--frames", action="store_true")
     options = parser.parse_args()
-    # What libraries print goes to the log, which is the standard error.
+    # The output of libraries goes to the log, which is the standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     torch.set_num_threads(options.threads)
