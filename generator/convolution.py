@@ -134,12 +134,16 @@ def context_of_chain(problem: Chain) -> ChainContext:
 
 @lru_cache(maxsize=1)
 def activation_polynomials() -> dict[str, str]:
-    return {name: _literals(terms) for name, terms in POLYNOMIALS.items()}
+    return {name: literals(terms) for name, terms in POLYNOMIALS.items()}
 
 
-def _literals(terms: tuple[float, ...]) -> str:
-    """Format the terms as arguments of a C++ call, four per line, each as the shortest text of that fp32 number."""
-    spelled = [f"{np.float32(term)!s}f" for term in terms]
+def literals(terms: tuple[float, ...]) -> str:
+    """Format the terms as arguments of a C++ call, each as the shortest text of that fp32 number."""
+    return listed([f"{np.float32(term)!s}f" for term in terms])
+
+
+def listed(spelled: list[str]) -> str:
+    """Format texts as arguments of a C++ call, four per line."""
     return ",\n".join(", ".join(spelled[at : at + 4]) for at in range(0, len(spelled), 4))
 
 

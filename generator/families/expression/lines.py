@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qconv.expression.function import CTYPES, FLOAT, LONG, closure
+from qconv.dtypes import RANGES
+from qconv.expression import elementary
+from qconv.expression.function import CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
-from qconv.generator.convolution import activation_polynomials
-from qconv.generator.plan import Context
+from qconv.generator.convolution import activation_polynomials, listed, literals
+from qconv.generator.plan import Context, Field
 
 # Returns the C++ of the element that a load reads, or None for one that is loaded by itself.
 Element = Callable[[Load], str | None]
 
 
+def polynomials() -> dict[str, str]:
+    """Return the coefficients of all functions as arguments of a C++ call."""
+    return activation_polynomials() | {name: literals(terms) for name, terms in elementary.POLYNOMIALS.items()}
+
+
+def series() -> dict[str, str]:
+    return {name: listed([repr(term) for term in terms]) for name, terms in elementary.SERIES.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExpressionContext(Context):
-    polynomials: dict[str, str] = field(default_factory=activation_polynomials)
+    polynomials: dict[str, str] = field(default_factory=polynomials)
+    series: dict[str, str] = field(default_factory=series)
 
 
 def index_of(index: Index) -> str:
@@ -34,9 +46,10 @@ def number(node: Number) -> str:
             bits = {"inf": "0x7f800000u", "-inf": "0xff800000u", "nan": "0x7fc00000u"}[text]
             return f"tile::as_float({bits})"
         return f"{text}f"
-    if node.dtype == LONG:
-        return f"{int(node.value)}ll"
-    return str(node.value).lower()
+    value, suffix = str(node.value).lower(), "ll" if node.dtype == LONG else ""
+    if node.value == RANGES[LONG if node.dtype == LONG else INT][0]:  # its magnitude is no number of the type
+        return f"({node.value + 1}{suffix} - 1)"
+    return value + suffix
 
 
 def guarded(guards: Iterable[Guard]) -> str:
@@ -45,6 +58,21 @@ def guarded(guards: Iterable[Guard]) -> str:
     for guard in guards:
         conditions.append(f"static_cast<unsigned>({index_of(guard.index)}) < {guard.extent}u")
     return " && ".join(conditions)
+
+
+def is_vector(load: Load, axis: Axis, vector: int) -> bool:
+    """True where the loads of a vector of elements are one vector, inside or outside of all guards."""
+    if vector == 1 or any(axis in guard.index.axes for guard in load.guards):
+        return False
+    steps = {atom: times for atom, times in load.at.terms if isinstance(atom, Axis)}
+    rest = load.at - Index.of(axis)
+    return steps.get(axis) == 1 and axis not in rest.axes and (rest % vector) == Index()
+
+
+def loaded(load: Load) -> str:
+    """Return the vector of a load, which is read only where its guards hold."""
+    vector = f"load_vector(args.{load.operand} + ({index_of(load.at)}))"
+    return f"{guarded(load.guards)} ? {vector} : Vector<{load.operand.upper()}>{{}}" if load.guards else vector
 
 
 def widened(dtype: str, element: str) -> str:
@@ -89,6 +117,18 @@ class Lines:
             if node.guards
             else widened(dtype, element)
         )
+
+
+def fields_of(problem: Expression) -> tuple[Field, ...]:
+    """Return the members of the argument struct: the operands, then the output."""
+    operands = (Field(name, f"const {name.upper()}*", name, one.text) for name, one in problem.named.items())
+    return (*operands, Field("y", "Output*", "y", "output"))
+
+
+def aliases_of(problem: Expression) -> dict[str, str]:
+    """Return the element types of the operands and of the output, by their names in C++."""
+    operands = {name.upper(): operand.dtype for name, operand in problem.named.items()}
+    return {**operands, "Output": problem.y_type}
 
 
 def axes_of(axes: Sequence[Axis], of: str) -> list[str]:

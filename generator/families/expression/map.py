@@ -10,15 +10,16 @@ from typing import ClassVar
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.expression import Map
-from qconv.expression.index import Axis, Index
 from qconv.expression.node import Load, in_order, statements
 from qconv.generator.families import Family
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
+    aliases_of,
     axes_of,
-    guarded,
-    index_of,
+    fields_of,
+    is_vector,
+    loaded,
     stored,
     wants_of,
 )
@@ -67,9 +68,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        named = self.problem.named
-        operands = [Field(name, f"const {name.upper()}*", name, named[name].text) for name in named]
-        return (*operands, Field("y", "Output*", "y", "output"))
+        return fields_of(self.problem)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -85,8 +84,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        operands = {name.upper(): operand.dtype for name, operand in self.problem.named.items()}
-        return {**operands, "Output": self.problem.y_type}
+        return aliases_of(self.problem)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -100,7 +98,7 @@ class MapPlan(WaitingPlan):
         """Return the loads that read neighbouring elements with a thread's vector."""
         loads = [node for node in in_order(self.problem.root) if isinstance(node, Load)]
         axis = self.problem.axes[-1] if self.problem.axes else None
-        return tuple(load for load in loads if axis is not None and _is_vector(load, axis, self.config.vector))
+        return tuple(load for load in loads if axis is not None and is_vector(load, axis, self.config.vector))
 
     @property
     def context(self) -> MapContext:
@@ -128,11 +126,8 @@ class MapPlan(WaitingPlan):
     def _load(self, load: Load, at: int) -> str:
         """Return the line that loads a vector, where its guards hold."""
         inner = self.problem.axes[-1]
-        address = f"args.{load.operand} + ({index_of(load.at)})".replace(inner.name, f"first_{inner.name}")
-        vector = f"Vector<{load.operand.upper()}>"
-        if not load.guards:
-            return f"const {vector} v{at} = load_vector({address});"
-        return f"const {vector} v{at} = {guarded(load.guards)} ? load_vector({address}) : {vector}{{}};"
+        vector = loaded(load).replace(inner.name, f"first_{inner.name}")
+        return f"const Vector<{load.operand.upper()}> v{at} = {vector};"
 
     def cost(self) -> float:
         problem, config = self.problem, self.config
@@ -151,15 +146,6 @@ class MapPlan(WaitingPlan):
             + (config.threads - 128) / 256
             + 2 * (short - 1)
         )
-
-
-def _is_vector(load: Load, axis: Axis, vector: int) -> bool:
-    """True where the loads of a vector of elements are one vector, inside or outside of all guards."""
-    if vector == 1 or any(axis in guard.index.axes for guard in load.guards):
-        return False
-    steps = {atom: times for atom, times in load.at.terms if isinstance(atom, Axis)}
-    rest = load.at - Index.of(axis)
-    return steps.get(axis) == 1 and axis not in rest.axes and (rest % vector) == Index()
 
 
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:

@@ -53,8 +53,8 @@ def flush(x: Array) -> Array:
     return np.where((x > -least) & (x < least), np.copysign(np.float32(0), x), x)
 
 
-def horner(x: Array, name: str) -> Array:
-    *rest, last = (np.float32(term) for term in POLYNOMIALS[name])
+def horner(x: Array, terms: tuple[float, ...]) -> Array:
+    *rest, last = (np.float32(term) for term in terms)
     total: Array = np.full_like(x, last)
     for term in reversed(rest):
         total = fma(x, total, term)
@@ -66,7 +66,7 @@ def exponential(x: Array) -> Array:
     shifted = fma(x, LOG2_E, ONES_LAST)
     whole = shifted - ONES_LAST
     r = fma(whole, MINUS_LN2_LOW, fma(whole, MINUS_LN2_HIGH, x))
-    e_to_r = fma(r * r, horner(r, "exponential"), r) + np.float32(1)
+    e_to_r = fma(r * r, horner(r, POLYNOMIALS["exponential"]), r) + np.float32(1)
     result: Array = np.ldexp(e_to_r, whole.astype(np.int32))
     return result
 
@@ -86,7 +86,7 @@ def tanh(x: Array) -> Array:
     is_small = magnitude < np.float32(0.625)
     small = np.where(is_small, x, np.float32(0))
     square = small * small
-    near = fma(small * square, horner(square, "tanh"), small)
+    near = fma(small * square, horner(square, POLYNOMIALS["tanh"]), small)
     far = np.float32(1) - np.float32(2) / (exponential(np.float32(2) * magnitude) + np.float32(1))
     result: Array = np.where(is_small, near, np.copysign(far, x))
     return result
@@ -103,7 +103,7 @@ def gelu(x: Array) -> Array:
     cancellation in the tail."""
     a = np.minimum(np.abs(x), np.float32(16))
     t = np.float32(1) / fma(np.float32(0.35), a, np.float32(1))
-    tail = flush(a * t * horner(t, "gelu") * exponential(a * a * np.float32(-0.5)))
+    tail = flush(a * t * horner(t, POLYNOMIALS["gelu"]) * exponential(a * a * np.float32(-0.5)))
     return flush(np.where(x > 0, x, np.float32(0)) - tail)
 
 

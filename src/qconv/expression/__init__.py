@@ -6,6 +6,7 @@ from __future__ import annotations
 from qconv.expression.function import FUNCTIONS
 from qconv.expression.index import Axis, Index, flat, unflat
 from qconv.expression.map import Map
+from qconv.expression.matmul import MatMul
 from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, call
 from qconv.expression.problem import Operand
 from qconv.expression.reduce import Reduce
@@ -19,6 +20,7 @@ __all__ = [
     "Index",
     "Load",
     "Map",
+    "MatMul",
     "Node",
     "Number",
     "Operand",

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.arithmetic.activation import exponential, flush, gelu, hardswish, sigmoid, silu, tanh
+from qconv.arithmetic.activation import flush, gelu, hardswish, sigmoid, silu, tanh
 from qconv.dtypes import RANGES
+from qconv.expression import elementary
 
 Array = NDArray[Any]
 
@@ -45,24 +46,25 @@ class Function:
 
 def _divide(a: Array, b: Array) -> Array:
     if a.dtype == np.float32:
-        return a / b
+        return np.divide(a, b)
     by = np.where((b == 0) | (b == -1), b.dtype.type(1), b)
     floor = a // by
     whole = floor + ((a % by != 0) & ((a < 0) != (by < 0)))
     return np.where(b == 0, a.dtype.type(0), np.where(b == -1, -a, whole)).astype(a.dtype)
 
 
-def _modulo(a: Array, b: Array) -> Array:
-    """Return the remainder with the sign of the divisor; 0 for a divisor of 0."""
-    by = np.where((b == 0) | (b == -1), b.dtype.type(1), b)
-    return np.where((b == 0) | (b == -1), a.dtype.type(0), a % by).astype(a.dtype)
-
-
 def _remainder(a: Array, b: Array) -> Array:
     """Return the remainder with the sign of the dividend."""
     if a.dtype == np.float32:
         return np.fmod(a, b)
-    return (a - _divide(a, b) * b).astype(a.dtype)
+    return np.asarray(a - _divide(a, b) * b)
+
+
+def _modulo(a: Array, b: Array) -> Array:
+    """Return the remainder with the sign of the divisor; 0 for a divisor of 0."""
+    rest = _remainder(a, b)
+    moved = np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+    return np.where(b == 0, a.dtype.type(0), moved)
 
 
 def _shifted(a: Array, by: Array, left: bool) -> Array:
@@ -70,8 +72,21 @@ def _shifted(a: Array, by: Array, left: bool) -> Array:
     bits = 8 * a.dtype.itemsize
     unsigned = a.view(np.uint32 if bits == 32 else np.uint64)
     few = np.where((by < 0) | (by >= bits), 0, by).astype(unsigned.dtype)
-    made = (unsigned << few if left else unsigned >> few).view(a.dtype)
+    made: Array = (unsigned << few if left else unsigned >> few).view(a.dtype)
     return np.where((by < 0) | (by >= bits), a.dtype.type(0), made)
+
+
+def _maximum(a: Array, b: Array) -> Array:
+    """Return the larger one, NaN if an argument is, and the second of two zeros."""
+    return np.where((a > b) | (a != a), a, b)
+
+
+def _minimum(a: Array, b: Array) -> Array:
+    return np.where((a < b) | (a != a), a, b)
+
+
+def _select(condition: Array, a: Array, b: Array) -> Array:
+    return np.where(condition, a, b)
 
 
 def _sign(a: Array) -> Array:
@@ -102,12 +117,15 @@ def _to_half(a: Array) -> Array:
         return a.astype(np.float16).astype(np.float32)
 
 
-def _exp(a: Array) -> Array:
-    made = exponential(np.where(np.isnan(a), np.float32(0), a))
-    made = np.where(
-        a > np.float32(88.72284), np.float32(np.inf), np.where(a < np.float32(-87.33655), np.float32(0), made)
+def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Function:
+    """Return a curve of the epilogue, which has no NaN; here NaN gives NaN."""
+    return Function(
+        name, 1, lambda a: np.where(np.isnan(a), a, numpy(a)), (FLOAT,), wants=("activation", name, "fma", *wants)
     )
-    return np.where(np.isnan(a), a, made)
+
+
+def _elementary(name: str, *wants: str, arity: int = 1) -> Function:
+    return Function(name, arity, getattr(elementary, name), (FLOAT,), wants=(*ELEMENTARY, *wants))
 
 
 def _each(*functions: Function) -> dict[str, Function]:
@@ -118,30 +136,48 @@ def _comparison(name: str, numpy: Callable[..., Array]) -> Function:
     return Function(name, 2, numpy, ALL, BOOL)
 
 
-EXPONENTIAL = ("activation", "exponential", "fma", "bits")
+EXPONENTIAL = ("exponential", "bits")
+ELEMENTARY = ("elementary", "activation", "fma", *EXPONENTIAL)
+LOG = ("split", "log", "divide")
 FUNCTIONS = _each(
     Function("add", 2, lambda a, b: a + b),
     Function("subtract", 2, lambda a, b: a - b),
     Function("multiply", 2, lambda a, b: a * b),
     Function("divide", 2, _divide, wants=("divide",)),
     Function("modulo", 2, _modulo, INTEGERS),
-    Function("remainder", 2, _remainder),
-    Function("maximum", 2, lambda a, b: np.where((a > b) | (a != a), a, b)),
-    Function("minimum", 2, lambda a, b: np.where((a < b) | (a != a), a, b)),
+    Function("remainder", 2, _remainder, wants=("bits",)),
+    Function("maximum", 2, _maximum),
+    Function("minimum", 2, _minimum),
     Function("negate", 1, lambda a: -a),
-    Function("absolute", 1, np.abs),
-    Function("sign", 1, _sign),
-    Function("floor", 1, np.floor, (FLOAT,)),
-    Function("ceil", 1, np.ceil, (FLOAT,)),
-    Function("round", 1, np.rint, (FLOAT,)),
-    Function("sqrt", 1, np.sqrt, (FLOAT,)),
-    Function("exp", 1, _exp, (FLOAT,), wants=EXPONENTIAL),
-    Function("sigmoid", 1, sigmoid, (FLOAT,), wants=(*EXPONENTIAL, "sigmoid", "reciprocal")),
-    Function("tanh", 1, tanh, (FLOAT,), wants=(*EXPONENTIAL, "tanh", "reciprocal")),
-    Function("silu", 1, silu, (FLOAT,), wants=(*EXPONENTIAL, "silu", "sigmoid", "reciprocal")),
-    Function("gelu", 1, gelu, (FLOAT,), wants=(*EXPONENTIAL, "gelu", "divide")),
-    Function("hardswish", 1, hardswish, (FLOAT,), wants=("activation", "hardswish", "fma")),
+    Function("absolute", 1, np.abs, wants=("activation",)),
     Function("flush", 1, flush, (FLOAT,), wants=("activation",)),
+    Function("sign", 1, _sign),
+    Function("floor", 1, np.floor, (FLOAT,), wants=("whole",)),
+    Function("ceil", 1, np.ceil, (FLOAT,), wants=("whole",)),
+    Function("round", 1, np.rint, (FLOAT,), wants=("whole",)),
+    Function("trunc", 1, np.trunc, (FLOAT,), wants=("whole",)),
+    Function("sqrt", 1, np.sqrt, (FLOAT,), wants=("whole",)),
+    _elementary("exp"),
+    _elementary("log", *LOG),
+    _elementary("log1p", *LOG),
+    _elementary("power", "split", "wide", "whole", arity=2),
+    _elementary("erf"),
+    _elementary("sin", "angle", "whole"),
+    _elementary("cos", "angle", "whole"),
+    _elementary("tan", "angle", "whole", "divide"),
+    _elementary("asin", "arc", "whole"),
+    _elementary("acos", "arc", "whole"),
+    _elementary("atan", "divide"),
+    _elementary("sinh", "hyperbolic", "divide"),
+    _elementary("cosh", "hyperbolic", "divide"),
+    _elementary("asinh", *LOG, "log1p", "whole"),
+    _elementary("acosh", *LOG, "log1p", "whole"),
+    _elementary("atanh", *LOG, "log1p"),
+    _curve("sigmoid", sigmoid, *EXPONENTIAL, "reciprocal"),
+    _curve("tanh", tanh, *EXPONENTIAL, "reciprocal"),
+    _curve("silu", silu, *EXPONENTIAL, "sigmoid", "reciprocal"),
+    _curve("gelu", gelu, *EXPONENTIAL, "divide"),
+    _curve("hardswish", hardswish),
     Function("is_nan", 1, np.isnan, (FLOAT,), BOOL),
     Function("is_infinite", 1, np.isinf, (FLOAT,), BOOL),
     _comparison("less", lambda a, b: a < b),
@@ -155,13 +191,16 @@ FUNCTIONS = _each(
     Function("shift_left", 2, lambda a, b: _shifted(a, b, True), INTEGERS),
     Function("shift_right", 2, lambda a, b: _shifted(a, b, False), INTEGERS),
     # The first argument is a bool, the other two are of one type.
-    Function("select", 3, lambda condition, a, b: np.where(condition, a, b), ALL),
-    Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT),
-    Function("to_int32", 1, _to_integer("int32"), ALL, INT),
-    Function("to_int64", 1, _to_integer("int64"), ALL, LONG),
-    Function("to_bool", 1, lambda a: a != 0, ALL, BOOL),
+    Function("select", 3, _select, ALL),
+    Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT, ("conversions",)),
+    Function("to_int32", 1, _to_integer("int32"), ALL, INT, ("conversions",)),
+    Function("to_int64", 1, _to_integer("int64"), ALL, LONG, ("conversions",)),
+    Function("to_bool", 1, lambda a: a != 0, ALL, BOOL, ("conversions",)),
     Function("to_half", 1, _to_half, (FLOAT,), FLOAT, ("half",)),
-    *(Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,)) for dtype in ("int8", "uint8", "int16", "uint16")),
+    *(
+        Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,), wants=("conversions",))
+        for dtype in ("int8", "uint8", "int16", "uint16")
+    ),
 )
 
 

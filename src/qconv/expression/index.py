@@ -1,8 +1,8 @@
 """Index expressions: which element of an operand a kernel reads, as a function of the axes that it loops over.
 
-An index is a sum of atoms times integers, simplified as it is made: an axis, a quotient or a remainder of another index,
-or an entry of a table of constants. Its text is an expression in C++ and in Python alike, where `/` rounds down, because
-no dividend is negative.
+An index is a sum of atoms times integers, simplified as it is made: an axis, a quotient or a remainder of another
+index, or an entry of a table of constants. Its text is an expression in C++ and in Python alike, where `/` rounds down,
+because no dividend is negative.
 """
 
 from __future__ import annotations
@@ -154,26 +154,20 @@ class Index:
         if number == 1:
             return self
         whole, rest = self._split(number)
-        if rest.low >= 0 and rest.high < number:
-            return whole
-        below = -(rest.low // number) if rest.low < 0 else 0  # so that no dividend is negative
-        return whole + Index(((Quotient(*_reduced(rest + below * number, number)), 1),), -below)
+        return whole if rest.high < number else whole + Index(((Quotient(*_reduced(rest, number)), 1),))
 
     def __mod__(self, number: int) -> Index:
         _, rest = self._split(number)
-        if rest.low >= 0 and rest.high < number:
-            return rest
-        below = -(rest.low // number) if rest.low < 0 else 0
-        return Index(((Remainder(rest + below * number, number), 1),))
+        return rest if rest.high < number else Index(((Remainder(rest, number), 1),))
 
     def _split(self, number: int) -> tuple[Index, Index]:
-        """Return a quotient and a rest, which may still exceed the number."""
-        whole = [(atom, times // number) for atom, times in self.terms if times % number == 0]
-        rest = [(atom, times) for atom, times in self.terms if times % number]
-        return (
-            Index(tuple(whole), self.constant // number),
-            Index(tuple(rest), self.constant % number),
-        )
+        """Return a quotient and a rest, which is not negative, and may still exceed the number."""
+        whole = Index(tuple((atom, times // number) for atom, times in self.terms if times % number == 0))
+        rest = Index(tuple((atom, times) for atom, times in self.terms if times % number))
+        steps = (
+            rest.low + self.constant
+        ) // number  # so that no dividend is negative, and none is larger than it need be
+        return whole + steps, rest + (self.constant - steps * number)
 
     def substituted(self, replaced: Callable[[Axis], Index]) -> Index:
         """Return the index with another index in the place of each axis."""

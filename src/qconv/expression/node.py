@@ -1,7 +1,7 @@
 """Expressions: nodes that compute one element from elements of operands, and their text.
 
-The text is a list of statements, `t0 = x0[i0 * 8 + i1]; t1 = add(t0, 1.0)`, which `parsed` reads again, and of which every
-right-hand side is nearly C++.
+The text is a list of statements, `t0 = x0[i0 * 8 + i1]; t1 = add(t0, 1.0)`, which `parsed` reads again, and of which
+every right-hand side is nearly C++.
 """
 
 from __future__ import annotations

@@ -79,6 +79,8 @@ class Expression(Problem):
 
     # The first letter of each axis' name, by the field with the extents.
     axis_names: ClassVar[Mapping[str, str]] = {}
+    # Other fields, which are texts, and stand in the key unless they are empty.
+    texts: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for name in self.axis_names:
@@ -92,7 +94,8 @@ class Expression(Problem):
         self._check_root()
         axes = (f"{name}={','.join(map(str, getattr(self, name)))}" for name in self.axis_names if getattr(self, name))
         operands = [f"in={','.join(operand.text for operand in self.operands)}"] if self.operands else []
-        self._name(":".join([self.op, *axes, *operands, f"out={self.y_type}", f"do={self.do}"]))
+        texts = (f"{name}={getattr(self, name)}" for name in self.texts if getattr(self, name))
+        self._name(":".join([self.op, *axes, *operands, f"out={self.y_type}", *texts, f"do={self.do}"]))
 
     def _check_root(self) -> None:
         if self.y_type not in STORED[self.root.dtype]:
@@ -159,7 +162,7 @@ class Expression(Problem):
     def read(cls, key: str) -> Self:
         """Return the problem of a key."""
         _, given = read_key(key, ())
-        known = (*cls.axis_names, "in", "out", "do")
+        known = (*cls.axis_names, "in", "out", *cls.texts, "do")
         for name in given:
             if name not in known:
                 raise ValueError(f"unknown field {quoted(name)} in a key of {cls.op}; it has {', '.join(known)}")
@@ -175,7 +178,8 @@ class Expression(Problem):
                 )
         operands = [Operand.of(text) for text in str(given.get("in") or "").split(",") if text]
         axes = {name: _extents(name, given.get(name)) for name in cls.axis_names}
-        return cls(operands=tuple(operands), y_type=str(given["out"]), do=str(given["do"]), **axes)
+        texts = {name: str(given.get(name) or "") for name in cls.texts}
+        return cls(operands=tuple(operands), y_type=str(given["out"]), do=str(given["do"]), **axes, **texts)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -205,12 +209,12 @@ class Expression(Problem):
     def shape_class(self) -> tuple[object, ...]:
         return (alignment(self.axes[-1].extent if self.axes else 1, WIDEST),)
 
-    def evaluation(self, arrays: Sequence[Array], **how: Any) -> Evaluation:
-        """Return an evaluation over all axes at once."""
+    def evaluation(self, arrays: Sequence[Array], more: Mapping[str, Array] | None = None, **how: Any) -> Evaluation:
+        """Return an evaluation over all axes at once. `more` are further operands, by name."""
         ranges = np.ogrid[tuple(slice(axis.extent) for axis in self.axes)] if self.axes else ()
         axes = {axis.name: values for axis, values in zip(self.axes, ranges, strict=True)}
         operands = {name: array.reshape(-1) for name, array in zip(self.named, arrays, strict=True)}
-        return Evaluation(axes, operands, **how)
+        return Evaluation(axes, {**operands, **(more or {})}, **how)
 
 
 def _extents(name: str, given: Any) -> tuple[int, ...]:

@@ -2,8 +2,8 @@
 elements.
 
 The order of a fold is part of the contract, so that no config changes a bit: lane `i` of LANES combines the columns i,
-i + LANES, i + 2 LANES, ... in order, beginning with the fold's identity; then lane `i` takes lane i + LANES / 2, for i below
-LANES / 2, and so on with half as many lanes, until one is left.
+i + LANES, i + 2 LANES, ... in order, beginning with the fold's identity; then lane `i` takes lane i + LANES / 2, for i
+below LANES / 2, and so on with half as many lanes, until one is left.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class Reduce(Expression):
             raise ValueError("the expression has no fold such as sum_of(t0): a map computes it")
         if not self.columns:
             raise ValueError("columns is empty: a reduction combines the elements of at least one axis")
+
+    @property
+    def row_count(self) -> int:
+        return prod(self.rows)
 
     @property
     def column_count(self) -> int:

@@ -73,11 +73,13 @@ def build(
         raise ValueError(f"{out} is not empty: give a new folder")
     meaning = asked_bits(bits)
     config = settings(config, meaning)
-    proto = rewritten(source_of(model), config)
+    proto = rewritten(source_of(model), config, without=meaning.without)
     batches = _batches_of(proto, batches)
     collected = Collected(place, database)
     arranged: dict[str, tuple[Arranged, ...]] = {}
-    whole = in_blocks(read(proto, config), config)
+    whole = read(proto, config)
+    if meaning is Bits.ONNXRUNTIME:
+        whole = in_blocks(whole, config)
     for batch in batches:
         shapes = {value.name: tensor_of(value).extents or () for value in with_batch(proto, batch).graph.input}
         known = with_known_shapes(whole, shapes, {}, config)

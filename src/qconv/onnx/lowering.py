@@ -26,6 +26,7 @@ from qconv.network import (
     serve_ends,
     serve_moving,
 )
+from qconv.network.expressions.fuse import fuse
 from qconv.onnx.blocked import DOMAIN, REORDERS
 from qconv.onnx.options import Bits
 
@@ -57,11 +58,23 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
         network, served = fold_tables_behind(network, served)
     if choices.sums:
         network, served = fold_sums(network, served)
+    if bits is Bits.INTEGERS:
+        return _with_expressions(network, served, choices)
     served, left = serve_moving(network, served)
     served, outside = serve_ends(network, served)
     elsewhere = {layer.name for layer in network.layers if layer.name not in served}
     why_not = {name: why for name, why in (why_not | left | outside).items() if name in elsewhere}
     network, arranged = find_regions(network, served, choices)
+    return Lowered(network, arranged, why_not)
+
+
+def _with_expressions(network: Network, served: Mapping[str, Served], choices: Choices) -> Lowered:
+    """Return the network with expressions for all layers that they compute. Then only what is next to a layer that runs
+    elsewhere may be left to it."""
+    moving, _ = serve_moving(network, served)
+    ends, _ = serve_ends(network, moving)
+    network, here, why_not = fuse(network, ends)
+    network, arranged = find_regions(network, here, choices)
     return Lowered(network, arranged, why_not)
 
 

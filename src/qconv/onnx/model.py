@@ -159,6 +159,7 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
         layers=tuple(_layer(name, node) for name, node in nodes.items()),
         tensors=tensors,
         constants=constants,
+        opset=next((opset.version for opset in proto.opset_import if opset.domain in STANDARD), 0),
     )
     return ReadModel(network, nodes, proto, values)
 

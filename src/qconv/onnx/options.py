@@ -17,12 +17,28 @@ from qconv.op import quoted
 INT8_ALLOWED = "session.qdqisint8allowed"
 
 
+OWN_FUSIONS = frozenset(
+    {
+        *("AttentionFusion", "BiasGeluFusion", "BiasSkipLayerNormFusion", "BiasSoftmaxFusion", "ConvActivationFusion"),
+        *("ConvAddActivationFusion", "DivMulFusion", "EmbedLayerNormFusion", "FastGeluFusion", "GeluFusion"),
+        *("GeluFusionL1", "GeluFusionL2", "GemmActivationFusion", "MatMulActivationFusion", "MatMulScaleFusion"),
+        *("MatmulTransposeFusion", "QuickGeluFusion", "SkipLayerNormFusion", "SwiGluFusion"),
+    }
+)
+
+
 class Bits(StrEnum):
     """The meaning of a layer between DequantizeLinear and QuantizeLinear: an integer layer wherever a kernel has one,
     or whatever ONNX Runtime computes on this processor, bit for bit."""
 
     INTEGERS = "integers"
     ONNXRUNTIME = "onnxruntime"
+
+    @property
+    def without(self) -> frozenset[str]:
+        """Return the optimizers of ONNX Runtime that are left out: they join float layers to ops of its own, and
+        expressions join more of them."""
+        return OWN_FUSIONS if self is Bits.INTEGERS else frozenset()
 
 
 def bits(given: str | None) -> Bits:

@@ -93,11 +93,12 @@ class Session:
         else:
             meaning = options.bits(bits)
             config = options.settings(config, meaning)
-            read_model = read(rewritten(source_of(model), config), config)
+            read_model = read(rewritten(source_of(model), config, without=meaning.without), config)
             arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
             opened = Opened(read_model, config, arranger, meaning)
         self._opened = opened
-        self._model = in_blocks(opened.model, opened.config) if is_cpu_only(providers) else opened.model
+        blocks = opened.bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
+        self._model = in_blocks(opened.model, opened.config) if blocks else opened.model
         self._fallback = Fallback(self._model, opened.config, providers)
         self._strict = strict
         self._seen: dict[str, Form] = {}  # per input, its form in the last run
@@ -110,12 +111,16 @@ class Session:
             if tensor.name in network.inputs
         }
         self._deciding = deciding_inputs(network)
+        known = {name: network.tensor(name).extents for name in self._inputs}
+        # Expressions are of known shapes.
+        is_open = None in known.values() and opened.bits is options.Bits.INTEGERS
         self._computes_shapes = computes_shapes(network)
         self._ready: dict[Known, ReadyModel] = {}
         self._last: ReadyModel | None = None
         self._making = Lock()
-        known = {name: network.tensor(name).extents for name in self._inputs}
         with self._answering():
+            if is_open and not self._computes_shapes:
+                self._computes_shapes = not self._made(self._model, self._fallback, False).is_served
             if not self._computes_shapes:
                 self._last = self._of_any_shape
             elif not self._deciding and None not in known.values():

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from qconv.conversion import ops as conversion
 from qconv.expression import map as mapping
-from qconv.expression import reduce
+from qconv.expression import matmul, reduce
 from qconv.op import BETWEEN, Array, Op, Problem, Sample, quoted
 from qconv.ops import chain, convolution, pooled
 from qconv.tensor_ops import argmax, binary, concat, pooling, shuffle, table
@@ -33,6 +33,7 @@ OPS: tuple[Op, ...] = (
     shuffle.OP,
     mapping.OP,
     reduce.OP,
+    matmul.OP,
 )
 
 

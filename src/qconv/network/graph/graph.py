@@ -88,13 +88,15 @@ def as_one(parts: Sequence[Layer], at: int) -> Layer:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network. `layers` are in an order in which they can run. Tensors in `constants` never change."""
+    """A network. `layers` are in an order in which they can run. Tensors in `constants` never change. `opset` is the
+    version of ONNX's operator set; 0 for the newest meaning of every op."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     layers: tuple[Layer, ...]
     tensors: Mapping[str, Tensor]
     constants: Mapping[str, NDArray[Any]]
+    opset: int = 0
 
     def tensor(self, name: str) -> Tensor:
         return self.tensors.get(name) or Tensor(name)

@@ -112,7 +112,7 @@ def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str
                 moves = _moves_to_caller(layer, network)
             else:
                 continue
-            found[layer.name] = _read(layer, network, any(map(_has_channels_last, beside)))
+            found[layer.name] = _read(layer, network, any(map(has_channels_last, beside)))
             found |= {move.layer.name: move for move in moves}
         except Unserved as error:
             left[layer.name] = str(error)
@@ -178,7 +178,7 @@ def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served])
     return makers[layer.inputs[0]]
 
 
-def _has_channels_last(one: Served) -> bool:
+def has_channels_last(one: Served) -> bool:
     """True where the layer reads and writes images with the channels last, whatever order they come in."""
     if isinstance(one, IntegerConvolution):
         return one.axes > 0

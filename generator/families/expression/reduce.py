@@ -1,0 +1,380 @@
+"""The `reduce` family: each row is folded by a team of threads, which then write its result or its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log2
+from typing import ClassVar
+
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.errors import Infeasible
+from qconv.expression import Reduce
+from qconv.expression.function import CTYPES, FUNCTIONS
+from qconv.expression.index import Axis
+from qconv.expression.node import Call, Load, Statement, in_order
+from qconv.generator.families import Family
+from qconv.generator.families.expression.folding import Folding, FoldLines, Pass, folding
+from qconv.generator.families.expression.lines import (
+    ExpressionContext,
+    Lines,
+    aliases_of,
+    axes_of,
+    fields_of,
+    is_vector,
+    loaded,
+    stored,
+    wants_of,
+)
+from qconv.generator.families.tensor_ops.binary import constants_of
+from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
+from qconv.op import WIDEST
+from qconv.targets.target import Target
+
+
+@dataclass(frozen=True)
+class ReduceConfig(Config):
+    family: ClassVar[str] = "reduce"
+    threads: int
+    team: int  # threads that share a row
+    vector: int  # neighbouring elements per load
+    across: int  # 1: the elements of a vector belong to neighbouring rows, not to neighbouring columns
+    unroll: int  # vectors that a thread loads before it uses the first
+    keep: int  # 1: what several passes compute of an element is kept in registers
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "threads": (64, 128, 256),
+    "team": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    "vector": (1, 2, 4, 8, 16),
+    "across": (0, 1),
+    "unroll": (1, 2, 4, 8, 16, 32),
+    "keep": (0, 1),
+}
+# Threads whose neighbours shuffle values: the smallest warp of all targets.
+MOST_SHUFFLED = 32
+# Registers per thread for the elements that it has, and for the lanes of all folds of a pass.
+MOST_HELD_REGISTERS, MOST_LANE_REGISTERS = 112, 64
+# An H200, for the cost of a plan.
+PROCESSORS, THREADS_PER_SM, REGISTERS_PER_SM, LANES_PER_SM = 132, 2048, 65536, 128
+SECTOR_BYTES, BYTES_PER_CLOCK = 32, 2400
+OTHER_REGISTERS = 40  # of a thread, besides its elements and lanes
+# Latencies: of a load, of an instruction, of a step that combines two threads by a shuffle or through shared memory.
+LOAD_CLOCKS, INSTRUCTION_CLOCKS, NEAR_CLOCKS, FAR_CLOCKS = 700, 3, 35, 80
+# Columns of a batch, so that the first column after the last one is an int.
+MOST_COLUMNS = 4096
+
+
+@dataclass(frozen=True)
+class PassLines:
+    """The lines of a pass."""
+
+    rows: list[str]
+    lanes: list[str]
+    elements: list[str]
+    combined: list[str]
+    folds: tuple[FoldLines, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceContext(ExpressionContext):
+    folds: tuple[FoldLines, ...]
+    members: list[str]  # of Rows
+    vectors: list[str]  # members of Vectors
+    values: list[str]  # members of Values
+    shared: list[str]  # members of Shared
+    row_axes: list[str]  # lines that compute the indices of a row
+    column_axes: list[str]
+    loads: list[str]  # lines that load vectors
+    places: list[str]  # lines that compute the row and the column of an element, and their indices
+    passes: list[PassLines]
+    stored: str
+
+
+@dataclass(frozen=True)
+class ReducePlan(WaitingPlan):
+    page: ClassVar[str] = "families/expression/reduce.j2"
+
+    problem: Reduce
+    config: ReduceConfig
+    blocks: int
+    lanes: int
+    smem_bytes: int
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        return (Launch("reduce", (self.blocks, 1, 1), self.config.threads, self.smem_bytes),)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return fields_of(self.problem)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        vectors = {load.operand for load in self.vectors}
+        wide = {
+            name: self._bytes(operand.dtype) if name in vectors else ELEMENT_TYPES[operand.dtype].bytes
+            for name, operand in self.problem.named.items()
+        }
+        return {**wide, "y": self._bytes(self.problem.y_type)}
+
+    def _bytes(self, dtype: str) -> int:
+        return min(WIDEST, self.config.vector * ELEMENT_TYPES[dtype].bytes)
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return aliases_of(self.problem)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config, steps = self.config, self.steps
+        columns = self.problem.column_count
+        return {
+            "The problem.": (Constant("ROWS", self.problem.row_count), Constant("COLUMNS", columns)),
+            "The config.": tuple(each._replace(may_be_unused=True) for each in constants_of(config)),
+            "Derived values.": (
+                Constant("WARP_SIZE", self.target.warp_size, may_be_unused=True),
+                Constant("TEAMS", self.teams, "teams per block"),
+                Constant("SPAN", self.span, "columns of a vector"),
+                Constant("ROWS_OF_THREAD", self.rows_of_thread),
+                Constant("LANES", self.lanes, "lanes of a row: lane i folds the columns i, i + LANES, ..."),
+                Constant("JUMPS", self.jumps, "vectors between two of the same lanes, of a thread"),
+                Constant("STEPS", steps, "vectors of a batch, of a thread"),
+                Constant("BATCHES", ceil_div(self.vectors_of_thread, steps)),
+                Constant("IS_WHOLE", columns % (config.team * self.span * steps) == 0, "no batch exceeds the columns"),
+                Constant("SHUFFLED", self.shuffled, "neighbours of a team that shuffle values", may_be_unused=True),
+                Constant(
+                    "LANES_LEFT",
+                    max(1, config.vector // self.shuffled),
+                    "lanes of each, once they did",
+                    may_be_unused=True,
+                ),
+                Constant(
+                    "NEXT",
+                    self.teams if config.across else 1,
+                    "distance of two members, in threads",
+                    may_be_unused=True,
+                ),
+                Constant("SMEM_BYTES", self.smem_bytes, may_be_unused=True),
+            ),
+        }
+
+    @property
+    def teams(self) -> int:
+        return self.config.threads // self.config.team
+
+    @property
+    def span(self) -> int:
+        return 1 if self.config.across else self.config.vector
+
+    @property
+    def rows_of_thread(self) -> int:
+        return self.config.vector if self.config.across else 1
+
+    @property
+    def jumps(self) -> int:
+        return self.lanes // (self.config.team * self.span)
+
+    @property
+    def vectors_of_thread(self) -> int:
+        return ceil_div(self.problem.column_count, self.config.team * self.span)
+
+    @property
+    def steps(self) -> int:
+        return min(self.config.unroll, self.vectors_of_thread)
+
+    @property
+    def shuffled(self) -> int:
+        return 1 if self.config.across else min(self.config.team, MOST_SHUFFLED)
+
+    @property
+    def folding(self) -> Folding:
+        return folding(self.problem, bool(self.config.keep))
+
+    @cached_property
+    def vectors(self) -> tuple[Load, ...]:
+        """Return the loads that read neighbouring elements with a thread's vector."""
+        axes = self.problem.axes_of("rows" if self.config.across else "columns")
+        vector = self.config.vector
+        return tuple(load for load in self.folding.loads if vector == 1 or is_vector(load, axes[-1], vector))
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return (*super().wants, *("warp", "shuffle", "bits") * (self.shuffled > 1))
+
+    @property
+    def context(self) -> ReduceContext:
+        problem, made = self.problem, self.folding
+        row_axes = axes_of(problem.axes_of("rows"), "row")
+        column_axes = axes_of(problem.axes_of("columns"), "column")
+        columns = "first + i" if self.span > 1 else "first"
+        rows = "first_row + at" if self.rows_of_thread > 1 else "first_row"
+        at = "i" if self.rows_of_thread > 1 else "0"
+        wants = wants_of(problem, in_order(problem.root)).union(*(fold.wants for fold in made.folds))
+        return ReduceContext(
+            says=[f"  {one.name} = {one.text}" for one in made.made] + [f"  y = {made.made[-1].name}"],
+            wants=wants,
+            folds=made.folds,
+            members=[f"{CTYPES[one.node.dtype]} {one.name}[ROWS_OF_THREAD];" for one in made.rows],
+            vectors=[f"Vector<{load.operand.upper()}> v{number}[STEPS];" for number, load in enumerate(self.vectors)],
+            values=[f"{CTYPES[one.node.dtype]} {one.name}[STEPS][VECTOR];" for one in made.kept],
+            shared=[f"{one.type}::Value {one.type.lower()}[VECTOR][THREADS];" for one in made.folds],
+            row_axes=row_axes,
+            column_axes=column_axes,
+            loads=[f"vectors.v{number}[step] = {loaded(load)};" for number, load in enumerate(self.vectors)],
+            places=[
+                f"[[maybe_unused]] const int at = {at}, row = {rows}, column = {columns};",
+                *row_axes,
+                *column_axes,
+            ],
+            passes=[self._lines(each) for each in made.passes],
+            stored=stored(problem.y_type, made.made[-1].name),
+        )
+
+    def _lines(self, each: Pass) -> PassLines:
+        numbers = {load: at for at, load in enumerate(self.vectors)}
+        lines = Lines(
+            self.problem, lambda load: f"vectors.v{numbers[load]}[step].element[i]" if load in numbers else None
+        )
+        made = self.folding
+        rows = [*axes_of(self.problem.axes_of("rows"), "row"), *made.lines(lines, each.rows)]
+        written = [f"rows.{one.name}[at] = {one.name};" for one in each.rows]
+        adds = [f"lanes{fold.name[1:]}.add(step, i, {fold.type}::of({fold.argument}, column));" for fold in each.folds]
+        return PassLines(
+            rows=[*rows, *written] if written else [],
+            lanes=[f"Lanes<{fold.type}> lanes{fold.name[1:]};" for fold in each.folds],
+            elements=[*made.element_lines(lines, each), *adds],
+            combined=[line for fold in each.folds for line in self._combined(fold)],
+            folds=each.folds,
+        )
+
+    def _combined(self, fold: FoldLines) -> list[str]:
+        """Return the lines that combine all lanes of a fold."""
+        lanes = f"lanes{fold.name[1:]}"
+        shared = f"shared.{fold.type.lower()}"
+        first = f"{lanes}.value[0]"
+        in_shared = self.smem_bytes > 0
+        return [
+            f"{lanes}.combine_jumps();",
+            *([f"combine_in_shared_memory<{fold.type}>({first}, {shared}, member);"] * in_shared),
+            *([f"combine_neighbours<{fold.type}>({first}, member);"] * (not self.config.across)),
+            *([f"broadcast({first}, {shared}, member);"] * in_shared),
+            "#pragma unroll",
+            f"for (int at = 0; at < ROWS_OF_THREAD; ++at) rows.{fold.name}[at] = {fold.type}::result({first}[at]);",
+        ]
+
+    def cost(self) -> float:
+        """Estimate clocks: the longest of the waves of blocks, the arithmetic of all threads and the memory traffic, with
+        a part of the other two, because they overlap imperfectly."""
+        config, made = self.config, self.folding
+        batches = ceil_div(self.vectors_of_thread, self.steps)
+        loading = 1 if batches == 1 else len(made.passes)  # passes that load the row
+        work = sum(sum(map(_instructions, each.elements)) + 2 * len(each.folds) for each in made.passes)
+        work += 8 * loading * len(made.loads) / config.vector
+        elements = self.vectors_of_thread * config.vector  # of a thread
+        far = log2(config.team / self.shuffled)
+        combining = (
+            FAR_CLOCKS * (far + (far > 0)) + NEAR_CLOCKS * log2(self.shuffled) + 4 * (self.jumps + config.vector)
+        )
+        block = loading * batches * LOAD_CLOCKS + len(made.folds) * combining + elements * work * INSTRUCTION_CLOCKS
+        registers = OTHER_REGISTERS + held_registers(made, config, self.steps) + self.jumps * config.vector
+        resident = max(1, min(THREADS_PER_SM, REGISTERS_PER_SM // registers) // config.threads)
+        threads = self.blocks * config.threads
+        moved = self.problem.elements * (loading * sum(map(self._moved_bytes, made.loads)) + self._stored_bytes)
+        bounds = (
+            max(1.0, self.blocks / (PROCESSORS * resident)) * block,
+            threads * elements * work / (PROCESSORS * LANES_PER_SM),
+            moved / BYTES_PER_CLOCK,
+        )
+        return 0.8 * max(bounds) + 0.2 * sum(bounds) + abs(log2(config.threads / 128))
+
+    def _moved_bytes(self, load: Load) -> float:
+        """Return the bytes that a load moves per element: of a sector, where no neighbour in the warp uses the rest."""
+        own = ELEMENT_TYPES[self.problem.named[load.operand].dtype].bytes
+        axes = self.problem.axes_of("rows" if self.config.across else "columns")
+        steps = {atom: times for atom, times in load.at.terms if isinstance(atom, Axis)}
+        if axes[-1] not in load.at.axes:
+            return own / self.config.vector
+        neighbours = (self.teams if self.config.across else self.config.team) * self.config.vector
+        run = own * min(neighbours, MOST_SHUFFLED * self.config.vector) if steps.get(axes[-1]) == 1 else own
+        # A vector of several accesses reads each sector in parts.
+        return max(own, own * SECTOR_BYTES / run) * (1.25 if own * self.config.vector > WIDEST else 1.0)
+
+    @property
+    def _stored_bytes(self) -> float:
+        own = ELEMENT_TYPES[self.problem.y_type].bytes
+        if not self.problem.has_columns:
+            return own / self.problem.column_count
+        return max(own, SECTOR_BYTES if self.config.across else 0)
+
+
+def _instructions(statement: Statement) -> int:
+    """Return about how many instructions a statement takes."""
+    node = statement.node
+    if not isinstance(node, Call):
+        return 2
+    if "exponential" in FUNCTIONS[node.function].wants:
+        return 16
+    return 10 if node.function in ("divide", "modulo", "remainder", "sqrt") else 2
+
+
+def plan(problem: Reduce, config: ReduceConfig, target: Target) -> ReducePlan:
+    check_choices(config, CHOICES)
+    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    at_most(config.team, config.threads, "threads of a team, in a block")
+    _check_vector(problem, config)
+    span = 1 if config.across else config.vector
+    made = folding(problem, bool(config.keep))
+    # Without an order to keep, a thread needs only one lane per element of its vectors.
+    lanes = problem.lanes if made.is_ordered else config.team * span
+    at_most(config.team * span, problem.lanes, f"columns of a team's vectors (a row has {problem.lanes} lanes)")
+    jumps, vectors = lanes // (config.team * span), ceil_div(problem.column_count, config.team * span)
+    if config.unroll < vectors and config.unroll % jumps:
+        raise Infeasible(f"unroll={config.unroll} is no multiple of the {jumps} vectors that cover the lanes")
+    at_most(config.unroll, 2 * vectors - 1, f"vectors in flight (a thread has {vectors} of a row)")
+    if config.keep and (config.unroll < vectors or not made.kept):
+        raise Infeasible(
+            f"keep=1 keeps the values of all {vectors} vectors of a thread, of which unroll={config.unroll}"
+        )
+    at_most(config.team * span * config.unroll, MOST_COLUMNS, "columns of a batch")
+    rows = config.vector if config.across else 1
+    smem_bytes = 0
+    if config.team > (1 if config.across else MOST_SHUFFLED):
+        smem_bytes = config.threads * config.vector * sum(fold.bytes for fold in made.folds)
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    _check_registers(made, config, jumps, min(vectors, config.unroll))
+    teams = config.threads // config.team
+    blocks = ceil_div(problem.row_count, teams * rows)
+    return ReducePlan(problem, config, target, blocks, lanes, smem_bytes)
+
+
+def _check_vector(problem: Reduce, config: ReduceConfig) -> None:
+    name = "rows" if config.across else "columns"
+    extents = problem.rows if config.across else problem.columns
+    if config.across and not extents:
+        raise Infeasible("across=1 takes neighbouring rows, and the problem has one row")
+    if extents[-1] % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide the last extent of {name}={extents}")
+
+
+def _check_registers(made: Folding, config: ReduceConfig, jumps: int, steps: int) -> None:
+    at_most(held_registers(made, config, steps), MOST_HELD_REGISTERS, "registers of a thread for its elements")
+    lanes = max(sum(fold.bytes for fold in each.folds) for each in made.passes) // 4 * config.vector * jumps
+    at_most(lanes, MOST_LANE_REGISTERS, "registers of a thread for the lanes of a pass")
+
+
+def held_registers(made: Folding, config: ReduceConfig, steps: int) -> int:
+    """Return the registers of a thread for its vectors, and for the values that it keeps between two passes."""
+    vectors = sum(ELEMENT_TYPES[made.problem.named[load.operand].dtype].bytes for load in made.loads)
+    kept = max(sum(ELEMENT_TYPES[one.node.dtype].bytes for one in each.read) for each in made.passes)
+    return ceil_div((vectors + kept) * config.vector * steps, 4)
+
+
+FAMILY = Family(
+    ops=("reduce",),
+    config=ReduceConfig,
+    choices=CHOICES,
+    plan=plan,
+    cost=ReducePlan.cost,
+    predicts_time=False,
+)

@@ -1,0 +1,99 @@
+"""Layers that run as one kernel of an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qconv.device import Device
+from qconv.instances.load.serving import in_sequence, lookup
+from qconv.network.expressions.kernel import Held, Kernel, kernel_of
+from qconv.network.expressions.lazy import Array, Lazy, Shape
+from qconv.network.graph.graph import Layer
+from qconv.network.graph.served import Prepared
+from qconv.network.graph.value import Value, last_of
+
+
+@dataclass(frozen=True, eq=False)
+class Expressed:
+    """Layers as one expression. `lasts` says for each input whether its channels are expected to be last in memory, and
+    `wants_last` whether the next layer reads them so."""
+
+    layer: Layer
+    lazy: Lazy
+    inputs: tuple[str, ...]
+    tensors: Mapping[str, tuple[Shape, str]]  # of the inputs
+    constants: Mapping[str, Array]
+    lasts: tuple[bool, ...]
+    wants_last: bool
+
+    @property
+    def y(self) -> str:
+        return self.layer.outputs[0]
+
+    def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
+        for name, shape in zip(self.inputs, shapes, strict=True):
+            if shape != self.tensors[name][0]:
+                raise ValueError(f"{name} has shape {shape}; the expression is of {self.tensors[name][0]}")
+        return _Expressed(self, device)
+
+    def kernel(self, lasts: Sequence[bool]) -> Kernel:
+        """Return the kernel for inputs with these orders of axes."""
+        return kernel_of(self.lazy, self._held(lasts), self.wants_last)
+
+    def _held(self, lasts: Sequence[bool]) -> Callable[[str], Held]:
+        is_last = dict(zip(self.inputs, lasts, strict=True))
+
+        def held(name: str) -> Held:
+            if name in self.tensors:
+                return Held(*self.tensors[name], is_last[name])
+            array = self.constants[name]
+            return Held(array.shape, str(array.dtype), False, array)
+
+        return held
+
+
+class _Expressed:
+    """An expression with its kernel. Where an input comes in another order of axes than expected, the kernel for that
+    order is made then."""
+
+    def __init__(self, one: Expressed, device: Device) -> None:
+        self._one, self._device = one, device
+        self._runs: dict[tuple[bool, ...], Callable[[Sequence[Value]], Value]] = {}
+        self._constants: dict[str, Any] = {}
+        self.problems: tuple[Any, ...] = ()
+        self.why = ""
+        self._run(one.lasts)
+
+    def __call__(self, *inputs: Value) -> Value:
+        return self._run(tuple(len(x.shape) > 2 and x.is_channels_last for x in inputs))(inputs)
+
+    def _run(self, lasts: tuple[bool, ...]) -> Callable[[Sequence[Value]], Value]:
+        if lasts not in self._runs:
+            with in_sequence():
+                self._runs[lasts] = self._made(lasts)
+        return self._runs[lasts]
+
+    def _made(self, lasts: tuple[bool, ...]) -> Callable[[Sequence[Value]], Value]:
+        kernel = self._one.kernel(lasts)
+        instance = lookup(kernel.problem, self._device.spec)
+        self.problems, self.why = (*self.problems, kernel.problem), instance.why
+        packed = instance.pack(*(self._constant(name) for name in kernel.tensors if name in self._one.constants))
+        read = [self._one.inputs.index(name) for name in kernel.tensors if name not in self._one.constants]
+        shape = last_of(kernel.y_shape) if kernel.is_last else kernel.y_shape
+
+        def run(inputs: Sequence[Value]) -> Value:
+            arrays = [inputs[at].in_order(lasts[at]).reshape(-1) for at in read]
+            y = packed.in_sequence(*arrays).reshape(shape)
+            return Value.ordered(self._device, y, kernel.is_last)
+
+        return run
+
+    def _constant(self, name: str) -> Any:
+        if name not in self._constants:
+            array = np.ascontiguousarray(self._one.constants[name]).reshape(-1)
+            self._constants[name] = self._device.upload(array)
+        return self._constants[name]

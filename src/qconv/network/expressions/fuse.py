@@ -1,0 +1,214 @@
+"""Fusion: the layers that no other kernel serves, as few kernels of expressions.
+
+A tensor stays lazy until something needs it in memory: a layer of another kind, the caller, or a second kernel for which
+it would have to be computed again. The rules:
+
+- elementwise functions and movement join their inputs;
+- a reduction or a product computes cheap functions of its inputs itself, and is in memory for the next one;
+- elementwise functions behind a reduction or a product join it where they read it in the order in which it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qconv.expression.function import COMPUTED
+from qconv.expression.index import Index
+from qconv.expression.node import in_order
+from qconv.network.expressions.expressed import Expressed
+from qconv.network.expressions.kernel import Held, Inexpressible, kernel_of
+from qconv.network.expressions.lazy import (
+    Array,
+    Element,
+    Lazy,
+    Reader,
+    axes_for,
+    cost_of,
+    has_fold,
+    stored,
+)
+from qconv.network.expressions.readers import FOLDING, READERS
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.served import Served, Unserved
+from qconv.network.layers.boundary import has_channels_last
+
+# Functions per element that are computed again rather than stored for a second reader, and for a reduction or a
+# product, which read their inputs several times.
+CHEAP, FOLDED = 6, 16
+# Elements and functions of one kernel.
+MOST_READ, MOST_FUNCTIONS = 16, 96
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A lazy tensor, and the layers that it consists of."""
+
+    lazy: Lazy
+    parts: tuple[Layer, ...]
+    constants: Mapping[str, Array]
+    reads: frozenset[str]  # tensors in memory
+
+
+@dataclass
+class _Fusion:
+    network: Network
+    served: dict[str, Served]
+    why_not: dict[str, str] = field(default_factory=dict)
+    pending: dict[str, _Pending] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+    lasts: dict[str, bool] = field(default_factory=dict)  # tensors in memory
+
+    def run(self) -> None:
+        for layer in self.network.layers:
+            if layer.name in self.served:
+                self._keep(layer)
+                continue
+            try:
+                self._read(layer)
+            except Unserved as error:
+                self.why_not[layer.name] = str(error)
+                self._keep(layer)
+        for name in self.network.outputs:
+            self._store(name)
+
+    def _keep(self, layer: Layer) -> None:
+        """Append a layer of another kind, which reads its inputs from memory."""
+        for name in layer.reads:
+            self._store(name)
+        self.layers.append(layer)
+        one = self.served.get(layer.name)
+        for name in layer.outputs:
+            before = self.lasts.get(layer.inputs[0], False) if layer.inputs else False
+            self.lasts[name] = one is not None and (has_channels_last(one) or before)
+
+    def _read(self, layer: Layer) -> None:
+        made = [name for name in layer.outputs if name]
+        if layer.op not in READERS or layer.captured or len(made) != 1:
+            raise Unserved(f"no kernel here computes {layer.op}")
+        (y,) = made
+        folds = layer.op in FOLDING
+        for name in layer.reads:
+            if name in self.pending and self._is_stored_for(name, folds):
+                self._store(name)
+        result = self._result(layer, y)
+        if not self._is_one_kernel(result, y):
+            for name in layer.reads:
+                if name in self.pending and self._has_fold(name):
+                    self._store(name)
+            result = self._result(layer, y)
+        if not self._is_one_kernel(result, y):
+            for name in layer.reads:
+                self._store(name)
+            result = self._result(layer, y)
+            if not self._is_one_kernel(result, y):
+                raise Unserved(f"no kernel here computes {layer.op} of these shapes")
+        self.pending[y] = result
+
+    def _is_stored_for(self, name: str, folds: bool) -> bool:
+        """True where a reader needs a pending tensor in memory."""
+        one = self.pending[name]
+        root = _root(one.lazy)
+        readers = len(self.network.consumers.get(name, ())) + (name in self.network.outputs)
+        if has_fold(root):
+            return folds or readers > 1
+        _, functions = cost_of(root)
+        return functions > (FOLDED if folds else MOST_FUNCTIONS) or (readers > 1 and functions > CHEAP)
+
+    def _has_fold(self, name: str) -> bool:
+        return has_fold(_root(self.pending[name].lazy))
+
+    def _result(self, layer: Layer, y: str) -> _Pending:
+        inputs = [self._input(name) if name else None for name in layer.inputs]
+        reader = Reader(layer, self.network, inputs)
+        lazy = READERS[layer.op](reader)
+        if not lazy.elements:
+            raise Unserved("its output has no elements")
+        before = [self.pending[name] for name in layer.reads if name in self.pending]
+        parts = {part.name: part for one in before for part in one.parts} | {layer.name: layer}
+        order = {one.name: at for at, one in enumerate(self.network.layers)}
+        constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
+        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element)}
+        tables = {table for node in in_order(_root(lazy)) if isinstance(node, Element) for table in _tables(node)}
+        return _Pending(
+            lazy,
+            tuple(sorted(parts.values(), key=lambda part: order[part.name])),
+            constants
+            | {name: self.network.constants[name] for name in read | tables if name in self.network.constants},
+            frozenset(name for name in read if name not in constants and name not in self.network.constants),
+        )
+
+    def _input(self, name: str) -> Lazy:
+        if name in self.pending:
+            return self.pending[name].lazy
+        array = self.network.constant(name)
+        tensor = self.network.tensor(name)
+        extents, dtype = (tensor.extents, tensor.dtype) if array is None else (array.shape, str(array.dtype))
+        if extents is None or dtype not in COMPUTED:
+            shown = "unknown" if extents is None else f"{extents} of {dtype}"
+            raise Unserved(
+                f"its input {name!r} is {shown}; the kernels of expressions read known shapes of {', '.join(COMPUTED)}"
+            )
+        return stored(name, extents, dtype)
+
+    def _is_one_kernel(self, one: _Pending, y: str) -> bool:
+        read, functions = cost_of(_root(one.lazy))
+        if read > MOST_READ or functions > MOST_FUNCTIONS:
+            return False
+        try:
+            kernel_of(one.lazy, self._held(one), False)
+        except (Inexpressible, ValueError):
+            return False
+        return True
+
+    def _held(self, one: _Pending) -> Callable[[str], Held]:
+        def held(name: str) -> Held:
+            array = one.constants.get(name)
+            if array is not None:
+                return Held(array.shape, str(array.dtype), False, array)
+            tensor = self.network.tensor(name)
+            return Held(tensor.extents or (), tensor.dtype or "", self.lasts.get(name, False))
+
+        return held
+
+    def _store(self, name: str) -> None:
+        """Append the kernel that makes a pending tensor."""
+        one = self.pending.pop(name, None)
+        if one is None:
+            return
+        last = next(part for part in one.parts if name in part.outputs)
+        inputs = tuple(sorted(one.reads))
+        layer = Layer(last.name, last.op, inputs, (name,), parts=one.parts)
+        rank = len(one.lazy.shape)
+        alike = [each for each in inputs if len(self.network.tensor(each).shape or ()) == rank]
+        readers = (self.served.get(reader.name) for reader in self.network.consumers.get(name, ()))
+        wants_last = rank > 2 and (
+            any(reader is not None and has_channels_last(reader) for reader in readers)
+            or any(self.lasts.get(each, False) for each in alike)
+        )
+        tensors = {
+            each: (self.network.tensor(each).extents or (), self.network.tensor(each).dtype or "") for each in inputs
+        }
+        lasts = tuple(self.lasts.get(each, False) and len(tensors[each][0]) > 2 for each in inputs)
+        made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last)
+        self.lasts[name] = made.kernel(lasts).is_last
+        self.served[layer.name] = made
+        self.layers.append(layer)
+
+
+def _root(lazy: Lazy) -> Any:
+    return lazy.at(tuple(map(Index.of, axes_for(lazy.shape))))
+
+
+def _tables(element: Element) -> frozenset[str]:
+    indices = (*element.indices, *(guard.index for guard in element.guards))
+    return frozenset().union(*(index.tables for index in indices))
+
+
+def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, str]]:
+    """Return the network with expressions in the place of layers that they compute, the served layers, and why each
+    other layer is not one."""
+    fusion = _Fusion(network, dict(served))
+    fusion.run()
+    return replace(network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not

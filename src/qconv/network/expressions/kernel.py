@@ -1,0 +1,356 @@
+"""An expression over the axes of a tensor as the problem of one kernel: a map, a reduction or a product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
+from qconv.expression.map import Map
+from qconv.expression.matmul import MatMul
+from qconv.expression.node import Call, Fold, Guard, Load, Position, in_order, indices_of, text_of
+from qconv.expression.problem import Expression, Operand
+from qconv.expression.reduce import Reduce
+from qconv.network.expressions.lazy import (
+    Element,
+    Folding,
+    Lazy,
+    Product,
+    Shape,
+    axes_for,
+    rewritten,
+    with_arguments,
+)
+from qconv.network.graph.value import last_of
+
+
+class Inexpressible(ValueError):
+    """The expression is not one kernel."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor in memory: its shape, its element type, and whether its channels are last. Constants have values."""
+
+    shape: Shape
+    dtype: str
+    is_last: bool = False
+    values: Any = None
+
+    def offset(self, indices: Sequence[Index]) -> Index:
+        order = last_of(range(len(self.shape))) if self.is_last else range(len(self.shape))
+        total = Index()
+        for axis in order:
+            total = total * self.shape[axis] + indices[axis]
+        return total
+
+    @property
+    def operand(self) -> Operand:
+        elements = max(prod(self.shape), 1)
+        if self.values is None:
+            return Operand(self.dtype, elements)
+        if self.dtype == "int32":
+            return Operand(self.dtype, elements, True, int(self.values.min()), int(self.values.max()))
+        return Operand(self.dtype, elements, True)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A problem, the tensors that it reads in the order of its operands, and whether its output has the channels
+    last."""
+
+    problem: Expression
+    tensors: tuple[str, ...]
+    y_shape: Shape
+    is_last: bool
+
+
+@dataclass
+class _Names:
+    """The operands of a kernel, in the order of their first use."""
+
+    held: Callable[[str], Held]
+    names: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, tensor: str) -> str:
+        return self.names.setdefault(tensor, f"x{len(self.names)}")
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return tuple(self.held(tensor).operand for tensor in self.names)
+
+
+def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kernel:
+    """Return the kernel that makes a tensor. Raise Inexpressible where one kernel does not."""
+    axes, root = _in_parts(lazy)
+    nodes = in_order(root)
+    folds = [node for node in nodes if isinstance(node, Folding)]
+    products = [node for node in nodes if isinstance(node, Product)]
+    orders = _orders(axes, wants_last)
+    if products:
+        if len(products) > 1 or folds:
+            raise Inexpressible("a kernel computes one product, and no reduction beside it")
+        return _product(root, lazy, orders[0], held)
+    if not folds:
+        return _map(root, lazy, orders[0], held)
+    for order in orders:
+        split = _split(folds, order.axes)
+        if split is not None:
+            return _reduction(root, folds, split, lazy, order.is_last, held)
+    raise Inexpressible("the columns of its reductions are not the last axes of the output")
+
+
+@dataclass(frozen=True)
+class _Order:
+    """An order of the axes in which the output may be stored, without those of one element."""
+
+    axes: tuple[Any, ...]
+    is_last: bool
+
+
+def _orders(axes: Sequence[Sequence[Axis]], wants_last: bool) -> list[_Order]:
+    """Return the possible orders, the preferred one first. Each axis of the output is given in parts."""
+    orders = [_Order(tuple(axes), False)]
+    if wants_last and len(axes) > 2:
+        orders.insert(0, _Order(tuple(axes[at] for at in last_of(range(len(axes)))), True))
+    return [
+        _Order(tuple(part for axis in order.axes for part in axis if part.extent > 1), order.is_last)
+        for order in orders
+    ]
+
+
+def _in_parts(lazy: Lazy) -> tuple[list[list[Axis]], Any]:
+    """Return the axes of the output and the expression. An axis that is read by its quotient and its remainder, such as
+    that of channels in groups, becomes two."""
+    parts = [[axis] for axis in axes_for(lazy.shape)]
+    while True:
+        root = lazy.at(tuple(flat(map(Index.of, each), (one.extent for one in each)) for each in parts))
+        cuts = {
+            atom.of.terms[0][0]: atom.by
+            for node in in_order(root)
+            for index in indices_within(node)
+            for atom in index.atoms
+            if isinstance(atom, Quotient | Remainder) and _is_cut(atom)
+        }
+        found = [(each, axis) for each in parts for axis in each if axis in cuts]
+        if not found:
+            return parts, root
+        for each, axis in found:
+            inner = cuts[axis]
+            at = each.index(axis)
+            each[at : at + 1] = [
+                Axis(f"{axis.name}q", axis.extent // inner),
+                Axis(f"{axis.name}r", inner),
+            ]
+
+
+def _is_cut(atom: Quotient | Remainder) -> bool:
+    """True where an axis by itself is divided into equal parts."""
+    terms = atom.of.terms
+    if len(terms) != 1 or terms[0][1] != 1 or atom.of.constant:
+        return False
+    axis = terms[0][0]
+    return isinstance(axis, Axis) and axis.name.startswith("o") and axis.extent % atom.by == 0
+
+
+def _map(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
+    names = _Names(held)
+    groups, (made,) = _merged([list(order.axes)], [_lowered(root, names)])
+    (axes,), (made,) = _renamed(groups, ["i"], [made])
+    problem = Map(names.operands, lazy.dtype, text_of(made), shape=tuple(axis.extent for axis in axes))
+    return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
+
+
+def _lowered(root: Any, names: _Names) -> Any:
+    """Return the expression with loads in place of elements."""
+
+    def change(node: Any, arguments: tuple[Any, ...]) -> Any:
+        if isinstance(node, Position):
+            return Position(_with_tables(node.at, names))
+        if not isinstance(node, Element):
+            return with_arguments(node, arguments)
+        one = names.held(node.tensor)
+        at = _with_tables(one.offset(node.indices), names)
+        guards = tuple(Guard(_with_tables(guard.index, names), guard.extent) for guard in node.guards)
+        guards = tuple(guard for guard in guards if guard.is_needed)
+        return Load(names(node.tensor), at, node.dtype, guards, arguments[0] if guards else None)
+
+    return rewritten(root, change)
+
+
+def _with_tables(index: Index, names: _Names) -> Index:
+    return index.renamed({table: names(table) for table in index.tables}) if index.tables else index
+
+
+def _substituted(root: Any, replaced: Callable[[Axis], Index]) -> Any:
+    """Return a lowered expression with other indices in the place of its axes."""
+
+    def change(node: Any, arguments: tuple[Any, ...]) -> Any:
+        if isinstance(node, Load):
+            guards = tuple(Guard(guard.index.substituted(replaced), guard.extent) for guard in node.guards)
+            return Load(node.operand, node.at.substituted(replaced), node.dtype, guards, *arguments)
+        if isinstance(node, Position):
+            return Position(node.at.substituted(replaced))
+        return with_arguments(node, arguments)
+
+    return rewritten(root, change)
+
+
+def _merged(groups: list[list[Axis]], roots: list[Any]) -> tuple[list[list[Axis]], list[Any]]:
+    """Merge neighbouring axes of a group, the slower first, which every index uses like one axis."""
+    for group in groups:
+        at = len(group) - 2
+        while at >= 0:
+            outer, inner = group[at], group[at + 1]
+            if all(_is_as_one(index, outer, inner) for root in roots for index in _indices(root)):
+                joined = Axis(f"{outer.name}_{inner.name}", outer.extent * inner.extent)
+                group[at : at + 2] = [joined]
+                roots = [_substituted(root, _joining(outer, inner, joined)) for root in roots]
+            at -= 1
+    return groups, roots
+
+
+def _indices(root: Any) -> list[Index]:
+    return [index for node in in_order(root) for index in indices_of(node)]
+
+
+def _joining(outer: Axis, inner: Axis, joined: Axis) -> Callable[[Axis], Index]:
+    whole = Index.of(joined)
+
+    def replaced(axis: Axis) -> Index:
+        if axis == outer:
+            return whole // inner.extent
+        return whole % inner.extent if axis == inner else Index.of(axis)
+
+    return replaced
+
+
+def _is_as_one(index: Index, outer: Axis, inner: Axis) -> bool:
+    steps = {atom: times for atom, times in index.terms if isinstance(atom, Axis)}
+    inside = {axis for atom, _ in index.terms if not isinstance(atom, Axis) for axis in Index(((atom, 1),)).axes}
+    return not inside & {outer, inner} and steps.get(outer, 0) == inner.extent * steps.get(inner, 0)
+
+
+def _renamed(groups: list[list[Axis]], letters: Sequence[str], roots: list[Any]) -> tuple[list[list[Axis]], list[Any]]:
+    """Name the axes of each group by its letter and their numbers."""
+    named: dict[Axis, Axis] = {}
+    made = []
+    for group, letter in zip(groups, letters, strict=True):
+        made.append([Axis(f"{letter}{at}", axis.extent) for at, axis in enumerate(group)])
+        named |= dict(zip(group, made[-1], strict=True))
+    return made, [_substituted(root, lambda axis: Index.of(named[axis])) for root in roots]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The axes of a reduction: rows, columns, and the axes of the output that are columns."""
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    outputs: tuple[Axis, ...]
+
+
+def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
+    """Return which axes of the output are rows, or None where this order of them makes no reduction."""
+    if len({tuple(axis.extent for axis in fold.columns) for fold in folds}) > 1:
+        return None
+    columns = tuple(axis for axis in folds[0].columns if axis.extent > 1)
+    own = {axis for fold in folds for axis in fold.columns}
+    used = {
+        axis for fold in folds for node in in_order(fold.of) for index in indices_within(node) for axis in index.axes
+    }
+    rows = [axis for axis in order if axis in used - own]
+    rest = [axis for axis in order if axis not in rows]
+    if not rest:
+        return _Split(tuple(rows), columns, ())
+    if list(order) != [*rows, *rest] or [axis.extent for axis in rest] != [axis.extent for axis in columns]:
+        return None
+    return _Split(tuple(rows), columns, tuple(rest))
+
+
+def indices_within(node: Any) -> list[Index]:
+    """Return the indices of a node before or after it is lowered."""
+    if isinstance(node, Element):
+        return [*node.indices, *(guard.index for guard in node.guards)]
+    return list(indices_of(node))
+
+
+def _reduction(
+    root: Any, folds: Sequence[Folding], split: _Split, lazy: Lazy, is_last: bool, held: Callable[[str], Held]
+) -> Kernel:
+    names = _Names(held)
+    first = folds[0].columns
+    same = {axis: one for fold in folds for axis, one in zip(fold.columns, first, strict=True)}
+    same |= dict(zip(split.outputs, split.columns, strict=True)) if split.outputs else {}
+
+    def folded(node: Any, arguments: tuple[Any, ...]) -> Any:
+        return Fold(node.kind, arguments[0]) if isinstance(node, Folding) else with_arguments(node, arguments)
+
+    made = _substituted(rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
+    columns = list(split.columns) or [Axis(first[0].name if first else "c", 1)]
+    groups, (made,) = _merged([list(split.rows), columns], [made])
+    (rows, columns), (made,) = _renamed(groups, ["r", "c"], [made])
+    problem = Reduce(
+        names.operands,
+        lazy.dtype,
+        text_of(made),
+        rows=tuple(axis.extent for axis in rows),
+        columns=tuple(axis.extent for axis in columns),
+    )
+    return Kernel(problem, tuple(names.names), lazy.shape, is_last)
+
+
+def _product(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
+    names = _Names(held)
+    made = _lowered(root, names)
+    (inner,) = [node for node in in_order(made) if isinstance(node, Product)]
+    sums = [axis for axis in inner.sums if axis.extent > 1]
+    in_a, in_b = _axes(inner.a), _axes(inner.b)
+    rest = list(order.axes)
+    batch = [axis for axis in rest if axis in in_a and axis in in_b]
+    n = [axis for axis in rest if axis in in_b and axis not in in_a]
+    m = [axis for axis in rest if axis not in batch and axis not in n]
+
+    def folded(node: Any, arguments: tuple[Any, ...]) -> Any:
+        if isinstance(node, Product):
+            return Fold("sum", Call("multiply", arguments))
+        return with_arguments(node, arguments)
+
+    made = rewritten(made, folded)
+    groups, (made,) = _merged_in_order([batch, m, n, sums], rest, made)
+    named, (made,) = _renamed([list(group) for group in groups[:4]], ["b", "m", "n", "k"], [made])
+    new = {
+        old: axis for group, axes in zip(groups[:4], named, strict=True) for old, axis in zip(group, axes, strict=True)
+    }
+    extents = {
+        key: tuple(axis.extent for axis in axes) for key, axes in zip(("batch", "m", "n", "k"), named, strict=True)
+    }
+    problem = MatMul(
+        names.operands, lazy.dtype, text_of(made), order=",".join(new[axis].name for axis in groups[4]), **extents
+    )
+    return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
+
+
+def _merged_in_order(groups: list[list[Axis]], order: list[Axis], root: Any) -> tuple[list[list[Axis]], list[Any]]:
+    """Merge neighbouring axes of a group that are neighbours of the output as well."""
+    order = list(order)
+    for group in groups:
+        at = len(group) - 2
+        while at >= 0:
+            outer, inner = group[at], group[at + 1]
+            places = [order.index(axis) if axis in order else -1 for axis in (outer, inner)]
+            are_beside = places == [-1, -1] or (places[0] >= 0 and places[1] == places[0] + 1)
+            if are_beside and all(_is_as_one(index, outer, inner) for index in _indices(root)):
+                joined = Axis(f"{outer.name}_{inner.name}", outer.extent * inner.extent)
+                group[at : at + 2] = [joined]
+                if places[0] >= 0:
+                    order[places[0] : places[0] + 2] = [joined]
+                root = _substituted(root, _joining(outer, inner, joined))
+            at -= 1
+    return [*groups, order], [root]
+
+
+def _axes(root: Any) -> set[Axis]:
+    return {axis for index in _indices(root) for axis in index.axes}

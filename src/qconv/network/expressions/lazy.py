@@ -1,0 +1,280 @@
+"""A tensor that is not computed yet, as a function of an index.
+
+A layer's reader takes such tensors and returns one: elementwise functions join the nodes of their inputs, movement changes
+the index. Whatever remains in memory between two kernels is an `Element` of a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, call, in_order
+from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.served import Unserved
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+Indices = tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of a tensor in memory, whose order of axes is decided later; where a guard does not hold, `fill`."""
+
+    tensor: str
+    indices: Indices
+    dtype: str  # in which it is computed
+    guards: tuple[Guard, ...] = ()
+    fill: Node | None = None
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return () if self.fill is None else (self.fill,)
+
+
+@dataclass(frozen=True)
+class Folding:
+    """A fold of an expression over axes of its own."""
+
+    kind: str
+    of: Node
+    columns: tuple[Axis, ...]
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return (self.of,)
+
+    @property
+    def dtype(self) -> str:
+        return INT if self.kind in ("argmax", "argmin") else self.of.dtype
+
+
+@dataclass(frozen=True)
+class Product:
+    """A sum of products over axes of its own, as `matmul` computes it."""
+
+    a: Node
+    b: Node
+    sums: tuple[Axis, ...]
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return (self.a, self.b)
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A tensor with a shape and an element type. `at` returns the node of an element."""
+
+    shape: Shape
+    dtype: str
+    at: Callable[[Indices], Any]
+
+    @property
+    def computed(self) -> str:
+        """Return the type in which its elements are computed."""
+        return COMPUTED[self.dtype]
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    def expanded(self, shape: Shape) -> Callable[[Indices], Any]:
+        """Return the elements of the tensor, broadcast to a shape."""
+        missing = len(shape) - len(self.shape)
+
+        def at(indices: Indices) -> Any:
+            own = indices[missing:]
+            return self.at(tuple(Index() if size == 1 else one for one, size in zip(own, self.shape, strict=True)))
+
+        return at
+
+
+@dataclass
+class Reader:
+    """What a reader of a layer is given: the layer, its inputs, and the constants of the network. None stands for an
+    input that is not given."""
+
+    layer: Layer
+    network: Network
+    inputs: Sequence[Lazy | None]
+    added: dict[str, Array] = field(default_factory=dict)  # constants that readers make, by new names
+
+    def x(self, number: int = 0) -> Lazy:
+        found = self.inputs[number] if number < len(self.inputs) else None
+        if found is None:
+            raise Unserved(f"its input {number} is not given")
+        return found
+
+    def has(self, number: int) -> bool:
+        return number < len(self.inputs) and self.inputs[number] is not None
+
+    def constant(self, number: int, what: str) -> Array:
+        """Return the value of an input that has to be known."""
+        array = self.optional(number)
+        if array is None:
+            raise Unserved(f"the kernels need a constant {what}")
+        return array
+
+    def optional(self, number: int) -> Array | None:
+        """Return the value of an input, or None if it is computed or not given."""
+        name = self.layer.inputs[number] if number < len(self.layer.inputs) else ""
+        return self.network.constant(name) if name else None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        given = self.layer.attributes.get(name, default)
+        return given.decode() if isinstance(given, bytes) else given
+
+    def integers(self, name: str, number: int) -> tuple[int, ...] | None:
+        """Return integers that are an attribute in some versions and an input in others; None if they are not given."""
+        given = self.layer.attributes.get(name)
+        if given is None and self.has(number):
+            given = self.constant(number, name)
+        return None if given is None else tuple(int(each) for each in np.reshape(given, -1))
+
+    def add(self, array: Array) -> str:
+        """Add a constant, and return its name."""
+        name = f"{self.layer.name}/{len(self.added)}"
+        self.added[name] = array
+        return name
+
+    def table(self, values: Array, at: Index) -> Index:
+        """Return an entry of a table of indices."""
+        values = np.asarray(values, np.int32).reshape(-1)
+        if values.size == 1:
+            return Index((), int(values[0]))
+        entry = Index.entry("", at, values)
+        return Index.entry(self.add(values), at, values) if entry.tables else entry
+
+    def element(self, array: Array, at: Index) -> Node:
+        """Return an element of a new constant vector."""
+        array = np.ascontiguousarray(array).reshape(-1)
+        if array.size == 1:
+            at = Index()
+        return Element(self.add(array), (at,), COMPUTED[str(array.dtype)])  # type: ignore[return-value]
+
+    @property
+    def y_dtype(self) -> str:
+        """Return the element type of the first output."""
+        dtype = self.network.tensor(self.layer.outputs[0]).dtype
+        if dtype not in COMPUTED:
+            raise Unserved(f"its output is {dtype}; the kernels make {', '.join(COMPUTED)}")
+        return dtype
+
+
+def stored(name: str, shape: Shape, dtype: str) -> Lazy:
+    """Return a tensor in memory."""
+    computed = COMPUTED[dtype]
+    return Lazy(shape, dtype, lambda indices: Element(name, indices, computed))
+
+
+def rewritten(root: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
+    made: dict[Any, Any] = {}
+    for node in in_order(root):
+        made[node] = change(node, tuple(made[each] for each in node.arguments))
+    return made[root]
+
+
+def with_arguments(node: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return a node with other arguments."""
+    if isinstance(node, Call):
+        return Call(node.function, arguments)
+    if isinstance(node, Folding):
+        return Folding(node.kind, arguments[0], node.columns)
+    if isinstance(node, Fold):
+        return Fold(node.kind, arguments[0])
+    if isinstance(node, Product):
+        return Product(*arguments, node.sums)
+    if isinstance(node, Element) and arguments:
+        return Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
+    if isinstance(node, Load) and arguments:
+        return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
+    return node
+
+
+def guarded(x: Lazy, indices: Indices, guards: Sequence[Guard]) -> Any:
+    """Return an element of a tensor where all guards hold, else zero."""
+    needed = tuple(guard for guard in guards if guard.is_needed)
+    node, zero = x.at(indices), number(0, x.computed)
+    if not needed:
+        return node
+
+    def inside(each: Any, arguments: tuple[Any, ...]) -> Any:
+        if isinstance(each, Element):
+            fill = arguments[0] if arguments else number(0, each.dtype)
+            return Element(each.tensor, each.indices, each.dtype, (*each.guards, *needed), fill)
+        return with_arguments(each, arguments)
+
+    made = rewritten(node, inside)
+    if isinstance(made, Element):
+        return made
+    for guard in needed:
+        below = call("less", Position(guard.index), Number(0, INT))
+        is_inside = call("less", Position(guard.index), Number(guard.extent, INT))
+        made = call("select", below, zero, call("select", is_inside, made, zero))
+    return made
+
+
+def broadcast(*given: Lazy) -> Shape:
+    """Return the common shape."""
+    try:
+        return tuple(np.broadcast_shapes(*(one.shape for one in given)))
+    except ValueError:
+        shapes = ", ".join(str(one.shape) for one in given)
+        raise Unserved(f"tensors of the shapes {shapes} have no common shape") from None
+
+
+def converted(node: Any, dtype: str) -> Any:
+    """Return a value in the type in which elements of a tensor type are computed, with that type's range and
+    precision."""
+    target = COMPUTED[dtype]
+    if node.dtype != target:
+        if (target == INT and node.dtype == LONG) or target in (FLOAT, INT, LONG, BOOL):
+            node = call({FLOAT: "to_float32", INT: "to_int32", LONG: "to_int64", BOOL: "to_bool"}[target], node)
+    return narrowed(node, dtype)
+
+
+def narrowed(node: Any, dtype: str) -> Any:
+    """Return a value rounded or wrapped to a narrower type than it was computed in."""
+    if dtype == "float16":
+        return call("to_half", node)
+    if dtype in ("int8", "uint8", "int16", "uint16"):
+        return call(f"wrap_{dtype}", node)
+    return node
+
+
+def number(value: float, dtype: str) -> Number:
+    """Return a number in the type in which a tensor type is computed."""
+    computed = COMPUTED[dtype]
+    return Number(float(value) if computed == FLOAT else bool(value) if computed == BOOL else int(value), computed)
+
+
+def clamped(node: Any, low: float, high: float, dtype: str) -> Any:
+    return call("minimum", call("maximum", node, number(low, dtype)), number(high, dtype))
+
+
+def has_fold(root: Any) -> bool:
+    return any(isinstance(node, Folding | Product) for node in in_order(root))
+
+
+def cost_of(root: Any) -> tuple[int, int]:
+    """Return the number of elements read, and of functions."""
+    nodes = in_order(root)
+    return sum(isinstance(node, Element) for node in nodes), sum(isinstance(node, Call) for node in nodes)
+
+
+def axes_for(shape: Shape) -> tuple[Axis, ...]:
+    """Return the axes over which a kernel that makes this shape loops."""
+    return tuple(Axis(f"o{at}", extent) for at, extent in enumerate(shape))

@@ -1,0 +1,261 @@
+"""Reductions over axes, softmax and normalizations.
+
+Sums are of float32 in the order that `qconv.expression.reduce` states. A variance is the mean of squared differences from
+the mean, which takes a second pass over the row, and loses nothing where the mean is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from qconv.expression.index import Axis, Index, flat
+from qconv.expression.node import call
+from qconv.network.expressions.lazy import Folding, Indices, Lazy, Reader, converted, number
+from qconv.network.expressions.readers.movement import reshaped
+from qconv.network.graph.served import Unserved
+
+# The version of the operator set from which softmax is over one axis, not over all from one on.
+OF_ONE_AXIS = 13
+
+
+def columns_of(x: Lazy, axes: Sequence[int]) -> tuple[Axis, ...]:
+    """Return axes of their own over which a tensor is folded."""
+    return tuple(Axis(f"c{at}", x.shape[axis]) for at, axis in enumerate(axes))
+
+
+class Row:
+    """The elements of a tensor along some axes, beside one index, of which these axes do not matter."""
+
+    def __init__(self, x: Lazy, axes: Sequence[int], indices: Indices) -> None:
+        self._columns = columns_of(x, axes)
+        inside = list(indices)
+        for axis, column in zip(axes, self._columns, strict=True):
+            inside[axis] = Index.of(column)
+        self.element = _real(x.at(tuple(inside)))
+        self.count = prod(x.shape[axis] for axis in axes)
+
+    def fold(self, kind: str, of: Any = None) -> Any:
+        return Folding(kind, self.element if of is None else of, self._columns)
+
+    def mean(self, of: Any = None) -> Any:
+        return call("divide", self.fold("sum", of), number(self.count, "float32"))
+
+
+def _real(node: Any) -> Any:
+    return node if node.dtype in ("float32", "int32", "int64") else converted(node, "int32")
+
+
+def _square(node: Any) -> Any:
+    return call("multiply", node, node)
+
+
+def _log_sum_exp(row: Row) -> Any:
+    most = row.fold("maximum")
+    return call("add", most, call("log", row.fold("sum", call("exp", call("subtract", row.element, most)))))
+
+
+# The result of a row, by op.
+REDUCTIONS: Mapping[str, Callable[[Row], Any]] = {
+    "ReduceL1": lambda row: row.fold("sum", call("absolute", row.element)),
+    "ReduceL2": lambda row: call("sqrt", converted(row.fold("sum", _square(row.element)), "float32")),
+    "ReduceLogSum": lambda row: call("log", row.fold("sum")),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": lambda row: row.fold("maximum"),
+    "ReduceMean": lambda row: _mean(row),
+    "ReduceMin": lambda row: row.fold("minimum"),
+    "ReduceProd": lambda row: row.fold("product"),
+    "ReduceSum": lambda row: row.fold("sum"),
+    "ReduceSumSquare": lambda row: row.fold("sum", _square(row.element)),
+}
+
+
+def _mean(row: Row) -> Any:
+    """Return the mean; that of integers is rounded toward zero."""
+    total = row.fold("sum")
+    return call("divide", total, number(row.count, "float32" if total.dtype == "float32" else total.dtype))
+
+
+def reduction(reader: Reader) -> Lazy:
+    x, dtype = reader.x(), reader.y_dtype
+    axes = _axes(reader, len(x.shape))
+    result = REDUCTIONS[reader.layer.op]
+    if not axes:
+        return x
+    return _over(x, axes, bool(reader.attribute("keepdims", 1)), dtype, lambda row: converted(result(row), dtype))
+
+
+def _axes(reader: Reader, rank: int) -> tuple[int, ...]:
+    """Return the axes over which an op reduces: all of them if none is given, unless it says otherwise."""
+    given = reader.integers("axes", 1)
+    if given is None or not given:
+        return () if reader.attribute("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted({axis % rank for axis in given}))
+
+
+def _over(x: Lazy, axes: Sequence[int], keeps: bool, dtype: str, result: Callable[[Row], Any]) -> Lazy:
+    shape = tuple(1 if at in axes else extent for at, extent in enumerate(x.shape))
+    kept = Lazy(shape, dtype, lambda indices: result(Row(x, axes, indices)))
+    return kept if keeps else reshaped(kept, tuple(extent for at, extent in enumerate(x.shape) if at not in axes))
+
+
+def arg(kind: str) -> Callable[[Reader], Lazy]:
+    def read(reader: Reader) -> Lazy:
+        x = reader.x()
+        if reader.attribute("select_last_index", 0):
+            raise Unserved("it selects the last of equals; the kernels select the first")
+        axis = int(reader.attribute("axis", 0)) % len(x.shape)
+        keeps = bool(reader.attribute("keepdims", 1))
+        return _over(x, (axis,), keeps, "int64", lambda row: call("to_int64", row.fold(kind)))
+
+    return read
+
+
+def softmax(finish: Callable[[Any, Any], Any]) -> Callable[[Reader], Lazy]:
+    """Read a softmax. `finish` combines an element's difference from the largest with the sum of exponentials."""
+
+    def read(reader: Reader) -> Lazy:
+        x, dtype = reader.x(), reader.y_dtype
+        rank, is_old = len(x.shape), 0 < reader.network.opset < OF_ONE_AXIS
+        axis = int(reader.attribute("axis", 1 if is_old else -1)) % max(rank, 1)
+        axes = tuple(range(axis, rank)) if is_old else (axis,)
+
+        def at(indices: Indices) -> Any:
+            row = Row(x, axes, indices)
+            most = row.fold("maximum")
+            total = row.fold("sum", call("exp", call("subtract", row.element, most)))
+            return converted(finish(call("subtract", x.at(indices), most), total), dtype)
+
+        return Lazy(x.shape, dtype, at)
+
+    return read
+
+
+def normalized(x: Lazy, axes: Sequence[int], epsilon: float, indices: Indices) -> Any:
+    """Return an element minus the mean of its row, over the standard deviation."""
+    row = Row(x, axes, indices)
+    mean = row.mean()
+    deviation = call(
+        "sqrt", call("add", row.mean(_square(call("subtract", row.element, mean))), number(epsilon, "float32"))
+    )
+    return call("divide", call("subtract", x.at(indices), mean), deviation)
+
+
+def _scaled(reader: Reader, node: Any, of: Callable[[Lazy], Any], first: int = 1) -> Any:
+    """Return a normalized element times its scale, plus its bias, where these are given."""
+    if reader.has(first):
+        node = call("multiply", node, converted(of(reader.x(first)), "float32"))
+    if reader.has(first + 1):
+        node = call("add", node, converted(of(reader.x(first + 1)), "float32"))
+    return node
+
+
+def layer_normalization(reader: Reader) -> Lazy:
+    x, dtype = reader.x(), reader.y_dtype
+    first = int(reader.attribute("axis", -1)) % len(x.shape)
+    axes = tuple(range(first, len(x.shape)))
+    epsilon = float(reader.attribute("epsilon", 1e-5))
+
+    def at(indices: Indices) -> Any:
+        made = normalized(x, axes, epsilon, indices)
+        return converted(_scaled(reader, made, lambda one: one.expanded(x.shape)(indices)), dtype)
+
+    return Lazy(x.shape, dtype, at)
+
+
+def rms_normalization(reader: Reader) -> Lazy:
+    x, dtype = reader.x(), reader.y_dtype
+    first = int(reader.attribute("axis", -1)) % len(x.shape)
+    axes = tuple(range(first, len(x.shape)))
+    epsilon = number(float(reader.attribute("epsilon", 1e-5)), "float32")
+
+    def at(indices: Indices) -> Any:
+        row = Row(x, axes, indices)
+        size = call("sqrt", call("add", row.mean(_square(row.element)), epsilon))
+        made = call("divide", x.at(indices), size)
+        return converted(_scaled(reader, made, lambda one: one.expanded(x.shape)(indices)), dtype)
+
+    return Lazy(x.shape, dtype, at)
+
+
+def instance_normalization(reader: Reader) -> Lazy:
+    x, dtype = reader.x(), reader.y_dtype
+    axes = tuple(range(2, len(x.shape)))
+    epsilon = float(reader.attribute("epsilon", 1e-5))
+
+    def at(indices: Indices) -> Any:
+        made = normalized(x, axes, epsilon, indices)
+        return converted(_scaled(reader, made, lambda one: one.at((indices[1],))), dtype)
+
+    return Lazy(x.shape, dtype, at)
+
+
+def group_normalization(reader: Reader) -> Lazy:
+    """Read a normalization of groups of channels. The scales are one per group in older versions, later one per
+    channel."""
+    x, dtype = reader.x(), reader.y_dtype
+    groups = int(reader.attribute("num_groups", 0))
+    n, channels, *rest = x.shape
+    if not groups or channels % groups:
+        raise Unserved(f"{groups} groups do not divide {channels} channels")
+    split = reshaped(x, (n, groups, channels // groups, *rest))
+    axes = tuple(range(2, len(split.shape)))
+    epsilon = float(reader.attribute("epsilon", 1e-5))
+    per_channel = reader.x(1).elements == channels
+
+    def at(indices: Indices) -> Any:
+        made = normalized(split, axes, epsilon, indices)
+        channel = flat(indices[1:3], split.shape[1:3]) if per_channel else indices[1]
+        return converted(_scaled(reader, made, lambda one: one.at((channel,))), dtype)
+
+    return reshaped(Lazy(split.shape, dtype, at), x.shape)
+
+
+def lp_normalization(reader: Reader) -> Lazy:
+    x, dtype = reader.x(), reader.y_dtype
+    axis, power = int(reader.attribute("axis", -1)) % len(x.shape), int(reader.attribute("p", 2))
+
+    def at(indices: Indices) -> Any:
+        row = Row(x, (axis,), indices)
+        if power == 1:
+            size = row.fold("sum", call("absolute", row.element))
+        else:
+            size = call("sqrt", row.fold("sum", _square(row.element)))
+        made = call("divide", x.at(indices), size)
+        is_zero = call("equal", size, number(0, "float32"))
+        return converted(call("select", is_zero, number(0, "float32"), made), dtype)
+
+    return Lazy(x.shape, dtype, at)
+
+
+def mean_variance_normalization(reader: Reader) -> Lazy:
+    x, dtype = reader.x(), reader.y_dtype
+    axes = tuple(axis % len(x.shape) for axis in np.reshape(reader.attribute("axes", (0, 2, 3)), -1))
+    tiny = number(1e-9, "float32")
+
+    def at(indices: Indices) -> Any:
+        row = Row(x, axes, indices)
+        mean = row.mean()
+        deviation = call("add", call("sqrt", row.mean(_square(call("subtract", row.element, mean)))), tiny)
+        return converted(call("divide", call("subtract", x.at(indices), mean), deviation), dtype)
+
+    return Lazy(x.shape, dtype, at)
+
+
+READERS: Mapping[str, Callable[[Reader], Lazy]] = {
+    **dict.fromkeys(REDUCTIONS, reduction),
+    "ArgMax": arg("argmax"),
+    "ArgMin": arg("argmin"),
+    "GroupNormalization": group_normalization,
+    "InstanceNormalization": instance_normalization,
+    "LayerNormalization": layer_normalization,
+    "LogSoftmax": softmax(lambda difference, total: call("subtract", difference, call("log", total))),
+    "LpNormalization": lp_normalization,
+    "MeanVarianceNormalization": mean_variance_normalization,
+    "RMSNormalization": rms_normalization,
+    "SimplifiedLayerNormalization": rms_normalization,
+    "Softmax": softmax(lambda difference, total: call("divide", call("exp", difference), total)),
+}
