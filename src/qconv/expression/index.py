@@ -105,14 +105,10 @@ class Index:
     def entry(cls, table: str, at: Index, values: Array) -> Index:
         """Return the entry of a table. Values that rise evenly need no table."""
         steps = np.diff(values)
-        if at.is_axis_like and (steps == (steps[0] if steps.size else 0)).all():
-            return at * int(steps[0] if steps.size else 0) + int(values[0])
+        step = int(steps[0]) if steps.size else 0
+        if (steps == step).all():
+            return at * step + int(values[0])
         return cls(((Entry(table, at, int(values.min()), int(values.max())), 1),))
-
-    @property
-    def is_axis_like(self) -> bool:
-        """True where every integer of the range occurs as the index of an element."""
-        return self.low == 0
 
     @cached_property
     def low(self) -> int:
@@ -122,21 +118,32 @@ class Index:
     def high(self) -> int:
         return self.constant + sum(times * (atom.high if times > 0 else atom.low) for atom, times in self.terms)
 
+    @cached_property
+    def largest(self) -> int:
+        """Return a bound of the magnitude of every number on the way to the index."""
+        products = (abs(times) * max(abs(atom.low), abs(atom.high)) for atom, times in self.terms)
+        inner = (_inside(atom).largest for atom, _ in self.terms if not isinstance(atom, Axis))
+        return max(abs(self.constant) + sum(products), *inner, 0)
+
     @property
     def atoms(self) -> Iterable[Atom]:
         """Yield all atoms, including those inside others."""
         for atom, _ in self.terms:
             yield atom
             if not isinstance(atom, Axis):
-                yield from (atom.at if isinstance(atom, Entry) else atom.of).atoms
+                yield from _inside(atom).atoms
 
     @cached_property
     def axes(self) -> frozenset[Axis]:
         return frozenset(atom for atom in self.atoms if isinstance(atom, Axis))
 
     @cached_property
+    def entries(self) -> frozenset[Entry]:
+        return frozenset(atom for atom in self.atoms if isinstance(atom, Entry))
+
+    @property
     def tables(self) -> frozenset[str]:
-        return frozenset(atom.table for atom in self.atoms if isinstance(atom, Entry))
+        return frozenset(entry.table for entry in self.entries)
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
@@ -229,6 +236,10 @@ class Index:
         if self.constant and not first_is_constant:
             text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
         return text
+
+
+def _inside(atom: Quotient | Remainder | Entry) -> Index:
+    return atom.at if isinstance(atom, Entry) else atom.of
 
 
 def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
