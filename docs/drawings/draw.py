@@ -17,13 +17,22 @@ from warpgroups import halo, halo_split, stem_pool, stem_wgmma, tcgen05, wgmma
 HERE = Path(__file__).parent
 
 
-def product(c: Canvas, m: tuple[str, ...], n: tuple[str, ...], step: str) -> None:
+CONVOLUTION = (
+    "weights: the reduction by output channels",
+    "pixels by the reduction",
+    "the output: pixels by channels",
+)
+
+
+def product(
+    c: Canvas, m: tuple[str, ...], n: tuple[str, ...], step: str, says: tuple[str, str, str] = CONVOLUTION
+) -> None:
     """Draw a matrix product: a block's tile, and in it a warp's or a thread's."""
     left, top, cell = 230, 120, 14
-    c.text(left + 108, 18, "weights: the reduction by output channels", "middle")
+    c.text(left + 108, 18, says[0], "middle")
     c.box(left, 40, 216, 66)
     c.box(left + 42, 66, 84, 20, "three")
-    c.text(120, 104, "pixels by the reduction", "middle")
+    c.text(120, 104, says[1], "middle")
     c.box(40, top, 160, 168)
     c.box(110, top + 28, 24, 112, "three")
     c.across(110, 134, top + 164, step)
@@ -34,7 +43,7 @@ def product(c: Canvas, m: tuple[str, ...], n: tuple[str, ...], step: str) -> Non
     c.across(left + 42, left + 84, top + 22, n[1])
     c.down(left + 234, top + 28, top + 140, m[0], left=False)
     c.down(left + 138, top + 28, top + 56, m[1], left=False)
-    c.text(left + 108, top + 214, "the output: pixels by channels", "middle")
+    c.text(left + 108, top + 214, says[2], "middle")
 
 
 def stages(c: Canvas, x: float, y: float, field: str = "pipeline_stages") -> None:
@@ -237,12 +246,26 @@ def unfused() -> Canvas:
     return c
 
 
+def matmul() -> Canvas:
+    c = Canvas(860, 350, "matmul")
+    says = ("the right factor: k by n", "the left factor: m by k", "the output: m by n")
+    product(c, ("tile_m", "thread_m"), ("tile_n", "thread_n"), "slab", says)
+    c.text(600, 140, "slabs in shared memory")
+    for at, (fill, state) in enumerate((("one", "multiplied"), ("three", "on its way"))):
+        c.box(600, 150 + 26 * at, 90, 22, fill)
+        c.text(700, 166 + 26 * at, state)
+    c.field(600, 240, "threads", "copy slabs;")
+    c.text(600, 262, "those with outputs multiply")
+    return c
+
+
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
         *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, halo_split),
         *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
+        *(matmul,),
     )
 }
 

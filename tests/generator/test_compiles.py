@@ -16,6 +16,7 @@ from machine_code import amd
 from machine_code.nvidia import serialized
 from mostly_slow import mostly_slow
 from random_fused import TILE, fused_plan, fused_problems
+from random_matmuls import attention, convolution, matmuls, of_bytes, transposed
 from random_matrix import matrix_plan, served
 from random_special import SHAPES, special_plan, special_problems
 
@@ -96,6 +97,15 @@ TENSOR_OPS = {
     "the class of every pixel": ArgMax(8 * 28 * 28, 20, last=True),
     "the largest of images": ArgMax(4, 96, 128, x_type="uint8"),
     "a factor a channel and image": Mul(8, 49, 120, "uint8", "uint8", "uint8"),
+}
+
+PRODUCTS = {
+    "a convolution": convolution(8, (28, 28), 64, 96, (3, 3), pad=1),
+    "a convolution, channels first": convolution(8, (28, 28), 64, 96, (3, 3), pad=1, channels_last=False),
+    "a convolution of groups": convolution(8, (28, 28), 96, 96, (3, 3), stride=2, pad=1, groups=96),
+    "a transposed convolution": transposed(1, (14, 14), 32, 16, 4, 2),
+    "scores of heads": attention(12, 197, 64),
+    "a row by a matrix of bytes": of_bytes(1, 1000, 2048),
 }
 
 # Small problems with small spaces, of every data path, and with every step of the epilogue.
@@ -221,6 +231,17 @@ def test_the_default_of_a_conversion_or_tensor_op_compiles(gpu: str) -> None:
         assert complaint(plan, ACCEPTED[target.vendor], reads_code=True) is None, f"{problem} {plan.config}"
 
 
+@pytest.mark.turns
+@pytest.mark.parametrize("gpu", EVERY_GPU)
+def test_the_default_of_products_compiles(gpu: str) -> None:
+    target = GPUS[gpu]
+    if reason := why_not(target):
+        pytest.skip(reason)
+    for problem in PRODUCTS.values():
+        plan = generator.default(problem, target)
+        assert complaint(plan, reads_code=True) is None, f"{problem} {plan.config}"
+
+
 def _complaint_about(job: tuple[str, str, str]) -> tuple[str, str, str, str | None]:
     target, key, config = job
     plan = generator.plan(parse(key), config_from_json(config), TARGETS[target])
@@ -318,6 +339,19 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
     plans = [special_plan(family, problem, target, 0) for problem in special_problems(family, 5, 8)]
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
     wrong = [answer for answer in map(_complaint_about, jobs.values()) if answer[3] is not None]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("target", GPUS.values(), ids=lambda target: target.name)
+def test_random_configs_for_products_compile(target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    rng = random.Random(f"products {target.name}")
+    plans = [rng.choice(generator.space(one, target)[0]) for one in (*PRODUCTS.values(), *matmuls(3, 10))]
+    jobs = [(target.name, str(plan.problem), plan.config.as_json()) for plan in plans]
+    wrong = [answer for answer in map(_complaint_about, jobs) if answer[3] is not None]
     assert not wrong, "\n".join(map(str, wrong))
 
 

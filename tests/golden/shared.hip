@@ -139,6 +139,9 @@ __device__ __forceinline__ void run(
     }
 }
 
+__device__ __forceinline__ unsigned as_bits(float a) { return __builtin_bit_cast(unsigned, a); }
+__device__ __forceinline__ float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
+
 __device__ __forceinline__ float divide(float a, float b) { return a / b; }
 
 @@ // The config.

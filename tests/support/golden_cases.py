@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import golden_chains
 from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
+from random_matmuls import attention, convolution, of_bytes, transposed
 
 from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -253,6 +254,10 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "shuffle-three-groups-cpu.cpp": (ChannelShuffle(999, 3, 20, "uint8"), "cpu", None),
     "argmax-classes-sm_90a.cu": (ArgMax(32 * 56 * 56, 20, x_type="uint8"), "sm_90a", None),
     "argmax-last-gfx942.hip": (ArgMax(64, 21, 3136, last=True), "gfx942", None),
+    "matmul-convolution-sm_90a.cu": (convolution(8, (56, 56), 64, 64, (3, 3), stride=2, pad=1), "sm_90a", None),
+    "matmul-attention-sm_80.cu": (attention(12, 197, 64), "sm_80", None),
+    "matmul-bytes-gfx1100.hip": (of_bytes(32, 1000, 512), "gfx1100", None),
+    "matmul-transposed-convolution-gfx942.hip": (transposed(1, (14, 14), 32, 16, 4, 2), "gfx942", None),
     "choosing-dynamic-tensor-cpu.cpp": (Dynamic.of("ort", outer=1, channels=1, inner=2**20), "cpu", SLICED),
 }
 

@@ -51,7 +51,9 @@ CHOICES: Choices = {
     "slab": (8, 16, 32, 64, 128),
 }
 # Most terms of a slab that a thread holds in registers.
-MOST_FETCHED = 32
+MOST_FETCHED = 24
+# Most terms of each sum that are multiplied without a branch.
+UNROLLED = 16
 # Clocks of a load from device memory, and of one from shared memory.
 FAR, NEAR = 700, 30
 WARP, LINE_BYTES = 32, 32
@@ -169,7 +171,7 @@ class MatMulPlan(WaitingPlan):
                 *lines.of(finish),
                 f"args.y[{index_of(problem.y_at)}] = {stored(problem.y_type, made[-1].name)};",
             ],
-            unroll=min(self.config.slab, max(4, 64 // (self.config.thread_m * self.config.thread_n))),
+            unroll=max(4, min(UNROLLED, 64 // (self.config.thread_m * self.config.thread_n))),
         )
 
     def _term(self, lines: Lines, root: Node, name: str, at: str) -> list[str]:
@@ -180,8 +182,8 @@ class MatMulPlan(WaitingPlan):
         return [*split, *lines.of(made), f"return {made[-1].name};"]
 
     def cost(self) -> float:
-        """Estimate the clocks of all blocks: of each slab, the instructions of the blocks of an SM that run at once, and
-        at least the time of one block's loads and chains."""
+        """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at
+        least the loads and the chains of one block."""
         config, target = self.config, self.target
         registers = 40 + config.thread_m * config.thread_n + self._fetched + 2 * (config.thread_m + config.thread_n)
         resident = min(
@@ -291,9 +293,7 @@ def plan(problem: MatMul, config: MatMulConfig, target: Target) -> MatMulPlan:
     buffers = buffers_of(ceil_div(problem.depth, config.slab))
     smem_bytes = buffers * config.slab * columns * (WIDEST // vector)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    return MatMulPlan(
-        problem, config, target, m, n, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), smem_bytes
-    )
+    return MatMulPlan(problem, config, target, m, n, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), smem_bytes)
 
 
 FAMILY = Family(

@@ -18,7 +18,7 @@ from qconv.expression.function import FLOAT
 from qconv.expression.index import Axis, Index, flat
 from qconv.expression.node import Call, Fold, Load, Node, in_order, indices_of, replaced
 from qconv.expression.problem import Expression, draw, options, stored
-from qconv.op import LARGEST, Array, Op, Option, Sample, checked_size, quoted
+from qconv.op import Array, Op, Option, Sample, checked_size, quoted
 
 # The name under which an epilogue reads the sums.
 SUMS = "sums"
@@ -102,9 +102,7 @@ class MatMul(Expression):
     def epilogue(self) -> Node:
         """Return the expression of a sum, which is a load from SUMS."""
         at = flat((Index.of(axis) for axis in self.kept), (axis.extent for axis in self.kept))
-        return replaced(
-            self.root, lambda node: Load(SUMS, at, node.dtype) if isinstance(node, Fold) else None
-        )
+        return replaced(self.root, lambda node: Load(SUMS, at, node.dtype) if isinstance(node, Fold) else None)
 
     @property
     def elements(self) -> int:
@@ -122,7 +120,7 @@ class MatMul(Expression):
 
     @property
     def extents(self) -> dict[str, int]:
-        return {name: min(prod(getattr(self, name)), LARGEST) for name in self.axis_names}
+        return {name: prod(getattr(self, name)) for name in self.axis_names}
 
     @property
     def kinds(self) -> tuple[object, ...]:
@@ -177,22 +175,20 @@ def compute(problem: MatMul, drawn: Sample) -> tuple[Array, ...]:
     return (stored(values.transpose(order), problem.y_type),)
 
 
-def _asked(given: dict[str, Any]) -> MatMul:
-    return MatMul.of(given)
-
-
 AXES = {
     "batch": "axes b0, b1, ... of both factors and of the output.",
     "m": "axes m0, m1, ... of the left factor.",
     "n": "axes n0, n1, ... of the right factor.",
     "k": "axes k0, k1, ... of the sums.",
 }
+
+
 OP = Op(
     name="matmul",
     says="Sums of products: matrices, batches of them, convolutions of floats.",
     problems=(MatMul,),
     read=MatMul.read,
-    ask=_asked,
+    ask=MatMul.asked,
     options=(
         *options(MatMul, AXES),
         Option("order", "matmul: axes of the output, the slowest first, as in m0,b0,n0.", metavar="AXES"),

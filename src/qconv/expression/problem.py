@@ -200,6 +200,11 @@ class Expression(Problem):
         texts = {name: str(given.get(name) or "") for name in cls.texts}
         return cls(operands=tuple(operands), y_type=str(given["out"]), do=str(given["do"]), **axes, **texts)
 
+    @classmethod
+    def asked(cls, given: Mapping[str, Any]) -> Self:
+        """Return the problem of a command's options."""
+        return cls.of({**given, **{name: given.get(_option(cls, name)) for name in cls.axis_names}})
+
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         return tuple(Tensor(name, (operand.elements,), operand.dtype) for name, operand in self.named.items())
@@ -246,13 +251,18 @@ def _extents(name: str, given: Any) -> tuple[int, ...]:
 
 def options(kind: type[Expression], says: Mapping[str, str]) -> tuple[Option, ...]:
     """Return the options of a command: the axes, the operands, the output's type and the expression."""
-    axes = (Option(name, f"{kind.op}: {says[name]}", "extents") for name in kind.axis_names)
+    axes = (Option(_option(kind, name), f"{kind.op}: {says[name]}", "extents") for name in kind.axis_names)
     return (
         *axes,
         Option("in", f"{kind.op}: operands, as in float32*64,int8*8!", metavar="OPERANDS"),
         Option("out", f"{kind.op}: type of the output.", metavar="TYPE", required=True),
         Option("do", f"{kind.op}: the expression, as in t0=x0[i0];t1=add(t0,1.0).", metavar="TEXT", required=True),
     )
+
+
+def _option(kind: type[Expression], name: str) -> str:
+    """Return the name of the option of axes. Several are told apart from the integers n, k and rows of other ops."""
+    return f"{name}_axes" if len(kind.axis_names) > 1 else name
 
 
 def draw(problem: Expression, seed: int, fixed: dict[str, int]) -> Sample:

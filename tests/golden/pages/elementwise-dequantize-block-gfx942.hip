@@ -13,9 +13,6 @@ constexpr int BLOCKS = 128;  // scales along the channels
 @@ // Derived values.
 ONE_SCALE=false SHARED_SCALE=true
 
-__device__ __forceinline__ unsigned as_bits(float a) { return __builtin_bit_cast(unsigned, a); }
-__device__ __forceinline__ float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
-
 using X = signed char;
 using Scale = float;
 using Output = unsigned short;

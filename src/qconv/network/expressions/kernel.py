@@ -113,8 +113,8 @@ class _Order:
 def _orders(axes: Sequence[Sequence[Axis]], wants_last: bool) -> list[_Order]:
     """Return the possible orders, the preferred one first. Each axis of the output is given in parts."""
     orders = [_Order(tuple(axes), False)]
-    if wants_last and len(axes) > 2:
-        orders.insert(0, _Order(tuple(axes[at] for at in last_of(range(len(axes)))), True))
+    if len(axes) > 2:
+        orders.insert(1 - wants_last, _Order(tuple(axes[at] for at in last_of(range(len(axes)))), True))
     return [
         _Order(tuple(part for axis in order.axes for part in axis if part.extent > 1), order.is_last)
         for order in orders

@@ -11,7 +11,6 @@ from qconv.dtypes import RANGES
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Guard, call
 from qconv.network.expressions.lazy import Indices, Lazy, Product, Reader, Shape, clamped, converted, guarded, number
-from qconv.network.expressions.readers.elementwise import ACTIVATIONS
 from qconv.network.expressions.readers.movement import reshaped, swapped
 from qconv.network.graph.served import Unserved
 
@@ -89,7 +88,6 @@ def gemm(reader: Reader) -> Lazy:
         swapped(a) if reader.attribute("transA", 0) else a, swapped(b) if reader.attribute("transB", 0) else b
     )
     bias = _input(reader, 2)
-    activate = _activation(reader)
     own = made.computed
 
     def finish(node: Any, indices: Indices) -> Any:
@@ -98,25 +96,9 @@ def gemm(reader: Reader) -> Lazy:
         if bias is not None and beta:
             more = bias.expanded(made.shape)(indices)
             node = call("add", node, more if beta == 1 else call("multiply", more, number(beta, own)))
-        return activate(node)
+        return node
 
     return _finished(reader, _over(made, finish))
-
-
-def _activation(reader: Reader) -> Callable[[Any], Any]:
-    """Return the activation that ONNX Runtime has fused into a product or a convolution."""
-    name = reader.attribute("activation", "")
-    if not name:
-        return lambda node: node
-    if name not in ACTIVATIONS:
-        raise Unserved(f"its activation is {name}; the kernels of expressions have {', '.join(ACTIVATIONS)}")
-    numbers = [float(each) for each in reader.attribute("activation_params", ())]
-    numbers += [
-        float(reader.attribute(f"activation_{each}"))
-        for each in ("alpha", "beta")
-        if reader.attribute(f"activation_{each}") is not None
-    ]
-    return lambda node: ACTIVATIONS[name](node, numbers)
 
 
 def matmul_integer(reader: Reader) -> Lazy:
@@ -214,7 +196,7 @@ class _Window:
 def convolution(reader: Reader) -> Lazy:
     """Read a convolution: a sum over the channels of a group and the taps of the filter."""
     x, w, bias = reader.x(0), reader.x(1), _input(reader, 2)
-    return _finished(reader, _with_bias(reader, _convolved(reader, x, w), bias, 3))
+    return _finished(reader, _with_bias(_convolved(reader, x, w), bias))
 
 
 def convolution_integer(reader: Reader) -> Lazy:
@@ -223,17 +205,10 @@ def convolution_integer(reader: Reader) -> Lazy:
     )
 
 
-def _with_bias(reader: Reader, made: Lazy, bias: Lazy | None, sum_at: int) -> Lazy:
-    activate, more = _activation(reader), _input(reader, sum_at)
-
-    def finish(node: Any, indices: Indices) -> Any:
-        if bias is not None:
-            node = call("add", node, converted(bias.at((indices[1],)), made.dtype))
-        if more is not None:
-            node = call("add", node, more.at(indices))
-        return activate(node)
-
-    return _over(made, finish)
+def _with_bias(made: Lazy, bias: Lazy | None) -> Lazy:
+    if bias is None:
+        return made
+    return _over(made, lambda node, indices: call("add", node, converted(bias.at((indices[1],)), made.dtype)))
 
 
 def _convolved(reader: Reader, x: Lazy, w: Lazy) -> Lazy:
@@ -289,7 +264,7 @@ def transposed_convolution(reader: Reader) -> Lazy:
         return Product(element, w.at((group * depth + channel, own, *taps)), sums)
 
     made = Lazy((n, per_group * groups, *outs), "float32", at)
-    return _finished(reader, _with_bias(reader, made, bias, 3))
+    return _finished(reader, _with_bias(made, bias))
 
 
 def _transposed_extents(
@@ -320,8 +295,6 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "MatMul": matmul,
     "MatMulInteger": matmul_integer,
     "QLinearMatMul": qlinear_matmul,
-    "com.microsoft.FusedConv": convolution,
-    "com.microsoft.FusedGemm": gemm,
     "com.microsoft.FusedMatMul": fused_matmul,
     "com.microsoft.MatMulIntegerToFloat": matmul_integer_to_float,
 }

@@ -1,4 +1,5 @@
-"""QuantizeLinear and DequantizeLinear: per tensor and per axis."""
+"""QuantizeLinear and DequantizeLinear: per tensor, axis and block; and quantized functions as these around a function
+of floats."""
 
 from __future__ import annotations
 
@@ -7,54 +8,125 @@ from typing import Any
 
 from qconv.dtypes import RANGES
 from qconv.expression.index import Index
-from qconv.expression.node import call
-from qconv.network.expressions.lazy import Lazy, Reader, clamped, converted, narrowed
+from qconv.expression.node import Number, call
+from qconv.network.expressions.lazy import Indices, Lazy, Reader, broadcast, clamped, converted, narrowed
+from qconv.network.expressions.readers.activations import leaky_relu
 from qconv.network.graph.served import Unserved
 
+QUANTIZED = ("int8", "uint8", "int16", "uint16")
+# An element of a scale or a zero point, by the index of the element that it scales.
+At = Callable[[Indices], Any]
 
-def _along(reader: Reader, number: int, rank: int) -> Callable[[tuple[Index, ...]], Any]:
-    """Return the scale or the zero point of an element: one for the tensor, or one per element of an axis."""
-    one = reader.x(number)
+
+def dequantized(element: Any, scale: Any, zero: Any) -> Any:
+    """Return a real number of float32. None stands for a zero point of 0."""
+    if zero is not None:
+        element = call("subtract", element, zero)
+    return call("multiply", converted(element, "float32"), converted(scale, "float32"))
+
+
+def quantized(real: Any, scale: Any, zero: Any, dtype: str, rounds_last: bool = False) -> Any:
+    """Round half to even, add the zero point, and saturate. The zero point is added in floats, where nothing overflows;
+    it decides ties if it is added before they are rounded."""
+    value = call("divide", converted(real, "float32"), converted(scale, "float32"))
+    if zero is None:
+        value = call("round", value)
+    elif rounds_last:
+        value = call("round", call("add", value, converted(zero, "float32")))
+    else:
+        value = call("add", call("round", value), converted(zero, "float32"))
+    return call("to_int32", clamped(value, *RANGES[dtype], "float32"))
+
+
+def _along(reader: Reader, number: int) -> At:
+    """Return the scale or the zero point of an element of the first input: one for the tensor, one per element of an
+    axis, or one per block of elements along an axis."""
+    one, shape = reader.x(number), reader.x().shape
     if one.elements == 1:
         return lambda indices: one.at((Index(),) * len(one.shape))
-    if len(one.shape) != 1 or reader.attribute("block_size", 0):
-        raise Unserved(f"its scales have the shape {one.shape}; the kernels have one, or one per element of an axis")
-    axis = int(reader.attribute("axis", 1)) % rank
+    axis = int(reader.attribute("axis", 1)) % len(shape)
+    block = int(reader.attribute("block_size", 0))
+    if block:
+        wanted = (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
+        _check_scales(one.shape, wanted)
+        return lambda indices: one.at((*indices[:axis], indices[axis] // block, *indices[axis + 1 :]))
+    _check_scales(one.shape, (shape[axis],))
     return lambda indices: one.at((indices[axis],))
+
+
+def _check_scales(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if shape != wanted:
+        raise Unserved(f"its scales have the shape {shape}, not {wanted}")
+
+
+def _parameters(reader: Reader) -> Callable[[Indices], tuple[Any, Any]]:
+    """Return the scale and the zero point of an element of the first input."""
+    scale = _along(reader, 1)
+    zero = _along(reader, 2) if reader.has(2) else None
+    return lambda indices: (scale(indices), None if zero is None else zero(indices))
 
 
 def dequantize(reader: Reader) -> Lazy:
     x, dtype = reader.x(), reader.y_dtype
-    scale = _along(reader, 1, len(x.shape))
-    zero = _along(reader, 2, len(x.shape)) if reader.has(2) else None
-
-    def at(indices: tuple[Index, ...]) -> Any:
-        element = x.at(indices)
-        if zero is not None:
-            element = call("subtract", element, zero(indices))
-        return narrowed(call("multiply", converted(element, "float32"), converted(scale(indices), "float32")), dtype)
-
-    return Lazy(x.shape, dtype, at)
+    of = _parameters(reader)
+    return Lazy(x.shape, dtype, lambda indices: narrowed(dequantized(x.at(indices), *of(indices)), dtype))
 
 
 def quantize(reader: Reader) -> Lazy:
-    """Round half to even, add the zero point, and saturate."""
-    x, dtype = reader.x(), reader.y_dtype
-    if dtype not in RANGES:
-        raise Unserved(f"its output is {dtype}; the kernels quantize to {', '.join(RANGES)}")
-    scale = _along(reader, 1, len(x.shape))
-    zero = _along(reader, 2, len(x.shape)) if reader.has(2) else None
-    low, high = RANGES[dtype]
-
-    def at(indices: tuple[Index, ...]) -> Any:
-        whole = call("round", call("divide", converted(x.at(indices), "float32"), converted(scale(indices), "float32")))
-        if zero is None:
-            return call("to_int32", clamped(whole, low, high, "float32"))
-        # The zero point is added in floats, where nothing overflows.
-        moved = call("add", whole, converted(zero(indices), "float32"))
-        return call("to_int32", clamped(moved, low, high, "float32"))
-
-    return Lazy(x.shape, dtype, at)
+    x, dtype = reader.x(), quantized_type(reader)
+    of = _parameters(reader)
+    return Lazy(x.shape, dtype, lambda indices: quantized(x.at(indices), *of(indices), dtype))
 
 
-READERS: Mapping[str, Callable[[Reader], Lazy]] = {"DequantizeLinear": dequantize, "QuantizeLinear": quantize}
+def quantized_type(reader: Reader) -> str:
+    dtype = reader.y_dtype
+    if dtype not in QUANTIZED:
+        raise Unserved(f"its output is {dtype}; the kernels quantize to {', '.join(QUANTIZED)}")
+    return dtype
+
+
+def _single(reader: Reader, number: int) -> Any:
+    """Return a scale or a zero point of a whole tensor; None if it is not given."""
+    if not reader.has(number):
+        return None
+    one = reader.x(number)
+    if one.elements != 1:
+        raise Unserved(f"its input {number} has the shape {one.shape}; the kernels have one number for the tensor")
+    return one.at((Index(),) * len(one.shape))
+
+
+def _quantized_op(function: Callable[..., Any], count: int) -> Callable[[Reader], Lazy]:
+    """Return the reader of an op of com.microsoft: `count` tensors, each with its scale and zero point, and the scale
+    and zero point of the output."""
+
+    def read(reader: Reader) -> Lazy:
+        inputs, dtype = [reader.x(3 * at) for at in range(count)], quantized_type(reader)
+        shape = broadcast(*inputs)
+        scales = [(_single(reader, 3 * at + 1), _single(reader, 3 * at + 2)) for at in range(count)]
+        y_scale, y_zero = _single(reader, 3 * count), _single(reader, 3 * count + 1)
+
+        def at(indices: Indices) -> Any:
+            elements = [one.expanded(shape)(indices) for one in inputs]
+            reals = [dequantized(each, *one) for each, one in zip(elements, scales, strict=True)]
+            # As ONNX Runtime rounds its sums and products.
+            return quantized(function(reader, *reals), y_scale, y_zero, dtype, rounds_last=count > 1)
+
+        return Lazy(shape, dtype, at)
+
+    return read
+
+
+def _leaky(reader: Reader, x: Any) -> Any:
+    return leaky_relu(x, Number(float(reader.attribute("alpha", 0.01))))
+
+
+READERS: Mapping[str, Callable[[Reader], Lazy]] = {
+    "DequantizeLinear": dequantize,
+    "QuantizeLinear": quantize,
+    "com.microsoft.DequantizeLinear": dequantize,
+    "com.microsoft.QuantizeLinear": quantize,
+    "com.microsoft.QLinearAdd": _quantized_op(lambda reader, a, b: call("add", a, b), 2),
+    "com.microsoft.QLinearMul": _quantized_op(lambda reader, a, b: call("multiply", a, b), 2),
+    "com.microsoft.QLinearLeakyRelu": _quantized_op(_leaky, 1),
+    "com.microsoft.QLinearSigmoid": _quantized_op(lambda reader, x: call("sigmoid", x), 1),
+}

@@ -1,0 +1,149 @@
+// matmul:m=32:n=1000:k=512:in=uint8*16384,int8*512000!,uint8*1,int32*1000!,float32*1000!:out=int8:
+//     do=t0=x0[m0*512+k0];t1=x2[0];t2=subtract(t0,t1);t3=x1[n0*512+k0];t4=multiply(t2,t3);t5=sum_of(t4);t6=x3[n0];t7=add(t5,t6);t8=to_float32(t7);t9=x4[n0];t10=multiply(t8,t9);t11=round(t10);t12=minimum(127.0,t11);t13=maximum(-128.0,t12);t14=to_int32(t13)
+//
+//   t0 = x0[m0 * 512 + k0]
+//   t1 = x2[0]
+//   t2 = subtract(t0, t1)
+//   t3 = x1[n0 * 512 + k0]
+//   t4 = multiply(t2, t3)
+//   t5 = sum_of(t4)
+//   t6 = x3[n0]
+//   t7 = add(t5, t6)
+//   t8 = to_float32(t7)
+//   t9 = x4[n0]
+//   t10 = multiply(t8, t9)
+//   t11 = round(t10)
+//   t12 = minimum(127.0, t11)
+//   t13 = maximum(-128.0, t12)
+//   t14 = to_int32(t13)
+//   y = t14
+//
+// target    gfx1100
+// config    matmul threads=256 tile_m=16 tile_n=32 thread_m=1 thread_n=8 slab=128
+// launch    matmul<<<64x1x1, 256, 54272 B>>> when: call
+
+@@ // The problem.
+M=32 N=1000 DEPTH=512
+
+@@ // The config.
+THREADS=256
+constexpr int TILE_M = 16;
+constexpr int TILE_N = 32;
+constexpr int THREAD_M = 1;
+constexpr int THREAD_N = 8;
+constexpr int SLAB = 128;
+
+@@ // Derived values.
+constexpr int TILES_M = 2;  // blocks per column of a batch
+constexpr int TILES_N = 32;  // blocks per row of a batch
+ROW_THREADS=16 COLUMN_THREADS=4 LEFT_VECTOR=1 RIGHT_VECTOR=4 LEFT_ALONG_K=true RIGHT_ALONG_K=true
+WRITE_ALONG_M=false
+constexpr int SLABS = 4;
+BUFFERS=2 SMEM_BYTES=54272
+
+__device__ __forceinline__ float sqrt(float a) { return __builtin_sqrtf(a); }
+__device__ __forceinline__ float floor(float a) { return __builtin_floorf(a); }
+__device__ __forceinline__ float ceil(float a) { return __builtin_ceilf(a); }
+__device__ __forceinline__ float round(float a) { return __builtin_rintf(a); }  // half to even
+
+using X0 = unsigned char;
+using X1 = signed char;
+using X2 = unsigned char;
+using X3 = int;
+using X4 = float;
+using Output = signed char;
+
+// The kernel's only parameter.
+struct Arguments {
+    const X0* x0;  // uint8*16384
+    const X1* x1;  // int8*512000!
+    const X2* x2;  // uint8*1
+    const X3* x3;  // int32*1000!
+    const X4* x4;  // float32*1000!
+    Output* y;  // output
+};
+
+// NaN if an argument is.
+template <class T>
+__device__ __forceinline__ T maximum(T a, T b) { return a > b || a != a ? a : b; }
+
+// NaN if an argument is.
+template <class T>
+__device__ __forceinline__ T minimum(T a, T b) { return a < b || a != a ? a : b; }
+
+template <class T>
+__device__ __forceinline__ T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == T(0) ? T(0) : a; }
+
+__device__ __forceinline__ float floor(float a) { return tile::floor(a); }
+__device__ __forceinline__ float ceil(float a) { return tile::ceil(a); }
+__device__ __forceinline__ float round(float a) { return tile::round(a); }
+__device__ __forceinline__ float trunc(float a) { return a < 0.0f ? tile::ceil(a) : tile::floor(a); }
+__device__ __forceinline__ float sqrt(float a) { return tile::sqrt(a); }
+
+template <class T>
+__device__ __forceinline__ float to_float32(T a) { return static_cast<float>(a); }
+
+template <class T>
+__device__ __forceinline__ bool to_bool(T a) { return a != T(0); }
+
+// A float is rounded toward zero and saturates; NaN gives zero.
+__device__ __forceinline__ int to_int32(float a) {
+    if (!(a > -0x1p31f)) return a != a ? 0 : static_cast<int>(0x80000000u);
+    return a >= 0x1p31f ? 0x7fffffff : static_cast<int>(a);
+}
+template <class T>
+__device__ __forceinline__ int to_int32(T a) { return static_cast<int>(a); }
+
+// A float is rounded toward zero and saturates; NaN gives zero.
+__device__ __forceinline__ long long to_int64(float a) {
+    if (!(a > -0x1p63f)) return a != a ? 0 : static_cast<long long>(0x8000000000000000ull);
+    return a >= 0x1p63f ? 0x7fffffffffffffffll : static_cast<long long>(a);
+}
+template <class T>
+__device__ __forceinline__ long long to_int64(T a) { return static_cast<long long>(a); }
+
+__device__ __forceinline__ int wrap_int8(int a) { return static_cast<signed char>(a); }
+__device__ __forceinline__ int wrap_uint8(int a) { return static_cast<unsigned char>(a); }
+__device__ __forceinline__ int wrap_int16(int a) { return static_cast<short>(a); }
+__device__ __forceinline__ int wrap_uint16(int a) { return static_cast<unsigned short>(a); }
+
+using Term = int;  // in which terms are multiplied and added
+
+@@ 5294ae2b in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
+@@ 8+8
+        [[maybe_unused]] const int m0 = row;
+        [[maybe_unused]] const int k0 = k;
+        const int t0 = tile::load(args.x0 + (m0 * 512 + k0));
+        const int t1 = tile::load(args.x2 + (0));
+        const int t2 = scalar::subtract(t0, t1);
+        return t2;
+@@ 25+4
+        [[maybe_unused]] const int k0 = k;
+        const int t0 = tile::load(args.x1 + (n0 * 512 + k0));
+
+__device__ __forceinline__ Term add_product(Term a, Term b, Term sum) {
+    return scalar::add(sum, scalar::multiply(a, b));
+}
+
+// Computes an element of the output from its sum.
+__device__ __forceinline__ void finish(
+    const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row, [[maybe_unused]] int column,
+    Term sum) {
+    [[maybe_unused]] const int m0 = row;
+    [[maybe_unused]] const int n0 = column;
+    const Term t5 = sum;
+    const int t6 = tile::load(args.x3 + (n0));
+    const int t7 = scalar::add(t5, t6);
+    const float t8 = scalar::to_float32(t7);
+    const float t9 = tile::load(args.x4 + (n0));
+    const float t10 = scalar::multiply(t8, t9);
+    const float t11 = scalar::round(t10);
+    const float t12 = scalar::minimum(127.0f, t11);
+    const float t13 = scalar::maximum(-128.0f, t12);
+    const int t14 = scalar::to_int32(t13);
+    args.y[m0 * 1000 + n0] = static_cast<Output>(t14);
+}
+
+@@ b370397d in pages/matmul-convolution-sm_90a.cu: // Adds the products of a slab, k after k.
+@@ 4+1
+#pragma unroll 8
