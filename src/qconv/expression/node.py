@@ -374,7 +374,7 @@ class _Parser:
             return one + other
         if isinstance(tree.op, ast.Sub):
             return one - other
-        if isinstance(tree.op, ast.Mult) and not one.terms:
+        if isinstance(tree.op, ast.Mult) and other.terms and not one.terms:
             one, other = other, one
         if other.terms or other.constant < 1:
             raise self._wrong(tree, "an index is multiplied and divided by positive numbers")
