@@ -46,25 +46,6 @@ struct Arguments {
     Output* y;  // output
 };
 
-// The scalar functions of expressions. Each operation rounds once; integers wrap around.
-namespace scalar {
-
-__device__ __forceinline__ float add(float a, float b) { return tile::add(a, b); }
-__device__ __forceinline__ int add(int a, int b) { return tile::wrapping_add(a, b); }
-__device__ __forceinline__ long long add(long long a, long long b) {
-    return static_cast<long long>(static_cast<unsigned long long>(a) + static_cast<unsigned long long>(b));
-}
-
-__device__ __forceinline__ float multiply(float a, float b) { return tile::multiply(a, b); }
-__device__ __forceinline__ int multiply(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
-}
-__device__ __forceinline__ long long multiply(long long a, long long b) {
-    return static_cast<long long>(static_cast<unsigned long long>(a) * static_cast<unsigned long long>(b));
-}
-
-}  // namespace scalar
-
 using Term = float;  // in which terms are multiplied and added
 
 // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
