@@ -30,7 +30,7 @@ WRITE_ALONG_M=false
 constexpr int SLABS = 4;
 BUFFERS=2 SMEM_BYTES=19456
 
-@@ 7f60905d in pages/matmul-convolution-sm_90a.cu: using X0 = float;
+@@ 2aa1b181 in pages/reduce-normalization-gfx942.hip: using X0 = float;
 @@ 3+1
 
 @@ 57ade391 in pages/pooling-max-sm_90a.cu: // The kernel's only parameter.
