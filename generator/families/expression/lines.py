@@ -81,8 +81,12 @@ def widened(dtype: str, element: str) -> str:
 
 
 def stored(dtype: str, value: str) -> str:
-    """Return a value as an element of the output."""
-    return f"tile::to_half({value})" if dtype == "float16" else f"static_cast<Output>({value})"
+    """Return a value as an element of the output. Devices make different NaN; one of them is stored."""
+    if dtype == "float16":
+        return f"{value} == {value} ? tile::to_half({value}) : static_cast<Output>(0x7e00)"
+    if dtype == FLOAT:
+        return f"{value} == {value} ? {value} : tile::as_float(0x7fc00000u)"
+    return f"static_cast<Output>({value})"
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class Lines:
         if isinstance(node, Fold):
             raise ValueError(f"{node.kind}_of is computed by its page, not by a line")
         dtype = self.problem.named[node.operand].dtype
-        element = self.element(node) or f"tile::load(args.{node.operand} + {index_of(node.at).join('()')})"
+        element = self.element(node) or f"tile::load(args.{node.operand} + ({index_of(node.at)}))"
         return (
             f"{guarded(node.guards)} ? {widened(dtype, element)} : {arguments[0]}"
             if node.guards
@@ -152,6 +156,6 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
         wants |= {"from_half", "bits"}
     if problem.y_type == "float16":
         wants |= {"half"}
-    if any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
+    if problem.y_type == FLOAT or any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
         wants |= {"bits"}
     return frozenset(wants)

@@ -103,16 +103,15 @@ class Index:
 
     @classmethod
     def entry(cls, table: str, at: Index, values: Array) -> Index:
-        """Return the entry of a table. Values that rise evenly need no table."""
-        steps = np.diff(values)
-        if at.is_axis_like and (steps == (steps[0] if steps.size else 0)).all():
-            return at * int(steps[0] if steps.size else 0) + int(values[0])
+        """Return the entry of a table. Values that rise evenly, one by one or a few equal ones at a time, need no
+        table."""
+        values = np.asarray(values, np.int64)
+        numbers = np.arange(values.size)
+        repeats = int((values == values[0]).argmin()) or values.size
+        step = int(values[repeats] - values[0]) if repeats < values.size else 0
+        if (values == values[0] + numbers // repeats * step).all():
+            return at // repeats * step + int(values[0]) if step else cls((), int(values[0]))
         return cls(((Entry(table, at, int(values.min()), int(values.max())), 1),))
-
-    @property
-    def is_axis_like(self) -> bool:
-        """True where every integer of the range occurs as the index of an element."""
-        return self.low == 0
 
     @cached_property
     def low(self) -> int:
@@ -122,21 +121,32 @@ class Index:
     def high(self) -> int:
         return self.constant + sum(times * (atom.high if times > 0 else atom.low) for atom, times in self.terms)
 
+    @cached_property
+    def largest(self) -> int:
+        """Return a bound of the magnitude of every number on the way to the index."""
+        products = (abs(times) * max(abs(atom.low), abs(atom.high)) for atom, times in self.terms)
+        inner = (_inside(atom).largest for atom, _ in self.terms if not isinstance(atom, Axis))
+        return max(abs(self.constant) + sum(products), *inner, 0)
+
     @property
     def atoms(self) -> Iterable[Atom]:
         """Yield all atoms, including those inside others."""
         for atom, _ in self.terms:
             yield atom
             if not isinstance(atom, Axis):
-                yield from (atom.at if isinstance(atom, Entry) else atom.of).atoms
+                yield from _inside(atom).atoms
 
     @cached_property
     def axes(self) -> frozenset[Axis]:
         return frozenset(atom for atom in self.atoms if isinstance(atom, Axis))
 
     @cached_property
+    def entries(self) -> frozenset[Entry]:
+        return frozenset(atom for atom in self.atoms if isinstance(atom, Entry))
+
+    @property
     def tables(self) -> frozenset[str]:
-        return frozenset(atom.table for atom in self.atoms if isinstance(atom, Entry))
+        return frozenset(entry.table for entry in self.entries)
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
@@ -154,11 +164,25 @@ class Index:
         if number == 1:
             return self
         whole, rest = self._split(number)
-        return whole if rest.high < number else whole + Index(((Quotient(*_reduced(rest, number)), 1),))
+        if rest.high < number:
+            return whole
+        if coarse := rest._coarse(number):
+            return whole + coarse[0] // (number // coarse[2])
+        inner = rest.terms[0][0]
+        if isinstance(inner, Quotient) and rest == Index(((inner, 1),)):
+            return whole + inner.of // (inner.by * number)
+        return whole + Index(((Quotient(rest, number), 1),))
 
     def __mod__(self, number: int) -> Index:
         _, rest = self._split(number)
-        return rest if rest.high < number else Index(((Remainder(rest, number), 1),))
+        if rest.high < number:
+            return rest
+        if coarse := rest._coarse(number):
+            return coarse[0] % (number // coarse[2]) * coarse[2] + coarse[1]
+        inner = rest.terms[0][0]
+        if isinstance(inner, Remainder) and rest == Index(((inner, 1),)) and inner.by % number == 0:
+            return inner.of % number
+        return Index(((Remainder(rest, number), 1),))
 
     def _split(self, number: int) -> tuple[Index, Index]:
         """Return a quotient and a rest, which is not negative, and may still exceed the number."""
@@ -168,6 +192,17 @@ class Index:
             rest.low + self.constant
         ) // number  # so that no dividend is negative, and none is larger than it need be
         return whole + steps, rest + (self.constant - steps * number)
+
+    def _coarse(self, number: int) -> tuple[Index, Index, int] | None:
+        """Return an index, a fine part and their unit, a divisor of the number, such that this index is the first times
+        the unit, and the fine part never reaches the unit; None where there are no such."""
+        for count in range(len(self.terms), 0, -1):
+            unit = gcd(number, *(times for _, times in self.terms[:count]))
+            fine = Index(self.terms[count:], self.constant % unit)
+            if unit > 1 and fine.low >= 0 and fine.high < unit:
+                terms = tuple((atom, times // unit) for atom, times in self.terms[:count])
+                return Index(terms, self.constant // unit), fine, unit
+        return None
 
     def substituted(self, replaced: Callable[[Axis], Index]) -> Index:
         """Return the index with another index in the place of each axis."""
@@ -231,32 +266,26 @@ class Index:
         return text
 
 
+def _inside(atom: Quotient | Remainder | Entry) -> Index:
+    return atom.at if isinstance(atom, Entry) else atom.of
+
+
 def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
     """Add up equal atoms. A quotient and a remainder of the same division join again."""
     total: dict[Atom, int] = {}
     for atom, times in terms:
         total[atom] = total.get(atom, 0) + times
-    for atom in [atom for atom in total if isinstance(atom, Quotient)]:
-        rest = Remainder(atom.of, atom.by)
-        if rest in total and total[atom] == atom.by * total[rest]:
-            times = total.pop(rest)
-            del total[atom]
-            joined = atom.of * times + constant
+    for atom in [atom for atom in total if isinstance(atom, Remainder)]:
+        quotient = atom.of // atom.by
+        times = total[atom]
+        if len(quotient.terms) == 1 and total.get(quotient.terms[0][0]) == atom.by * times * quotient.terms[0][1]:
+            del total[atom], total[quotient.terms[0][0]]
+            joined = (atom.of - quotient.constant * atom.by) * times + constant
             return _sum([*total.items(), *joined.terms], joined.constant)
     ordered = sorted(
         ((atom, times) for atom, times in total.items() if times), key=lambda term: (-abs(term[1]), str(term[0]))
     )
     return Index(tuple(ordered), constant)
-
-
-def _reduced(index: Index, number: int) -> tuple[Index, int]:
-    """Divide both by their greatest common divisor. The constant loses only what no quotient sees."""
-    common = gcd(number, *(times for _, times in index.terms))
-    if common == 1:
-        return index, number
-    return Index(
-        tuple((atom, times // common) for atom, times in index.terms), index.constant // common
-    ), number // common
 
 
 def flat(indices: Iterable[Index], shape: Iterable[int]) -> Index:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qconv.expression.function import COMPUTED
 from qconv.network import (
     Choices,
     Layer,
@@ -26,9 +27,10 @@ from qconv.network import (
     serve_ends,
     serve_moving,
 )
-from qconv.network.expressions.fuse import fuse
+from qconv.network.expressions.fuse import fuse, unfolded
 from qconv.onnx.blocked import DOMAIN, REORDERS
 from qconv.onnx.options import Bits
+from qconv.tensor_ops.problem import BYTES
 
 FLOAT_CONVOLUTIONS = ("Conv", "com.microsoft.FusedConv", f"{DOMAIN}.Conv")
 
@@ -46,7 +48,8 @@ class Lowered:
 
 
 def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
-    network = one_output_each(network).without_unread()
+    dtypes = COMPUTED if bits is Bits.INTEGERS else BYTES
+    network = one_output_each(network, dtypes).without_unread()
     served, why_not = _sorted_out(network)
     if bits is Bits.INTEGERS:
         network, served = fold_integers(network, served)
@@ -73,6 +76,7 @@ def _with_expressions(network: Network, served: Mapping[str, Served], choices: C
     elsewhere may be left to it."""
     moving, _ = serve_moving(network, served)
     ends, _ = serve_ends(network, moving)
+    network = unfolded(network, ends)
     network, here, why_not = fuse(network, ends)
     network, arranged = find_regions(network, here, choices)
     return Lowered(network, arranged, why_not)

@@ -67,5 +67,5 @@ __device__ __forceinline__ void finish(
     args.y[b0 * 38809 + m0 * 197 + n0] = static_cast<Output>(t6);
 }
 
-@@ 354a387a in pages/matmul-convolution-sm_90a.cu: // A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, the next one is
+@@ 1de8a3d5 in pages/matmul-convolution-sm_90a.cu: // A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, it fetches the
 @@ 4+2

@@ -55,12 +55,24 @@ __device__ __forceinline__ long long add(long long a, long long b) {
     return static_cast<long long>(static_cast<unsigned long long>(a) + static_cast<unsigned long long>(b));
 }
 
+__device__ __forceinline__ float subtract(float a, float b) { return tile::add(a, -b); }
+__device__ __forceinline__ int subtract(int a, int b) { return tile::wrapping_subtract(a, b); }
+__device__ __forceinline__ long long subtract(long long a, long long b) {
+    return static_cast<long long>(static_cast<unsigned long long>(a) - static_cast<unsigned long long>(b));
+}
+
 __device__ __forceinline__ float multiply(float a, float b) { return tile::multiply(a, b); }
 __device__ __forceinline__ int multiply(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
 }
 __device__ __forceinline__ long long multiply(long long a, long long b) {
     return static_cast<long long>(static_cast<unsigned long long>(a) * static_cast<unsigned long long>(b));
+}
+
+__device__ __forceinline__ float negate(float a) { return -a; }
+__device__ __forceinline__ int negate(int a) { return tile::wrapping_subtract(0, a); }
+__device__ __forceinline__ long long negate(long long a) {
+    return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
 }
 
 }  // namespace scalar
@@ -200,8 +212,8 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, the next one is
-// on its way.
+// A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, it fetches the
+// next one.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
 from random_matmuls import convolution, matmuls, transposed
 from scipy.signal import correlate
 
+from qconv.cli.command_line import commands
 from qconv.expression import MatMul
 from qconv.op import Sample
 from qconv.ops import registry
@@ -77,7 +79,12 @@ def near(y: NDArray[np.floating], expected: NDArray[np.float64]) -> bool:
 def test_batches_of_matrices() -> None:
     problem = MatMul.of(
         {
-            **dict(batch=[2, 3], m=[4], n=[5], k=[6, 2], order="n0,b1,b0,m0", out="float32"),
+            "batch": [2, 3],
+            "m": [4],
+            "n": [5],
+            "k": [6, 2],
+            "out": "float32",
+            "order": "n0,b1,b0,m0",
             "in": "float32*288,float32*180,float32*5",
             "do": "s=sum_of(multiply(x0[b0*144+b1*48+m0*12+k0*2+k1],x1[b1*60+k0*10+k1*5+n0]));t=add(s,x2[n0])",
         }
@@ -143,3 +150,14 @@ def test_an_oracle_in_parts_is_the_oracle(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("qconv.expression.matmul.CHUNK", 7)
     (parts,) = registry.compute(problem, sample)
     assert np.array_equal(whole, parts, equal_nan=True)
+
+
+def test_a_command_names_its_axes() -> None:
+    """The options --n and --k are a convolution's."""
+    axes = ["--batch-axes", "2", "--m-axes", "5,2", "--n-axes", "7", "--k-axes", "3"]
+    what = ["--in", "float32*60,float32*21", "--out", "float32", "--order", "n0,b0,m1,m0"]
+    do = "s=sum_of(multiply(x0[b0*30+m0*6+m1*3+k0],x1[k0*7+n0]))"
+    said = CliRunner().invoke(commands, ["source", "matmul", *axes, *what, "--do", do, "--target", "cpu"])
+    assert said.exit_code == 0, said.output
+    header = "".join(line.removeprefix("//").strip() for line in said.output.splitlines()[:3])
+    assert "matmul:batch=2:m=5,2:n=7:k=3:in=float32*60,float32*21:out=float32:order=n0,b0,m1,m0:do=" in header

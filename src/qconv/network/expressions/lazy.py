@@ -165,6 +165,25 @@ class Reader:
             at = Index()
         return Element(self.add(array), (at,), COMPUTED[str(array.dtype)])  # type: ignore[return-value]
 
+    def entries(self, values: Array) -> Callable[[Index], Index]:
+        """Add a table of indices, and return its entries. An index outside of the table has the entry of another."""
+        values = np.asarray(values, np.int32).reshape(-1)
+        size = values.size
+        name = self.add(values) if Index.entry("", Index.of(Axis("", size)), values).tables else ""
+
+        def at(index: Index) -> Index:
+            is_inside = not name or (index.low >= 0 and index.high < size)
+            return Index.entry(name, index if is_inside else index % size, values)
+
+        return at
+
+    def vector(self, array: Array) -> Callable[[Index], Any]:
+        """Add a constant vector, and return its elements."""
+        array = np.ascontiguousarray(array).reshape(-1)
+        is_one = bool((array == array[0]).all())
+        name, dtype = self.add(array[:1] if is_one else array), COMPUTED[str(array.dtype)]
+        return lambda index: Element(name, (Index() if is_one else index,), dtype)
+
     @property
     def y_dtype(self) -> str:
         """Return the element type of the first output."""

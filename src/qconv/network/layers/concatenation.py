@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
@@ -164,11 +164,12 @@ def _cut(reading: Reading, cut: Callable[[Shape], Cut]) -> Joined:
     return Joined(reading.layer, (x,), reading.layer.outputs[0], dtype, cut, (None,))
 
 
-def one_output_each(network: Network) -> Network:
-    """Return the network with each output of a Split of bytes as a layer of its own: a served layer has one output."""
+def one_output_each(network: Network, dtypes: Collection[str] = BYTES) -> Network:
+    """Return the network with each output of a Split of these types as a layer of its own: a served layer has one
+    output."""
     layers: list[Layer] = []
     for layer in network.layers:
-        if layer.op == "Split" and len(layer.outputs) > 1 and network.tensor(layer.inputs[0]).dtype in BYTES:
+        if layer.op == "Split" and len(layer.outputs) > 1 and network.tensor(layer.inputs[0]).dtype in dtypes:
             layers += [_one_output(layer, number) for number, name in enumerate(layer.outputs) if name]
         else:
             layers.append(layer)

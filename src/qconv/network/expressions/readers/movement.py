@@ -2,24 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
 
-from qconv.expression.index import flat, unflat
-from qconv.network.expressions.lazy import Lazy, Reader, Shape
+import numpy as np
+
+from qconv.expression.index import Index, flat, unflat
+from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, Shape
+from qconv.network.graph.served import Unserved
 
 
 def reshaped(x: Lazy, shape: Shape) -> Lazy:
     return Lazy(shape, x.dtype, lambda indices: x.at(unflat(flat(indices, shape), x.shape)))
 
 
-def to_shape_of_output(reader: Reader) -> Lazy:
-    """Read an op that keeps the order of all elements: the shape of its output is known."""
-    from qconv.network.graph.served import Unserved
+def with_axes(x: Lazy, changed: Mapping[int, tuple[int, Callable[[Index], Index]]]) -> Lazy:
+    """Return a tensor with other axes in the place of some: each has a new extent, and maps its index to that of x."""
+    shape = tuple(changed[axis][0] if axis in changed else extent for axis, extent in enumerate(x.shape))
 
+    def at(indices: Indices) -> Any:
+        return x.at(tuple(changed[axis][1](one) if axis in changed else one for axis, one in enumerate(indices)))
+
+    return Lazy(shape, x.dtype, at)
+
+
+def to_shape_of_output(reader: Reader) -> Lazy:
+    """Read an op that keeps the order of all elements."""
+    x = reader.x()
     shape = reader.network.tensor(reader.layer.outputs[0]).extents
     if shape is None:
-        raise Unserved("the shape of its output is not known")
-    return reshaped(reader.x(), shape)
+        shape = SHAPES[reader.layer.op](reader, x.shape)
+    if prod(shape) != x.elements:
+        raise Unserved(f"x has the shape {x.shape}, which cannot be seen as {shape}")
+    return reshaped(x, shape)
+
+
+def _flattened(reader: Reader, shape: Shape) -> Shape:
+    axis = int(reader.attribute("axis", 1))
+    return prod(shape[:axis]), prod(shape[axis:])
+
+
+def _wanted(reader: Reader, shape: Shape) -> Shape:
+    wanted = reader.integers("shape", 1)
+    if wanted is None:
+        raise Unserved("the kernels need a constant shape")
+    taken = dict(enumerate(() if reader.attribute("allowzero", 0) else shape))
+    known = [extent or taken.get(at, 0) for at, extent in enumerate(wanted)]
+    rest = prod(extent for extent in known if extent != -1)
+    return tuple(prod(shape) // max(rest, 1) if extent == -1 else extent for extent in known)
+
+
+def _squeezed(reader: Reader, shape: Shape) -> Shape:
+    given = reader.integers("axes", 1)
+    axes = [at for at, extent in enumerate(shape) if extent == 1] if given is None else _each_of(given, len(shape))
+    return tuple(extent for at, extent in enumerate(shape) if at not in axes)
+
+
+def _unsqueezed(reader: Reader, shape: Shape) -> Shape:
+    axes = reader.integers("axes", 1) or ()
+    rest = iter(shape)
+    rank = len(shape) + len(axes)
+    new = _each_of(axes, rank)
+    return tuple(1 if at in new else next(rest) for at in range(rank))
+
+
+def _each_of(axes: Sequence[int], rank: int) -> list[int]:
+    return [int(axis) % rank for axis in axes]
 
 
 def transpose(reader: Reader) -> Lazy:
@@ -36,11 +85,182 @@ def swapped(x: Lazy) -> Lazy:
     return Lazy(shape, x.dtype, lambda indices: x.at((*indices[:-2], indices[-1], indices[-2])))
 
 
+def expand(reader: Reader) -> Lazy:
+    x = reader.x()
+    wanted = reader.integers("shape", 1) or ()
+    try:
+        shape = tuple(np.broadcast_shapes(x.shape, wanted))
+    except ValueError:
+        raise Unserved(f"x has the shape {x.shape}, which cannot be expanded to {wanted}") from None
+    return Lazy(shape, x.dtype, x.expanded(shape))
+
+
+def tile(reader: Reader) -> Lazy:
+    x = reader.x()
+    repeats = reader.integers("repeats", 1) or ()
+    return with_axes(x, {at: (x.shape[at] * times, _wrapped(x.shape[at])) for at, times in enumerate(repeats)})
+
+
+def _wrapped(extent: int) -> Callable[[Index], Index]:
+    return lambda index: index % extent
+
+
+def _every(start: int, step: int) -> Callable[[Index], Index]:
+    return lambda index: index * step + start
+
+
+def sliced(reader: Reader) -> Lazy:
+    x = reader.x()
+    starts, ends = reader.integers("starts", 1), reader.integers("ends", 2)
+    if starts is None or ends is None:
+        raise Unserved("its starts and ends are not given")
+    axes = reader.integers("axes", 3) or tuple(range(len(starts)))
+    steps = reader.integers("steps", 4) or (1,) * len(starts)
+    changed = {}
+    for axis, start, end, step in zip(_each_of(axes, len(x.shape)), starts, ends, steps, strict=True):
+        kept = range(*slice(start, end, step).indices(x.shape[axis]))
+        changed[axis] = (len(kept), _every(kept.start, kept.step))
+    return with_axes(x, changed)
+
+
+def split(reader: Reader) -> Lazy:
+    """Read one output of a Split. `one_output_each` has made each a layer of its own."""
+    x = reader.x()
+    axis = _axis(reader, len(x.shape))
+    number, count = int(reader.attribute("output", 0)), int(reader.attribute("outputs", 1))
+    equal = -(-x.shape[axis] // count)
+    given = reader.integers("split", 1)
+    widths = given or [min(equal, max(x.shape[axis] - at * equal, 0)) for at in range(count)]
+    return with_axes(x, {axis: (widths[number], _every(sum(widths[:number]), 1))})
+
+
+def _blocks(reader: Reader) -> tuple[Lazy, int, Shape]:
+    x = reader.x()
+    if len(x.shape) != 4:
+        raise Unserved(f"x has the shape {x.shape}; blocks of pixels are of 4 axes")
+    return x, int(reader.attribute("blocksize")), x.shape
+
+
+def depth_to_space(reader: Reader) -> Lazy:
+    x, size, (n, c, h, w) = _blocks(reader)
+    depth = c // size**2
+    is_dcr = reader.attribute("mode", "DCR") == "DCR"
+
+    def at(indices: Indices) -> Any:
+        image, channel, row, column = indices
+        place = row % size * size + column % size
+        source = place * depth + channel if is_dcr else channel * size**2 + place
+        return x.at((image, source, row // size, column // size))
+
+    return Lazy((n, depth, h * size, w * size), x.dtype, at)
+
+
+def space_to_depth(reader: Reader) -> Lazy:
+    x, size, (n, c, h, w) = _blocks(reader)
+
+    def at(indices: Indices) -> Any:
+        image, channel, row, column = indices
+        place = channel // c
+        return x.at((image, channel % c, row * size + place // size, column * size + place % size))
+
+    return Lazy((n, c * size**2, h // size, w // size), x.dtype, at)
+
+
+def _inside(indices: Array, extent: int) -> Array:
+    """Return constant indices counted from the front."""
+    if indices.size == 0:
+        raise Unserved("its output has no elements")
+    if indices.min() < -extent or indices.max() >= extent:
+        raise Unserved(f"its indices are {indices.min()} to {indices.max()}; the axis has {extent} elements")
+    return np.where(indices < 0, indices + extent, indices)
+
+
+def _axis(reader: Reader, rank: int) -> int:
+    return int(reader.attribute("axis", 0)) % rank
+
+
+def gather(reader: Reader) -> Lazy:
+    x = reader.x()
+    axis = _axis(reader, len(x.shape))
+    given = _inside(reader.constant(1, "tensor of indices"), x.shape[axis])
+    entry, rank = reader.entries(given), given.ndim
+
+    def at(indices: Indices) -> Any:
+        chosen = entry(flat(indices[axis : axis + rank], given.shape))
+        return x.at((*indices[:axis], chosen, *indices[axis + rank :]))
+
+    return Lazy((*x.shape[:axis], *given.shape, *x.shape[axis + 1 :]), x.dtype, at)
+
+
+def gather_elements(reader: Reader) -> Lazy:
+    x = reader.x()
+    axis = _axis(reader, len(x.shape))
+    given = _inside(reader.constant(1, "tensor of indices"), x.shape[axis])
+    entry = reader.entries(given)
+
+    def at(indices: Indices) -> Any:
+        return x.at((*indices[:axis], entry(flat(indices, given.shape)), *indices[axis + 1 :]))
+
+    return Lazy(given.shape, x.dtype, at)
+
+
+def gather_nd(reader: Reader) -> Lazy:
+    x, batch = reader.x(), int(reader.attribute("batch_dims", 0))
+    given = reader.constant(1, "tensor of indices")
+    *shape, chosen = given.shape
+    entries = [reader.entries(_inside(given[..., each], x.shape[batch + each])) for each in range(chosen)]
+
+    def at(indices: Indices) -> Any:
+        place = flat(indices[: len(shape)], shape)
+        return x.at((*indices[:batch], *(entry(place) for entry in entries), *indices[len(shape) :]))
+
+    return Lazy((*shape, *x.shape[batch + chosen :]), x.dtype, at)
+
+
+def compress(reader: Reader) -> Lazy:
+    x = reader.x()
+    if "axis" not in reader.layer.attributes:
+        x = reshaped(x, (x.elements,))
+    axis = _axis(reader, len(x.shape))
+    kept = np.flatnonzero(reader.constant(1, "condition").reshape(-1)[: x.shape[axis]])
+    return with_axes(x, {axis: (kept.size, reader.entries(_inside(kept, x.shape[axis])))})
+
+
+def reverse_sequence(reader: Reader) -> Lazy:
+    x = reader.x()
+    time, batch = int(reader.attribute("time_axis", 0)), int(reader.attribute("batch_axis", 1))
+    steps = np.arange(x.shape[time])
+    lengths = reader.constant(1, "tensor of lengths").reshape(-1, 1)
+    entry = reader.entries(np.where(steps < lengths, lengths - 1 - steps, steps))
+
+    def at(indices: Indices) -> Any:
+        moved = list(indices)
+        moved[time] = entry(flat((indices[batch], indices[time]), (x.shape[batch], x.shape[time])))
+        return x.at(tuple(moved))
+
+    return Lazy(x.shape, x.dtype, at)
+
+
+# The shape of the output, where the network does not know it.
+SHAPES: Mapping[str, Callable[[Reader, Shape], Shape]] = {
+    "Flatten": _flattened,
+    "Identity": lambda reader, shape: shape,
+    "Reshape": _wanted,
+    "Squeeze": _squeezed,
+    "Unsqueeze": _unsqueezed,
+}
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {
-    "Flatten": to_shape_of_output,
-    "Identity": to_shape_of_output,
-    "Reshape": to_shape_of_output,
-    "Squeeze": to_shape_of_output,
+    **dict.fromkeys(SHAPES, to_shape_of_output),
+    "Compress": compress,
+    "DepthToSpace": depth_to_space,
+    "Expand": expand,
+    "Gather": gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_nd,
+    "ReverseSequence": reverse_sequence,
+    "Slice": sliced,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+    "Tile": tile,
     "Transpose": transpose,
-    "Unsqueeze": to_shape_of_output,
 }

@@ -1,0 +1,180 @@
+"""Pooling: the largest element or the mean of each window.
+
+The elements of a window are combined row by row. Few are combined one after the other, as a map; many are folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from qconv.dtypes import RANGES
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Guard, call
+from qconv.network.expressions.guarding import guarded
+from qconv.network.expressions.lazy import Array, Folding, Indices, Lazy, Reader, narrowed, number
+from qconv.network.graph.served import Unserved
+
+# Elements of a window that are combined one after the other.
+FEW = 16
+COMBINE = {"sum": "add", "maximum": "maximum"}
+
+
+@dataclass(frozen=True)
+class Window:
+    """The windows along one axis: of `size` elements, `dilation` apart."""
+
+    extent: int  # elements of the axis
+    size: int
+    stride: int
+    dilation: int
+    pads: tuple[int, int]
+    has_part: bool  # whether the last window may lie behind the padding in part
+
+    @property
+    def count(self) -> int:
+        """Return the number of windows."""
+        room = self.extent + sum(self.pads) - self.dilation * (self.size - 1) - 1
+        count = (-(-room // self.stride) if self.has_part else room // self.stride) + 1
+        # A window does not begin behind the elements and the padding in front.
+        return count - (self.has_part and (count - 1) * self.stride >= self.extent + self.pads[0])
+
+    def at(self, window: Index, tap: Index | int) -> Index:
+        return window * self.stride + (tap * self.dilation - self.pads[0])
+
+    def elements(self, with_padding: bool) -> Array:
+        """Return the number of elements of each window that count for its mean."""
+        begins = np.arange(self.count) * self.stride - self.pads[0]
+        places = begins[:, None] + np.arange(self.size) * self.dilation
+        before, behind = self.pads if with_padding else (0, 0)
+        return np.asarray(((places >= -before) & (places < self.extent + behind)).sum(axis=1))
+
+
+def windows_of(reader: Reader, x: Lazy) -> tuple[Window, ...]:
+    sizes = tuple(int(size) for size in reader.attribute("kernel_shape"))
+    rank = len(sizes)
+    strides, dilations = (reader.attribute(name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = reader.attribute("pads", (0,) * 2 * rank)
+    has_part, auto = bool(reader.attribute("ceil_mode", 0)), reader.attribute("auto_pad", "NOTSET")
+    if auto.startswith("SAME") and any(gap != 1 for gap in dilations):
+        raise Unserved(f"dilations={tuple(dilations)} with auto_pad: ONNX Runtime pads as if there were none")
+    made = []
+    for axis, extent in enumerate(x.shape[2:]):
+        reach = dilations[axis] * (sizes[axis] - 1) + 1
+        both = (pads[axis], pads[axis + rank])
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            total = max((-(-extent // strides[axis]) - 1) * strides[axis] + reach - extent, 0)
+            both = (total // 2, total - total // 2) if auto == "SAME_UPPER" else (total - total // 2, total // 2)
+        elif auto == "VALID":
+            both = (0, 0)
+        made.append(Window(extent, sizes[axis], strides[axis], dilations[axis], both, has_part and auto == "NOTSET"))
+    return tuple(made)
+
+
+def pooled(kind: str, x: Lazy, windows: tuple[Window, ...], fill: Any, element: Callable[[Any], Any]) -> Lazy:
+    """Return a tensor with functions of the elements of each window, combined."""
+    sizes = [window.size for window in windows]
+
+    def tap(indices: Indices, taps: Any) -> Any:
+        inside = [window.at(index, one) for window, index, one in zip(windows, indices[2:], taps, strict=True)]
+        guards = [Guard(index, window.extent) for index, window in zip(inside, windows, strict=True)]
+        return guarded(element(x.at((*indices[:2], *inside))), guards, fill)
+
+    def at(indices: Indices) -> Any:
+        if prod(sizes) <= FEW:
+            taps = [tap(indices, each) for each in product(*map(range, sizes))]
+            return reduce(lambda one, other: call(COMBINE[kind], one, other), taps)
+        columns = tuple(Axis(f"c{number}", size) for number, size in enumerate(sizes))
+        return Folding(kind, tap(indices, tuple(map(Index.of, columns))), columns)
+
+    return Lazy((*x.shape[:2], *(window.count for window in windows)), x.dtype, at)
+
+
+def lowest(dtype: str) -> Any:
+    return number(-np.inf if dtype.startswith("float") else RANGES.get(dtype, RANGES["int32"])[0], dtype)
+
+
+def max_pool(reader: Reader) -> Lazy:
+    x = reader.x()
+    return pooled("maximum", x, windows_of(reader, x), lowest(x.dtype), lambda element: element)
+
+
+def average_pool(reader: Reader) -> Lazy:
+    x = reader.x()
+    return averaged(reader, x, windows_of(reader, x), bool(reader.attribute("count_include_pad", 0)))
+
+
+def averaged(reader: Reader, x: Lazy, windows: tuple[Window, ...], with_padding: bool) -> Lazy:
+    """Return the mean of each window: its sum, divided by the number of its elements."""
+    if x.computed != "float32":
+        raise Unserved(f"x is {x.dtype}; means are of floats")
+    sums = pooled("sum", x, windows, number(0, "float32"), lambda element: element)
+    counts = [window.elements(with_padding).astype(np.float32) for window in windows]
+    per_axis = [None if (each == each[0]).all() else reader.vector(each) for each in counts]
+    same = float(prod(each[0] for each, along in zip(counts, per_axis, strict=True) if along is None))
+
+    def at(indices: Indices) -> Any:
+        count: Any = number(same, "float32")
+        for along, index in zip(per_axis, indices[2:], strict=True):
+            if along is not None:
+                count = call("multiply", count, along(index))
+        return narrowed(call("divide", sums.at(indices), count), x.dtype)
+
+    return Lazy(sums.shape, x.dtype, at)
+
+
+def lp_pool(reader: Reader) -> Lazy:
+    x = reader.x()
+    return normed(reader, x, windows_of(reader, x))
+
+
+def normed(reader: Reader, x: Lazy, windows: tuple[Window, ...]) -> Lazy:
+    p = int(reader.attribute("p", 2))
+    if p not in (1, 2) or x.computed != "float32":
+        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms 1 and 2 of floats")
+
+    def power(element: Any) -> Any:
+        return call("absolute", element) if p == 1 else call("multiply", element, element)
+
+    sums = pooled("sum", x, windows, number(0, "float32"), power)
+
+    def at(indices: Indices) -> Any:
+        total = sums.at(indices)
+        return narrowed(total if p == 1 else call("sqrt", total), x.dtype)
+
+    return Lazy(sums.shape, x.dtype, at)
+
+
+def _whole(x: Lazy) -> tuple[Window, ...]:
+    return tuple(Window(extent, extent, 1, 1, (0, 0), False) for extent in x.shape[2:])
+
+
+def global_max_pool(reader: Reader) -> Lazy:
+    x = reader.x()
+    return pooled("maximum", x, _whole(x), lowest(x.dtype), lambda element: element)
+
+
+def global_average_pool(reader: Reader) -> Lazy:
+    x = reader.x()
+    return averaged(reader, x, _whole(x), True)
+
+
+def global_lp_pool(reader: Reader) -> Lazy:
+    x = reader.x()
+    return normed(reader, x, _whole(x))
+
+
+READERS: Mapping[str, Callable[[Reader], Lazy]] = {
+    "AveragePool": average_pool,
+    "GlobalAveragePool": global_average_pool,
+    "GlobalLpPool": global_lp_pool,
+    "GlobalMaxPool": global_max_pool,
+    "LpPool": lp_pool,
+    "MaxPool": max_pool,
+}

@@ -1,0 +1,109 @@
+"""Concatenation, padding and elements chosen by their place: the results are ONNX Runtime's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from expressed_layers import assert_as_onnxruntime, drawn, evaluated, keys_of, model_of_nodes, one_op, runs_here
+from onnx import helper
+
+RNG = np.random.default_rng(51)
+TYPES = ("float32", "float16", "int64", "int32", "uint8", "bool")
+X = (2, 6, 4, 3)
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+def joined(axis: int, *arrays: Any) -> tuple[Any, dict[str, Any]]:
+    feeds = {f"x{at}": array for at, array in enumerate(arrays)}
+    return model_of_nodes([helper.make_node("Concat", list(feeds), ["y"], axis=axis)], feeds, {}), feeds
+
+
+@pytest.mark.parametrize(
+    ("axis", "shapes"),
+    [
+        (1, [(2, 3, 4), (2, 1, 4), (2, 5, 4)]),
+        (-1, [(2, 3, 4), (2, 3, 1)]),
+        (0, [(1, 3, 4), (2, 3, 4)]),
+        (2, [(2, 3, 4)]),
+    ],
+)
+def test_tensors_are_joined(axis: int, shapes: Any) -> None:
+    for dtype in TYPES:
+        model, feeds = joined(axis, *(drawn(RNG, shape, dtype) for shape in shapes))
+        assert_as_onnxruntime(model, feeds)
+
+
+def test_computed_tensors_are_joined_in_one_kernel() -> None:
+    """No element outside of an input is read, whatever is computed of it, nor an entry behind the end of a table."""
+    x = drawn(RNG, (1, 2, 8, 6))
+    nodes = [
+        helper.make_node("Slice", ["x", "b", "e", "a"], ["right"]),
+        helper.make_node("Neg", ["right"], ["turned"]),
+        helper.make_node("Gather", ["x", "i"], ["left"], axis=3),
+        helper.make_node("Concat", ["turned", "left", "x"], ["y"], axis=-1),
+    ]
+    model = model_of_nodes(nodes, {"x": x}, {"b": ints(3), "e": ints(99), "a": ints(-1), "i": ints(0, 5, 1)})
+    assert_as_onnxruntime(model, {"x": x})
+    assert len(keys_of(model)) == 1
+    runs_here(model, {"x": x})
+
+
+PADS = ints(0, 1, 2, 0, 1, 0, -1, 3)
+# The op, its constants and its attributes.
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("Pad", (PADS,), {}),
+    ("Pad", (PADS, 1), {}),
+    ("Pad", (ints(2, 1, -1, 1), None, ints(-2, 3)), {}),
+    ("Pad", (ints(0, -6, 0, 0, 0, 1, 0, 0), 1), {}),
+    ("Pad", (ints(0, 3, 2, 0, 1, 2, 3, 2),), {"mode": "reflect", "opset": 19}),
+    ("Pad", (ints(0, 3, -1, 0, 1, 2, 3, 2),), {"mode": "edge", "opset": 19}),
+    ("Pad", (ints(0, 3, -1, 0, 1, 2, 3, 2),), {"mode": "wrap", "opset": 19}),
+    ("CenterCropPad", (ints(3, 7, 4, 2),), {}),
+    ("CenterCropPad", (ints(2, 3, 7, 6),), {}),
+    ("CenterCropPad", (ints(9, 1),), {"axes": [-1, 1]}),
+]
+
+
+@pytest.mark.parametrize(("op", "constants", "attributes"), CASES)
+def test_tensors_are_padded(op: str, constants: Any, attributes: Any) -> None:
+    for dtype in TYPES:
+        x = drawn(RNG, X, dtype)
+        held = [np.array(one, dtype) if isinstance(one, int) else one for one in constants]
+        assert_as_onnxruntime(one_op(op, x, *held, **attributes), {"x": x})
+
+
+def test_pads_that_are_attributes() -> None:
+    x = drawn(RNG, X)
+    assert_as_onnxruntime(one_op("Pad", x, opset=9, pads=[0, 1, 2, 0, 0, 0, 1, 0], value=2.5), {"x": x})
+
+
+def test_a_computed_value_pads_what_is_computed() -> None:
+    x, value = drawn(RNG, X), drawn(RNG, (1,))
+    nodes = [helper.make_node("Exp", ["x"], ["e"]), helper.make_node("Pad", ["e", "p", "v"], ["y"])]
+    model = model_of_nodes(nodes, {"x": x, "v": value}, {"p": PADS})
+    (y,) = evaluated(model, {"x": x, "v": value})
+    assert y.shape == (3, 7, 5, 6)
+    np.testing.assert_array_equal(y[:, 0], np.full((3, 5, 6), value[0]))
+    np.testing.assert_allclose(y[:2, 1:, 2:, :3], np.exp(x[:, :, :3]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("moved", [-2, 0, 1, 9])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_triangles(moved: int, upper: int) -> None:
+    for dtype in ("float32", "int64", "bool"):
+        x = drawn(RNG, X, dtype)
+        assert_as_onnxruntime(one_op("Trilu", x, np.int64(moved), upper=upper), {"x": x})
+
+
+@pytest.mark.parametrize(("depth", "axis"), [(4, -1), (4, 0), (1, 1)])
+def test_one_hot(depth: int, axis: int) -> None:
+    """Indices count from the end if they are negative, and beyond the depth they choose nothing."""
+    x = RNG.integers(-5, 5, (3, 4))
+    for dtype, values in (("int64", "int64"), ("int64", "float32"), ("float32", "int64")):
+        model = one_op("OneHot", x.astype(dtype), np.int64(depth), np.array([-1, 7], values), axis=axis)
+        assert_as_onnxruntime(model, {"x": x.astype(dtype)})
