@@ -136,8 +136,12 @@ def test_not() -> None:
 # Ranges in which the functions are defined, with steep ends left out.
 CURVES = {
     **dict.fromkeys(("Exp", "Erf", "Sin", "Cos", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Sigmoid"), (-6.0, 6.0)),
-    "Log": (0.01, 50.0), "Tan": (-1.4, 1.4), "Asin": (-1.0, 1.0), "Acos": (-1.0, 1.0),
-    "Acosh": (1.0, 9.0), "Atanh": (-0.95, 0.95),
+    "Log": (0.01, 50.0),
+    "Tan": (-1.4, 1.4),
+    "Asin": (-1.0, 1.0),
+    "Acos": (-1.0, 1.0),
+    "Acosh": (1.0, 9.0),
+    "Atanh": (-0.95, 0.95),
 }
 
 
