@@ -104,7 +104,7 @@ def test_a_split_of_an_older_model_has_its_widths_as_an_attribute() -> None:
 def test_a_split_that_runs_elsewhere_is_one_node_there() -> None:
     """The caller's input is split for the caller."""
     node = helper.make_node("Split", ["x_fed"], ["y", "z"], axis=1)
-    session = run_beside(node, {"x": FULL}, {}, "int8", ("y", "z"))
+    session = run_beside(node, {"x": FULL}, {}, "int8", ("y", "z"), bits="onnxruntime")
     assert session.explain().fallen_back["Split"] == 2
 
 
