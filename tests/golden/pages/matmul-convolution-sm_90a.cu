@@ -95,7 +95,7 @@ __device__ __forceinline__ void finish(
     const Term t3 = sum;
     const float t4 = tile::load(args.x2 + (n0));
     const float t5 = scalar::add(t3, t4);
-    args.y[m0 * 50176 + m1 * 1792 + m2 * 64 + n0] = static_cast<Output>(t5);
+    args.y[m0 * 50176 + m1 * 1792 + m2 * 64 + n0] = t5 == t5 ? t5 : tile::as_float(0x7fc00000u);
 }
 
 // Neighbouring rows or columns, which a thread reads from shared memory with one load.
@@ -181,8 +181,8 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, the next one is
-// on its way.
+// A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, it fetches the
+// next one.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();

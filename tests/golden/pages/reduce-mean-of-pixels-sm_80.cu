@@ -127,6 +127,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments arg
 #pragma unroll
     for (int at = 0; at < ROWS_OF_THREAD; ++at) {
         [[maybe_unused]] const float t3 = rows.t3[at];
-        args.y[first_row + at] = static_cast<Output>(t3);
+        args.y[first_row + at] = t3 == t3 ? t3 : tile::as_float(0x7fc00000u);
     }
 }

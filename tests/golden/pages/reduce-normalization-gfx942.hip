@@ -109,7 +109,7 @@ struct Rows {
             vectors.v0[step] = load_vector(args.x0 + (r0 * 768 + c0));
             vectors.v1[step] = load_vector(args.x1 + (c0));
 
-@@ 25fbbb49 in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors: members
+@@ da3845ca in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors: members
 @@ 4+2
 @@ 15+1
 #pragma unroll
@@ -169,4 +169,4 @@ struct Rows {
             const float t11 = vectors.v1[step].element[i];
             const float t12 = scalar::multiply(t10, t11);
             const float t14 = scalar::add(t12, t13);
-            y.element[i] = static_cast<Output>(t14);
+            y.element[i] = t14 == t14 ? t14 : tile::as_float(0x7fc00000u);

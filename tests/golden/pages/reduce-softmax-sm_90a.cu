@@ -359,7 +359,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments arg
             const float t3 = values.t3[step][i];
             [[maybe_unused]] const float t4 = rows.t4[at];
             const float t5 = scalar::divide(t3, t4);
-            y.element[i] = tile::to_half(t5);
+            y.element[i] = t5 == t5 ? tile::to_half(t5) : static_cast<Output>(0x7e00);
             if (ACROSS) args.y[row * COLUMNS + column] = y.element[i];
         }
         if (!ACROSS) store_vector(args.y + (first_row * COLUMNS + first), y);
