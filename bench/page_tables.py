@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import suite
+from current import is_current
 from speedups import COMPARISONS, RESULTS, ROOT, Comparison, Row, current_rows, document
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "performance.md")
@@ -33,8 +34,8 @@ def filled(page: Path) -> str:
 LINKS = "ROOT/"
 
 
-def link(name: str) -> str:
-    return f"[{name}]({LINKS}bench/results/nvidia-h200/{name}.json)"
+def link(name: str, card: str = RESULTS.name) -> str:
+    return f"[{name}]({LINKS}bench/results/{card}/{name}.json)"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -132,6 +133,56 @@ def networks() -> str:
     return with_left_out(head, cells, (*ONNX, *LOWERED))
 
 
+def zoo() -> str:
+    """Return the table of the networks as users bring them, of every card that they were measured on."""
+    paths = sorted(RESULTS.parent.glob("*/zoo.json"))
+    return "\n\n".join(map(zoo_of, paths)) or "Not measured yet."
+
+
+def zoo_of(path: Path) -> str:
+    document = json.loads(path.read_text())
+    timed = [row for row in document["rows"] if "ms" in row]
+    rows = [row for row in timed if is_current(row, document["device"]["target"])]
+    head = ("network", "kind", "N", "ms", "eager fp16", "Inductor fp16", "faster peer's time over ours")
+    driver = ("layers elsewhere", "copies in, out and waits within a run")
+    shown = f"On {document['device']['name']} ({link('zoo', path.parent.name)}):\n\n"
+    means = "".join(f"\n\n{said}" for said in zoo_means(rows))
+    left_out = len(timed) - len(rows)
+    gone = f"\n\nLeft out, since a kernel has changed: {left_out}." if left_out else ""
+    return shown + table((*head, *driver), map(zoo_cells, rows)) + means + gone
+
+
+def zoo_cells(row: Row) -> tuple[object, ...]:
+    def number(name: str, digits: int) -> str:
+        return f"{row[name]:.{digits}f}" if name in row else NOTHING
+
+    trace = row.get("trace")
+    driver = NOTHING
+    if isinstance(trace, dict):
+        driver = f"{trace['copies_to_device']}, {trace['copies_to_host']}, {trace['synchronizations']}"
+    times = [number(name, 3) for name in ("ms", "eager_fp16_ms", "inductor_fp16_ms")]
+    elsewhere = sum(row["elsewhere"].values())
+    return (row["name"], row["kind"], row["batch"], *times, number("over_faster_peer", 2), elsewhere, driver)
+
+
+def zoo_means(rows: list[Row]) -> list[str]:
+    """Return a sentence for each batch: the geometric means over the peers, and the network that gains least."""
+    said = []
+    for batch in sorted({row["batch"] for row in rows}):
+        known = [row for row in rows if row["batch"] == batch and "over_inductor_fp16" in row]
+        if known:
+            inductor, faster = (
+                statistics.geometric_mean(row[f"over_{peer}"] for row in known)
+                for peer in ("inductor_fp16", "faster_peer")
+            )
+            least = min(known, key=lambda row: float(row["over_faster_peer"]))
+            said.append(
+                f"N={batch}, {len(known)} networks, geometric mean: {inductor:.2f} over Inductor, {faster:.2f} over "
+                f"the faster peer; least: {least['name']}, {least['over_faster_peer']:.2f}."
+            )
+    return said
+
+
 def sessions() -> str:
     head = ("network", "N", "before tuning, ms", "after, ms")
     return with_left_out(
@@ -214,6 +265,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "single": lambda: compared(False),
     "fused": lambda: compared(True),
     "networks": networks,
+    "zoo": zoo,
     "sessions": sessions,
     "sequences": sequences,
     "residuals": residuals,

@@ -20,6 +20,7 @@ from typing import Any
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 SEED, CALIBRATION, SIZE, OPSET = 0, 4, 224, 17
+ACTIVATIONS = {"uint8": QuantType.QUInt8, "int8": QuantType.QInt8}
 
 
 class Images(CalibrationDataReader):  # type: ignore[misc] # onnxruntime has no types
@@ -36,14 +37,20 @@ def seeded(name: str) -> Any:
     import torchvision
 
     torch.manual_seed(SEED)
-    model = getattr(torchvision.models, name)()
+    return with_statistics(getattr(torchvision.models, name)(), (3, SIZE, SIZE))
+
+
+def with_statistics(model: Any, shape: tuple[int, ...]) -> Any:
+    """Return the network ready for use: the statistics of random images of this shape, and biases that are not zero."""
+    import torch
+
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = None  # use the statistics of the images below only
     with torch.no_grad():
-        model.train()(torch.randn(2 * CALIBRATION, 3, SIZE, SIZE))
+        model.train()(torch.randn(2 * CALIBRATION, *shape))
         for parameter, values in model.named_parameters():
             if parameter.endswith("bias"):
                 values.add_(0.02 * torch.randn_like(values))
@@ -51,14 +58,21 @@ def seeded(name: str) -> Any:
 
 
 def quantized(name: str, folder: Path) -> Path:
+    return export(seeded(name), (3, SIZE, SIZE), folder / f"{name}.onnx")
+
+
+def export(model: Any, shape: tuple[int, ...], made: Path, activations: str = "uint8") -> Path:
+    """Write the quantized network, calibrated on random images of this shape, for any batch."""
     import torch
 
-    model, made = seeded(name), folder / f"{name}.onnx"
-    images = [torch.randn(1, 3, SIZE, SIZE) for _ in range(CALIBRATION)]
+    images = [torch.randn(1, *shape) for _ in range(CALIBRATION)]
+    with torch.no_grad():
+        outputs = model(images[0])
+    names = ["y"] if isinstance(outputs, torch.Tensor) else [f"y{at}" for at in range(len(outputs))]
     named: dict[str, Any] = {
         "input_names": ["x"],
-        "output_names": ["y"],
-        "dynamic_axes": {"x": {0: "N"}, "y": {0: "N"}},
+        "output_names": names,
+        "dynamic_axes": {name: {0: "N"} for name in ("x", *names)},
     }
     with tempfile.TemporaryDirectory() as there, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that another exporter is newer
@@ -67,7 +81,7 @@ def quantized(name: str, folder: Path) -> Path:
         logging.disable(logging.WARNING)  # it recommends a preparation that only shortens the model
         quantize_static(
             path, made, Images([image.numpy() for image in images]), quant_format=QuantFormat.QDQ, per_channel=True,
-            reduce_range=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+            reduce_range=True, activation_type=ACTIVATIONS[activations], weight_type=QuantType.QInt8,
         )  # fmt: skip
         logging.disable(logging.NOTSET)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -60,3 +61,35 @@ def test_a_peers_search_that_was_cut_short_is_counted() -> None:
     assert not page_tables.is_cut_short({"peer_facts": {"cudnn_int8": {"plans": plans}}})
     assert page_tables.is_cut_short({"peer_facts": {"cudnn_int8": {"plans": plans | {"tried": 3}}}})
     assert not page_tables.is_cut_short({"peer_facts": {"cudnn_fp16": {}}})
+
+
+def zoo_rows() -> list[dict[str, Any]]:
+    known = of_today(speedups.document("dense"))["rows"][0]
+    kernel = {name: known[name] for name in ("problem", "config", "digest")}
+    own = {"kind": "plain", "batch": 1, "elsewhere": {"Resize": 2}, "ms": 0.5, "eager_fp16_ms": 2.0, **kernel}
+    trace = {"copies_to_device": 0, "copies_to_host": 1, "synchronizations": 3}
+    ratios = {"inductor_fp16_ms": 1.0, "over_inductor_fp16": 2.0, "over_faster_peer": 2.0}
+    others = {"over_inductor_fp16": 8.0, "over_faster_peer": 0.5, "inductor_fp16_ms": 4.0}
+    return [
+        {"name": "a", **own, **ratios, "trace": trace},
+        {"name": "b", **own, **others},
+        {"name": "c", **own, **others, "digest": "0" * 32},
+        {"name": "d", "kind": "plain", "batch": 1, "missing": {"ours": "gone"}},
+    ]
+
+
+def test_the_zoo_has_a_table_for_each_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(page_tables, "RESULTS", tmp_path / "nvidia-h200")
+    assert page_tables.zoo() == "Not measured yet."
+    device = speedups.document("dense")["device"]
+    for card in ("nvidia-h100", "nvidia-h200"):
+        (tmp_path / card).mkdir()
+        (tmp_path / card / "zoo.json").write_text(json.dumps({"device": device, "rows": zoo_rows()}))
+    table = page_tables.zoo()
+    assert table.count("bench/results/nvidia-h100/zoo.json") == table.count("bench/results/nvidia-h200/zoo.json") == 1
+    shown = "| a | plain | 1 | 0.500 | 2.000 | 1.000 | 2.00 | 2 | 0, 1, 3 |"
+    assert table.count(shown) == 2
+    assert "| c |" not in table
+    assert "| d |" not in table
+    assert "N=1, 2 networks, geometric mean: 4.00 over Inductor, 1.00 over the faster peer; least: b, 0.50." in table
+    assert table.count("Left out, since a kernel has changed: 1.") == 2

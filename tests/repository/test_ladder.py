@@ -33,6 +33,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.targets",
         "qconv.sampling",
         "qconv.tensor_ops",
+        "qconv.expression",
         "qconv.problem",
         "qconv.conversion",
         "qconv.ops",

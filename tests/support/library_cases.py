@@ -4,6 +4,7 @@ special arguments."""
 from __future__ import annotations
 
 from golden_quantizations import ADDED, EVERYTHING
+from random_matmuls import of_bytes
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -86,6 +87,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("global_pooling", "cpu", GlobalAveragePool(2, 49, 40, out_type="uint8")),
     ("argmax", "cpu", ArgMax(6, 19, 5, last=True)),
     ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
+    ("matmul", "cpu", of_bytes(9, 12, 10)),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
     ("elementwise", "cpu", Quantize(2, 3, 40, channels_last=True)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from qconv.dtypes import RANGES
 from qconv.expression import elementary
-from qconv.expression.function import CTYPES, FLOAT, INT, LONG, closure
+from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
@@ -81,8 +81,12 @@ def widened(dtype: str, element: str) -> str:
 
 
 def stored(dtype: str, value: str) -> str:
-    """Return a value as an element of the output."""
-    return f"tile::to_half({value})" if dtype == "float16" else f"static_cast<Output>({value})"
+    """Return a value as an element of the output. Devices make different NaN; one of them is stored."""
+    if dtype == "float16":
+        return f"{value} == {value} ? tile::to_half({value}) : static_cast<Output>(0x7e00)"
+    if dtype == FLOAT:
+        return f"{value} == {value} ? {value} : tile::as_float(0x7fc00000u)"
+    return f"static_cast<Output>({value})"
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class Lines:
         if isinstance(node, Fold):
             raise ValueError(f"{node.kind}_of is computed by its page, not by a line")
         dtype = self.problem.named[node.operand].dtype
-        element = self.element(node) or f"tile::load(args.{node.operand} + {index_of(node.at).join('()')})"
+        element = self.element(node) or f"tile::load(args.{node.operand} + ({index_of(node.at)}))"
         return (
             f"{guarded(node.guards)} ? {widened(dtype, element)} : {arguments[0]}"
             if node.guards
@@ -126,9 +130,10 @@ def fields_of(problem: Expression) -> tuple[Field, ...]:
 
 
 def aliases_of(problem: Expression) -> dict[str, str]:
-    """Return the element types of the operands and of the output, by their names in C++."""
-    operands = {name.upper(): operand.dtype for name, operand in problem.named.items()}
-    return {**operands, "Output": problem.y_type}
+    """Return the element types of the operands and of the output, by their names in C++. Bools are bytes: CUDA loads no
+    bool through the read-only cache, and clang moves an array of bools from registers to AMD's shared memory."""
+    types = {**{name.upper(): operand.dtype for name, operand in problem.named.items()}, "Output": problem.y_type}
+    return {name: "uint8" if dtype == BOOL else dtype for name, dtype in types.items()}
 
 
 def axes_of(axes: Sequence[Axis], of: str) -> list[str]:
@@ -152,6 +157,6 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
         wants |= {"from_half", "bits"}
     if problem.y_type == "float16":
         wants |= {"half"}
-    if any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
+    if problem.y_type == FLOAT or any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
         wants |= {"bits"}
     return frozenset(wants)

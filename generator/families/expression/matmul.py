@@ -51,7 +51,7 @@ CHOICES: Choices = {
     "slab": (8, 16, 32, 64, 128),
 }
 # Most terms of a slab that a thread holds in registers.
-MOST_FETCHED = 32
+MOST_FETCHED = 24
 # Most terms of each sum that are multiplied without a branch.
 UNROLLED = 16
 # Clocks of a load from device memory, and of one from shared memory.
@@ -182,8 +182,8 @@ class MatMulPlan(WaitingPlan):
         return [*split, *lines.of(made), f"return {made[-1].name};"]
 
     def cost(self) -> float:
-        """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at least
-        the loads and the chains of one block."""
+        """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at
+        least the loads and the chains of one block."""
         config, target = self.config, self.target
         registers = 40 + config.thread_m * config.thread_n + self._fetched + 2 * (config.thread_m + config.thread_n)
         resident = min(

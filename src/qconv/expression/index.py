@@ -121,21 +121,32 @@ class Index:
     def high(self) -> int:
         return self.constant + sum(times * (atom.high if times > 0 else atom.low) for atom, times in self.terms)
 
+    @cached_property
+    def largest(self) -> int:
+        """Return a bound of the magnitude of every number on the way to the index."""
+        products = (abs(times) * max(abs(atom.low), abs(atom.high)) for atom, times in self.terms)
+        inner = (_inside(atom).largest for atom, _ in self.terms if not isinstance(atom, Axis))
+        return max(abs(self.constant) + sum(products), *inner, 0)
+
     @property
     def atoms(self) -> Iterable[Atom]:
         """Yield all atoms, including those inside others."""
         for atom, _ in self.terms:
             yield atom
             if not isinstance(atom, Axis):
-                yield from (atom.at if isinstance(atom, Entry) else atom.of).atoms
+                yield from _inside(atom).atoms
 
     @cached_property
     def axes(self) -> frozenset[Axis]:
         return frozenset(atom for atom in self.atoms if isinstance(atom, Axis))
 
     @cached_property
+    def entries(self) -> frozenset[Entry]:
+        return frozenset(atom for atom in self.atoms if isinstance(atom, Entry))
+
+    @property
     def tables(self) -> frozenset[str]:
-        return frozenset(atom.table for atom in self.atoms if isinstance(atom, Entry))
+        return frozenset(entry.table for entry in self.entries)
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
@@ -253,6 +264,10 @@ class Index:
         if self.constant and not first_is_constant:
             text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
         return text
+
+
+def _inside(atom: Quotient | Remainder | Entry) -> Index:
+    return atom.at if isinstance(atom, Entry) else atom.of
 
 
 def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:

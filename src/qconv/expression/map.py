@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,16 +36,12 @@ def compute(problem: Map, drawn: Sample) -> tuple[Array, ...]:
     return (stored(np.broadcast_to(values, problem.y_shape), problem.y_type),)
 
 
-def _asked(given: dict[str, Any]) -> Map:
-    return Map.of(given)
-
-
 OP = Op(
     name="map",
     says="An expression for each element: functions, conversions, broadcasts and movement.",
     problems=(Map,),
     read=Map.read,
-    ask=_asked,
+    ask=Map.asked,
     options=options(Map, {"shape": "shape of the output, whose axes are i0, i1, ..."}),
     draw=draw,
     compute=compute,

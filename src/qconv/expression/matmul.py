@@ -175,22 +175,20 @@ def compute(problem: MatMul, drawn: Sample) -> tuple[Array, ...]:
     return (stored(values.transpose(order), problem.y_type),)
 
 
-def _asked(given: dict[str, Any]) -> MatMul:
-    return MatMul.of(given)
-
-
 AXES = {
     "batch": "axes b0, b1, ... of both factors and of the output.",
     "m": "axes m0, m1, ... of the left factor.",
     "n": "axes n0, n1, ... of the right factor.",
     "k": "axes k0, k1, ... of the sums.",
 }
+
+
 OP = Op(
     name="matmul",
     says="Sums of products: matrices, batches of them, convolutions of floats.",
     problems=(MatMul,),
     read=MatMul.read,
-    ask=_asked,
+    ask=MatMul.asked,
     options=(
         *options(MatMul, AXES),
         Option("order", "matmul: axes of the output, the slowest first, as in m0,b0,n0.", metavar="AXES"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -132,16 +132,12 @@ def compute(problem: Reduce, drawn: Sample) -> tuple[Array, ...]:
     return (stored(np.broadcast_to(values, problem.y_shape), problem.y_type),)
 
 
-def _asked(given: dict[str, Any]) -> Reduce:
-    return Reduce.of(given)
-
-
 OP = Op(
     name="reduce",
     says="Sums, maxima, means, softmax and normalizations of rows.",
     problems=(Reduce,),
     read=Reduce.read,
-    ask=_asked,
+    ask=Reduce.asked,
     options=options(
         Reduce,
         {"rows": "axes r0, r1, ... of rows.", "columns": "axes c0, c1, ... that are combined."},

@@ -27,7 +27,7 @@ from qconv.network import (
     serve_ends,
     serve_moving,
 )
-from qconv.network.expressions.fuse import fuse
+from qconv.network.expressions.fuse import fuse, unfolded
 from qconv.onnx.blocked import DOMAIN, REORDERS
 from qconv.onnx.options import Bits
 from qconv.tensor_ops.problem import BYTES
@@ -76,6 +76,7 @@ def _with_expressions(network: Network, served: Mapping[str, Served], choices: C
     elsewhere may be left to it."""
     moving, _ = serve_moving(network, served)
     ends, _ = serve_ends(network, moving)
+    network = unfolded(network, ends)
     network, here, why_not = fuse(network, ends)
     network, arranged = find_regions(network, here, choices)
     return Lowered(network, arranged, why_not)

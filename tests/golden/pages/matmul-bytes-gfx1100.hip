@@ -41,10 +41,6 @@ WRITE_ALONG_M=false
 constexpr int SLABS = 4;
 BUFFERS=2 SMEM_BYTES=54272
 
-__device__ __forceinline__ float floor(float a) { return __builtin_floorf(a); }
-__device__ __forceinline__ float ceil(float a) { return __builtin_ceilf(a); }
-__device__ __forceinline__ float round(float a) { return __builtin_rintf(a); }  // half to even
-
 using X0 = unsigned char;
 using X1 = signed char;
 using X2 = unsigned char;
@@ -61,32 +57,6 @@ struct Arguments {
     const X4* x4;  // float32*1000!
     Output* y;  // output
 };
-
-__device__ __forceinline__ float subtract(float a, float b) { return tile::add(a, -b); }
-__device__ __forceinline__ int subtract(int a, int b) { return tile::wrapping_subtract(a, b); }
-__device__ __forceinline__ long long subtract(long long a, long long b) {
-    return static_cast<long long>(static_cast<unsigned long long>(a) - static_cast<unsigned long long>(b));
-}
-
-// NaN if an argument is.
-template <class T>
-__device__ __forceinline__ T maximum(T a, T b) { return a > b || a != a ? a : b; }
-
-// NaN if an argument is.
-template <class T>
-__device__ __forceinline__ T minimum(T a, T b) { return a < b || a != a ? a : b; }
-
-__device__ __forceinline__ float round(float a) { return tile::round(a); }
-template <class T>
-__device__ __forceinline__ float to_float32(T a) { return static_cast<float>(a); }
-
-// A float is rounded toward zero and saturates; NaN gives zero.
-__device__ __forceinline__ int to_int32(float a) {
-    if (!(a > -0x1p31f)) return a != a ? 0 : static_cast<int>(0x80000000u);
-    return a >= 0x1p31f ? 0x7fffffff : static_cast<int>(a);
-}
-template <class T>
-__device__ __forceinline__ int to_int32(T a) { return static_cast<int>(a); }
 
 using Term = int;  // in which terms are multiplied and added
 

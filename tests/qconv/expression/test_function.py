@@ -17,12 +17,16 @@ from numpy.typing import NDArray
 from scipy import special
 
 from qconv import generator
+from qconv.device import Device
 from qconv.device.cpu_runtime import find_compiler
 from qconv.expression import FUNCTIONS, Load, Map, Node, Operand, call
 from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, Function
 from qconv.expression.index import Index
 from qconv.expression.node import text_of
+from qconv.instances.load.pair import load
+from qconv.op import Sample
 from qconv.targets.target import TARGETS
+from qconv.tuner.measure.verification import mismatch
 
 Array = NDArray[Any]
 CASES = [(function, dtype) for function in FUNCTIONS.values() for dtype in function.takes]
@@ -220,3 +224,14 @@ def test_nan_gives_nan(name: str) -> None:
     for at in range(function.arity):
         given = [nan if index == at else one for index in range(function.arity)]
         assert np.isnan(by_numpy(function, given)).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("function", "dtype"), CASES, ids=[f"{function.name}-{dtype}" for function, dtype in CASES])
+def test_a_gpu_has_the_bits_of_numpy(function: Function, dtype: str, gpu: Device) -> None:
+    given = arguments_of(function, dtype)
+    elements, made = given[0].size, function.result or dtype
+    operands = tuple(Operand(str(array.dtype), elements) for array in given)
+    arguments = ",".join(f"x{at}[i0]" for at in range(function.arity))
+    problem = Map(operands, made, f"y={function.name}({arguments})", (elements,))
+    assert mismatch(load(generator.default(problem, gpu.target), gpu), Sample(tuple(given))) is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from random_matmuls import convolution, matmuls, transposed
-from scipy.signal import correlate
 
+from qconv.cli.command_line import commands
 from qconv.expression import MatMul
 from qconv.op import Sample
 from qconv.ops import registry
@@ -77,7 +79,12 @@ def near(y: NDArray[np.floating], expected: NDArray[np.float64]) -> bool:
 def test_batches_of_matrices() -> None:
     problem = MatMul.of(
         {
-            **dict(batch=[2, 3], m=[4], n=[5], k=[6, 2], order="n0,b1,b0,m0", out="float32"),
+            "batch": [2, 3],
+            "m": [4],
+            "n": [5],
+            "k": [6, 2],
+            "out": "float32",
+            "order": "n0,b1,b0,m0",
             "in": "float32*288,float32*180,float32*5",
             "do": "s=sum_of(multiply(x0[b0*144+b1*48+m0*12+k0*2+k1],x1[b1*60+k0*10+k1*5+n0]));t=add(s,x2[n0])",
         }
@@ -92,12 +99,12 @@ def test_a_sum_is_one_chain_in_order() -> None:
     problem = registry.parse(
         "matmul:m=1:n=2:k=3:in=float32*3,float32*6:out=float32:do=s=sum_of(multiply(x0[k0],x1[n0*3+k0]))"
     )
-    left, right = [2**24, 1, 2**24], [1, 1, -1, 0, 1, 0]
-    (y,) = registry.compute(problem, Sample((np.array(left, np.float32), np.array(right, np.float32))))
+    left, right = np.array([2**24, 1, 2**24], np.float32), np.array([1, 1, -1, 0, 1, 0], np.float32)
+    (y,) = registry.compute(problem, Sample((left, right)))
     assert y.tolist() == [[0.0, 1.0]]
     # A product that is rounded before it is added loses its last bit, 2^-24.
-    left, right = [1, 1 + 2**-12, 0], [-1 - 2**-11, 1 + 2**-12, 0, 0, 0, 0]
-    (y,) = registry.compute(problem, Sample((np.array(left, np.float32), np.array(right, np.float32))))
+    left[:], right[:] = [1, 1 + 2**-12, 0], [-1 - 2**-11, 1 + 2**-12, 0, 0, 0, 0]
+    (y,) = registry.compute(problem, Sample((left, right)))
     assert y.tolist() == [[2.0**-24, 0.0]]
 
 
@@ -116,14 +123,10 @@ def test_a_convolution_of_groups() -> None:
     problem = convolution(2, (7, 6), 6, 4, (3, 2), stride=2, dilation=2, pad=2, groups=2)
     _, y, (x, w, bias) = drawn(problem, 3)
     x, w = x.reshape(2, 7, 6, 6), w.reshape(4, 3, 2, 3)
-    spread = np.zeros((4, 5, 3, 3))  # taps at the distance of the dilation
-    spread[:, ::2, ::2] = w
-    padded = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
-    for image in range(2):
-        for k in range(4):
-            own = padded[image, :, :, k // 2 * 3 : k // 2 * 3 + 3]
-            expected = correlate(own, spread[k], "valid")[::2, ::2, 0] + bias[k]
-            assert near(y[image, :, :, k // 2, k % 2], expected)
+    padded = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0))).reshape(2, 11, 10, 2, 3)
+    windows = sliding_window_view(padded, (5, 3), (1, 2))[:, ::2, ::2, ..., ::2, ::2]
+    expected = np.einsum("ipqgcrs,gnrsc->ipqgn", windows, w.reshape(2, 2, 3, 2, 3)) + bias.reshape(2, 2)
+    assert near(y, expected)
 
 
 def test_a_transposed_convolution() -> None:
@@ -143,3 +146,14 @@ def test_an_oracle_in_parts_is_the_oracle(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("qconv.expression.matmul.CHUNK", 7)
     (parts,) = registry.compute(problem, sample)
     assert np.array_equal(whole, parts, equal_nan=True)
+
+
+def test_a_command_names_its_axes() -> None:
+    """The options --n and --k are a convolution's."""
+    axes = ["--batch-axes", "2", "--m-axes", "5,2", "--n-axes", "7", "--k-axes", "3"]
+    what = ["--in", "float32*60,float32*21", "--out", "float32", "--order", "n0,b0,m1,m0"]
+    do = "s=sum_of(multiply(x0[b0*30+m0*6+m1*3+k0],x1[k0*7+n0]))"
+    said = CliRunner().invoke(commands, ["source", "matmul", *axes, *what, "--do", do, "--target", "cpu"])
+    assert said.exit_code == 0, said.output
+    header = "".join(line.removeprefix("//").strip() for line in said.output.splitlines()[:3])
+    assert "matmul:batch=2:m=5,2:n=7:k=3:in=float32*60,float32*21:out=float32:order=n0,b0,m1,m0:do=" in header

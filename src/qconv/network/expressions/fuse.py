@@ -10,7 +10,7 @@ it would have to be computed again. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -212,3 +212,9 @@ def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[
     fusion = _Fusion(network, dict(served))
     fusion.run()
     return replace(network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not
+
+
+def unfolded(network: Network, served: Collection[str]) -> Network:
+    """Return the network with the parts of those folded layers that are not served after all."""
+    layers = (part for layer in network.layers for part in ((layer,) if layer.name in served else layer.unfolded))
+    return replace(network, layers=tuple(layers))

@@ -12,6 +12,7 @@ from qconv.network.expressions.readers import (
     movement,
     products,
     quantization,
+    quantized,
     reductions,
     resizing,
     windows,
@@ -21,6 +22,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **elementwise.READERS,
     **activations.READERS,
     **quantization.READERS,
+    **quantized.READERS,
     **movement.READERS,
     **joining.READERS,
     **resizing.READERS,
@@ -29,4 +31,4 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **products.READERS,
 }
 # Ops that read each element of an input several times, or in an order of their own.
-FOLDING = frozenset((*reductions.READERS, *products.READERS, *resizing.READERS, *windows.READERS))
+FOLDING = quantized.FOLDING | frozenset((*reductions.READERS, *products.READERS, *resizing.READERS, *windows.READERS))

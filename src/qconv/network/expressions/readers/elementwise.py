@@ -4,7 +4,7 @@ once, to the type of its output."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import inf
 from typing import Any
 
@@ -78,7 +78,7 @@ def elementwise(reader: Reader, function: Function, count: int) -> Lazy:
 
 
 def _op(function: str, count: int) -> Callable[[Reader], Lazy]:
-    return lambda reader: elementwise(reader, lambda *nodes: call(function, *nodes), count)
+    return lambda reader: elementwise(reader, partial(call, function), count)
 
 
 def _swapped(function: str) -> Callable[[Reader], Lazy]:
@@ -104,15 +104,29 @@ def reciprocal(reader: Reader) -> Lazy:
 
 def modulo(reader: Reader) -> Lazy:
     """Read Mod: with `fmod` the remainder has the sign of the dividend, without that of the divisor."""
-    has_fmod = bool(reader.attribute("fmod", 0))
-    if not has_fmod and reader.x().computed == FLOAT:
-        raise Unserved("Mod of floats is defined with fmod=1 only")
-    return elementwise(reader, lambda a, b: call("remainder" if has_fmod else "modulo", a, b), 2)
+    if reader.attribute("fmod", 0):
+        return elementwise(reader, partial(call, "remainder"), 2)
+    return elementwise(reader, _float_modulo if reader.x().computed == FLOAT else partial(call, "modulo"), 2)
+
+
+def _float_modulo(a: Any, b: Any) -> Any:
+    zero, rest = Number(0.0), call("remainder", a, b)
+    has_other_sign = call("bit_xor", call("less", rest, zero), call("less", b, zero))
+    is_exact = call("equal", rest, zero)
+    is_kept = call("bit_or", is_exact, call("logical_not", has_other_sign))
+    return call("select", is_kept, rest, call("add", rest, b))
 
 
 def shift(reader: Reader) -> Lazy:
-    function = {"LEFT": "shift_left", "RIGHT": "shift_right"}[reader.attribute("direction")]
-    return elementwise(reader, lambda x, by: call(function, x, by), 2)
+    """Read BitShift. To the right, signs fill the bits of signed numbers."""
+    is_left = reader.attribute("direction") == "LEFT"
+    return elementwise(reader, partial(call, "shift_left") if is_left else _shifted_right, 2)
+
+
+def _shifted_right(x: Any, by: Any) -> Any:
+    above = call("shift_right", x, by)
+    below = call("bit_not", call("shift_right", call("bit_not", x), by))
+    return call("select", call("less", x, number(0, x.dtype)), below, above)
 
 
 def clip(reader: Reader) -> Lazy:
@@ -128,7 +142,7 @@ def clip(reader: Reader) -> Lazy:
 
 
 def where(reader: Reader) -> Lazy:
-    return elementwise(reader, lambda condition, a, b: call("select", condition, a, b), 3)
+    return elementwise(reader, partial(call, "select"), 3)
 
 
 def cast(reader: Reader) -> Lazy:
@@ -203,10 +217,12 @@ def _whole_power(x: Any, by: Any) -> Any:
 
 
 def dropout(reader: Reader) -> Lazy:
-    """Read Dropout of inference, which changes nothing."""
+    """Read an output of Dropout of inference, which changes nothing."""
     if reader.has(2) and np.any(reader.constant(2, "training_mode")):
         raise Unserved("a Dropout that trains draws random numbers")
     x = reader.x()
+    if reader.attribute("output", 0):  # the mask of what is kept
+        return Lazy(x.shape, BOOL, lambda indices: Number(True, BOOL))
     return Lazy(x.shape, x.dtype, x.at)
 
 

@@ -73,12 +73,12 @@ def dequantize(reader: Reader) -> Lazy:
 
 
 def quantize(reader: Reader) -> Lazy:
-    x, dtype = reader.x(), _quantized_type(reader)
+    x, dtype = reader.x(), quantized_type(reader)
     of = _parameters(reader)
     return Lazy(x.shape, dtype, lambda indices: quantized(x.at(indices), *of(indices), dtype))
 
 
-def _quantized_type(reader: Reader) -> str:
+def quantized_type(reader: Reader) -> str:
     dtype = reader.y_dtype
     if dtype not in QUANTIZED:
         raise Unserved(f"its output is {dtype}; the kernels quantize to {', '.join(QUANTIZED)}")
@@ -100,7 +100,7 @@ def _quantized_op(function: Callable[..., Any], count: int) -> Callable[[Reader]
     and zero point of the output."""
 
     def read(reader: Reader) -> Lazy:
-        inputs, dtype = [reader.x(3 * at) for at in range(count)], _quantized_type(reader)
+        inputs, dtype = [reader.x(3 * at) for at in range(count)], quantized_type(reader)
         shape = broadcast(*inputs)
         scales = [(_single(reader, 3 * at + 1), _single(reader, 3 * at + 2)) for at in range(count)]
         y_scale, y_zero = _single(reader, 3 * count), _single(reader, 3 * count + 1)

@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from one_expression import computed, expected, model_of
+from one_expression import computed, evaluated, expected, model_of
+
+from qconv.network import Layer, Network, Tensor
 
 ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
     ("Celu", {"alpha": 2.0}),
@@ -96,3 +98,15 @@ def test_halves_round_once() -> None:
     for op in ("Mish", "Gelu", "HardSwish"):
         once = computed(op, {"x": wide}, wide).astype(np.float16)
         np.testing.assert_array_equal(computed(op, {"x": x}, x), once)
+
+
+def test_halves_round_once_in_a_chain() -> None:
+    """A half that another kernel's function reads is rounded, though it is never in memory."""
+    x = np.random.default_rng(7).uniform(-8, 8, 2000).astype(np.float16)
+    first = computed("Mish", {"x": x}, x)
+    layers = (Layer("mish", "Mish", ("x",), ("t",)), Layer("scaled", "Mul", ("t", "factor"), ("y",)))
+    tensors = {name: Tensor(name, "float16", (2000,)) for name in "xty"} | {"factor": Tensor("factor", "float16", (1,))}
+    factor = np.array([1000], np.float16)
+    network = Network(("x",), ("y",), layers, tensors, {"factor": factor})
+    got = evaluated(network, {"x": x})
+    np.testing.assert_array_equal(got, (first.astype(np.float32) * np.float32(1000)).astype(np.float16))

@@ -1,0 +1,86 @@
+"""ONNX Runtime's ops of quantized tensors, as the op of floats between a dequantization and a quantization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qconv.expression.index import Index
+from qconv.network.expressions.lazy import Lazy, Reader
+from qconv.network.expressions.readers import joining, reductions, windows
+from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type
+from qconv.network.graph.served import Unserved
+
+
+@dataclass
+class _OfFloats(Reader):
+    """A layer of floats in the place of the quantized one."""
+
+    @property
+    def y_dtype(self) -> str:
+        return "float32"
+
+
+def _number(one: Lazy | None) -> Any:
+    """Return a scale or a zero point of a whole tensor; None if it is not given."""
+    if one is None:
+        return None
+    if one.elements != 1:
+        raise Unserved(f"a scale or a zero point has the shape {one.shape}; the kernels have one number for the tensor")
+    return one.at((Index(),) * len(one.shape))
+
+
+def _reals(x: Lazy, scale: Lazy | None, zero: Lazy | None) -> Lazy:
+    numbers = _number(scale), _number(zero)
+    return Lazy(x.shape, "float32", lambda indices: dequantized(x.at(indices), *numbers))
+
+
+def _between(
+    reader: Reader,
+    function: Callable[[Reader], Lazy],
+    inputs: Sequence[Lazy | None],
+    op: str,
+    numbers: Sequence[Lazy | None],
+) -> Lazy:
+    """Return a function of real inputs, quantized by a scale and a zero point."""
+    dtype = quantized_type(reader)
+    inner = _OfFloats(replace(reader.layer, op=op, inputs=("",) * len(inputs)), reader.network, inputs, reader.added)
+    made, (scale, zero) = function(inner), map(_number, numbers)
+    return Lazy(made.shape, dtype, lambda indices: quantized(made.at(indices), scale, zero, dtype))
+
+
+def of_one(op: str, function: Callable[[Reader], Lazy]) -> Callable[[Reader], Lazy]:
+    """Return the reader of an op with the inputs x, its scale and zero point, and those of y."""
+
+    def read(reader: Reader) -> Lazy:
+        inputs = [*reader.inputs, *(None for _ in range(5 - len(reader.inputs)))]
+        x = reader.x(0)
+        return _between(reader, function, [_reals(x, inputs[1], inputs[2])], op, inputs[3:5])
+
+    return read
+
+
+def concat(reader: Reader) -> Lazy:
+    """Read a concatenation: the scale and the zero point of y, then each tensor with its own."""
+    scale, zero, *rest = reader.inputs
+    parts = [rest[at : at + 3] for at in range(0, len(rest), 3)]
+    inputs = [_reals(_given(part[0]), part[1], part[2]) for part in parts]
+    return _between(reader, joining.concat, inputs, "Concat", (scale, zero))
+
+
+def _given(one: Lazy | None) -> Lazy:
+    if one is None:
+        raise Unserved("one of its tensors is not given")
+    return one
+
+
+READERS: Mapping[str, Callable[[Reader], Lazy]] = {
+    "com.microsoft.QLinearAveragePool": of_one("AveragePool", windows.average_pool),
+    "com.microsoft.QLinearConcat": concat,
+    "com.microsoft.QLinearGlobalAveragePool": of_one("GlobalAveragePool", windows.global_average_pool),
+    "com.microsoft.QLinearReduceMean": of_one("ReduceMean", reductions.reduction),
+    "com.microsoft.QLinearSoftmax": of_one("Softmax", reductions.READERS["Softmax"]),
+}
+# Those that fold their input.
+FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat"}

@@ -1,0 +1,43 @@
+"""The zoo's networks: their number, their kinds, and the outputs of our own."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import torch
+from zoo_networks import NETWORKS, Detector, ImageDecoder, Pyramid, SuperResolution
+
+
+def shapes(network: str, size: int) -> list[tuple[int, ...]]:
+    torch.manual_seed(0)
+    one = NETWORKS[network]
+    with torch.no_grad():
+        made = one.make(size).eval()(torch.randn(1, *one.shape(size)))
+    return [tuple(y.shape) for y in (made if isinstance(made, tuple) else (made,))]
+
+
+def test_there_are_twenty_of_others_and_five_of_ours() -> None:
+    assert len(NETWORKS) == 25
+    assert {one.kind for one in NETWORKS.values()} >= {
+        "plain", "squeeze-excite", "channel shuffle", "dense concatenation", "hybrid with attention", "LayerNorm",
+        "segmentation", "detection", "super-resolution", "generative",
+    }  # fmt: skip
+
+
+def test_a_detector_gives_a_box_for_every_cell() -> None:
+    assert isinstance(NETWORKS["detector"].make(64), Detector)
+    assert shapes("detector", 64) == [(1, 84, 4), (1, 84), (1, 84)]  # of 8x8, 4x4 and 2x2 cells
+
+
+def test_a_pyramid_gives_every_level() -> None:
+    assert isinstance(NETWORKS["pyramid"].make(64), Pyramid)
+    assert shapes("pyramid", 64) == [(1, 9, extent, extent) for extent in (8, 4, 2, 1)]
+
+
+def test_super_resolution_doubles_and_a_decoder_makes_the_image() -> None:
+    assert isinstance(NETWORKS["super_resolution"].make(16), SuperResolution)
+    assert shapes("super_resolution", 16) == [(1, 3, 32, 32)]
+    assert NETWORKS["image_decoder"].shape(64) == (ImageDecoder.LATENT, 8, 8)
+    assert shapes("image_decoder", 64) == [(1, 3, 64, 64)]

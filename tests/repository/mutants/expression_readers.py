@@ -1,0 +1,90 @@
+"""Mutants of the readers of layers as expressions."""
+
+from mutants.mutant import Mutant
+
+ELEMENTWISE, ACTIVATIONS, QUANTIZATION = (
+    f"expressions/readers/test_{name}.py" for name in ("elementwise", "activations", "quantization")
+)
+
+MUTANTS = (
+    Mutant(
+        "elementwise: nothing is narrowed",
+        "elementwise",
+        "narrowed(function(*(at(indices) for at in elements)), dtype)",
+        "function(*(at(indices) for at in elements))",
+        "The next function reads an int8 beyond its range, or a half that was not rounded.",
+        (ACTIVATIONS + "::test_halves_round_once_in_a_chain",),
+    ),
+    Mutant(
+        "shift: signs do not fill",
+        "_shifted_right",
+        'call("less", x, number(0, x.dtype))',
+        'call("less", x, x)',
+        "A negative number becomes a positive one.",
+        (ELEMENTWISE + "::test_shifts_may_be_by_more_than_all_bits",),
+    ),
+    Mutant(
+        "modulo of floats: the sign of the dividend",
+        "_float_modulo",
+        'call("add", rest, b)',
+        "rest",
+        "A remainder without fmod has the sign of the divisor.",
+        (ELEMENTWISE + "::test_remainders_of_floats",),
+    ),
+    Mutant(
+        "power: a negative exponent is its magnitude",
+        "_whole_power",
+        'call("divide", constant(1), x), x)',
+        "x, x)",
+        "2 to the -1 is 0 among integers, not 2.",
+        (ELEMENTWISE + "::test_powers_of_integers",),
+    ),
+    Mutant(
+        "batch normalization: channels are last",
+        "batch_normalization",
+        "min(1, len(x.shape) - 1)",
+        "len(x.shape) - 1",
+        "Channels are the second axis.",
+        (ELEMENTWISE + "::test_batch_normalization_of_any_rank",),
+    ),
+    Mutant(
+        "is_infinite: one sign is both",
+        "is_infinite",
+        "Number(sign * inf)",
+        "Number(inf)",
+        "The attributes say which infinities are found.",
+        (ELEMENTWISE + "::test_infinities_and_nans",),
+    ),
+    Mutant(
+        "softplus: only the part that does not overflow",
+        "softplus",
+        "add(maximum(x, ZERO), log1p(below))",
+        "log1p(below)",
+        "ln(1 + e**x) is about x for a large x.",
+        (ACTIVATIONS + "::test_activations",),
+    ),
+    Mutant(
+        "quantize: the zero point decides ties",
+        "quantized",
+        'value = call("add", call("round", value), converted(zero, "float32"))',
+        'value = call("round", call("add", value, converted(zero, "float32")))',
+        "With an odd zero point, ties would be rounded to odd numbers.",
+        (QUANTIZATION + "::test_quantize",),
+    ),
+    Mutant(
+        "quantize: blocks are interleaved",
+        "_along",
+        "indices[axis] // block,",
+        "indices[axis] % -(-shape[axis] // block),",
+        "A block is of neighbours.",
+        (QUANTIZATION + "::test_dequantize",),
+    ),
+    Mutant(
+        "quantized sums: rounded before the zero point",
+        "_quantized_op",
+        "rounds_last=count > 1",
+        "rounds_last=False",
+        "ONNX Runtime adds the zero point of a sum before it rounds.",
+        (QUANTIZATION + "::test_quantized_functions",),
+    ),
+)

@@ -1,0 +1,39 @@
+"""The kernels of matmul on a GPU: random configs of random problems, bit for bit."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from random_matmuls import attention, convolution, convolutions, matmuls, of_bytes, transposed
+
+from qconv import generator
+from qconv.device import Device
+from qconv.expression import MatMul
+from qconv.instances.load.pair import load
+from qconv.ops import registry
+from qconv.tuner.measure.verification import mismatch
+
+PROBLEMS: dict[str, list[MatMul]] = {
+    "matrices": matmuls(5, 40),
+    "convolutions": convolutions(5, 30),
+    "of many tiles": [
+        attention(12, 197, 64),
+        of_bytes(32, 1000, 512),
+        of_bytes(1, 1000, 2048),
+        convolution(2, (28, 28), 64, 96, (3, 3), pad=1),
+        convolution(2, (28, 28), 64, 96, (3, 3), stride=2, pad=1, channels_last=False),
+        convolution(1, (28, 28), 96, 96, (5, 5), pad=2, groups=96),
+        transposed(1, (14, 14), 32, 16, 4, 2),
+    ],
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_random_problems(kind: str, gpu: Device) -> None:
+    for index, problem in enumerate(PROBLEMS[kind]):
+        plans, _ = generator.space(problem, gpu.target)
+        chosen = (generator.default(problem, gpu.target), random.Random(f"{index} {problem}").choice(plans))
+        for plan in chosen:
+            assert mismatch(load(plan, gpu), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
