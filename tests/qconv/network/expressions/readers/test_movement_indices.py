@@ -110,6 +110,15 @@ def test_every_index_has_the_value_and_the_range_of_its_arithmetic() -> None:
         assert index.high >= np.max(wanted)
 
 
+@pytest.mark.parametrize("fine", [8, 9])
+def test_a_fine_part_that_reaches_the_unit_carries(fine: int) -> None:
+    coarse, rest = np.ogrid[:3, :fine]
+    index = Index.of(Axis("i0", 3)) * 8 + Index.of(Axis("i1", fine))
+    for made, wanted in ((index // 16, (coarse * 8 + rest) // 16), (index % 16, (coarse * 8 + rest) % 16)):
+        got = made.evaluated({"i0": coarse, "i1": rest}, {})
+        np.testing.assert_array_equal(got + 0 * wanted, wanted)
+
+
 def test_a_reshape_there_and_back_is_nothing() -> None:
     for _ in range(200):
         shape = [int(each) for each in RNG.choice([1, 2, 3, 4, 6], 3)]
@@ -128,6 +137,6 @@ def test_values_that_rise_evenly_need_no_table(values: list[int], text: str) -> 
     assert str(Index.entry("table", Index.of(Axis("i0", len(values))), np.array(values))) == text
 
 
-@pytest.mark.parametrize("values", [[0, 1, 3], [1, 0, 0], [0, 1, 0]])
+@pytest.mark.parametrize("values", [[0, 1, 3], [1, 0, 0], [0, 1, 0], [0, 1, 5, 3]])
 def test_other_values_are_a_table(values: list[int]) -> None:
-    assert Index.entry("table", Index.of(Axis("i0", 3)), np.array(values)).tables == {"table"}
+    assert Index.entry("table", Index.of(Axis("i0", len(values))), np.array(values)).tables == {"table"}
