@@ -47,6 +47,7 @@ from mutants import (
     products,
     pytorch,
     ranking,
+    reductions,
     reports,
     resuming,
     roles,
@@ -96,7 +97,11 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "convert": convert.MUTANTS,
     "tensor_ops": tensor_ops.MUTANTS,
     "pools": pools.MUTANTS,
+<<<<<<< HEAD
     "products": products.MUTANTS,
+=======
+    "reductions": reductions.MUTANTS,
+>>>>>>> reduce
     "pooled": pooled.MUTANTS,
     "indices": indices.MUTANTS,
     "prelude": prelude.MUTANTS,
