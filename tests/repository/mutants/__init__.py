@@ -97,11 +97,8 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "convert": convert.MUTANTS,
     "tensor_ops": tensor_ops.MUTANTS,
     "pools": pools.MUTANTS,
-<<<<<<< HEAD
     "products": products.MUTANTS,
-=======
     "reductions": reductions.MUTANTS,
->>>>>>> reduce
     "pooled": pooled.MUTANTS,
     "indices": indices.MUTANTS,
     "prelude": prelude.MUTANTS,
