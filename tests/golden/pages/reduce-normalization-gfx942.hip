@@ -109,7 +109,7 @@ struct Rows {
             vectors.v0[step] = load_vector(args.x0 + (r0 * 768 + c0));
             vectors.v1[step] = load_vector(args.x1 + (c0));
 
-@@ da3845ca in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors: members
+@@ 180fac7f in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
 @@ 4+2
 @@ 15+1
 #pragma unroll

@@ -87,7 +87,7 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 @@ 9+1
             vectors.v0[step] = load_vector(args.x0 + (r0 * 1000 + c0));
 
-@@ 86dfea4c in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors: members
+@@ 99ff05af in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
 @@ 14+1
         Lanes<Argmax1> lanes1;
 @@ 18+3
