@@ -48,7 +48,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     ),
     "products": ("Conv", "ConvInteger", "Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul"),
 }
-# What functions of several nodes consist of besides.
+# Ops of functions of several nodes besides.
 STRUCTURAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 FUNCTIONS = "functions of several nodes"
 OLDER = 23  # an opset that ONNX Runtime implements in whole
@@ -87,7 +87,7 @@ def area_of(model: Any) -> str:
     ops = {node.op_type for node in model.graph.node}
     if is_training(model) or any(node.domain for node in model.graph.node) or not ops <= {*by_op, *STRUCTURAL}:
         return ""
-    return by_op.get(*ops, "") if len(model.graph.node) == 1 else FUNCTIONS
+    return by_op.get(model.graph.node[0].op_type, "") if len(model.graph.node) == 1 else FUNCTIONS
 
 
 def loaded(model: Any) -> Any:

@@ -208,6 +208,10 @@ def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[
 
 
 def unfolded(network: Network, served: Collection[str]) -> Network:
-    """Return the network with the parts of those folded layers that are not served after all."""
-    layers = (part for layer in network.layers for part in ((layer,) if layer.name in served else layer.unfolded))
+    """Return the network with the parts of those folded layers that are not served after all. An output of a layer
+    with several stays a layer of its own."""
+    layers: list[Layer] = []
+    for layer in network.layers:
+        is_output = len(layer.parts) == 1 and layer.parts[0].outputs != layer.outputs
+        layers += [layer] if layer.name in served or is_output else layer.unfolded
     return replace(network, layers=tuple(layers))
