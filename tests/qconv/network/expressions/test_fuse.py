@@ -25,7 +25,7 @@ def test_a_made_scalar_has_a_shape_without_inference() -> None:
     tensors = {name: Tensor(name, "float32") for name in ("most", "least", "range")}
     tensors |= {name: Tensor(name, "float32", (5, 7)) for name in "xy"}
     x = np.random.default_rng(1).standard_normal((5, 7)).astype(np.float32)
-    got = evaluated(Network(("x",), ("y",), layers, tensors, {}), {"x": x})
+    got = evaluated(Network(("x",), ("y", "range"), layers, tensors, {}), {"x": x})
     np.testing.assert_array_equal(got, x / (x.max() - x.min()))
 
 
