@@ -105,9 +105,9 @@ MUTANTS = (
     ),
     Mutant(
         "fusion: outputs are unfolded to their layer",
-        "unfolded",
-        "if layer.name in served or is_output else",
-        "if layer.name in served else",
+        "fuse.py",
+        "if len(layer.parts) > 1 else (layer,)",
+        "if layer.parts else (layer,)",
         "A Split with two outputs is no expression.",
         ("expressions/test_fuse.py::test_an_output_of_a_layer_with_several_stays_a_layer",),
     ),

@@ -155,6 +155,8 @@ class _Fusion:
             raise Unserved(
                 f"its input {name!r} is {shown}; the kernels of expressions read known shapes of {', '.join(COMPUTED)}"
             )
+        if 0 in extents and array is None:
+            raise Unserved(f"its input {name!r} has no elements")
         return stored(name, extents, dtype)
 
     def _is_one_kernel(self, one: _Pending) -> bool:
@@ -213,11 +215,12 @@ def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[
     return replace(network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not
 
 
+def _parts(layer: Layer) -> tuple[Layer, ...]:
+    """Return the layers from before folding. A layer of a single part is one of its outputs, and no folded one."""
+    return tuple(part for each in layer.parts for part in _parts(each)) if len(layer.parts) > 1 else (layer,)
+
+
 def unfolded(network: Network, served: Collection[str]) -> Network:
-    """Return the network with the parts of those folded layers that are not served after all. An output of a layer
-    with several stays a layer of its own."""
-    layers: list[Layer] = []
-    for layer in network.layers:
-        is_output = len(layer.parts) == 1 and layer.parts[0].outputs != layer.outputs
-        layers += [layer] if layer.name in served or is_output else layer.unfolded
+    """Return the network with the parts of those folded layers that are not served after all."""
+    layers = (part for layer in network.layers for part in ((layer,) if layer.name in served else _parts(layer)))
     return replace(network, layers=tuple(layers))
