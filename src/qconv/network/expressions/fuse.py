@@ -133,6 +133,9 @@ class _Fusion:
         order = {one.name: at for at, one in enumerate(self.network.layers)}
         constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
         read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element)}
+        for name in read:
+            if 0 in (self.network.tensor(name).extents or ()):
+                raise Unserved(f"its input {name!r} has no elements")
         tables = {table for node in in_order(_root(lazy)) if isinstance(node, Element) for table in _tables(node)}
         return _Pending(
             lazy,
@@ -155,8 +158,6 @@ class _Fusion:
             raise Unserved(
                 f"its input {name!r} is {shown}; the kernels of expressions read known shapes of {', '.join(COMPUTED)}"
             )
-        if 0 in extents and array is None:
-            raise Unserved(f"its input {name!r} has no elements")
         return stored(name, extents, dtype)
 
     def _is_one_kernel(self, one: _Pending) -> bool:

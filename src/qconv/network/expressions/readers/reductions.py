@@ -7,7 +7,7 @@ the mean, which takes a second pass over the row, and loses nothing where the me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import inf, isinf, prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from qconv.network.graph.served import Unserved
 
 # The version of the operator set from which softmax is over one axis, not over all from one on.
 OF_ONE_AXIS = 13
+# Folds of no elements.
+OF_NOTHING: Mapping[str, float] = {"sum": 0, "product": 1, "maximum": -inf, "minimum": inf}
 
 
 def columns_of(x: Lazy, axes: Sequence[int]) -> tuple[Axis, ...]:
@@ -39,6 +41,11 @@ class Row:
         self.count = prod(x.shape[axis] for axis in axes)
 
     def fold(self, kind: str, of: Any = None) -> Any:
+        if not self.count and kind in OF_NOTHING:
+            dtype, value = self.element.dtype, OF_NOTHING[kind]
+            if isinf(value) and dtype != "float32":
+                raise Unserved("it reduces no elements, and integers have no infinity")
+            return number(value, dtype)
         return Folding(kind, self.element if of is None else of, self._columns)
 
     def mean(self, of: Any = None) -> Any:

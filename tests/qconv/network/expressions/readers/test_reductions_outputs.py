@@ -34,3 +34,29 @@ def test_the_last_of_equals(op: str, axis: int) -> None:
         want = first(seen, axis, keepdims=True).astype(np.int64)
         want = x.shape[axis] - 1 - want if is_last else want
         np.testing.assert_array_equal(computed(op, {"x": x}, want, axis=axis, select_last_index=is_last), want)
+
+
+@pytest.mark.parametrize(
+    ("op", "value"),
+    [
+        ("ReduceSum", 0),
+        ("ReduceProd", 1),
+        ("ReduceMax", -np.inf),
+        ("ReduceMin", np.inf),
+        ("ReduceL2", 0),
+        ("ReduceLogSum", -np.inf),
+    ],
+)
+def test_reductions_of_nothing(op: str, value: float) -> None:
+    arrays = {"x": np.zeros((2, 0, 3), np.float32), "axes": np.array([1], np.int64)}
+    want = np.full((2, 1, 3), value, np.float32)
+    np.testing.assert_array_equal(computed(op, arrays, want, ["axes"]), want)
+
+
+def test_no_kernel_reads_a_tensor_without_elements() -> None:
+    whole = {"x": np.zeros((2, 0), np.int32), "axes": np.array([1], np.int64)}
+    with pytest.raises(AssertionError, match="integers have no infinity"):
+        computed("ReduceMax", whole, np.zeros((2, 1), np.int32), ["axes"])
+    x = np.zeros((2, 0), np.float32)
+    with pytest.raises(AssertionError, match="'x' has no elements"):
+        computed("ArgMax", {"x": x}, np.zeros((2, 1), np.int64), axis=1)
