@@ -157,11 +157,12 @@ def depth_to_space(reader: Reader) -> Lazy:
 
 def space_to_depth(reader: Reader) -> Lazy:
     x, size, (n, c, h, w) = _blocks(reader)
+    is_dcr = reader.attribute("mode", "DCR") == "DCR"
 
     def at(indices: Indices) -> Any:
         image, channel, row, column = indices
-        place = channel // c
-        return x.at((image, channel % c, row * size + place // size, column * size + place % size))
+        place, source = (channel // c, channel % c) if is_dcr else (channel % size**2, channel // size**2)
+        return x.at((image, source, row * size + place // size, column * size + place % size))
 
     return Lazy((n, c * size**2, h // size, w // size), x.dtype, at)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
 from typing import Any
@@ -136,17 +136,20 @@ def lp_pool(reader: Reader) -> Lazy:
 
 def normed(reader: Reader, x: Lazy, windows: tuple[Window, ...]) -> Lazy:
     p = int(reader.attribute("p", 2))
-    if p not in (1, 2) or x.computed != "float32":
-        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms 1 and 2 of floats")
+    if p < 1 or x.computed != "float32":
+        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms from 1 on of floats")
 
     def power(element: Any) -> Any:
-        return call("absolute", element) if p == 1 else call("multiply", element, element)
+        return reduce(partial(call, "multiply"), [call("absolute", element)] * p)
+
+    def root(total: Any) -> Any:
+        return call("sqrt", total) if p == 2 else call("power", total, number(1 / p, "float32"))
 
     sums = pooled("sum", x, windows, number(0, "float32"), power)
 
     def at(indices: Indices) -> Any:
         total = sums.at(indices)
-        return narrowed(total if p == 1 else call("sqrt", total), x.dtype)
+        return narrowed(total if p == 1 else root(total), x.dtype)
 
     return Lazy(sums.shape, x.dtype, at)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from expressed_layers import assert_as_onnxruntime, drawn, fused, model_of_nodes, one_op, runs_here
+from one_expression import computed
 from onnx import helper
 
 RNG = np.random.default_rng(50)
@@ -97,3 +98,10 @@ def test_the_reason_of_what_runs_elsewhere(why: str, op: str, constants: Any, at
         node = helper.make_node(op, ["x", "i"], ["y"], **attributes)
         model = model_of_nodes([node], {"x": x, "i": ints(1, 2)}, {})
     assert why in "".join(fused(model)[1].values())
+
+
+def test_space_to_depth_undoes_depth_to_space() -> None:
+    for mode in ("DCR", "CRD"):
+        x = drawn(RNG, (2, 12, 3, 4), "float32")
+        moved = computed("DepthToSpace", {"x": x}, np.zeros((2, 3, 6, 8), np.float32), blocksize=2, mode=mode)
+        np.testing.assert_array_equal(computed("SpaceToDepth", {"x": moved}, x, blocksize=2, mode=mode), x)

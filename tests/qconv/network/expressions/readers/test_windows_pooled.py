@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from expressed_layers import assert_as_onnxruntime, drawn, keys_of, one_op, runs_here
+from one_expression import computed
 
 RNG = np.random.default_rng(52)
 X = (2, 3, 9, 10)
@@ -80,3 +81,11 @@ def test_few_elements_are_a_map_and_many_are_folded() -> None:
 def test_a_pool_runs_here() -> None:
     x = drawn(RNG, X)
     runs_here(one_op("AveragePool", x, kernel_shape=[2, 2], pads=[0, 0, 1, 1], strides=[2, 2]), {"x": x})
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+def test_norms_of_windows(p: int) -> None:
+    x = np.random.default_rng(p).standard_normal((2, 3, 12)).astype(np.float32)
+    want = (np.abs(x.reshape(2, 3, 4, 3).astype(np.float64)) ** p).sum(-1) ** (1 / p)
+    got = computed("LpPool", {"x": x}, want.astype(np.float32), p=p, kernel_shape=[3], strides=[3])
+    np.testing.assert_allclose(got, want, 2e-6)
