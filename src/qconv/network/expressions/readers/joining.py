@@ -68,13 +68,17 @@ def _fill(reader: Reader, dtype: str) -> Any:
 
 def padded(x: Lazy, pads: Mapping[int, tuple[int, int]], fill: Any) -> Lazy:
     """Return a tensor with elements of a value before and behind those of some axes. Negative pads cut elements off."""
-    shape = tuple(extent + sum(pads.get(axis, (0, 0))) for axis, extent in enumerate(x.shape))
+    moved = with_axes(x, {axis: (x.shape[axis] + sum(both), _less(both[0])) for axis, both in pads.items()})
 
     def at(indices: Indices) -> Any:
-        own = tuple(one - pads[axis][0] if axis in pads else one for axis, one in enumerate(indices))
-        return guarded(x.at(own), [Guard(own[axis], x.shape[axis]) for axis in pads], fill)
+        guards = [Guard(indices[axis] - before, x.shape[axis]) for axis, (before, _) in pads.items()]
+        return guarded(moved.at(indices), guards, fill)
 
-    return Lazy(shape, x.dtype, at)
+    return Lazy(moved.shape, x.dtype, at)
+
+
+def _less(by: int) -> Callable[[Index], Index]:
+    return lambda index: index - by
 
 
 def _repeated(reader: Reader, extent: int, before: int, behind: int, mode: str) -> tuple[int, Callable[[Index], Index]]:
