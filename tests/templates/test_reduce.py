@@ -96,13 +96,15 @@ SPECIAL = np.array([np.nan, 0.0, -0.0, 1.0, -1.0, np.inf, -np.inf], np.float32)
 def test_equal_elements_zeros_of_both_signs_and_nans(kind: str, across: int) -> None:
     """Rows of one special value, and of two and of all of them in random order."""
     rng = np.random.default_rng(7)
-    rows = [np.full(67, value) for value in SPECIAL]
-    rows += [rng.choice(SPECIAL[2 * at % 5 :][:2], 67) for at in range(13)] + [
-        rng.choice(SPECIAL, 67) for _ in range(12)
+    rows = [np.full(68, value) for value in SPECIAL]
+    rows += [rng.choice(SPECIAL[2 * at % 5 :][:2], 68) for at in range(13)] + [
+        rng.choice(SPECIAL, 68) for _ in range(12)
     ]
     x = np.stack(rows).astype(np.float32)
-    problem = reduction(x.shape[:1], (67,), "float32", f"y={kind}_of(x)", "int32" if "arg" in kind else "float32")
-    kernel = load(generator.plan(problem, config(64, 8, across=across, unroll=16), CPU.target), CPU)
+    problem = reduction(x.shape[:1], (68,), "float32", f"y={kind}_of(x)", "int32" if "arg" in kind else "float32")
+    kernel = load(
+        generator.plan(problem, config(64, 8, vector=4, across=across, unroll=16 if across else 4), CPU.target), CPU
+    )
     others = registry.draw(problem, 1).arrays[1:]
     assert mismatch(kernel, Sample((x.reshape(-1), *others))) is None
 

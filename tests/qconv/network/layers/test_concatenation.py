@@ -168,3 +168,10 @@ def test_an_output_that_nobody_names_is_left_out() -> None:
     assert [(cut.begin, cut.width) for cut in ends] == [(0, 3), (6, 3)]
     other = Network(("x",), ("y", "z"), (layer,), {"x": Tensor("x", "float32")}, {})
     assert one_output_each(other).layers == (layer,)
+
+
+def test_a_dropout_has_one_output_each_unless_it_trains() -> None:
+    tensors = {"x": Tensor("x", "float32", (3,))}
+    for inputs, count in ((("x", "ratio"), 2), (("x", "ratio", "training"), 1)):
+        network = Network(("x",), ("y", "mask"), (Layer("d", "Dropout", inputs, ("y", "mask")),), tensors, {})
+        assert len(one_output_each(network, ("float32",)).layers) == count
