@@ -207,7 +207,12 @@ def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[
     return replace(network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not
 
 
+def _parts(layer: Layer) -> tuple[Layer, ...]:
+    """Return the layers from before folding. A layer of a single part is one of its outputs, and no folded one."""
+    return tuple(part for each in layer.parts for part in _parts(each)) if len(layer.parts) > 1 else (layer,)
+
+
 def unfolded(network: Network, served: Collection[str]) -> Network:
     """Return the network with the parts of those folded layers that are not served after all."""
-    layers = (part for layer in network.layers for part in ((layer,) if layer.name in served else layer.unfolded))
+    layers = (part for layer in network.layers for part in ((layer,) if layer.name in served else _parts(layer)))
     return replace(network, layers=tuple(layers))
