@@ -59,6 +59,22 @@ MUTANTS = (
         (f"{MOVED}::test_a_split_of_floats_is_one_kernel_per_output_and_runs_here",),
     ),
     Mutant(
+        "movement: what is folded is joined at once",
+        "readers/__init__.py",
+        '*windows.READERS, "Concat"',
+        "*windows.READERS",
+        "A fold is computed for the elements of all inputs of a concatenation.",
+        (f"{JOINED}::test_what_is_folded_is_in_memory_before_it_is_joined",),
+    ),
+    Mutant(
+        "movement: the output of a Split that is not served is the whole Split",
+        "fuse.py",
+        "if len(layer.parts) > 1 else (layer,)",
+        "if layer.parts else (layer,)",
+        "A Split of floats runs elsewhere.",
+        (f"{MOVED}::test_a_split_of_floats_is_one_kernel_per_output_and_runs_here",),
+    ),
+    Mutant(
         "movement: the outer fill stands for the inner one",
         "guarding.py",
         "isinstance(root, Element) and (not root.guards or root.fill == fill)",

@@ -53,6 +53,15 @@ def test_computed_tensors_are_joined_in_one_kernel() -> None:
     runs_here(model, {"x": x})
 
 
+def test_what_is_folded_is_in_memory_before_it_is_joined() -> None:
+    """Otherwise it would be folded for the elements of the other inputs as well."""
+    x = drawn(RNG, (1, 2, 8, 6))
+    pool = helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[5, 5], pads=[2] * 4)
+    model = model_of_nodes([pool, helper.make_node("Concat", ["x", "p"], ["y"], axis=1)], {"x": x}, {})
+    assert_as_onnxruntime(model, {"x": x})
+    assert [key.partition(":")[0] for key in keys_of(model)] == ["reduce", "map"]
+
+
 PADS = ints(0, 1, 2, 0, 1, 0, -1, 3)
 # The op, its constants and its attributes.
 CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
