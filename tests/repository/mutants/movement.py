@@ -75,6 +75,14 @@ MUTANTS = (
         (f"{MOVED}::test_a_split_of_floats_is_one_kernel_per_output_and_runs_here",),
     ),
     Mutant(
+        "movement: few tensors are joined",
+        "fuse.py",
+        "self._is_one_kernel(result, MOST_OPERANDS)",
+        "self._is_one_kernel(result)",
+        "A concatenation of 24 tensors runs elsewhere.",
+        (f"{JOINED}::test_as_many_tensors_are_joined_as_a_kernel_has_operands",),
+    ),
+    Mutant(
         "movement: the outer fill stands for the inner one",
         "guarding.py",
         "isinstance(root, Element) and (not root.guards or root.fill == fill)",

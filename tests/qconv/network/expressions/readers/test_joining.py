@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expressed_layers import assert_as_onnxruntime, drawn, evaluated, keys_of, model_of_nodes, one_op, runs_here
+from expressed_layers import assert_as_onnxruntime, drawn, evaluated, fused, keys_of, model_of_nodes, one_op, runs_here
 from onnx import helper
 
 RNG = np.random.default_rng(51)
@@ -51,6 +51,14 @@ def test_computed_tensors_are_joined_in_one_kernel() -> None:
     assert_as_onnxruntime(model, {"x": x})
     assert len(keys_of(model)) == 1
     runs_here(model, {"x": x})
+
+
+@pytest.mark.parametrize(("count", "kernels"), [(24, 1), (33, 0)])
+def test_as_many_tensors_are_joined_as_a_kernel_has_operands(count: int, kernels: int) -> None:
+    model, feeds = joined(1, *(drawn(RNG, (1, 2, 3)) for _ in range(count)))
+    assert len(fused(model)[0]) == kernels
+    if kernels:
+        assert_as_onnxruntime(model, feeds)
 
 
 def test_what_is_folded_is_in_memory_before_it_is_joined() -> None:
