@@ -120,10 +120,10 @@ def averaged(reader: Reader, x: Lazy, windows: tuple[Window, ...], with_padding:
     same = float(prod(each[0] for each, along in zip(counts, per_axis, strict=True) if along is None))
 
     def at(indices: Indices) -> Any:
-        count: Any = number(same, "float32")
-        for along, index in zip(per_axis, indices[2:], strict=True):
-            if along is not None:
-                count = call("multiply", count, along(index))
+        factors = [along(index) for along, index in zip(per_axis, indices[2:], strict=True) if along is not None]
+        if same != 1 or not factors:
+            factors.append(number(same, "float32"))
+        count = reduce(lambda one, other: call("multiply", one, other), factors)
         return narrowed(call("divide", sums.at(indices), count), x.dtype)
 
     return Lazy(sums.shape, x.dtype, at)
