@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "movement: a block's place is its last channels in any mode",
         "readers/movement.py",
-        "place * depth + channel if is_dcr else channel * size**2 + place",
+        "place * depth + channel if is_slower else channel * size**2 + place",
         "place * depth + channel",
         "Blocks of the mode CRD are of other channels.",
         (f"{MOVED}::test_it_moves_as_onnx_runtime_does",),

@@ -107,34 +107,34 @@ def split(reader: Reader) -> Lazy:
     return with_axes(x, {axis: (widths[number], _every(sum(widths[:number]), 1))})
 
 
-def _blocks(reader: Reader) -> tuple[Lazy, int, Shape]:
+def _blocks(reader: Reader) -> tuple[Lazy, int, Shape, bool]:
+    """Return x, the extent of a block, the shape of x, and whether the places in a block are slower than channels."""
     x = reader.x()
     if len(x.shape) != 4:
         raise Unserved(f"x has the shape {x.shape}; blocks of pixels are of 4 axes")
-    return x, int(reader.attribute("blocksize")), x.shape
+    return x, int(reader.attribute("blocksize")), x.shape, reader.attribute("mode", "DCR") == "DCR"
 
 
 def depth_to_space(reader: Reader) -> Lazy:
-    x, size, (n, c, h, w) = _blocks(reader)
+    x, size, (n, c, h, w), is_slower = _blocks(reader)
     depth = c // size**2
-    is_dcr = reader.attribute("mode", "DCR") == "DCR"
 
     def at(indices: Indices) -> Any:
         image, channel, row, column = indices
         place = row % size * size + column % size
-        source = place * depth + channel if is_dcr else channel * size**2 + place
+        source = place * depth + channel if is_slower else channel * size**2 + place
         return x.at((image, source, row // size, column // size))
 
     return Lazy((n, depth, h * size, w * size), x.dtype, at)
 
 
 def space_to_depth(reader: Reader) -> Lazy:
-    x, size, (n, c, h, w) = _blocks(reader)
+    x, size, (n, c, h, w), is_slower = _blocks(reader)
 
     def at(indices: Indices) -> Any:
         image, channel, row, column = indices
-        place = channel // c
-        return x.at((image, channel % c, row * size + place // size, column * size + place % size))
+        place, source = (channel // c, channel % c) if is_slower else (channel % size**2, channel // size**2)
+        return x.at((image, source, row * size + place // size, column * size + place % size))
 
     return Lazy((n, c * size**2, h // size, w // size), x.dtype, at)
 

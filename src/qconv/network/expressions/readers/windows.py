@@ -23,6 +23,8 @@ from qconv.network.graph.served import Unserved
 
 # Elements of a window that are combined one after the other.
 FEW = 16
+# How many squares of squares an element is in a norm of each degree.
+SQUARES = {1: 0, 2: 1, 4: 2}
 COMBINE = {"sum": "add", "maximum": "maximum"}
 
 
@@ -136,17 +138,21 @@ def lp_pool(reader: Reader) -> Lazy:
 
 def normed(reader: Reader, x: Lazy, windows: tuple[Window, ...]) -> Lazy:
     p = int(reader.attribute("p", 2))
-    if p not in (1, 2) or x.computed != "float32":
-        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms 1 and 2 of floats")
+    if p not in SQUARES or x.computed != "float32":
+        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms {', '.join(map(str, SQUARES))} of floats")
 
     def power(element: Any) -> Any:
-        return call("absolute", element) if p == 1 else call("multiply", element, element)
+        for _ in range(SQUARES[p]):
+            element = call("multiply", element, element)
+        return element if SQUARES[p] else call("absolute", element)
 
     sums = pooled("sum", x, windows, number(0, "float32"), power)
 
     def at(indices: Indices) -> Any:
         total = sums.at(indices)
-        return narrowed(total if p == 1 else call("sqrt", total), x.dtype)
+        for _ in range(SQUARES[p]):
+            total = call("sqrt", total)
+        return narrowed(total, x.dtype)
 
     return Lazy(sums.shape, x.dtype, at)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expressed_layers import assert_as_onnxruntime, drawn, keys_of, one_op, runs_here
+from expressed_layers import assert_as_onnxruntime, drawn, fused, keys_of, one_op, runs_here
 
 RNG = np.random.default_rng(52)
 X = (2, 3, 9, 10)
@@ -42,7 +42,7 @@ def test_the_mean_of_each_window(window: dict[str, Any], size: tuple[int, int]) 
         assert_as_onnxruntime(model, {"x": x}, ulps=2)
 
 
-@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("p", [1, 2, 4])
 @pytest.mark.parametrize("window", [WINDOWS[0], WINDOWS[2], WINDOWS[6]])
 def test_the_norm_of_each_window(window: dict[str, Any], p: int) -> None:
     x = drawn(RNG, X)
@@ -69,6 +69,10 @@ def test_the_whole_image_is_one_window(op: str) -> None:
     for shape in ((2, 3, 7), (2, 3, 1, 2), X, (1, 2, 2, 5, 7)):
         x = drawn(RNG, shape)
         assert_as_onnxruntime(one_op(op, x), {"x": x}, ulps=0 if op == "GlobalMaxPool" else 4)
+
+
+def test_a_norm_of_another_degree_runs_elsewhere() -> None:
+    assert "p=3" in "".join(fused(one_op("LpPool", drawn(RNG, X), kernel_shape=[2, 2], p=3))[1].values())
 
 
 def test_few_elements_are_a_map_and_many_are_folded() -> None:
