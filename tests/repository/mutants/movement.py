@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "movement: indices count from the front alone",
-        "_inside",
+        "inside",
         "np.where(indices < 0, indices + extent, indices)",
         "np.maximum(indices, 0)",
         "The last element is the first.",
@@ -121,6 +121,14 @@ MUTANTS = (
         "front",
         "Negative indices choose nothing.",
         (f"{JOINED}::test_one_hot",),
+    ),
+    Mutant(
+        "movement: the first of two updates remains",
+        "_scattered",
+        "sources[places.reshape(-1)] = np.arange(places.size)",
+        "sources[places.reshape(-1)[::-1]] = np.arange(places.size)[::-1]",
+        "Where indices repeat, an update is another.",
+        (f"{JOINED}::test_updates_replace_elements",),
     ),
     Mutant(
         "movement: a quotient forgets the fine part",

@@ -139,7 +139,7 @@ def space_to_depth(reader: Reader) -> Lazy:
     return Lazy((n, c * size**2, h // size, w // size), x.dtype, at)
 
 
-def _inside(indices: Array, extent: int) -> Array:
+def inside(indices: Array, extent: int) -> Array:
     """Return constant indices counted from the front."""
     if indices.size == 0:
         raise Unserved("its output has no elements")
@@ -156,7 +156,7 @@ def _chosen(reader: Reader) -> tuple[Lazy, int, Shape, Callable[[Indices], Index
     """Return x, the axis of the chosen elements, the shape of the tensor of indices, and its elements."""
     x = reader.x()
     axis = _axis(reader, len(x.shape))
-    given = _inside(reader.constant(1, "tensor of indices"), x.shape[axis])
+    given = inside(reader.constant(1, "tensor of indices"), x.shape[axis])
     entry = reader.entries(given)
     return x, axis, given.shape, lambda indices: entry(flat(indices, given.shape))
 
@@ -180,7 +180,7 @@ def gather_nd(reader: Reader) -> Lazy:
     x, batch = reader.x(), int(reader.attribute("batch_dims", 0))
     given = reader.constant(1, "tensor of indices")
     *shape, chosen = given.shape
-    entries = [reader.entries(_inside(given[..., each], x.shape[batch + each])) for each in range(chosen)]
+    entries = [reader.entries(inside(given[..., each], x.shape[batch + each])) for each in range(chosen)]
 
     def at(indices: Indices) -> Any:
         place = flat(indices[: len(shape)], shape)
@@ -195,7 +195,7 @@ def compress(reader: Reader) -> Lazy:
         x = reshaped(x, (x.elements,))
     axis = _axis(reader, len(x.shape))
     kept = np.flatnonzero(reader.constant(1, "condition").reshape(-1)[: x.shape[axis]])
-    return with_axes(x, {axis: (kept.size, reader.entries(_inside(kept, x.shape[axis])))})
+    return with_axes(x, {axis: (kept.size, reader.entries(inside(kept, x.shape[axis])))})
 
 
 def reverse_sequence(reader: Reader) -> Lazy:

@@ -131,3 +131,26 @@ def test_one_hot(depth: int, axis: int) -> None:
     for dtype, values in (("int64", "int64"), ("int64", "float32"), ("float32", "int64")):
         model = one_op("OneHot", x.astype(dtype), np.int64(depth), np.array([-1, 7], values), axis=axis)
         assert_as_onnxruntime(model, {"x": x.astype(dtype)})
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "updates", "attributes"),
+    [
+        ("ScatterElements", ints(1, 5, -1, 1).reshape(1, 4, 1, 1), (1, 4, 1, 1), {"axis": 1}),
+        ("ScatterElements", RNG.integers(-3, 3, (2, 6, 4, 2)), (2, 6, 4, 2), {"axis": 3}),
+        ("ScatterND", ints(0, 1, 1, -2, 0, 1).reshape(3, 2), (3, 4, 3), {}),
+        ("ScatterND", ints(1, 0, 1).reshape(3, 1, 1), (3, 1, 6, 4, 3), {}),
+        ("ScatterND", RNG.integers(0, 2, (5, 4)), (5,), {}),
+    ],
+)
+def test_updates_replace_elements(op: str, given: Any, updates: Any, attributes: Any) -> None:
+    for dtype in TYPES:
+        feeds = {"x": drawn(RNG, X, dtype), "u": drawn(RNG, updates, dtype)}
+        node = helper.make_node(op, ["x", "i", "u"], ["y"], **attributes)
+        assert_as_onnxruntime(model_of_nodes([node], feeds, {"i": given}), feeds)
+
+
+def test_updates_that_are_combined_run_elsewhere() -> None:
+    feeds = {"x": drawn(RNG, X), "u": drawn(RNG, (1, 6, 4, 3))}
+    node = helper.make_node("ScatterND", ["x", "i", "u"], ["y"], reduction="add")
+    assert "are combined" in "".join(fused(model_of_nodes([node], feeds, {"i": ints(0).reshape(1, 1)}))[1].values())
