@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from qconv.dtypes import RANGES
 from qconv.expression import elementary
-from qconv.expression.function import CTYPES, FLOAT, INT, LONG, closure
+from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
@@ -154,6 +154,8 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
     read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load)}
     if "float16" in read or "to_half" in functions:
         wants |= {"from_half", "bits"}
+    if BOOL in read:
+        wants |= {"bools"}
     if problem.y_type == "float16":
         wants |= {"half"}
     if problem.y_type == FLOAT or any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
