@@ -8,6 +8,7 @@ import golden_chains
 from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
 from random_expressions import TYPICAL as EXPRESSIONS
 from random_matmuls import attention, convolution, of_bytes, transposed
+from random_reductions import FLOATS, pixels_outside, reduction
 
 from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -251,6 +252,18 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         None,
     ),
     "global-pooling-sm_80.cu": (GlobalAveragePool(32, 49, 2048, "uint8", "uint8"), "sm_80", None),
+    "reduce-softmax-sm_90a.cu": (reduction((8192,), (4096,), "float16", FLOATS["softmax"], "float16"), "sm_90a", None),
+    "reduce-normalization-gfx942.hip": (
+        reduction((6304,), (768,), "float32", FLOATS["normalization"], "float32"),
+        "gfx942",
+        None,
+    ),
+    "reduce-mean-of-pixels-sm_80.cu": (
+        reduction((32, 2048), (49,), "int8", FLOATS["mean"], "float32", pixels_outside),
+        "sm_80",
+        None,
+    ),
+    "reduce-positions-cpu.cpp": (reduction((9,), (1000,), "float32", "y=argmax_of(x)", "int32"), "cpu", None),
     "shuffle-two-groups-sm_90a.cu": (ChannelShuffle(128 * 28 * 28, 2, 64), "sm_90a", None),
     "shuffle-three-groups-cpu.cpp": (ChannelShuffle(999, 3, 20, "uint8"), "cpu", None),
     "argmax-classes-sm_90a.cu": (ArgMax(32 * 56 * 56, 20, x_type="uint8"), "sm_90a", None),

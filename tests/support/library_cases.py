@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from golden_quantizations import ADDED, EVERYTHING
 from random_expressions import map_of
+from random_matmuls import of_bytes
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -99,6 +100,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
     ("map", "cpu", TYPED),
     ("map", "cpu", BYTES),
+    ("matmul", "cpu", of_bytes(9, 12, 10)),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
     ("elementwise", "cpu", Quantize(2, 3, 40, channels_last=True)),

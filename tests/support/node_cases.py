@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -51,6 +51,8 @@ AREAS: Mapping[str, tuple[str, ...]] = {
 # What functions of several nodes consist of besides.
 STRUCTURAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 FUNCTIONS = "functions of several nodes"
+OLDER = 23  # an opset that ONNX Runtime implements in whole
+MOST_CAUSES, LONGEST = 2, 160  # of a reason
 TYPES = frozenset(
     TensorProto.DataType.Value(name)
     for name in ("INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "BOOL", "FLOAT16", "FLOAT")
@@ -88,8 +90,16 @@ def area_of(model: Any) -> str:
     return by_op.get(*ops, "") if len(model.graph.node) == 1 else FUNCTIONS
 
 
+def loaded(model: Any) -> Any:
+    """Return the model as ONNX Runtime loads it: as it is, or with an older opset; None where it loads neither."""
+    older = type(model)()
+    older.CopyFrom(model)
+    for entry in older.opset_import:
+        entry.version = min(entry.version, OLDER)
+    return next((one for one in (model, older) if is_loaded(one)), None)
+
+
 def is_loaded(model: Any) -> bool:
-    """True where ONNX Runtime accepts the model."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
@@ -111,7 +121,8 @@ def every_case() -> tuple[Any, ...]:
 
 def cases(area: str) -> list[Any]:
     """Return the cases of an area that ONNX Runtime loads."""
-    return [case for case in every_case() if area_of(case.model) == area and is_loaded(case.model)]
+    models = ((case, loaded(case.model)) for case in every_case() if area_of(case.model) == area)
+    return [replace(case, model=model) for case, model in models if model is not None]
 
 
 def outcome(case: Any, area: str, device: str) -> Outcome:
@@ -125,10 +136,15 @@ def outcome(case: Any, area: str, device: str) -> Outcome:
                     return Outcome(case.name, area, said)
     except Exception as error:  # a crash is counted, and named by its kind
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        return Outcome(case.name, area, kind + " ".join(str(error).split())[:200])
+        return Outcome(case.name, area, _short(f"{kind}{error}"))
     explanation = session.explain()
-    left = [f"{row.op}: {row.why}" for row in explanation.rows if row.op in explanation.fallen_back]
-    return Outcome(case.name, area, "; ".join(dict.fromkeys(left)))
+    causes = explanation.causes or ((explanation.advice,) if explanation.fallen_back else ())
+    return Outcome(case.name, area, _short("; ".join(causes[:MOST_CAUSES])))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def _array(given: Any) -> Any:

@@ -130,9 +130,10 @@ def fields_of(problem: Expression) -> tuple[Field, ...]:
 
 
 def aliases_of(problem: Expression) -> dict[str, str]:
-    """Return the element types of the operands and of the output, by their names in C++."""
-    operands = {name.upper(): operand.dtype for name, operand in problem.named.items()}
-    return {**operands, "Output": problem.y_type}
+    """Return the element types of the operands and of the output, by their names in C++. Bools are bytes: CUDA loads no
+    bool through the read-only cache, and clang moves an array of bools from registers to AMD's shared memory."""
+    types = {**{name.upper(): operand.dtype for name, operand in problem.named.items()}, "Output": problem.y_type}
+    return {name: "uint8" if dtype == BOOL else dtype for name, dtype in types.items()}
 
 
 def axes_of(axes: Sequence[Axis], of: str) -> list[str]:

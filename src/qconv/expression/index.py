@@ -97,6 +97,13 @@ class Index:
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.terms, self.constant))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     @classmethod
     def of(cls, axis: Axis) -> Index:
         return cls(((axis, 1),)) if axis.extent > 1 else cls()

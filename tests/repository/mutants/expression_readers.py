@@ -87,4 +87,12 @@ MUTANTS = (
         "ONNX Runtime adds the zero point of a sum before it rounds.",
         (QUANTIZATION + "::test_quantized_functions",),
     ),
+    Mutant(
+        "dropout: a training one is split",
+        "one_output_each",
+        'layer.op == "Dropout" and len(layer.inputs) < 3',
+        'layer.op == "Dropout"',
+        "Its output and its mask come from the same random numbers.",
+        ("layers/test_concatenation.py::test_a_dropout_has_one_output_each_unless_it_trains",),
+    ),
 )

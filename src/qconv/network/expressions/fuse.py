@@ -10,15 +10,16 @@ it would have to be computed again. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qconv.expression.function import COMPUTED
 from qconv.expression.index import Index
 from qconv.expression.node import in_order
+from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.expressed import Expressed
-from qconv.network.expressions.kernel import Held, Inexpressible, kernel_of
+from qconv.network.expressions.kernel import Inexpressible, check_one_kernel
 from qconv.network.expressions.lazy import (
     Array,
     Element,
@@ -92,17 +93,17 @@ class _Fusion:
         for name in layer.reads:
             if name in self.pending and self._is_stored_for(name, folds):
                 self._store(name)
-        result = self._result(layer, y)
-        if not self._is_one_kernel(result, y):
+        result = self._result(layer)
+        if not self._is_one_kernel(result):
             for name in layer.reads:
                 if name in self.pending and self._has_fold(name):
                     self._store(name)
-            result = self._result(layer, y)
-        if not self._is_one_kernel(result, y):
+            result = self._result(layer)
+        if not self._is_one_kernel(result):
             for name in layer.reads:
                 self._store(name)
-            result = self._result(layer, y)
-            if not self._is_one_kernel(result, y):
+            result = self._result(layer)
+            if not self._is_one_kernel(result):
                 raise Unserved(f"no kernel here computes {layer.op} of these shapes")
         self.pending[y] = result
 
@@ -119,7 +120,7 @@ class _Fusion:
     def _has_fold(self, name: str) -> bool:
         return has_fold(_root(self.pending[name].lazy))
 
-    def _result(self, layer: Layer, y: str) -> _Pending:
+    def _result(self, layer: Layer) -> _Pending:
         inputs = [self._input(name) if name else None for name in layer.inputs]
         reader = Reader(layer, self.network, inputs)
         lazy = READERS[layer.op](reader)
@@ -152,25 +153,17 @@ class _Fusion:
             )
         return stored(name, extents, dtype)
 
-    def _is_one_kernel(self, one: _Pending, y: str) -> bool:
+    def _is_one_kernel(self, one: _Pending) -> bool:
         read, functions = cost_of(_root(one.lazy))
         if read > MOST_READ or functions > MOST_FUNCTIONS:
             return False
+        if len(one.reads) + len(one.constants) > MOST_OPERANDS:
+            return False
         try:
-            kernel_of(one.lazy, self._held(one), False)
-        except (Inexpressible, ValueError):
+            check_one_kernel(one.lazy)
+        except Inexpressible:
             return False
         return True
-
-    def _held(self, one: _Pending) -> Callable[[str], Held]:
-        def held(name: str) -> Held:
-            array = one.constants.get(name)
-            if array is not None:
-                return Held(array.shape, str(array.dtype), False, array)
-            tensor = self.network.tensor(name)
-            return Held(tensor.extents or (), tensor.dtype or "", self.lasts.get(name, False))
-
-        return held
 
     def _store(self, name: str) -> None:
         """Append the kernel that makes a pending tensor."""

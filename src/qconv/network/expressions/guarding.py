@@ -8,8 +8,8 @@ from typing import Any
 
 from qconv.expression.function import INT
 from qconv.expression.index import Axis
-from qconv.expression.node import Call, Guard, Number, Position, call, in_order
-from qconv.network.expressions.lazy import Element, Folding, Product, number
+from qconv.expression.node import Guard, Number, Position, call
+from qconv.network.expressions.lazy import Element, number, rewritten, with_arguments
 
 
 def guarded(root: Any, guards: Iterable[Guard], fill: Any) -> Any:
@@ -28,22 +28,14 @@ def guarded(root: Any, guards: Iterable[Guard], fill: Any) -> Any:
 def _read_inside(root: Any, guards: tuple[Guard, ...]) -> Any:
     """Return the value of which every element that depends on a guarded axis is read where the guards hold."""
     axes = frozenset[Axis]().union(*(guard.index.axes for guard in guards))
-    made: dict[Any, Any] = {}
-    for node in in_order(root):
-        arguments = tuple(made[each] for each in node.arguments)
-        made[node] = node
-        if isinstance(node, Element) and not axes.isdisjoint(frozenset().union(*(at.axes for at in node.indices))):
-            fill = arguments[0] if arguments else number(0, node.dtype)
-            made[node] = Element(node.tensor, node.indices, node.dtype, _joined(node, guards), fill)
-        elif isinstance(node, Element) and arguments:
-            made[node] = Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
-        elif isinstance(node, Call):
-            made[node] = Call(node.function, arguments)
-        elif isinstance(node, Folding):
-            made[node] = Folding(node.kind, arguments[0], node.columns)
-        elif isinstance(node, Product):
-            made[node] = Product(arguments[0], arguments[1], node.sums)
-    return made[root]
+
+    def change(node: Any, arguments: tuple[Any, ...]) -> Any:
+        if not isinstance(node, Element) or all(axes.isdisjoint(index.axes) for index in node.indices):
+            return with_arguments(node, arguments)
+        fill = arguments[0] if arguments else number(0, node.dtype)
+        return Element(node.tensor, node.indices, node.dtype, _joined(node, guards), fill)
+
+    return rewritten(root, change)
 
 
 def _joined(element: Element, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:

@@ -85,13 +85,9 @@ class _Names:
 def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kernel:
     """Return the kernel that makes a tensor. Raise Inexpressible where one kernel does not."""
     axes, root = _in_parts(lazy)
-    nodes = in_order(root)
-    folds = [node for node in nodes if isinstance(node, Folding)]
-    products = [node for node in nodes if isinstance(node, Product)]
+    folds = folds_of(root)
     orders = _orders(axes, wants_last)
-    if products:
-        if len(products) > 1 or folds:
-            raise Inexpressible("a kernel computes one product, and no reduction beside it")
+    if any(isinstance(fold, Product) for fold in folds):
         return _product(root, lazy, orders[0], held)
     if not folds:
         return _map(root, lazy, orders[0], held)
@@ -100,6 +96,21 @@ def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kern
         if split is not None:
             return _reduction(root, folds, split, lazy, order.is_last, held)
     raise Inexpressible("the columns of its reductions are not the last axes of the output")
+
+
+def folds_of(root: Any) -> list[Any]:
+    return [node for node in in_order(root) if isinstance(node, Folding | Product)]
+
+
+def check_one_kernel(lazy: Lazy) -> None:
+    """Raise Inexpressible where one kernel does not make the tensor."""
+    axes, root = _in_parts(lazy)
+    folds = folds_of(root)
+    if any(isinstance(fold, Product) for fold in folds):
+        if len(folds) > 1:
+            raise Inexpressible("a kernel computes one product, and no reduction beside it")
+    elif folds and not any(_split(folds, order.axes) for order in _orders(axes, False)):
+        raise Inexpressible("the columns of its reductions are not the last axes of the output")
 
 
 @dataclass(frozen=True)

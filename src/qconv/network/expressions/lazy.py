@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -35,6 +36,13 @@ class Element:
     guards: tuple[Guard, ...] = ()
     fill: Node | None = None
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.tensor, self.indices, self.guards, self.fill))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     @property
     def arguments(self) -> tuple[Node, ...]:
         return () if self.fill is None else (self.fill,)
@@ -47,6 +55,13 @@ class Folding:
     kind: str
     of: Node
     columns: tuple[Axis, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.of, self.columns))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def arguments(self) -> tuple[Node, ...]:

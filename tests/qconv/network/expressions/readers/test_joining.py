@@ -92,6 +92,13 @@ def test_a_computed_value_pads_what_is_computed() -> None:
     np.testing.assert_allclose(y[:2, 1:, 2:, :3], np.exp(x[:, :, :3]), rtol=1e-6)
 
 
+def test_each_of_two_pads_has_its_value() -> None:
+    x = drawn(RNG, X)
+    nodes = [helper.make_node("Pad", ["x", "p", "v"], ["a"]), helper.make_node("Pad", ["a", "p", "w"], ["y"])]
+    values = {"v": np.float32(2), "w": np.float32(3)}
+    assert_as_onnxruntime(model_of_nodes(nodes, {"x": x}, {"p": PADS, **values}), {"x": x})
+
+
 @pytest.mark.parametrize("moved", [-2, 0, 1, 9])
 @pytest.mark.parametrize("upper", [0, 1])
 def test_triangles(moved: int, upper: int) -> None:

@@ -1,0 +1,173 @@
+"""Mutants of ops that move elements, of pools and of resizing, as expressions."""
+
+from mutants.mutant import Mutant
+
+MOVED = "readers/test_movement_ops.py"
+INDICES = "readers/test_movement_indices.py"
+JOINED = "readers/test_joining.py"
+GUARDED = "expressions/test_guarding.py"
+POOLED = "readers/test_windows_pooled.py"
+RESIZED = "readers/test_resizing_ops.py"
+
+MUTANTS = (
+    Mutant(
+        "movement: an axis is read where the transposition has it",
+        "readers/movement.py",
+        "indices[at] for at in back",
+        "indices[at] for at in axes",
+        "A transposition by a cycle of axes is its inverse.",
+        (f"{MOVED}::test_it_moves_as_onnx_runtime_does",),
+    ),
+    Mutant(
+        "movement: a slice with steps begins at its step",
+        "sliced",
+        "_every(kept.start, kept.step)",
+        "_every(kept.start * abs(kept.step), kept.step)",
+        "Elements before the second one are taken for those behind.",
+        (f"{MOVED}::test_it_moves_as_onnx_runtime_does",),
+    ),
+    Mutant(
+        "movement: a block's place is its last channels in any mode",
+        "readers/movement.py",
+        "place * depth + channel if is_dcr else channel * size**2 + place",
+        "place * depth + channel",
+        "Blocks of the mode CRD are of other channels.",
+        (f"{MOVED}::test_it_moves_as_onnx_runtime_does",),
+    ),
+    Mutant(
+        "movement: indices count from the front alone",
+        "_inside",
+        "np.where(indices < 0, indices + extent, indices)",
+        "np.maximum(indices, 0)",
+        "The last element is the first.",
+        (f"{MOVED}::test_it_moves_as_onnx_runtime_does",),
+    ),
+    Mutant(
+        "movement: an entry behind the end of a table is read",
+        "Reader.entries",
+        "index if is_inside else index % size",
+        "index",
+        "A gather that is one part of a concatenation reads behind its table.",
+        (f"{JOINED}::test_computed_tensors_are_joined_in_one_kernel",),
+    ),
+    Mutant(
+        "movement: floats of a split stay in one layer",
+        "one_output_each",
+        "dtype in dtypes",
+        "dtype in BYTES",
+        "A Split of floats runs elsewhere.",
+        (f"{MOVED}::test_a_split_of_floats_is_one_kernel_per_output_and_runs_here",),
+    ),
+    Mutant(
+        "movement: the outer fill stands for the inner one",
+        "guarding.py",
+        "isinstance(root, Element) and (not root.guards or root.fill == fill)",
+        "isinstance(root, Element)",
+        "The inner guards' value is lost where an element has two.",
+        (f"{JOINED}::test_each_of_two_pads_has_its_value",),
+    ),
+    Mutant(
+        "movement: a computed element is read outside of its tensor",
+        "guarding.py",
+        "if not isinstance(node, Element) or all(axes.isdisjoint(index.axes) for index in node.indices):",
+        "if True:",
+        "A function of elements that are joined reads behind them.",
+        (f"{GUARDED}::test_guards_with_two_fills_are_a_choice",),
+    ),
+    Mutant(
+        "movement: the middle is rounded up in front",
+        "center_crop_pad",
+        "more // 2 if more >= 0",
+        "-(-more // 2) if more >= 0",
+        "An odd element of padding is in front.",
+        (f"{JOINED}::test_tensors_are_padded",),
+    ),
+    Mutant(
+        "movement: what negative pads leave is not what is repeated",
+        "_repeated",
+        "max(-before, 0) : extent",
+        "0 : extent",
+        "A pad cuts off nothing in front.",
+        (f"{JOINED}::test_tensors_are_padded",),
+    ),
+    Mutant(
+        "movement: an index of OneHot never counts from the end",
+        "one_hot",
+        'call("bit_or", front, back)',
+        "front",
+        "Negative indices choose nothing.",
+        (f"{JOINED}::test_one_hot",),
+    ),
+    Mutant(
+        "movement: a quotient forgets the fine part",
+        "Index._coarse",
+        "fine.high < unit",
+        "fine.high <= unit",
+        "The carry of the fine part is lost.",
+        (f"{INDICES}::test_a_fine_part_that_reaches_the_unit_carries",),
+    ),
+    Mutant(
+        "movement: values that rise at first need no table",
+        "Index.entry",
+        "(values == values[0] + numbers // repeats * step).all()",
+        "values[-1] == values[0] + numbers[-1] // repeats * step",
+        "Values with a gap inside are computed instead of looked up.",
+        (f"{INDICES}::test_other_values_are_a_table",),
+    ),
+    Mutant(
+        "movement: a window begins behind the padding",
+        "Window.count",
+        ">= self.extent + self.pads[0]",
+        "> self.extent + self.pads[0]",
+        "With ceil_mode, one window more has no element.",
+        (POOLED,),
+    ),
+    Mutant(
+        "movement: padding counts for no mean",
+        "Window.elements",
+        "self.pads if with_padding else (0, 0)",
+        "(0, 0)",
+        "Means at the borders are of fewer elements than asked for.",
+        (f"{POOLED}::test_the_mean_of_each_window",),
+    ),
+    Mutant(
+        "movement: the largest of bytes begins with the least of all integers",
+        "lowest",
+        'RANGES.get(dtype, RANGES["int32"])[0]',
+        "0",
+        "A window of negative bytes at the border has the largest element 0.",
+        (f"{POOLED}::test_the_largest_of_each_window",),
+    ),
+    Mutant(
+        "movement: a half is rounded to even",
+        "_away",
+        "np.trunc(place + np.copysign(F(0.5), place))",
+        "np.rint(place)",
+        "The nearest element of a place between two is another.",
+        (f"{RESIZED}::test_the_nearest_element",),
+    ),
+    Mutant(
+        "movement: weights outside count as well",
+        "_cubic",
+        "weights = weights / weights.sum(1, dtype=F, keepdims=True)",
+        "pass",
+        "Without those outside, the weights do not add up to one.",
+        (f"{RESIZED}::test_weighted_sums",),
+    ),
+    Mutant(
+        "movement: the larger scale keeps the ratio",
+        "_sized",
+        'min(scales) if policy == "not_larger" else max(scales)',
+        'max(scales) if policy == "not_larger" else min(scales)',
+        "An image exceeds the asked size.",
+        (f"{RESIZED}::test_sizes_axes_and_parts",),
+    ),
+    Mutant(
+        "movement: outside of x there is its border",
+        "_filled",
+        "(place < 0) | (place > extent - 1)",
+        "place < 0",
+        "Behind the last element the extrapolation value is not taken.",
+        (f"{RESIZED}::test_sizes_axes_and_parts",),
+    ),
+)
