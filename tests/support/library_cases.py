@@ -6,6 +6,7 @@ from __future__ import annotations
 from golden_quantizations import ADDED, EVERYTHING
 from random_expressions import map_of
 from random_matmuls import of_bytes
+from random_reductions import FLOATS, reduction
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -50,6 +51,7 @@ BYTES = map_of(
     (9, 32), "uint8", ["int8*192", "float32*32!", "int32*9!0..5"],
     "a=multiply(to_float32(x0[x2[i0]*32+i1]),x1[i1]);y=to_int32(minimum(maximum(round(a),0.0),255.0))",
 )  # fmt: skip
+SOFTMAX = reduction([7], [40], "float16", FLOATS["softmax"], "float16")
 
 # The family, the target, the problem.
 CASES: tuple[tuple[str, str, Problem], ...] = (
@@ -100,6 +102,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
     ("map", "cpu", TYPED),
     ("map", "cpu", BYTES),
+    ("reduce", "cpu", SOFTMAX),
     ("matmul", "cpu", of_bytes(9, 12, 10)),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
