@@ -148,7 +148,9 @@ def test_another_schema(file: Path, change: str, says: str) -> None:
 def test_a_file_with_a_trigger_is_refused(file: Path) -> None:
     """It would delete what is stored at the next row that is added."""
     sql(file, "CREATE TRIGGER swift AFTER INSERT ON qconv_measurement BEGIN DELETE FROM qconv_measurement; END")
-    with pytest.raises(DatabaseError, match=r"tune\.sqlite: it has the trigger 'swift', .*; drop it, or export the rows"):
+    with pytest.raises(
+        DatabaseError, match=r"tune\.sqlite: it has the trigger 'swift', .*; drop it, or export the rows"
+    ):
         Database.open(file)
 
 

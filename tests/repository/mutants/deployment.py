@@ -332,7 +332,7 @@ MUTANTS = (
         '        require(from_host, "from_host");\n',
         "",
         "It ends the process.",
-        (LIBRARY + "::test_what_is_wrong_is_refused_with_a_sentence",),
+        (LIBRARY + "::test_null_ends_no_process",),
         slow=True,
     ),
     Mutant(
