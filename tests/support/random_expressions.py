@@ -19,7 +19,7 @@ from qconv.expression.node import text_of
 from qconv.expression.problem import STORED
 
 TYPES = (FLOAT, INT, LONG, BOOL)
-# What makes a value of each type: a function, and the type that it takes.
+# A function that makes a value of each type, and the type that it takes.
 MAKERS: dict[str, list[tuple[Function, str]]] = {
     made: [(one, taken) for one in FUNCTIONS.values() for taken in one.takes if (one.result or taken) == made]
     for made in TYPES
