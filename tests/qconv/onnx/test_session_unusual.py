@@ -181,11 +181,11 @@ def test_it_runs_as_in_onnxruntime(name: str) -> None:
 # What no kernel computes by default.
 SEQUENCE = {"SequenceConstruct": 1, "SequenceInsert": 1, "ConcatFromSequence": 1}
 ELSEWHERE: dict[str, dict[str, int]] = {
-    **dict.fromkeys(
-        ("three axes", "no images", "weights that may be given", "weights that are an input", "a scale of zero",
-         "a negative scale", "sums that might leave int32"),
-        {"QLinearConv": 1},
-    ),
+    **{
+        name: {"QLinearConv": 1}
+        for name in ("three axes", "no images", "weights that may be given", "weights that are an input",
+                     "a scale of zero", "a negative scale", "sums that might leave int32")
+    },
     "an If that reads from outside": {"If": 1},
     "an If within an If that reads from outside": {"If": 1},
     "a sequence": SEQUENCE,
