@@ -90,13 +90,6 @@ class Load:
     guards: tuple[Guard, ...] = ()
     fill: Node | None = None
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.operand, self.at, self.guards, self.fill))
-
-    def __hash__(self) -> int:
-        return self._hash
-
     @property
     def arguments(self) -> tuple[Node, ...]:
         return () if self.fill is None else (self.fill,)
