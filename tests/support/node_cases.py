@@ -1,8 +1,8 @@
 """The node cases of the onnx package in a session: `python tests/support/node_cases.py [AREA ...]` prints how many run
 on kernels alone and agree, by area, and why each other one does not.
 
-It counts the cases of the usual ops and types that ONNX Runtime loads. Every input is fed, shapes too, and outputs
-agree within the tolerance of the case.
+It counts the cases of the usual ops and types that ONNX Runtime loads, of Gather those with constant indices. Every
+input is fed, shapes too, and outputs agree within the tolerance of the case.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     ),
     "products": ("Conv", "ConvInteger", "Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul"),
 }
-# What functions of several nodes consist of besides.
+# Ops of functions of several nodes besides.
 STRUCTURAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 FUNCTIONS = "functions of several nodes"
 OLDER = 23  # an opset that ONNX Runtime implements in whole
@@ -78,16 +78,23 @@ def is_training(model: Any) -> bool:
     )
 
 
+def gathers_at_run_time(graph: Any) -> bool:
+    fed = {value.name for value in graph.input}
+    return any(node.op_type == "Gather" and node.input[1] in fed for node in graph.node)
+
+
 def area_of(model: Any) -> str:
     """Return the area of a case; "" where its ops or types are others."""
     kinds = [value.type for value in (*model.graph.input, *model.graph.output)]
     if not all(kind.HasField("tensor_type") and kind.tensor_type.elem_type in TYPES for kind in kinds):
         return ""
+    if gathers_at_run_time(model.graph):
+        return ""
     by_op = {op: area for area, ops in AREAS.items() for op in ops}
     ops = {node.op_type for node in model.graph.node}
     if is_training(model) or any(node.domain for node in model.graph.node) or not ops <= {*by_op, *STRUCTURAL}:
         return ""
-    return by_op.get(*ops, "") if len(model.graph.node) == 1 else FUNCTIONS
+    return by_op.get(model.graph.node[0].op_type, "") if len(model.graph.node) == 1 else FUNCTIONS
 
 
 def loaded(model: Any) -> Any:

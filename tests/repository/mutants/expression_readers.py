@@ -95,4 +95,28 @@ MUTANTS = (
         "Its output and its mask come from the same random numbers.",
         ("layers/test_concatenation.py::test_a_dropout_has_one_output_each_unless_it_trains",),
     ),
+    Mutant(
+        "fusion: only inferred shapes",
+        "_Fusion._input",
+        "self.shapes.get(name, tensor.extents)",
+        "tensor.extents",
+        "A layer that reads a computed scalar would run elsewhere.",
+        ("expressions/test_fuse.py::test_a_made_scalar_has_a_shape_without_inference",),
+    ),
+    Mutant(
+        "fusion: outputs are unfolded to their layer",
+        "fuse.py",
+        "if len(layer.parts) > 1 else (layer,)",
+        "if layer.parts else (layer,)",
+        "A Split with two outputs is no expression.",
+        ("expressions/test_fuse.py::test_an_output_of_a_layer_with_several_stays_a_layer",),
+    ),
+    Mutant(
+        "space to depth: one order",
+        "space_to_depth",
+        'is_dcr = reader.attribute("mode", "DCR") == "DCR"',
+        "is_dcr = True",
+        "CRD has the channel of the image first.",
+        ("readers/test_movement_ops.py::test_space_to_depth_undoes_depth_to_space",),
+    ),
 )

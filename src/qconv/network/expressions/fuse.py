@@ -25,6 +25,7 @@ from qconv.network.expressions.lazy import (
     Element,
     Lazy,
     Reader,
+    Shape,
     axes_for,
     cost_of,
     has_fold,
@@ -60,6 +61,7 @@ class _Fusion:
     pending: dict[str, _Pending] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
     lasts: dict[str, bool] = field(default_factory=dict)  # tensors in memory
+    shapes: dict[str, Shape] = field(default_factory=dict)  # of tensors that kernels of expressions make
 
     def run(self) -> None:
         for layer in self.network.layers:
@@ -131,6 +133,9 @@ class _Fusion:
         order = {one.name: at for at, one in enumerate(self.network.layers)}
         constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
         read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element)}
+        for name in read:
+            if 0 in (self.network.tensor(name).extents or ()):
+                raise Unserved(f"its input {name!r} has no elements")
         tables = {table for node in in_order(_root(lazy)) if isinstance(node, Element) for table in _tables(node)}
         return _Pending(
             lazy,
@@ -145,7 +150,9 @@ class _Fusion:
             return self.pending[name].lazy
         array = self.network.constant(name)
         tensor = self.network.tensor(name)
-        extents, dtype = (tensor.extents, tensor.dtype) if array is None else (array.shape, str(array.dtype))
+        # A made tensor has a shape, even where inference knows none: it takes a scalar for unknown.
+        known = self.shapes.get(name, tensor.extents)
+        extents, dtype = (known, tensor.dtype) if array is None else (array.shape, str(array.dtype))
         if extents is None or dtype not in COMPUTED:
             shown = "unknown" if extents is None else f"{extents} of {dtype}"
             raise Unserved(
@@ -180,13 +187,15 @@ class _Fusion:
             any(reader is not None and has_channels_last(reader) for reader in readers)
             or any(self.lasts.get(each, False) for each in alike)
         )
+        read = {each: self.network.tensor(each) for each in inputs}
         tensors = {
-            each: (self.network.tensor(each).extents or (), self.network.tensor(each).dtype or "") for each in inputs
+            each: (self.shapes.get(each, tensor.extents or ()), tensor.dtype or "") for each, tensor in read.items()
         }
         lasts = tuple(self.lasts.get(each, False) and len(tensors[each][0]) > 2 for each in inputs)
         made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last)
         self.lasts[name] = made.kernel(lasts).is_last
         self.served[layer.name] = made
+        self.shapes[name] = one.lazy.shape
         self.layers.append(layer)
 
 

@@ -179,7 +179,7 @@ def power(reader: Reader) -> Lazy:
     """Read Pow. The base decides the type of the result."""
     exponent, is_float = reader.optional(1), reader.x().computed == FLOAT
     known = float(exponent.reshape(-1)[0]) if exponent is not None and exponent.size == 1 else None
-    if known in POWERS and (is_float or known == int(known)):
+    if known is not None and known in POWERS and (is_float or known == int(known)):
         return elementwise(reader, lambda x, _: POWERS[known](x), 2)
     return elementwise(reader, _float_power if is_float else _integer_power, 2)
 

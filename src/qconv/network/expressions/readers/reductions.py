@@ -7,7 +7,7 @@ the mean, which takes a second pass over the row, and loses nothing where the me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import inf, isinf, prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from qconv.network.graph.served import Unserved
 
 # The version of the operator set from which softmax is over one axis, not over all from one on.
 OF_ONE_AXIS = 13
+# Folds of no elements.
+OF_NOTHING: Mapping[str, float] = {"sum": 0, "product": 1, "maximum": -inf, "minimum": inf}
 
 
 def columns_of(x: Lazy, axes: Sequence[int]) -> tuple[Axis, ...]:
@@ -39,6 +41,11 @@ class Row:
         self.count = prod(x.shape[axis] for axis in axes)
 
     def fold(self, kind: str, of: Any = None) -> Any:
+        if not self.count and kind in OF_NOTHING:
+            dtype, value = self.element.dtype, OF_NOTHING[kind]
+            if isinf(value) and dtype != "float32":
+                raise Unserved("it reduces no elements, and integers have no infinity")
+            return number(value, dtype)
         return Folding(kind, self.element if of is None else of, self._columns)
 
     def mean(self, of: Any = None) -> Any:
@@ -105,11 +112,20 @@ def _over(x: Lazy, axes: Sequence[int], keeps: bool, dtype: str, result: Callabl
 def arg(kind: str) -> Callable[[Reader], Lazy]:
     def read(reader: Reader) -> Lazy:
         x = reader.x()
-        if reader.attribute("select_last_index", 0):
-            raise Unserved("it selects the last of equals; the kernels select the first")
         axis = int(reader.attribute("axis", 0)) % len(x.shape)
         keeps = bool(reader.attribute("keepdims", 1))
-        return _over(x, (axis,), keeps, "int64", lambda row: call("to_int64", row.fold(kind)))
+        if not reader.attribute("select_last_index", 0):
+            return _over(x, (axis,), keeps, "int64", lambda row: call("to_int64", row.fold(kind)))
+        # The last of equals is the first from behind.
+        last = x.shape[axis] - 1
+        behind = Lazy(x.shape, x.dtype, lambda at: x.at((*at[:axis], Index((), last) - at[axis], *at[axis + 1 :])))
+        return _over(
+            behind,
+            (axis,),
+            keeps,
+            "int64",
+            lambda row: call("to_int64", call("subtract", number(last, "int32"), row.fold(kind))),
+        )
 
     return read
 
@@ -137,11 +153,12 @@ def softmax(finish: Callable[[Any, Any], Any]) -> Callable[[Reader], Lazy]:
 def normalized(x: Lazy, axes: Sequence[int], epsilon: float, indices: Indices) -> Any:
     """Return an element minus the mean of its row, over the standard deviation."""
     row = Row(x, axes, indices)
-    mean = row.mean()
-    deviation = call(
-        "sqrt", call("add", row.mean(_square(call("subtract", row.element, mean))), number(epsilon, "float32"))
-    )
-    return call("divide", call("subtract", x.at(indices), mean), deviation)
+    return call("divide", call("subtract", x.at(indices), row.mean()), _deviation(row, epsilon))
+
+
+def _deviation(row: Row, epsilon: float) -> Any:
+    variance = row.mean(_square(call("subtract", row.element, row.mean())))
+    return call("sqrt", call("add", variance, number(epsilon, "float32")))
 
 
 def _scaled(reader: Reader, node: Any, of: Callable[[Lazy], Any], first: int = 1) -> Any:
@@ -154,10 +171,17 @@ def _scaled(reader: Reader, node: Any, of: Callable[[Lazy], Any], first: int = 1
 
 
 def layer_normalization(reader: Reader) -> Lazy:
+    """Read an output: the normalized elements, the means of the rows, or the inverse standard deviations."""
     x, dtype = reader.x(), reader.y_dtype
     first = int(reader.attribute("axis", -1)) % len(x.shape)
     axes = tuple(range(first, len(x.shape)))
     epsilon = float(reader.attribute("epsilon", 1e-5))
+    output = reader.attribute("output", 0)
+    if output == 1:
+        return _over(x, axes, True, dtype, lambda row: converted(row.mean(), dtype))
+    if output == 2:
+        one = number(1, "float32")
+        return _over(x, axes, True, dtype, lambda row: converted(call("divide", one, _deviation(row, epsilon)), dtype))
 
     def at(indices: Indices) -> Any:
         made = normalized(x, axes, epsilon, indices)
