@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from qconv.expression.function import FLOAT
 from qconv.expression.index import Index, flat, unflat
-from qconv.expression.node import Guard, Node, Position, call
+from qconv.expression.node import Guard, Position, call
 from qconv.network.expressions.guarding import guarded
 from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, Shape, converted, number
 from qconv.network.expressions.readers.movement import inside, with_axes
@@ -30,8 +31,8 @@ def concat(reader: Reader) -> Lazy:
         begin += one.shape[axis]
     shape = (*inputs[0].shape[:axis], begin, *inputs[0].shape[axis + 1 :])
 
-    def at(indices: Indices) -> Node:
-        made: Node = number(0, inputs[0].dtype)
+    def at(indices: Indices) -> Any:
+        made: Any = number(0, inputs[0].dtype)
         for one, first in reversed(parts):
             own = (*indices[:axis], indices[axis] - first, *indices[axis + 1 :])
             made = guarded(one.at(own), [Guard(own[axis], one.shape[axis])], made)
@@ -57,7 +58,7 @@ def pad(reader: Reader) -> Lazy:
     return with_axes(x, {axis: _repeated(reader, x.shape[axis], *both, mode) for axis, both in pads.items()})
 
 
-def _fill(reader: Reader, dtype: str) -> Node:
+def _fill(reader: Reader, dtype: str) -> Any:
     """Return the value that Pad pads with."""
     known = reader.optional(2)
     if reader.has(2) and known is None:
@@ -66,11 +67,11 @@ def _fill(reader: Reader, dtype: str) -> Node:
     return number(reader.attribute("value", 0) if known is None else known.reshape(-1)[0], dtype)
 
 
-def padded(x: Lazy, pads: Mapping[int, tuple[int, int]], fill: Node) -> Lazy:
+def padded(x: Lazy, pads: Mapping[int, tuple[int, int]], fill: Any) -> Lazy:
     """Return a tensor with elements of a value before and behind those of some axes. Negative pads cut elements off."""
     moved = with_axes(x, {axis: (x.shape[axis] + sum(both), _less(both[0])) for axis, both in pads.items()})
 
-    def at(indices: Indices) -> Node:
+    def at(indices: Indices) -> Any:
         guards = [Guard(indices[axis] - before, x.shape[axis]) for axis, (before, _) in pads.items()]
         return guarded(moved.at(indices), guards, fill)
 
@@ -108,7 +109,7 @@ def trilu(reader: Reader) -> Lazy:
     moved = int(reader.constant(1, "diagonal").reshape(-1)[0]) if reader.has(1) else 0
     is_upper = bool(reader.attribute("upper", 1))
 
-    def at(indices: Indices) -> Node:
+    def at(indices: Indices) -> Any:
         right = indices[-1] - indices[-2] - moved
         kept = right if is_upper else right * -1
         return guarded(x.at(indices), [Guard(kept, max(kept.high, 0) + 1)], number(0, x.dtype))
@@ -124,7 +125,7 @@ def one_hot(reader: Reader) -> Lazy:
     off, on = (values.at((Index((), each),)) for each in range(2))
     shape = (*chosen.shape[:axis], depth, *chosen.shape[axis:])
 
-    def at(indices: Indices) -> Node:
+    def at(indices: Indices) -> Any:
         index = chosen.at((*indices[:axis], *indices[axis + 1 :]))
         index = converted(index, "int64") if index.dtype == FLOAT else index
         place = converted(Position(indices[axis]), index.dtype)
@@ -141,7 +142,7 @@ def scatter_elements(reader: Reader) -> Lazy:
     given = inside(reader.constant(1, "tensor of indices"), x.shape[axis])
     places: list[Array] = list(np.indices(given.shape, np.int64))
     places[axis] = given
-    return _scattered(reader, x, updates, x.shape, tuple(places), ())
+    return _scattered(reader, x, updates, x.shape, np.asarray(np.ravel_multi_index(tuple(places), x.shape)), ())
 
 
 def scatter_nd(reader: Reader) -> Lazy:
@@ -150,19 +151,19 @@ def scatter_nd(reader: Reader) -> Lazy:
     given = reader.constant(1, "tensor of indices")
     placed = x.shape[: given.shape[-1]]
     places = tuple(inside(given[..., axis], extent) for axis, extent in enumerate(placed))
-    return _scattered(reader, x, updates, placed, places, x.shape[len(placed) :])
+    at = np.asarray(np.ravel_multi_index(places, placed))
+    return _scattered(reader, x, updates, placed, at, x.shape[len(placed) :])
 
 
-def _scattered(reader: Reader, x: Lazy, updates: Lazy, placed: Shape, at_axes: tuple[Array, ...], rest: Shape) -> Lazy:
+def _scattered(reader: Reader, x: Lazy, updates: Lazy, placed: Shape, places: Array, rest: Shape) -> Lazy:
     """Return x with slices of the updates at places of its first axes. Of two at one place, the last remains."""
     if reader.attribute("reduction", "none") != "none":
         raise Unserved("its updates are combined with what is there; the kernels replace it")
-    places = np.asarray(np.ravel_multi_index(at_axes, placed))
     sources = np.full(prod(placed), -1, np.int32)
     sources[places.reshape(-1)] = np.arange(places.size)
     entry = reader.entries(sources)
 
-    def at(indices: Indices) -> Node:
+    def at(indices: Indices) -> Any:
         source = entry(flat(indices[: len(placed)], placed))
         slices = (*unflat(source, places.shape), *indices[len(placed) :])
         return guarded(updates.at(slices), [Guard(source, places.size)], x.at(indices))
