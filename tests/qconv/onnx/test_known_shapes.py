@@ -147,9 +147,10 @@ def test_an_input_that_decides_a_shape_is_part_of_the_key() -> None:
 
 
 def test_the_scales_of_a_resize_decide_a_shape_and_no_other_floats_do() -> None:
-    layers = (Layer("r", "Resize", ("x", "", "scales"), ("t",)), Layer("a", "Add", ("t", "bias"), ("y",)))
-    floats = {name: Tensor(name, "float32", shape) for name, shape in (("x", (1, 2)), ("scales", (2,)), ("bias", (1,)))}
-    assert deciding_inputs(Network(tuple(floats), ("y",), layers, floats, {})) == ("scales",)
+    layers = (Layer("r", "Resize", ("x", "", "scales"), ("t",)), Layer("p", "Pad", ("t", "pads", "value"), ("y",)))
+    tensors = {name: Tensor(name, "float32", shape) for name, shape in (("x", (1, 2)), ("scales", (2,)), ("value", ()))}
+    tensors["pads"] = Tensor("pads", "int64", (4,))
+    assert deciding_inputs(Network(tuple(tensors), ("y",), layers, tensors, {})) == ("scales", "pads")
 
 
 def test_a_default_that_decides_a_shape_may_be_overridden() -> None:
