@@ -69,9 +69,17 @@ def is_vector(load: Load, axis: Axis, vector: int) -> bool:
     return steps.get(axis) == 1 and axis not in rest.axes and (rest % vector) == Index()
 
 
+def address(load: Load) -> str:
+    """Return the address of an element in C++."""
+    index = index_of(load.at)
+    if index == "0":
+        return f"args.{load.operand}"
+    return f"args.{load.operand} + {index if index.isidentifier() else f'({index})'}"
+
+
 def loaded(load: Load) -> str:
     """Return the vector of a load, which is read only where its guards hold."""
-    vector = f"load_vector(args.{load.operand} + ({index_of(load.at)}))"
+    vector = f"load_vector({address(load)})"
     return f"{guarded(load.guards)} ? {vector} : Vector<{load.operand.upper()}>{{}}" if load.guards else vector
 
 
@@ -115,7 +123,7 @@ class Lines:
         if isinstance(node, Fold):
             raise ValueError(f"{node.kind}_of is computed by its page, not by a line")
         dtype = self.problem.named[node.operand].dtype
-        element = self.element(node) or f"tile::load(args.{node.operand} + ({index_of(node.at)}))"
+        element = self.element(node) or f"tile::load({address(node)})"
         return (
             f"{guarded(node.guards)} ? {widened(dtype, element)} : {arguments[0]}"
             if node.guards

@@ -49,8 +49,7 @@ MANY = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class MapContext(ExpressionContext):
-    axes: list[str]  # lines that compute the indices of the first element
-    vectors: list[str]  # lines that load vectors
+    begin: list[str]  # lines that compute the indices of the first element, and load vectors
     lines: list[str]  # of one element
     stored: str
 
@@ -115,8 +114,7 @@ class MapPlan(WaitingPlan):
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
-            axes=axes,
-            vectors=loads,
+            begin=[*axes, *loads, "Vector<Output> y;"],
             lines=[*inside, *lines.of(made)],
             stored=stored(problem.y_type, made[-1].name),
         )

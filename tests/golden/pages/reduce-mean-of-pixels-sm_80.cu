@@ -80,11 +80,11 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 @@ 9+1
             vectors.v0[step] = load_vector(args.x0 + (r0 * 100352 + c0 * 2048 + r1));
 
-@@ 1b680c8d in pages/reduce-softmax-sm_90a.cu: // Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread has
-@@ 5+21
+@@ e75f999c in pages/reduce-softmax-sm_90a.cu: // Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
+@@ 5+22
 
-// TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors: members
-// of a team along a row, else teams across rows.
+// TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
+// members of a team along a row, else teams across rows.
 extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments args) {
     const int team = ACROSS ? tile::thread() % TEAMS : tile::thread() / TEAM;
     const int member = ACROSS ? tile::thread() / TEAMS : tile::thread() % TEAM;

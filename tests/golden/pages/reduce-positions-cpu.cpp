@@ -37,18 +37,6 @@ __device__ __forceinline__ int shuffle_xor(int value, int mask, int line = __bui
     return other;
 }
 
-__device__ __forceinline__ unsigned as_bits(float a) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &a, 4);
-    return bits;
-}
-
-__device__ __forceinline__ float as_float(unsigned bits) {
-    float a;
-    __builtin_memcpy(&a, &bits, 4);
-    return a;
-}
-
 using X0 = float;
 using X1 = float;
 using X2 = unsigned short;
@@ -87,7 +75,7 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 @@ 9+1
             vectors.v0[step] = load_vector(args.x0 + (r0 * 1000 + c0));
 
-@@ 86dfea4c in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors: members
+@@ 99ff05af in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
 @@ 14+1
         Lanes<Argmax1> lanes1;
 @@ 18+3

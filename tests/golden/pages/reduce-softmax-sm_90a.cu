@@ -43,12 +43,6 @@ constexpr bool IS_WHOLE = true;  // no batch exceeds the columns
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
 __device__ __forceinline__ int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    float a;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
-    return a;
-}
-
 using X0 = unsigned short;
 using X1 = float;
 using X2 = unsigned short;
@@ -61,32 +55,6 @@ struct Arguments {
     const X2* x2;  // float16*8192
     Output* y;  // output
 };
-
-// Integers are rounded toward zero; a division by zero gives zero.
-__device__ __forceinline__ float divide(float a, float b) { return tile::divide(a, b); }
-__device__ __forceinline__ int divide(int a, int b) {
-    return b == 0 ? 0 : b == -1 ? tile::wrapping_subtract(0, a) : a / b;
-}
-__device__ __forceinline__ long long divide(long long a, long long b) {
-    if (b == -1) return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
-    return b == 0 ? 0 : a / b;
-}
-
-
-// Elementary functions, composed of correctly rounded operations only. Each returns NaN for NaN.
-
-__device__ __forceinline__ float infinity() { return tile::as_float(0x7f800000u); }
-__device__ __forceinline__ float not_a_number() { return tile::as_float(0x7fc00000u); }
-__device__ __forceinline__ float with_sign_of(float magnitude, float a) {
-    return tile::as_float((tile::as_bits(magnitude) & 0x7fffffffu) | (tile::as_bits(a) & 0x80000000u));
-}
-
-// a + a^3 (b + c a^2 + ...).
-template <class... Terms>
-__device__ __forceinline__ float odd(float a, Terms... terms) {
-    const float square = tile::multiply(a, a);
-    return tile::fma(tile::multiply(a, square), tile::horner(square, terms...), a);
-}
 
 // Far from zero a square, because `tile::exponential` is limited to what is neither infinite nor denormal.
 __device__ __forceinline__ float exp(float a) {
@@ -137,7 +105,7 @@ struct Vectors {
     Vector<X0> v0[STEPS];
 };
 
-// What a thread keeps of its elements between passes.
+// The values that a thread keeps of its elements between passes.
 struct Values {
     float t3[STEPS][VECTOR];
 };
@@ -176,8 +144,8 @@ __device__ __forceinline__ void for_each_vector(
     }
 }
 
-// A thread's lanes of a fold. Lane (jump * TEAM + member) * SPAN + i of the row is value[jump][i]; where vectors
-// lie across rows, lane jump * TEAM + member of row i is.
+// A thread's lanes of a fold. Lane (jump * TEAM + member) * SPAN + i of the row is value[jump][i]; where
+// vectors lie across rows, lane jump * TEAM + member of row i is.
 template <class Fold>
 struct Lanes {
     typename Fold::Value value[JUMPS][VECTOR];
@@ -206,8 +174,8 @@ struct Lanes {
     }
 };
 
-// Combines the lanes of members that are no neighbours in a warp, the farthest first. The first SHUFFLED members
-// have the results.
+// Combines the lanes of members that are no neighbours in a warp, the farthest first. The first SHUFFLED
+// members have the results.
 template <class Fold, class Value>
 __device__ __forceinline__ void combine_in_shared_memory(
     Value (&lanes)[VECTOR], Value (&shared)[VECTOR][THREADS], int member) {
@@ -225,7 +193,8 @@ __device__ __forceinline__ void combine_in_shared_memory(
 
 // Gives the first member's lanes to the team.
 template <class Value>
-__device__ __forceinline__ void broadcast(Value (&lanes)[VECTOR], Value (&shared)[VECTOR][THREADS], int member) {
+__device__ __forceinline__ void broadcast(
+    Value (&lanes)[VECTOR], Value (&shared)[VECTOR][THREADS], int member) {
     if (member == 0)
 #pragma unroll
         for (int i = 0; i < ROWS_OF_THREAD; ++i) shared[i][tile::thread()] = lanes[i];
@@ -235,7 +204,9 @@ __device__ __forceinline__ void broadcast(Value (&lanes)[VECTOR], Value (&shared
 }
 
 // Returns the value of the member at a distance, a power of two.
-__device__ __forceinline__ int exchanged(int value, int distance) { return tile::shuffle_xor(value, distance); }
+__device__ __forceinline__ int exchanged(int value, int distance) {
+    return tile::shuffle_xor(value, distance);
+}
 __device__ __forceinline__ float exchanged(float value, int distance) {
     return tile::as_float(exchanged(static_cast<int>(tile::as_bits(value)), distance));
 }
@@ -254,8 +225,8 @@ __device__ __forceinline__ Value combine_with_partner(Value mine, Value others, 
     return Fold::combine(is_upper ? others : mine, is_upper ? mine : others);
 }
 
-// Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread has
-// several lanes, each of two partners combines half of them. All get the result, in lanes[0].
+// Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
+// has several lanes, each of two partners combines half of them. All get the result, in lanes[0].
 template <class Fold, class Value>
 __device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[maybe_unused]] int member) {
 #pragma unroll
@@ -269,7 +240,8 @@ __device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[may
                 const Value mine = is_upper ? lanes[i + kept] : lanes[i];
                 lanes[i] = combine_with_partner<Fold>(mine, exchanged(sent, distance), is_upper);
             }
-        if (kept == 0) lanes[0] = combine_with_partner<Fold>(lanes[0], exchanged(lanes[0], distance), is_upper);
+        if (kept == 0)
+            lanes[0] = combine_with_partner<Fold>(lanes[0], exchanged(lanes[0], distance), is_upper);
     }
 #pragma unroll
     for (int level = 1; SHUFFLED >> level > 0 && VECTOR >> level > 0; ++level) {
@@ -293,8 +265,8 @@ __device__ __forceinline__ void set_rows(
     for (int i = 0; i < ROWS_OF_THREAD; ++i) rows[i] = Fold::result(lanes[i]);
 }
 
-// TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors: members
-// of a team along a row, else teams across rows.
+// TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
+// members of a team along a row, else teams across rows.
 extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();

@@ -105,7 +105,7 @@ class _Fusion:
             for name in layer.reads:
                 self._store(name)
             result = self._result(layer)
-            if not self._is_one_kernel(result):
+            if not self._is_one_kernel(result, MOST_OPERANDS):
                 raise Unserved(f"no kernel here computes {layer.op} of these shapes")
         self.pending[y] = result
 
@@ -160,9 +160,9 @@ class _Fusion:
             )
         return stored(name, extents, dtype)
 
-    def _is_one_kernel(self, one: _Pending) -> bool:
+    def _is_one_kernel(self, one: _Pending, most_read: int = MOST_READ) -> bool:
         read, functions = cost_of(_root(one.lazy))
-        if read > MOST_READ or functions > MOST_FUNCTIONS:
+        if read > most_read or functions > MOST_FUNCTIONS:
             return False
         if len(one.reads) + len(one.constants) > MOST_OPERANDS:
             return False

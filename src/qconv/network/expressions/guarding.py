@@ -22,7 +22,7 @@ def guarded(root: Any, guards: Iterable[Guard], fill: Any) -> Any:
     if isinstance(root, Element) and (not root.guards or root.fill == fill):
         return Element(root.tensor, root.indices, root.dtype, _joined(root, needed), fill)
     inside = _read_inside(root, needed)
-    return call("select", reduce(lambda one, other: call("bit_and", one, other), map(_holds, needed)), inside, fill)
+    return call("select", reduce(lambda one, other: call("bit_and", one, other), map(_condition, needed)), inside, fill)
 
 
 def _read_inside(root: Any, guards: tuple[Guard, ...]) -> Any:
@@ -42,7 +42,7 @@ def _joined(element: Element, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
     return tuple(dict.fromkeys((*element.guards, *guards)))
 
 
-def _holds(guard: Guard) -> Any:
+def _condition(guard: Guard) -> Any:
     """Return the condition of a guard."""
     at = Position(guard.index)
     conditions = []

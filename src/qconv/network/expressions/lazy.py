@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, call, in_order
+from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, call, in_order
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -236,29 +236,6 @@ def with_arguments(node: Any, arguments: tuple[Any, ...]) -> Any:
     if isinstance(node, Load) and arguments:
         return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
     return node
-
-
-def guarded(x: Lazy, indices: Indices, guards: Sequence[Guard]) -> Any:
-    """Return an element of a tensor where all guards hold, else zero."""
-    needed = tuple(guard for guard in guards if guard.is_needed)
-    node, zero = x.at(indices), number(0, x.computed)
-    if not needed:
-        return node
-
-    def inside(each: Any, arguments: tuple[Any, ...]) -> Any:
-        if isinstance(each, Element):
-            fill = arguments[0] if arguments else number(0, each.dtype)
-            return Element(each.tensor, each.indices, each.dtype, (*each.guards, *needed), fill)
-        return with_arguments(each, arguments)
-
-    made = rewritten(node, inside)
-    if isinstance(made, Element):
-        return made
-    for guard in needed:
-        below = call("less", Position(guard.index), Number(0, INT))
-        is_inside = call("less", Position(guard.index), Number(guard.extent, INT))
-        made = call("select", below, zero, call("select", is_inside, made, zero))
-    return made
 
 
 def broadcast(*given: Lazy) -> Shape:

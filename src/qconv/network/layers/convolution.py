@@ -20,7 +20,7 @@ from qconv.network.graph.value import Value
 from qconv.network.layers.argmax import arg_max
 from qconv.network.layers.binary import qlinear_add, qlinear_mul
 from qconv.network.layers.concatenation import concat, qlinear_concat, slice_of, split
-from qconv.network.layers.movement import flatten, identity, reshape, squeeze, transpose, unsqueeze
+from qconv.network.layers.movement import SHAPES, reshaped, transpose
 from qconv.network.layers.pixel_blocks import depth_to_space, space_to_depth
 from qconv.network.layers.pooling import QuantizedPool, average_pool, global_average_pool, max_pool
 from qconv.network.layers.table import clip, leaky_relu, relu, sigmoid
@@ -305,12 +305,8 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "Slice": slice_of,
     "Split": split,
     "Relu": relu,
-    "Flatten": flatten,
-    "Identity": identity,
+    **dict.fromkeys(SHAPES, reshaped),
     "Pad": pad,
     "Resize": resize,
-    "Reshape": reshape,
-    "Squeeze": squeeze,
     "Transpose": transpose,
-    "Unsqueeze": unsqueeze,
 }

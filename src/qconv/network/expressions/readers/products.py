@@ -10,7 +10,8 @@ import numpy as np
 from qconv.dtypes import RANGES
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Guard, call
-from qconv.network.expressions.lazy import Indices, Lazy, Product, Reader, Shape, clamped, converted, guarded, number
+from qconv.network.expressions.guarding import guarded
+from qconv.network.expressions.lazy import Indices, Lazy, Product, Reader, Shape, clamped, converted, number
 from qconv.network.expressions.readers.movement import reshaped, swapped
 from qconv.network.graph.served import Unserved
 
@@ -230,9 +231,8 @@ def _convolved(reader: Reader, x: Lazy, w: Lazy) -> Lazy:
         image, out, *pixel = indices
         places = [pixel[at] * window.strides[at] + taps[at] * window.dilations[at] - pads[at] for at in spatial]
         group = out // (k // groups)
-        element = guarded(
-            x, (image, group * depth + channel, *places), [Guard(p, s) for p, s in zip(places, sizes, strict=True)]
-        )
+        element = x.at((image, group * depth + channel, *places))
+        element = guarded(element, [Guard(p, s) for p, s in zip(places, sizes, strict=True)], number(0, x.computed))
         return Product(element, w.at((out, channel, *taps)), sums)
 
     return Lazy((n, k, *outs), "float32" if x.computed == "float32" else "int32", at)
@@ -260,7 +260,7 @@ def transposed_convolution(reader: Reader) -> Lazy:
         places = [each // window.strides[at] for at, each in enumerate(moved)]
         guards = [Guard(places[at], sizes[at]) for at in spatial]
         guards += [Guard(each % window.strides[at], 1) for at, each in enumerate(moved)]
-        element = guarded(x, (image, group * depth + channel, *places), guards)
+        element = guarded(x.at((image, group * depth + channel, *places)), guards, number(0, x.computed))
         return Product(element, w.at((group * depth + channel, own, *taps)), sums)
 
     made = Lazy((n, per_group * groups, *outs), "float32", at)

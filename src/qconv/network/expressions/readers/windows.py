@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from itertools import product
 from math import prod
 from typing import Any
@@ -23,6 +23,8 @@ from qconv.network.graph.served import Unserved
 
 # Elements of a window that are combined one after the other.
 FEW = 16
+# How many squares of squares an element is in a norm of each degree.
+SQUARES = {1: 0, 2: 1, 4: 2}
 COMBINE = {"sum": "add", "maximum": "maximum"}
 
 
@@ -120,10 +122,10 @@ def averaged(reader: Reader, x: Lazy, windows: tuple[Window, ...], with_padding:
     same = float(prod(each[0] for each, along in zip(counts, per_axis, strict=True) if along is None))
 
     def at(indices: Indices) -> Any:
-        count: Any = number(same, "float32")
-        for along, index in zip(per_axis, indices[2:], strict=True):
-            if along is not None:
-                count = call("multiply", count, along(index))
+        factors = [along(index) for along, index in zip(per_axis, indices[2:], strict=True) if along is not None]
+        if same != 1 or not factors:
+            factors.append(number(same, "float32"))
+        count = reduce(lambda one, other: call("multiply", one, other), factors)
         return narrowed(call("divide", sums.at(indices), count), x.dtype)
 
     return Lazy(sums.shape, x.dtype, at)
@@ -136,20 +138,21 @@ def lp_pool(reader: Reader) -> Lazy:
 
 def normed(reader: Reader, x: Lazy, windows: tuple[Window, ...]) -> Lazy:
     p = int(reader.attribute("p", 2))
-    if p < 1 or x.computed != "float32":
-        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms from 1 on of floats")
+    if p not in SQUARES or x.computed != "float32":
+        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms {', '.join(map(str, SQUARES))} of floats")
 
     def power(element: Any) -> Any:
-        return reduce(partial(call, "multiply"), [call("absolute", element)] * p)
-
-    def root(total: Any) -> Any:
-        return call("sqrt", total) if p == 2 else call("power", total, number(1 / p, "float32"))
+        for _ in range(SQUARES[p]):
+            element = call("multiply", element, element)
+        return element if SQUARES[p] else call("absolute", element)
 
     sums = pooled("sum", x, windows, number(0, "float32"), power)
 
     def at(indices: Indices) -> Any:
         total = sums.at(indices)
-        return narrowed(total if p == 1 else root(total), x.dtype)
+        for _ in range(SQUARES[p]):
+            total = call("sqrt", total)
+        return narrowed(total, x.dtype)
 
     return Lazy(sums.shape, x.dtype, at)
 
