@@ -148,7 +148,7 @@ MUTANTS = (
         "deciding_inputs",
         "_may_be_a_shape(network, name, name in scales)",
         "_may_be_a_shape(network, name, True)",
-        "Each value of a pad would be another network.",
+        "Each value of a computed scale would be another network.",
         ("onnx/test_known_shapes.py::test_the_scales_of_a_resize_decide_a_shape_and_no_other_floats_do",),
     ),
     Mutant(
