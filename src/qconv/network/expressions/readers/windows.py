@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
 
@@ -137,10 +137,12 @@ def lp_pool(reader: Reader) -> Lazy:
 
 def normed(reader: Reader, x: Lazy, windows: tuple[Window, ...]) -> Lazy:
     p = int(reader.attribute("p", 2))
-    if p not in SQUARES or x.computed != "float32":
-        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms {', '.join(map(str, SQUARES))} of floats")
+    if p < 1 or x.computed != "float32":
+        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms from 1 on of floats")
 
     def power(element: Node) -> Node:
+        if p not in SQUARES:
+            return reduce(partial(call, "multiply"), [call("absolute", element)] * p)
         for _ in range(SQUARES[p]):
             element = call("multiply", element, element)
         return element if SQUARES[p] else call("absolute", element)
@@ -149,6 +151,8 @@ def normed(reader: Reader, x: Lazy, windows: tuple[Window, ...]) -> Lazy:
 
     def at(indices: Indices) -> Node:
         total = sums.at(indices)
+        if p not in SQUARES:
+            return narrowed(call("power", total, number(1 / p, "float32")), x.dtype)
         for _ in range(SQUARES[p]):
             total = call("sqrt", total)
         return narrowed(total, x.dtype)
