@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qconv.dtypes import RANGES
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.expression import elementary
 from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
@@ -13,6 +13,7 @@ from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Positio
 from qconv.expression.problem import Expression
 from qconv.generator.convolution import activation_polynomials, listed, literals
 from qconv.generator.plan import Context, Field
+from qconv.op import WIDEST
 
 # Returns the C++ of the element that a load reads, or None for one that is loaded by itself.
 Element = Callable[[Load], str | None]
@@ -142,6 +143,14 @@ def aliases_of(problem: Expression) -> dict[str, str]:
     bool through the read-only cache, and clang moves an array of bools from registers to AMD's shared memory."""
     types = {**{name.upper(): operand.dtype for name, operand in problem.named.items()}, "Output": problem.y_type}
     return {name: "uint8" if dtype == BOOL else dtype for name, dtype in types.items()}
+
+
+def alignment_of(problem: Expression, vectors: Iterable[Load], vector: int) -> dict[str, int]:
+    """Return the bytes of which each array's address is a multiple: those of a vector where vectors are accessed."""
+    wide = {load.operand for load in vectors} | {"y"}
+    types = {name: operand.dtype for name, operand in problem.named.items()} | {"y": problem.y_type}
+    bytes_of = {name: ELEMENT_TYPES[dtype].bytes for name, dtype in types.items()}
+    return {name: min(WIDEST, vector * one) if name in wide else one for name, one in bytes_of.items()}
 
 
 def axes_of(axes: Sequence[Axis], of: str) -> list[str]:

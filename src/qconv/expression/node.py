@@ -88,13 +88,6 @@ class Load:
     def arguments(self) -> tuple[Node, ...]:
         return () if self.fill is None else (self.fill,)
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.operand, self.at, self.dtype, self.guards, self.fill))
-
-    def __hash__(self) -> int:
-        return self._hash
-
 
 @dataclass(frozen=True)
 class Position:
@@ -152,7 +145,7 @@ class Fold:
 
 
 Node = Number | Load | Position | Call | Fold
-# What is written like a function and is none.
+# Forms that are written like functions.
 FORMS = {
     "position": "position(i0*8+i1)",
     "long": "long(2), of an integer",
