@@ -107,7 +107,7 @@ class MapPlan(WaitingPlan):
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
-            begin=[*axes, *loads, "Vector<Output> y;"],
+            begin=[*axes, *loads] or ["// Every element is the same."],
             lines=[*inside, *lines.of(made)],
             stored=stored(problem.y_type, made[-1].name),
         )
@@ -155,13 +155,17 @@ class MapPlan(WaitingPlan):
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     check_choices(config, CHOICES)
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
-    inner = problem.axes[-1].extent if problem.axes else 1
-    if inner % config.vector:
-        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
+    _check_vector(problem, config)
     tile = config.threads * config.vector * config.unroll
     if config.vector * config.unroll > 1:
         at_most(tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
     return MapPlan(problem, config, target, ceil_div(problem.elements, tile))
+
+
+def _check_vector(problem: Map, config: MapConfig) -> None:
+    inner = problem.axes[-1].extent if problem.axes else 1
+    if inner % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
 
 
 FAMILY = Family(

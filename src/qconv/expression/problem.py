@@ -204,7 +204,8 @@ class Expression(Problem):
     def asked(cls, given: Mapping[str, Any]) -> Self:
         """Return the problem of a command's options."""
         fields = {"in": given.get("operands"), "out": given.get("y_type")}
-        return cls.of(given | fields | {name: given.get(_option(cls, name)) for name in cls.axis_names})
+        axes = {name: given.get(_option(cls, name)) for name in cls.axis_names}
+        return cls.of({**given, **fields, **axes})
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

@@ -46,14 +46,6 @@ MUTANTS = (
         (bits("exp-float32"),),
     ),
     Mutant(
-        "functions: NaN of a curve is lost",
-        "src/qconv/expression/function.py",
-        "np.where(np.isnan(a), a, numpy(a))",
-        "numpy(a)",
-        "Devices differ in what the largest of NaN and a number is.",
-        (f"{FUNCTION}::test_nan_gives_nan",),
-    ),
-    Mutant(
         "functions: NaN of a curve is lost on a device",
         "templates/families/expression/functions.j2",
         "return a != a ? a : tile::sigmoid(a);",
@@ -220,13 +212,5 @@ MUTANTS = (
         "compute(args, first);",
         "The last block has threads without elements.",
         (f"{KERNEL}::test_a_planted_fault_is_found",),
-    ),
-    Mutant(
-        "map: an axis of one takes the place of the innermost",
-        "MapPlan.context",
-        "if self._inner:",
-        "if axes:",
-        "The indices of a shape that ends in one are not computed.",
-        (exact("an axis of one, innermost"),),
     ),
 )
