@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from canvas import Canvas
-from streams import argmax, binary, choosing, concat, elementwise, global_pooling, pooling, reduce, shuffle, table
+from streams import argmax, binary, choosing, concat, elementwise, global_pooling, maps, pooling, reduce, shuffle, table
 from warpgroups import halo, halo_split, stem_pool, stem_wgmma, tcgen05, wgmma
 
 HERE = Path(__file__).parent
@@ -267,7 +267,7 @@ DRAWINGS: dict[str, Callable[[], Canvas]] = {
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
         *(matmul, reduce),
     )
-}
+} | {"map": maps}  # a function of that name would hide Python's
 
 if __name__ == "__main__":
     for name, draw in DRAWINGS.items():

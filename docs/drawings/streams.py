@@ -94,6 +94,10 @@ def reduce() -> Canvas:
     return stream("reduce", ("unroll",), more)
 
 
+def maps() -> Canvas:
+    return stream("map", ("unroll",))
+
+
 def shuffle() -> Canvas:
     def more(c: Canvas) -> None:
         c.text(40, 188, "one output pixel with two groups: a thread has a vector of each")

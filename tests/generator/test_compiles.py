@@ -15,6 +15,8 @@ from disassembly import unset_addresses
 from machine_code import amd
 from machine_code.nvidia import serialized
 from mostly_slow import mostly_slow
+from random_expressions import TYPICAL as EXPRESSIONS
+from random_expressions import every_function, maps
 from random_fused import TILE, fused_plan, fused_problems
 from random_matmuls import attention, convolution, matmuls, of_bytes, transposed
 from random_matrix import matrix_plan, served
@@ -242,6 +244,17 @@ def test_the_default_of_a_conversion_or_tensor_op_compiles(gpu: str) -> None:
 
 @pytest.mark.turns
 @pytest.mark.parametrize("gpu", EVERY_GPU)
+def test_the_default_of_expressions_compiles(gpu: str) -> None:
+    target = GPUS[gpu]
+    if reason := why_not(target):
+        pytest.skip(reason)
+    for problem in (every_function(), *EXPRESSIONS.values()):
+        plan = generator.default(problem, target)
+        assert complaint(plan, ACCEPTED[target.vendor], reads_code=True) is None, f"{problem} {plan.config}"
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("gpu", EVERY_GPU)
 def test_the_default_of_products_compiles(gpu: str) -> None:
     target = GPUS[gpu]
     if reason := why_not(target):
@@ -373,6 +386,18 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
     wrong = [answer for answer in map(_complaint_about, jobs.values()) if answer[3] is not None]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("target", GPUS.values(), ids=lambda target: target.name)
+def test_random_configs_for_expressions_compile(target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    rng = random.Random(f"expressions {target.name}")
+    plans = [rng.choice(generator.space(one, target)[0]) for one in (*EXPRESSIONS.values(), *maps(7, 20))]
+    wrong = [f"{plan.problem} {plan.config}" for plan in plans if complaint(plan, 512) is not None]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.many

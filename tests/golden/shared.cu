@@ -974,6 +974,12 @@ using Output = signed char;
 
 using X = unsigned char;
 
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
 // The scalar functions of expressions. Each operation rounds once; integers wrap around.
 namespace scalar {
 
@@ -1003,6 +1009,16 @@ __device__ __forceinline__ long long negate(long long a) {
     return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
 }
 
+// Integers are rounded toward zero; a division by zero gives zero.
+__device__ __forceinline__ float divide(float a, float b) { return tile::divide(a, b); }
+__device__ __forceinline__ int divide(int a, int b) {
+    return b == 0 ? 0 : b == -1 ? tile::wrapping_subtract(0, a) : a / b;
+}
+__device__ __forceinline__ long long divide(long long a, long long b) {
+    if (b == -1) return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
+    return b == 0 ? 0 : a / b;
+}
+
 // NaN if an argument is.
 template <class T>
 __device__ __forceinline__ T maximum(T a, T b) { return a > b || a != a ? a : b; }
@@ -1013,6 +1029,22 @@ __device__ __forceinline__ T minimum(T a, T b) { return a < b || a != a ? a : b;
 
 template <class T>
 __device__ __forceinline__ T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == T(0) ? T(0) : a; }
+
+
+// Elementary functions, composed of correctly rounded operations only. Each returns NaN for NaN.
+
+__device__ __forceinline__ float infinity() { return tile::as_float(0x7f800000u); }
+__device__ __forceinline__ float not_a_number() { return tile::as_float(0x7fc00000u); }
+__device__ __forceinline__ float with_sign_of(float magnitude, float a) {
+    return tile::as_float((tile::as_bits(magnitude) & 0x7fffffffu) | (tile::as_bits(a) & 0x80000000u));
+}
+
+// a + a^3 (b + c a^2 + ...).
+template <class... Terms>
+__device__ __forceinline__ float odd(float a, Terms... terms) {
+    const float square = tile::multiply(a, a);
+    return tile::fma(tile::multiply(a, square), tile::horner(square, terms...), a);
+}
 
 }  // namespace scalar
 

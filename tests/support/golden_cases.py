@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import golden_chains
 from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
+from random_expressions import TYPICAL as EXPRESSIONS
 from random_matmuls import attention, convolution, of_bytes, transposed
 from random_reductions import FLOATS, pixels_outside, reduction
 
@@ -267,6 +268,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "shuffle-three-groups-cpu.cpp": (ChannelShuffle(999, 3, 20, "uint8"), "cpu", None),
     "argmax-classes-sm_90a.cu": (ArgMax(32 * 56 * 56, 20, x_type="uint8"), "sm_90a", None),
     "argmax-last-gfx942.hip": (ArgMax(64, 21, 3136, last=True), "gfx942", None),
+    "map-halves-sm_90a.cu": (EXPRESSIONS["a sum of halves"], "sm_90a", None),
+    "map-bytes-through-gelu-sm_80.cu": (EXPRESSIONS["bytes through a gelu"], "sm_80", None),
+    "map-padded-image-gfx942.hip": (EXPRESSIONS["a padded image"], "gfx942", None),
+    "map-comparison-gfx1100.hip": (EXPRESSIONS["a comparison of integers"], "gfx1100", None),
+    "map-rows-of-table-cpu.cpp": (EXPRESSIONS["rows of a table"], "cpu", None),
     "matmul-convolution-sm_90a.cu": (convolution(8, (56, 56), 64, 64, (3, 3), stride=2, pad=1), "sm_90a", None),
     "matmul-attention-sm_80.cu": (attention(12, 197, 64), "sm_80", None),
     "matmul-bytes-gfx1100.hip": (of_bytes(32, 1000, 512), "gfx1100", None),

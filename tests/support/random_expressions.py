@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -18,7 +19,7 @@ from qconv.expression.node import text_of
 from qconv.expression.problem import STORED
 
 TYPES = (FLOAT, INT, LONG, BOOL)
-# What makes a value of each type: a function, and the type that it takes.
+# A function that makes a value of each type, and the type that it takes.
 MAKERS: dict[str, list[tuple[Function, str]]] = {
     made: [(one, taken) for one in FUNCTIONS.values() for taken in one.takes if (one.result or taken) == made]
     for made in TYPES
@@ -123,6 +124,19 @@ class Drawer:
         return flat(reversed(places), (shape[-1], prod(shape[:-1])))
 
 
+def every_function() -> Map:
+    """Return a problem whose kernel contains all functions."""
+    loads = {dtype: Load(f"x{at}", Index(), dtype) for at, dtype in enumerate(TYPES)}
+    said: list[Node] = []
+    for function in FUNCTIONS.values():
+        arguments = [loads[function.takes[0]]] * function.arity
+        if function.name == "select":
+            arguments[0] = loads[BOOL]
+        said.append(call("to_bool", call(function.name, *arguments)))
+    root = reduce(lambda one, other: call("bit_xor", one, other), said)
+    return Map(operands=tuple(Operand(dtype, 1) for dtype in TYPES), y_type=BOOL, do=text_of(root))
+
+
 def shape_of(rng: random.Random) -> tuple[int, ...]:
     """Return a shape of none to four axes, whose last is often a multiple of a vector."""
     axes = [rng.choice((1, 2, 3, 5, 8)) for _ in range(rng.randint(0, 3))]
@@ -146,3 +160,40 @@ def _map(rng: random.Random, depth: int) -> Map:
 def map_of(shape: Sequence[int], y_type: str, operands: Sequence[str], do: str) -> Map:
     """Return the map of texts, as the command reads them."""
     return Map.of({"shape": tuple(shape), "in": ",".join(operands), "out": y_type, "do": do})
+
+
+_HIDDEN = 8 * 197 * 768
+# What networks have between products and convolutions.
+TYPICAL = {
+    "a sum of halves": map_of((_HIDDEN,), "float16", [f"float16*{_HIDDEN}"] * 2, "y=add(x0[i0],x1[i0])"),
+    "bytes through a gelu": map_of(
+        (8 * 197, 768),
+        "int8",
+        [f"int8*{_HIDDEN}", "float32*1!", "int8*1!", "float32*1!"],
+        "a=multiply(to_float32(subtract(x0[i0*768+i1],x2[0])),x1[0])"
+        ";b=multiply(multiply(a,0.5),add(erf(multiply(a,0.70710678)),1.0))"
+        ";y=to_int32(minimum(maximum(round(divide(b,x3[0])),-128.0),127.0))",
+    ),
+    "a factor and an offset per channel": map_of(
+        (8, 96, 3136),
+        "float32",
+        ["float16*2408448", "float32*96!", "float32*96!"],
+        "y=maximum(add(multiply(x0[i0*301056+i1*3136+i2],x1[i1]),x2[i1]),0.0)",
+    ),
+    "a padded image": map_of(
+        (8, 226, 226, 3),
+        "uint8",
+        ["uint8*1204224"],
+        "y=guarded(x0[i0*150528+i1*672+i2*3+i3-675],114,i1-1,224,i2-1,224)",
+    ),
+    "rows of a table": map_of(
+        (8, 128, 512), "float16", ["float16*15360000", "int32*128!0..29999"], "y=x0[x1[i1]*512+i2]"
+    ),
+    "a comparison of integers": map_of(
+        (64, 1000),
+        "bool",
+        ["int64*64000", "int64*64", "bool*1000"],
+        "y=bit_and(less(x0[i0*1000+i1],x1[i0]),logical_not(x2[i1]))",
+    ),
+    "channels last": map_of((8, 3136, 96), "int8", ["int8*2408448"], "y=x0[i0*301056+i2*3136+i1]"),
+}

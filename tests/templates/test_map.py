@@ -65,6 +65,11 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
         (128, 4, 1),
         (),
     ),
+    "a guard that holds for a part of a vector": (
+        map_of((18, 16), "int16", ["int16*288"], "y=guarded(x0[i0*16+i1],-7,i1,14)"),
+        (128, 4, 1),
+        (),
+    ),
     "a table of rows": (
         map_of((35, 16), "float16", ["float16*112", "int32*35!0..6"], "y=x0[x1[i0]*16+i1]"),
         (128, 8, 1),

@@ -17,6 +17,7 @@ from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
     aliases_of,
+    alignment_of,
     axes_of,
     fields_of,
     is_vector,
@@ -49,8 +50,7 @@ MANY = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class MapContext(ExpressionContext):
-    axes: list[str]  # lines that compute the indices of the first element
-    vectors: list[str]  # lines that load vectors
+    begin: list[str]  # lines that compute the indices of the first element, and load vectors
     lines: list[str]  # of one element
     stored: str
 
@@ -73,15 +73,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        vectors = {load.operand for load in self.vectors}
-        wide = {
-            name: self._bytes(operand.dtype) if name in vectors else ELEMENT_TYPES[operand.dtype].bytes
-            for name, operand in self.problem.named.items()
-        }
-        return {**wide, "y": self._bytes(self.problem.y_type)}
-
-    def _bytes(self, dtype: str) -> int:
-        return min(WIDEST, self.config.vector * ELEMENT_TYPES[dtype].bytes)
+        return alignment_of(self.problem, self.vectors, self.config.vector)
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -115,8 +107,7 @@ class MapPlan(WaitingPlan):
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
-            axes=axes,
-            vectors=loads,
+            begin=[*axes, *loads] or ["// Every element is the same."],
             lines=[*inside, *lines.of(made)],
             stored=stored(problem.y_type, made[-1].name),
         )
@@ -164,13 +155,17 @@ class MapPlan(WaitingPlan):
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     check_choices(config, CHOICES)
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
-    inner = problem.axes[-1].extent if problem.axes else 1
-    if inner % config.vector:
-        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
+    _check_vector(problem, config)
     tile = config.threads * config.vector * config.unroll
     if config.vector * config.unroll > 1:
         at_most(tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
     return MapPlan(problem, config, target, ceil_div(problem.elements, tile))
+
+
+def _check_vector(problem: Map, config: MapConfig) -> None:
+    inner = problem.axes[-1].extent if problem.axes else 1
+    if inner % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
 
 
 FAMILY = Family(

@@ -18,6 +18,7 @@ from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
     aliases_of,
+    alignment_of,
     axes_of,
     fields_of,
     is_vector,
@@ -116,15 +117,7 @@ class ReducePlan(WaitingPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        vectors = {load.operand for load in self.vectors}
-        wide = {
-            name: self._bytes(operand.dtype) if name in vectors else ELEMENT_TYPES[operand.dtype].bytes
-            for name, operand in self.problem.named.items()
-        }
-        return {**wide, "y": self._bytes(self.problem.y_type)}
-
-    def _bytes(self, dtype: str) -> int:
-        return min(WIDEST, self.config.vector * ELEMENT_TYPES[dtype].bytes)
+        return alignment_of(self.problem, self.vectors, self.config.vector)
 
     @cached_property
     def aliases(self) -> dict[str, str]:

@@ -56,12 +56,12 @@ def _tried(part: Index, guards: Sequence[Guard], group: frozenset[Variable]) -> 
         return part.low, part.high
     grid = np.ogrid[tuple(slice(each.low, each.high + 1) for each in variables)]
     values = dict(zip(variables, grid, strict=True))
-    holds = np.asarray(True)
+    allowed = np.asarray(True)
     for guard in guards:
         at = _values(guard.index, values)
-        holds = holds & (at >= 0) & (at < guard.extent)
-    found, holds = np.broadcast_arrays(_values(part, values), holds)
-    inside = found[holds]
+        allowed = allowed & (at >= 0) & (at < guard.extent)
+    found, allowed = np.broadcast_arrays(_values(part, values), allowed)
+    inside = found[allowed]
     return (int(inside.min()), int(inside.max())) if inside.size else None
 
 

@@ -195,9 +195,8 @@ class Index:
         """Return a quotient and a rest, which is not negative, and may still exceed the number."""
         whole = Index(tuple((atom, times // number) for atom, times in self.terms if times % number == 0))
         rest = Index(tuple((atom, times) for atom, times in self.terms if times % number))
-        steps = (
-            rest.low + self.constant
-        ) // number  # so that no dividend is negative, and none is larger than it need be
+        # So that no dividend is negative, and none is larger than it need be.
+        steps = (rest.low + self.constant) // number
         return whole + steps, rest + (self.constant - steps * number)
 
     def _coarse(self, number: int) -> tuple[Index, Index, int] | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isinf, isnan
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,16 @@ from qconv.expression.index import Axis, Entry, Index
 from qconv.op import quoted
 
 Array = NDArray[Any]
+
+
+class Node(Protocol):
+    """A value of one element. Besides the nodes of this module there are those of networks, before they are lowered."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def arguments(self) -> tuple[Node, ...]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +76,9 @@ class Guard:
     def is_needed(self) -> bool:
         return not (self.index.low >= 0 and self.index.high < self.extent)
 
+    def moved(self, to: Callable[[Index], Index]) -> Guard:
+        return Guard(to(self.index), self.extent)
+
 
 @dataclass(frozen=True)
 class Load:
@@ -80,13 +93,6 @@ class Load:
     @property
     def arguments(self) -> tuple[Node, ...]:
         return () if self.fill is None else (self.fill,)
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.operand, self.at, self.dtype, self.guards, self.fill))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 @dataclass(frozen=True)
@@ -144,8 +150,7 @@ class Fold:
         return INT if self.kind in POSITIONS else self.of.dtype
 
 
-Node = Number | Load | Position | Call | Fold
-# What is written like a function and is none.
+# Forms that are written like functions.
 FORMS = {
     "position": "position(i0*8+i1)",
     "long": "long(2), of an integer",
@@ -239,7 +244,8 @@ class Statement:
                 return element
             guards = ", ".join(f"{guard.index}, {guard.extent}" for guard in node.guards)
             return f"guarded({element}, {self.arguments[0]}, {guards})"
-        name = node.kind + "_of" if isinstance(node, Fold) else node.function
+        assert isinstance(node, Call | Fold), "a statement is a node of an expression"
+        name = node.function if isinstance(node, Call) else node.kind + "_of"
         return f"{name}({', '.join(self.arguments)})"
 
 
@@ -415,6 +421,7 @@ class Evaluation:
         if isinstance(node, Fold):
             assert self._fold is not None, "a fold is a node of a reduction"
             return self._fold(node.kind, arguments[0])
+        assert isinstance(node, Call), "a value is that of a node of an expression"
         return np.asarray(FUNCTIONS[node.function].numpy(*arguments)).astype(node.dtype, copy=False)
 
     def _index(self, index: Index) -> Array:

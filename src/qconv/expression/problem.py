@@ -203,7 +203,9 @@ class Expression(Problem):
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> Self:
         """Return the problem of a command's options."""
-        return cls.of({**given, **{name: given.get(_option(cls, name)) for name in cls.axis_names}})
+        fields = {"in": given.get("operands"), "out": given.get("y_type")}
+        axes = {name: given.get(_option(cls, name)) for name in cls.axis_names}
+        return cls.of({**given, **fields, **axes})
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -254,8 +256,8 @@ def options(kind: type[Expression], says: Mapping[str, str]) -> tuple[Option, ..
     axes = (Option(_option(kind, name), f"{kind.op}: {says[name]}", "extents") for name in kind.axis_names)
     return (
         *axes,
-        Option("in", f"{kind.op}: operands, as in float32*64,int8*8!", metavar="OPERANDS"),
-        Option("out", f"{kind.op}: type of the output.", metavar="TYPE", required=True),
+        Option("operands", f"{kind.op}: operands, as in float32*64,int8*8!", metavar="OPERANDS"),
+        Option("y_type", f"{kind.op}: type of the output.", metavar="TYPE", required=True),
         Option("do", f"{kind.op}: the expression, as in t0=x0[i0];t1=add(t0,1.0).", metavar="TEXT", required=True),
     )
 

@@ -65,7 +65,7 @@ using Term = int;  // in which terms are multiplied and added
         [[maybe_unused]] const int m0 = row;
         [[maybe_unused]] const int k0 = k;
         const int t0 = tile::load(args.x0 + (m0 * 512 + k0));
-        const int t1 = tile::load(args.x2 + (0));
+        const int t1 = tile::load(args.x2);
         const int t2 = scalar::subtract(t0, t1);
         return t2;
 @@ 25+4
@@ -83,10 +83,10 @@ __device__ __forceinline__ void finish(
     [[maybe_unused]] const int m0 = row;
     [[maybe_unused]] const int n0 = column;
     const Term t5 = sum;
-    const int t6 = tile::load(args.x3 + (n0));
+    const int t6 = tile::load(args.x3 + n0);
     const int t7 = scalar::add(t5, t6);
     const float t8 = scalar::to_float32(t7);
-    const float t9 = tile::load(args.x4 + (n0));
+    const float t9 = tile::load(args.x4 + n0);
     const float t10 = scalar::multiply(t8, t9);
     const float t11 = scalar::round(t10);
     const float t12 = scalar::minimum(127.0f, t11);

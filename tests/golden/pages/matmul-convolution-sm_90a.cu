@@ -93,7 +93,7 @@ __device__ __forceinline__ void finish(
     [[maybe_unused]] const int m0 = row / 28 / 28;
     [[maybe_unused]] const int n0 = column;
     const Term t3 = sum;
-    const float t4 = tile::load(args.x2 + (n0));
+    const float t4 = tile::load(args.x2 + n0);
     const float t5 = scalar::add(t3, t4);
     args.y[m0 * 50176 + m1 * 1792 + m2 * 64 + n0] = t5 == t5 ? t5 : tile::as_float(0x7fc00000u);
 }

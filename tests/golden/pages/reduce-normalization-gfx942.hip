@@ -107,7 +107,7 @@ struct Rows {
 @@ e9734e20 in pages/reduce-softmax-sm_90a.cu: // Loads the vectors of a batch, of which `first` is the first column.
 @@ 9+1
             vectors.v0[step] = load_vector(args.x0 + (r0 * 768 + c0));
-            vectors.v1[step] = load_vector(args.x1 + (c0));
+            vectors.v1[step] = load_vector(args.x1 + c0);
 
 @@ 180fac7f in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
 @@ 4+2
@@ -116,7 +116,7 @@ struct Rows {
     for (int at = 0; at < ROWS_OF_THREAD; ++at) {
         [[maybe_unused]] const int row = first_row + at;
         [[maybe_unused]] const int r0 = row;
-        const float t13 = tile::half_to_float(tile::load(args.x2 + (r0)));
+        const float t13 = tile::half_to_float(tile::load(args.x2 + r0));
         rows.t13[at] = t13;
     }
 @@ 17+1

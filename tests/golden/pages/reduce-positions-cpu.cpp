@@ -37,18 +37,6 @@ __device__ __forceinline__ int shuffle_xor(int value, int mask, int line = __bui
     return other;
 }
 
-__device__ __forceinline__ unsigned as_bits(float a) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &a, 4);
-    return bits;
-}
-
-__device__ __forceinline__ float as_float(unsigned bits) {
-    float a;
-    __builtin_memcpy(&a, &bits, 4);
-    return a;
-}
-
 using X0 = float;
 using X1 = float;
 using X2 = unsigned short;

@@ -43,12 +43,6 @@ constexpr bool IS_WHOLE = true;  // no batch exceeds the columns
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
 __device__ __forceinline__ int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    float a;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
-    return a;
-}
-
 using X0 = unsigned short;
 using X1 = float;
 using X2 = unsigned short;
@@ -61,32 +55,6 @@ struct Arguments {
     const X2* x2;  // float16*8192
     Output* y;  // output
 };
-
-// Integers are rounded toward zero; a division by zero gives zero.
-__device__ __forceinline__ float divide(float a, float b) { return tile::divide(a, b); }
-__device__ __forceinline__ int divide(int a, int b) {
-    return b == 0 ? 0 : b == -1 ? tile::wrapping_subtract(0, a) : a / b;
-}
-__device__ __forceinline__ long long divide(long long a, long long b) {
-    if (b == -1) return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
-    return b == 0 ? 0 : a / b;
-}
-
-
-// Elementary functions, composed of correctly rounded operations only. Each returns NaN for NaN.
-
-__device__ __forceinline__ float infinity() { return tile::as_float(0x7f800000u); }
-__device__ __forceinline__ float not_a_number() { return tile::as_float(0x7fc00000u); }
-__device__ __forceinline__ float with_sign_of(float magnitude, float a) {
-    return tile::as_float((tile::as_bits(magnitude) & 0x7fffffffu) | (tile::as_bits(a) & 0x80000000u));
-}
-
-// a + a^3 (b + c a^2 + ...).
-template <class... Terms>
-__device__ __forceinline__ float odd(float a, Terms... terms) {
-    const float square = tile::multiply(a, a);
-    return tile::fma(tile::multiply(a, square), tile::horner(square, terms...), a);
-}
 
 // Far from zero a square, because `tile::exponential` is limited to what is neither infinite nor denormal.
 __device__ __forceinline__ float exp(float a) {

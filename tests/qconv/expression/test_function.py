@@ -8,21 +8,19 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from random_expressions import every_function
 from scipy import special
 
 from qconv import generator
 from qconv.device import Device
 from qconv.device.cpu_runtime import find_compiler
-from qconv.expression import FUNCTIONS, Load, Map, Node, Operand, call
-from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, Function
-from qconv.expression.index import Index
-from qconv.expression.node import text_of
+from qconv.expression import FUNCTIONS, Map, Operand
+from qconv.expression.function import BOOL, CTYPES, FLOAT, Function
 from qconv.instances.load.pair import load
 from qconv.op import Sample
 from qconv.targets.target import TARGETS
@@ -35,20 +33,6 @@ extern "C" void run_{name}_{dtype}({parameters}, {result}* y, long count) {{
     for (long i = 0; i < count; ++i) y[i] = scalar::{name}({arguments});
 }}
 """
-
-
-def every_function() -> Map:
-    """Return a problem whose kernel contains all functions."""
-    dtypes = (FLOAT, INT, LONG, BOOL)
-    loads = {dtype: Load(f"x{at}", Index(), dtype) for at, dtype in enumerate(dtypes)}
-    said: list[Node] = []
-    for function in FUNCTIONS.values():
-        arguments = [loads[function.takes[0]]] * function.arity
-        if function.name == "select":
-            arguments[0] = loads[BOOL]
-        said.append(call("to_bool", call(function.name, *arguments)))
-    root = reduce(lambda one, other: call("bit_xor", one, other), said)
-    return Map(operands=tuple(Operand(dtype, 1) for dtype in dtypes), y_type=BOOL, do=text_of(root))
 
 
 def loop(function: Function, dtype: str) -> str:

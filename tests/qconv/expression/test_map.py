@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from random_expressions import map_of, maps
 
+from qconv.cli.command_line import commands
 from qconv.expression import Map
 from qconv.op import Sample
 from qconv.ops import registry
@@ -91,3 +96,40 @@ def test_data_are_of_the_seed(seed: int) -> None:
     first, again = (registry.draw(problem, seed).arrays[0] for _ in range(2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, registry.draw(problem, seed + 1).arrays[0])
+
+
+ASKED = ["map", "--shape", "40,32", "--operands", "float32*1280,float32*32!", "--y-type", "float16"]
+ASKED += ["--do", "a = multiply(x0[i0*32 + i1], x1[i1]); y = exp(a)"]
+KEY = (
+    "map:shape=40,32:in=float32*1280,float32*32!:out=float16:do=t0=x0[i0*32+i1];t1=x1[i1];t2=multiply(t0,t1);t3=exp(t2)"
+)
+
+
+def test_a_command_writes_its_source() -> None:
+    said = CliRunner().invoke(commands, ["source", *ASKED, "--target", "cpu"])
+    assert said.exit_code == 0, said.output
+    header = "".join(line.removeprefix("//").strip() for line in said.output.splitlines()[:3])
+    assert KEY in header
+
+
+def test_a_command_runs_and_verifies_it() -> None:
+    said = CliRunner().invoke(commands, ["run", *ASKED, "--device", "cpu", "--verify", "--json"])
+    assert json.loads(said.stdout)["verified"] is True
+
+
+def test_a_command_says_what_is_wrong() -> None:
+    said = CliRunner().invoke(commands, ["source", *ASKED[:-1], "y=x0[i0*32+i1+1]", "--target", "cpu"])
+    assert "reads elements 1 to 1280 of 1280: guard it" in said.output + str(said.exception)
+    said = CliRunner().invoke(commands, ["source", "map", "--shape", "4", "--target", "cpu"])
+    assert "map needs --y-type" in said.output + str(said.exception)
+
+
+def test_it_is_tuned_looked_up_and_exported(tmp_path: Path) -> None:
+    database = ["--db", str(tmp_path / "tune.sqlite")]
+    tuned = CliRunner().invoke(commands, ["tune", *ASKED, "--device", "cpu", "--trials", "3", *database])
+    assert tuned.exit_code == 0, tuned.output
+    found = CliRunner().invoke(commands, ["lookup", KEY, "--device", "cpu", "--json", *database])
+    assert json.loads(found.stdout)["origin"] == "exact", found.output
+    made = CliRunner().invoke(commands, ["export", *database, "--out", str(tmp_path / "sources")])
+    assert made.exit_code == 0, made.output
+    assert any("map" in path.name for path in (tmp_path / "sources").rglob("*"))

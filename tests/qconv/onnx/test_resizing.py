@@ -1,4 +1,4 @@
-"""A linear or cubic Resize of bytes matches ONNX Runtime, whatever layout that uses for it."""
+"""A linear or cubic Resize of bytes matches ONNX Runtime where its bits are asked for, whatever layout it has there."""
 
 from __future__ import annotations
 
