@@ -19,10 +19,12 @@ from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.kernel import Inexpressible, check_one_kernel
+from qconv.network.expressions.light import ReadLight, taken_over
 from qconv.network.expressions.lazy import (
     Array,
     Element,
     Lazy,
+    Place,
     Reader,
     Shape,
     axes_for,
@@ -37,7 +39,7 @@ from qconv.network.layers.boundary import has_channels_last
 
 # Functions per element that are computed again rather than stored for a second reader, and for a reduction or a
 # product, which read their inputs several times.
-CHEAP, FOLDED = 6, 16
+CHEAP, FOLDED = 10, 16
 # Elements and functions of one kernel.
 MOST_READ, MOST_FUNCTIONS = 16, 96
 
@@ -56,6 +58,7 @@ class _Pending:
 class _Fusion:
     network: Network
     served: dict[str, Served]
+    lights: Mapping[str, ReadLight] = field(default_factory=dict)
     why_not: dict[str, str] = field(default_factory=dict)
     pending: dict[str, _Pending] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
@@ -64,7 +67,7 @@ class _Fusion:
 
     def run(self) -> None:
         for layer in self.network.layers:
-            if layer.name in self.served:
+            if layer.name in self.served and layer.name not in self.lights:
                 self._keep(layer)
                 continue
             try:
@@ -87,26 +90,28 @@ class _Fusion:
 
     def _read(self, layer: Layer) -> None:
         made = [name for name in layer.outputs if name]
-        if layer.op not in READERS or layer.captured or len(made) != 1:
+        read = self.lights.get(layer.name) or READERS.get(layer.op)
+        if read is None or layer.captured or len(made) != 1:
             raise Unserved(f"no kernel here computes {layer.op}")
         (y,) = made
-        folds = layer.op in FOLDING
+        folds = layer.op in FOLDING and layer.name not in self.lights
         for name in layer.reads:
             if name in self.pending and self._is_stored_for(name, folds):
                 self._store(name)
-        result = self._result(layer)
+        result = self._result(layer, read)
         if not self._is_one_kernel(result):
             for name in layer.reads:
                 if name in self.pending and self._has_fold(name):
                     self._store(name)
-            result = self._result(layer)
+            result = self._result(layer, read)
         if not self._is_one_kernel(result):
             for name in layer.reads:
                 self._store(name)
-            result = self._result(layer)
+            result = self._result(layer, read)
             if not self._is_one_kernel(result, MOST_OPERANDS):
                 raise Unserved(f"no kernel here computes {layer.op} of these shapes")
         self.pending[y] = result
+        self.served.pop(layer.name, None)
 
     def _is_stored_for(self, name: str, folds: bool) -> bool:
         """True where a reader needs a pending tensor in memory."""
@@ -121,17 +126,17 @@ class _Fusion:
     def _has_fold(self, name: str) -> bool:
         return has_fold(_root(self.pending[name].lazy))
 
-    def _result(self, layer: Layer) -> _Pending:
+    def _result(self, layer: Layer, read_layer: ReadLight) -> _Pending:
         inputs = [self._input(name) if name else None for name in layer.inputs]
         reader = Reader(layer, self.network, inputs)
-        lazy = READERS[layer.op](reader)
+        lazy = read_layer(reader)
         if not lazy.elements:
             raise Unserved("its output has no elements")
         before = [self.pending[name] for name in layer.reads if name in self.pending]
         parts = {part.name: part for one in before for part in one.parts} | {layer.name: layer}
         order = {one.name: at for at, one in enumerate(self.network.layers)}
         constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
-        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element)}
+        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element | Place)}
         for name in read:
             if 0 in (self.network.tensor(name).extents or ()):
                 raise Unserved(f"its input {name!r} has no elements")
@@ -163,7 +168,8 @@ class _Fusion:
         read, functions = cost_of(_root(one.lazy))
         if read > most_read or functions > MOST_FUNCTIONS:
             return False
-        if len(one.reads) + len(one.constants) > MOST_OPERANDS:
+        large = [name for name, array in one.constants.items() if array.size > 1]
+        if len(one.reads) + len(large) + len(COMPUTED) > MOST_OPERANDS:
             return False
         try:
             check_one_kernel(one.lazy)
@@ -210,7 +216,7 @@ def _tables(element: Element) -> frozenset[str]:
 def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, str]]:
     """Return the network with expressions in the place of layers that they compute, the served layers, and why each
     other layer is not one."""
-    fusion = _Fusion(network, dict(served))
+    fusion = _Fusion(network, dict(served), taken_over(network, served))
     fusion.run()
     return replace(network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not
 

@@ -63,7 +63,7 @@ class Kernel:
     last."""
 
     problem: Expression
-    tensors: tuple[str, ...]
+    tensors: tuple[tuple[str, ...], ...]  # several where an operand consists of single numbers
     y_shape: Shape
     is_last: bool
 
@@ -74,13 +74,26 @@ class _Names:
 
     held: Callable[[str], Held]
     names: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, dict[str, int]] = field(default_factory=dict)  # single ones, by type: the place of each
 
     def __call__(self, tensor: str) -> str:
         return self.names.setdefault(tensor, f"x{len(self.names)}")
 
+    def place(self, tensor: str, dtype: str) -> tuple[str, Index]:
+        """Return the operand that has all single numbers of a type, and the place of one."""
+        places = self.numbers.setdefault(dtype, {})
+        return self(dtype), Index((), places.setdefault(tensor, len(places)))
+
+    @property
+    def tensors(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(self.numbers.get(name, {name: 0})) for name in self.names)
+
     @property
     def operands(self) -> tuple[Operand, ...]:
-        return tuple(self.held(tensor).operand for tensor in self.names)
+        return tuple(
+            Operand(name, len(self.numbers[name]), True) if name in self.numbers else self.held(name).operand
+            for name in self.names
+        )
 
 
 def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kernel:
@@ -171,7 +184,7 @@ def _map(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> 
     groups, made, _ = _merged([list(order.axes)], _lowered(root, names))
     (axes,), made = _renamed(groups, ["i"], made)
     problem = Map(names.operands, lazy.dtype, text_of(made), shape=tuple(axis.extent for axis in axes))
-    return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
+    return Kernel(problem, names.tensors, lazy.shape, order.is_last)
 
 
 def _lowered(root: Node, names: _Names) -> Node:
@@ -185,6 +198,9 @@ def _lowered(root: Node, names: _Names) -> Node:
         if not isinstance(node, Element):
             return with_arguments(node, arguments)
         one = names.held(node.tensor)
+        if one.values is not None and one.values.size == 1:
+            operand, place = names.place(node.tensor, one.dtype)
+            return Load(operand, place, node.dtype)
         at = _with_tables(one.offset(node.indices), names)
         guards = tuple(
             guard.moved(lambda index: _with_tables(index, names)) for guard in node.guards if guard.is_needed
@@ -321,7 +337,7 @@ def _reduction(
         rows=tuple(axis.extent for axis in rows),
         columns=tuple(axis.extent for axis in columns),
     )
-    return Kernel(problem, tuple(names.names), lazy.shape, is_last)
+    return Kernel(problem, names.tensors, lazy.shape, is_last)
 
 
 def _product(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
@@ -350,7 +366,7 @@ def _product(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held])
     problem = MatMul(
         names.operands, lazy.dtype, text_of(made), order=",".join(new[axis].name for axis in rest), **extents
     )
-    return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
+    return Kernel(problem, names.tensors, lazy.shape, order.is_last)
 
 
 def _axes(root: Node) -> set[Axis]:

@@ -153,6 +153,10 @@ class Reader:
             raise Unserved(f"its input {number} is not given")
         return found
 
+    def of(self, name: str) -> Lazy:
+        """Return the input of this name."""
+        return self.x(self.layer.inputs.index(name))
+
     def has(self, number: int) -> bool:
         return number < len(self.inputs) and self.inputs[number] is not None
 
@@ -304,9 +308,10 @@ def has_fold(root: Node) -> bool:
 
 
 def cost_of(root: Node) -> tuple[int, int]:
-    """Return the number of elements read, and of functions."""
+    """Return the number of elements read, without single numbers, and of functions."""
     nodes = in_order(root)
-    return sum(isinstance(node, Element) for node in nodes), sum(isinstance(node, Call) for node in nodes)
+    read = sum(isinstance(node, Element) and any(index.axes for index in node.indices) for node in nodes)
+    return read, sum(isinstance(node, Call) for node in nodes)
 
 
 def axes_for(shape: Shape) -> tuple[Axis, ...]:
