@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "models: each part of a model decides which floats are in blocks",
         "Session.__init__",
-        "in_blocks(opened.model, opened.config) if is_cpu_only(providers) else opened.model",
+        "in_blocks(opened.model, opened.config) if blocks else opened.model",
         "opened.model",
         "Averages and sums behind a Concat of two parts have other bits.",
         (IN_BLOCKS + "::test_a_model_of_islands",),

@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a product of matrices reads images",
-        "_has_channels_last",
+        "has_channels_last",
         "return one.axes > 0",
         "return True",
         "What it reads as rows would be turned, and turned back.",
@@ -178,7 +178,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: a pad and a concatenation read rows",
-        "_has_channels_last",
+        "has_channels_last",
         "isinstance(one, QuantizedPool | Joined | Widening)",
         "isinstance(one, QuantizedPool)",
         "Images in front of them are turned by a kernel of their own.",
@@ -187,15 +187,15 @@ MUTANTS = (
     Mutant(
         "network: all readers have to read images",
         "serve_ends",
-        "any(map(_has_channels_last, beside))",
-        "all(map(_has_channels_last, beside))",
+        "any(map(has_channels_last, beside))",
+        "all(map(has_channels_last, beside))",
         "The one that does turns them by a kernel of its own.",
         (ENDS,),
     ),
     Mutant(
         "network: no end turns images",
         "serve_ends",
-        "_read(layer, network, any(map(_has_channels_last, beside)))",
+        "_read(layer, network, any(map(has_channels_last, beside)))",
         "_read(layer, network, False)",
         "A network has one launch more.",
         (ENDS, SESSION + "::test_no_kernel_turns_the_images_but_the_one_that_quantizes"),
@@ -435,8 +435,8 @@ MUTANTS = (
     Mutant(
         "lowering: means of integers whatever was asked for",
         "lower",
-        "if bits is Bits.INTEGERS:",
-        "if bits:",
+        "if bits is Bits.INTEGERS:\n        network, served = fold_integers",
+        "if bits:\n        network, served = fold_integers",
         "ONNX Runtime averages floats.",
         ("layers/test_means.py" + "::test_bits_of_onnx_runtime_are_floats",),
     ),
