@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from plan_checks import check_tiles_of_persistent, check_units_of_pointwise, is_
 from random_matrix import constants, matrix_plan, matrix_problems
 from random_problems import problems
 
-from qconv import Conv2d, Quantization, generator
+from qconv import Conv2d, FusedConv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.families.depthwise import Depthwise
@@ -194,6 +195,19 @@ def test_the_struct_has_what_the_quantization_needs() -> None:
     assert names(bias="int32", x_zero_point=True, w_zero_point=True) == [
         *("x", "w", "y", "offset", "int32_bias", "w_zero", "multiplier", "x_zero")
     ]
+
+
+def test_arguments_lie_where_c_puts_them() -> None:
+    """In a chain, the pointers of the second convolution follow the scalars of the first."""
+    chain = FusedConv2d(
+        Conv2d(1, 14, 14, 32, 32, 3, 3, pad=1, groups=32), Conv2d(1, 14, 14, 32, 32, 1, 1, quantization=Quantization())
+    )
+    plan = generator.default(chain, TARGETS["sm_80"])
+    types = [(field.path, ctypes.c_void_p if field.is_pointer else ctypes.c_int32) for field in plan.fields]
+    arguments = type("Arguments", (ctypes.Structure,), {"_fields_": types})
+    assert plan.offsets == tuple(getattr(arguments, path).offset for path, _ in types)
+    assert plan.argument_bytes == ctypes.sizeof(arguments)
+    assert plan.argument_bytes > sum(field.size_bytes for field in plan.fields), "no field lies behind a gap"
 
 
 BASE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, pipeline_stages=1)

@@ -29,6 +29,7 @@ PRODUCT = Conv2d(2, 5, 5, 72, 40, 1, 1)
 BYTES = Conv2d(1, 9, 9, 11, 35, 3, 3, pad=1)
 PLANES = Conv2d(2, 6, 5, 24, 54, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, layout="nchw")
 GROUPED = Conv2d(1, 9, 9, 24, 64, 3, 3, pad=1, groups=2)
+SHARED = Conv2d(1, 12, 12, 128, 32, 1, 1)
 WHOLE_STEPS = Conv2d(1, 4, 4, 128, 32, 2, 2)  # offsets are the same in all lanes
 
 # Tiles that the problem does not fill, and more steps than stages.
@@ -61,6 +62,8 @@ PLANS = {
     "parts of a tile": plan_of(SM_80, WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
     "parts of a tile, staged": plan_of(SM_80, WIDE, Quantization(), split=2, staged=1),
     "parts in a cluster": plan_of("cpu.sm_90a", WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
+    # Four blocks have entire tiles, and two share one.
+    "the last wave, split": plan_of(SM_80, SHARED, ADDED, split=2, split_last_wave=1, pipeline_stages=2),
     "persist": plan_of(SM_80, TALL, Quantization(per_channel=True), persist=1),
     "persist, prefetch, staged": plan_of(SM_80, TALL, ADDED, persist=1, prefetch_fragments=1, staged=1),
     "stream": plan_of(SM_80, GROUPED, Quantization(), persist=1, stream_k=1, tile_k=32),

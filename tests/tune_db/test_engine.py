@@ -145,6 +145,15 @@ def test_another_schema(file: Path, change: str, says: str) -> None:
         Database.open(file)
 
 
+def test_a_file_with_a_trigger_is_refused(file: Path) -> None:
+    """It would delete what is stored at the next row that is added."""
+    sql(file, "CREATE TRIGGER swift AFTER INSERT ON qconv_measurement BEGIN DELETE FROM qconv_measurement; END")
+    with pytest.raises(
+        DatabaseError, match=r"tune\.sqlite: it has the trigger 'swift', .*; drop it, or export the rows"
+    ):
+        Database.open(file)
+
+
 def test_of_a_newer_schema_the_version_is_named_not_the_columns(file: Path) -> None:
     sql(file, "UPDATE qconv_schema SET version = 4")
     sql(file, "ALTER TABLE qconv_measurement DROP COLUMN protocol_id")

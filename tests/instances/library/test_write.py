@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, NO_MEMORY, OK, Library, addresses, aligned, build, builds
-from library_cases import CASES, FILTER, PROJECT, SMALL, TURNED, plan_of, small, winner_of, winners
+from library_cases import CASES, FILTER, PROJECT, SMALL, TURNED, plan_of, plan_with_scratch, small, winner_of, winners
 
 from qconv import Conv2d, FusedConv2d, Quantization
 from qconv.instances.library.vectors import vector_of
@@ -168,11 +168,6 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
         memory = ctypes.c_void_p()
         status = library.c.qconv_allocate(library.device, ctypes.c_size_t(bytes_), ctypes.byref(memory))
         assert (status, memory.value) == (NO_MEMORY, None)
-    for copy in (library.c.qconv_upload, library.c.qconv_download):
-        assert copy(library.device, None, None, ctypes.c_size_t(0)) == OK
-        for given in ((None, ctypes.create_string_buffer(1)), (ctypes.create_string_buffer(1), None)):
-            assert copy(library.device, *given, ctypes.c_size_t(1)) == BAD_ARGUMENT
-            assert library.error.endswith(" is null: give one")
     problem = CASES[0][2]
     drawn = registry.draw(problem, 3)
     _, w = (aligned(array) for array in drawn.arrays)
@@ -192,13 +187,64 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
     for said, values in wrong.items():
         status, _ = library.pack(str(problem), [w], right | values)
         assert (status, said in library.error) == (BAD_ARGUMENT, True), (said, library.error)
-    _, kernel = library.lookup(str(problem))
-    given = (library.device, kernel, addresses([w]), None, ctypes.c_size_t(3), None, ctypes.byref(ctypes.c_void_p()))
-    assert library.c.qconv_pack(*given) == BAD_ARGUMENT
-    assert "parameters is null, and 3 were announced" in library.error
     without = {name: value for name, value in right.items() if name != "bias"}
     assert library.pack(str(problem), [w], without)[0] == BAD_ARGUMENT
     assert "bias was not given, and this problem needs it" in library.error
+
+
+NULLS = r"""
+#include <stdio.h>
+#include <string.h>
+#include "qconv_kernels.h"
+
+static int is_refused(qconv_status status, const char* with) {
+    return status == QCONV_BAD_ARGUMENT && strstr(qconv_last_error(), with) != NULL;
+}
+
+int main(void) {
+    static _Alignas(64) char memory[1 << 16];
+    const void* weights[] = {memory};
+    qconv_device* device = NULL;
+    qconv_packed* packed = NULL;
+    if (qconv_open(0, &device) != QCONV_OK) return 2;
+    const int right[] = {
+        qconv_upload(device, NULL, NULL, 0) == QCONV_OK,
+        qconv_download(device, NULL, NULL, 0) == QCONV_OK,
+        is_refused(qconv_upload(device, NULL, memory, 1), "to is null: give one"),
+        is_refused(qconv_upload(device, memory, NULL, 1), "from_host is null: give one"),
+        is_refused(qconv_download(device, NULL, memory, 1), "to_host is null: give one"),
+        is_refused(qconv_download(device, memory, NULL, 1), "from is null: give one"),
+        is_refused(qconv_pack(device, qconv_kernel_at(0), weights, NULL, 3, NULL, &packed),
+                   "parameters is null, and 3 were announced"),
+    };
+    for (size_t i = 0; i < sizeof right / sizeof *right; ++i) printf("%d", right[i]);
+    return 0;
+}
+"""
+
+
+@builds
+@pytest.mark.slow
+def test_null_ends_no_process(folder: Path, built: Path, tmp_path: Path) -> None:
+    """Called by a program of its own, which a null that is read would end."""
+    (tmp_path / "nulls.c").write_text(NULLS)
+    library = built / "libqconv_kernels.so"
+    subprocess.run(
+        ["gcc", "-std=c11", f"-I{folder / 'include'}", "nulls.c", library, "-o", "nulls"], cwd=tmp_path, check=True
+    )
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(built)}
+    run = subprocess.run([tmp_path / "nulls"], env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "1111111"), run.stderr
+
+
+@builds
+@pytest.mark.slow
+def test_sums_of_several_blocks_begin_with_zero(library: Library) -> None:
+    """Each bound kernel has memory of its own for them, which its first launch must find cleared."""
+    problem = plan_with_scratch().problem
+    drawn = registry.draw(problem, 7)
+    for got, wanted in zip(library.call(problem, drawn), op_of(problem).compute(problem, drawn), strict=True):
+        assert np.array_equal(got, wanted)
 
 
 @builds

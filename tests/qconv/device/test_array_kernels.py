@@ -151,8 +151,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "kernels.so"))
 
 
-# Guard elements before and after an array, so that an out-of-bounds kernel is detected and does no harm.
-AROUND = 8192
+# Guard elements before and after an array, so that an out-of-bounds kernel is detected and does no harm: as many bytes
+# as a block of `copy` moves, or more.
+AROUND = array_kernels.THREADS * array_kernels.CHUNKS * array_kernels.CHUNK
 
 
 def within(array: Any) -> tuple[Any, Any]:

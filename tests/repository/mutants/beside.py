@@ -126,7 +126,7 @@ MUTANTS = (
         "if (first_ == nullptr && count_ > 0)",
         "if (first_ == nullptr && count_ > 3)",
         "A null array of parameters ends the process.",
-        (WRITE + "::test_what_is_wrong_is_refused_with_a_sentence",),
+        (WRITE + "::test_null_ends_no_process",),
         slow=True,
     ),
 )

@@ -79,7 +79,7 @@ MUTANTS = (
         "isinstance(self.problem, Conv2d | Scaled) else ()",
         "isinstance(self.problem, Conv2d) else ()",
         "Scales are refused as unknown.",
-        (OF_TENSORS, SELF_TEST),
+        ("test_entry.py::test_an_op_with_scales_is_a_layer",),
     ),
     Mutant(
         "parameters: a bias is rounded down",
@@ -163,9 +163,9 @@ MUTANTS = (
         "launcher: scratch is not cleared",
         "bound_kernel",
         "device.zero(scratch[i], field.count * sizeof(uint32_t));",
-        "device.upload(scratch[i], &field, sizeof field.kind + 1);",
+        'device.upload(scratch[i], "what the memory held", 20);',
         "Sums of several blocks begin with what the memory held.",
-        (SELF_TEST,),
+        (LIBRARY + "::test_sums_of_several_blocks_begin_with_zero",),
         slow=True,
     ),
     Mutant(
@@ -332,7 +332,7 @@ MUTANTS = (
         '        require(from_host, "from_host");\n',
         "",
         "It ends the process.",
-        (LIBRARY + "::test_what_is_wrong_is_refused_with_a_sentence",),
+        (LIBRARY + "::test_null_ends_no_process",),
         slow=True,
     ),
     Mutant(

@@ -171,7 +171,7 @@ OF_PAGE = (
         "(1, across, down, 1), swizzle)",
         "(1, 1, 1, 1), swizzle)",
         "Shared memory has room for what is read.",
-        (f"{TESTS}::test_what_is_left_out_is_found[the stride]", STRIDES),
+        (f"{TESTS}::test_nothing_is_found[windows-address-2]",),
     ),
     Mutant(
         "halo: all outputs of a lane have the residual of the first",

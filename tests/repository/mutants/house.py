@@ -123,5 +123,6 @@ MUTANTS = (
         "(y == case.expected).any()",
         "A peer that computes something else is timed.",
         ("test_simt.py",),
+        slow=True,
     ),
 )

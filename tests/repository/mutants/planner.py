@@ -216,7 +216,7 @@ MUTANTS = (
         "offsets.append(ceil_div(end, each.alignment) * each.alignment)",
         "offsets.append(end)",
         "A pointer behind an odd number of scalars begins at a multiple of eight bytes.",
-        (fused_exact("dw, pw"),),
+        ("generator/test_plan.py::test_arguments_lie_where_c_puts_them",),
     ),
     Mutant(
         "plan: one less than at most",
@@ -309,9 +309,9 @@ MUTANTS = (
     Mutant(
         "layers: what the kernel asks is forgotten",
         "layer_plan",
-        "return replace(_any_layer(problem, config, target), in_kernel=in_kernel)",
-        "return _any_layer(problem, config, target)",
-        "A layer fills what the next one pads, and knows whether its weights are in shared memory.",
+        "in_kernel=in_kernel)",
+        "in_kernel=replace(in_kernel, border=in_kernel.border and in_kernel.border._replace(varies=False)))",
+        "A layer overwrites computed pixels outside the image with the padding that the next one reads.",
         (fused_exact("pw, dw"),),
     ),
     Mutant(

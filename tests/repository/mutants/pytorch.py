@@ -107,7 +107,7 @@ MUTANTS = (
         "torch: what is packed of weights that are gone stays",
         HERE + "packing.py",
         "for name, packing in _kept.items() if packing.is_gone]",
-        "for name, packing in _kept.items() if packing is found]",
+        "for name, packing in _kept.items() if packing.is_gone and packing.captured]",
         "Memory grows with every layer that ever was.",
         (f"{PACKING}::test_weights_that_are_gone_are_let_go",),
     ),

@@ -324,7 +324,7 @@ SCHEDULES = (
         "WHOLE + (block - WHOLE) / SPLIT",
         "block / SPLIT",
         "The tiles that are split follow those that are not.",
-        tuple(mma_random(name) for name in ("sm_80", "sm_75", "gfx942")),
+        (mma("the last wave, split"),),
     ),
     Mutant(
         "tile: parts of split tiles are counted from the first block",

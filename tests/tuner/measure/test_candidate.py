@@ -105,7 +105,10 @@ def test_a_worker_that_does_not_read_is_given_up_in_time(tmp_path: Path) -> None
     """However much there is to send: a pipe holds less than the sources of a race."""
     long: Any = Candidate.of(generator.default(PROBLEM, CPU.target))
     long = Candidate(long.plan, (Source("x" * 1_000_000, "0" * 32, ".cpp"),), "0" * 32)
-    # A longer wait would see it end, without a time-out.
-    with child(tmp_path, HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
+    ended = tmp_path / "ended"
+    # A longer wait would see it end by itself.
+    program = f"{HELLO}time.sleep(30)\nopen({str(ended)!r}, 'w').close()\n"
+    with child(tmp_path, program, timeout_s=0.5) as worker:
         row = worker.measure(long)
     assert (row.outcome, row.digest) == ("timeout", "0" * 32)
+    assert not ended.exists(), "the tuner waited until the worker ended, instead of killing it"
