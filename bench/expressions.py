@@ -134,7 +134,7 @@ def torch_us(case: Case, arrays: list[Any], rows: int, columns: int) -> float | 
         x = x.reshape(rows, columns)
         calls = {
             "softmax": lambda: functional.softmax(x, 1),
-            "layer_norm": lambda: functional.layer_norm(x, (columns,), *more, LEAST_VARIANCE),
+            "layer_norm": lambda: functional.layer_norm(x, (columns,), more[0], more[1], LEAST_VARIANCE),
             "silu": lambda: functional.silu(x),
         }
     if case.name not in calls:

@@ -44,13 +44,15 @@ def with_statistics(model: Any, shape: tuple[int, ...]) -> Any:
     """Return the network ready for use: the statistics of random images of this shape, and biases that are not zero."""
     import torch
 
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum = None  # use the statistics of the images below only
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.momentum = None  # use the statistics of the images below only
     with torch.no_grad():
-        model.train()(torch.randn(2 * CALIBRATION, *shape))
+        if norms:
+            model.train()(torch.randn(2 * CALIBRATION, *shape))
         for parameter, values in model.named_parameters():
             if parameter.endswith("bias"):
                 values.add_(0.02 * torch.randn_like(values))

@@ -244,7 +244,9 @@ def line_of(row: Row) -> str:
     cells = [f"{number:>9}" for number in numbers]
     elsewhere = sum(row.get("elsewhere", {}).values())
     why = "; ".join(f"{what}: {reason[:80]}" for what, reason in row.get("missing", {}).items())
-    return f"{row['name']:<29} N={row['batch']:<3}{''.join(cells)} {elsewhere:>4} {driver:>8}  {compared}  {why}".rstrip()
+    return (
+        f"{row['name']:<29} N={row['batch']:<3}{''.join(cells)} {elsewhere:>4} {driver:>8}  {compared}  {why}".rstrip()
+    )
 
 
 def table(rows: list[Row]) -> str:

@@ -308,7 +308,8 @@ def of_timm(kind: str, name: str, size: int = 224, sized: bool = False) -> ZooNe
     def make(size: int) -> Any:
         import timm
 
-        return timm.create_model(name, pretrained=False, **({"img_size": size} if sized else {}))
+        given: dict[str, Any] = {"img_size": size} if sized else {}
+        return timm.create_model(name, pretrained=False, **given)
 
     return ZooNetwork(kind, make, size)
 

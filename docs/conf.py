@@ -36,7 +36,7 @@ include_patterns = [
     ),
     "docs/**.md",
 ]
-exclude_patterns = [".venv", ".git", "build", "dist", "src", "docs/reference/targets.md"]
+exclude_patterns = [".venv", ".git", "build", "dist", "src", "docs/reference/targets.md", "docs/reference/functions.md"]
 nitpicky = False
 default_role = "code"
 smartquotes = False

@@ -10,6 +10,7 @@ import click
 from qconv.cli.command_line import commands
 from qconv.conversion import Quantize
 from qconv.errors import Infeasible
+from qconv.expression import FUNCTIONS
 from qconv.generator import FAMILIES
 from qconv.generator.families import Family
 from qconv.op import Problem
@@ -23,7 +24,7 @@ COLUMNS = 84
 
 
 def pages() -> dict[str, str]:
-    return {"commands.md": commands_page(), "targets.md": targets_table()}
+    return {"commands.md": commands_page(), "targets.md": targets_table(), "functions.md": functions_table()}
 
 
 def commands_page() -> str:
@@ -96,6 +97,16 @@ def targets_table() -> str:
         if target.vendor != "cpu":
             cells = ("yes" if serves(FAMILIES[name], layer, target) else "" for name, layer in LAYERS.items())
             lines.append(f"| {target.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def functions_table() -> str:
+    """Of the scalar functions of expressions: the types of their arguments, and that of the result."""
+    lines = ["| function | of | makes |", "|---|---|---|"]
+    for one in FUNCTIONS.values():
+        made = one.result or (one.takes[0] if len(one.takes) == 1 else "the same type")
+        names = ", ".join("cab"[: one.arity] if one.arity == 3 else "ab"[: one.arity])
+        lines.append(f"| `{one.name}({names})` | {', '.join(one.takes)} | {made} |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from canvas import Canvas
-from streams import argmax, binary, choosing, concat, elementwise, global_pooling, pooling, shuffle, table
+from streams import argmax, binary, choosing, concat, elementwise, global_pooling, maps, pooling, reduce, shuffle, table
 from warpgroups import halo, halo_split, stem_pool, stem_wgmma, tcgen05, wgmma
 
 HERE = Path(__file__).parent
@@ -265,9 +265,9 @@ DRAWINGS: dict[str, Callable[[], Canvas]] = {
         *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, halo_split),
         *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
-        *(matmul,),
+        *(matmul, reduce),
     )
-}
+} | {"map": maps}  # a function of that name would hide Python's
 
 if __name__ == "__main__":
     for name, draw in DRAWINGS.items():

@@ -82,6 +82,22 @@ def argmax() -> Canvas:
     return stream("argmax", ("unroll",), more)
 
 
+def reduce() -> Canvas:
+    def more(c: Canvas) -> None:
+        c.text(40, 188, "one row; its columns are folded in an order that the threads of a team do not change")
+        for at in range(12):
+            c.box(40 + 40 * at, 236, 40, 24, "three" if at % 4 == 0 else "none")
+        c.across(40, 200, 228, "team")
+        c.field(540, 236, "across", "vectors of rows")
+        c.field(540, 258, "keep", "results in registers")
+
+    return stream("reduce", ("unroll",), more)
+
+
+def maps() -> Canvas:
+    return stream("map", ("unroll",))
+
+
 def shuffle() -> Canvas:
     def more(c: Canvas) -> None:
         c.text(40, 188, "one output pixel with two groups: a thread has a vector of each")

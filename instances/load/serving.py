@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from qconv.device import Device, folders, open_device
 from qconv.errors import CacheError, DatabaseCut
+from qconv.instances.choose import Choice
 from qconv.instances.choose.lookup import Place, choose
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.pair import load
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("qconv")
 
 _warm: dict[tuple[Problem, str | None, str | None, bool], Instance] = {}
+
+# Choices that were made ahead of their lookup, which takes them.
+_chosen: dict[tuple[Problem, str, bool], Choice] = {}
 
 
 # A function that answers all lookups in its context instead of the databases.
@@ -40,6 +44,11 @@ def answered_by(answer: Callable[[Problem], Instance]) -> Iterator[None]:
         yield
     finally:
         _instead.reset(token)
+
+
+def is_answered() -> bool:
+    """True where a function answers lookups instead of the databases."""
+    return _instead.get() is not None
 
 
 # A list that records all problems looked up in its context.
@@ -94,6 +103,21 @@ def lookup(problem: Problem | str, device: str | None = None, database: str | No
 def forget() -> None:
     """Clear the cache, so that later lookups see what was tuned in the meantime."""
     _warm.clear()
+    _chosen.clear()
+
+
+def is_warm(problem: Problem, device: Device, in_sequence: bool) -> bool:
+    """True where a lookup with the default database is answered from the cache."""
+    return (problem, device.spec, None, in_sequence) in _warm
+
+
+def keep(problem: Problem, device: Device, in_sequence: bool, choice: Choice) -> None:
+    """Keep a choice for the next lookup with the default database."""
+    _chosen[problem, device.spec, in_sequence] = choice
+
+
+def kept(problem: Problem, device: Device, in_sequence: bool) -> Choice | None:
+    return _chosen.get((problem, device.spec, in_sequence))
 
 
 def default_database() -> str:
@@ -102,8 +126,10 @@ def default_database() -> str:
 
 def found(problem: Problem, device: Device, database: str | Source | None, in_sequence: bool) -> Instance:
     """Look up an instance as `lookup` does, without caching it."""
-    with open_layers(database, device, serves=True) as layers:
-        choice = choose(problem, device, layers, in_sequence)
+    choice = None if database is not None else _chosen.pop((problem, device.spec, in_sequence), None)
+    if choice is None:
+        with open_layers(database, device, serves=True) as layers:
+            choice = choose(problem, device, layers, in_sequence)
     log.info("%s on %s: %s", problem, device.name, choice.reason)
     return Instance(choice, load(choice.plan, device, choice.toolchain, choice.sources))
 

@@ -1,7 +1,8 @@
-"""The page about networks: its table is the command's output."""
+"""The page about networks: its tables are the commands' output."""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
+import node_cases
 from fallback_table import HEAD, PARTS, TRAINED, load, rows
 
 PAGE = (Path(__file__).parents[2] / "docs/networks.md").read_text().splitlines()
@@ -28,3 +30,35 @@ def test_a_part_of_the_table_is_what_the_command_makes(name: str, form: str) -> 
         pytest.skip("rapidocr-onnxruntime is not installed: pip install '.[networks]'")
     made = list(rows(name, form))
     assert made == [line for line in PAGE if line.startswith(f"| {name} | {form} | ")]
+
+
+def cells(head: tuple[str, ...]) -> list[list[str]]:
+    """Return the cells of the table below a head."""
+    lines = PAGE[PAGE.index(head[0]) + len(head) :]
+    return [line.strip("| ").split(" | ") for line in takewhile(lambda line: line.startswith("|"), lines)]
+
+
+def test_the_node_cases_of_the_page_add_up() -> None:
+    *areas, every = ((area, *map(int, counts)) for area, *counts in cells(node_cases.HEAD))
+    assert [area for area, *_ in areas] == list(node_cases.EVERY)
+    assert every == ("all", *(sum(column) for column in list(zip(*areas, strict=True))[1:]))
+    for area, count, here, others in (*areas, every):
+        assert count == here + others
+        assert area == "all" or others == sum(row[0] == area for row in cells(node_cases.OTHERS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("area", node_cases.EVERY)
+def test_the_node_cases_of_an_area_are_what_the_command_makes(area: str) -> None:
+    found = node_cases.outcomes(area)
+    print(*node_cases.others(found), sep="\n")
+    assert node_cases.row_of(area, found) in PAGE
+    assert list(node_cases.others(found)) == [
+        "| " + " | ".join(row) + " |" for row in cells(node_cases.OTHERS) if row[0] == area
+    ]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("area", node_cases.EVERY)
+def test_the_node_cases_of_an_area_run_alike_on_a_gpu(area: str) -> None:
+    assert node_cases.row_of(area, node_cases.outcomes(area, "cuda:0")) in PAGE

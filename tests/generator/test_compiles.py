@@ -15,9 +15,12 @@ from disassembly import unset_addresses
 from machine_code import amd
 from machine_code.nvidia import serialized
 from mostly_slow import mostly_slow
+from random_expressions import TYPICAL as EXPRESSIONS
+from random_expressions import every_function, maps
 from random_fused import TILE, fused_plan, fused_problems
 from random_matmuls import attention, convolution, matmuls, of_bytes, transposed
 from random_matrix import matrix_plan, served
+from random_reductions import FLOATS, pixels_outside, reduction, reductions
 from random_special import SHAPES, special_plan, special_problems
 
 from qconv import Conv2d, Quantization, generator
@@ -83,6 +86,14 @@ CONVERSIONS = {
     "requantize to int32": Requantize(1, 512, 768, x_type="int32", out_type="int32", y_zero_point=True),
     "choose for a tensor": Choose(1, 1, 2**22, rule="fbgemm"),
     "dynamic, by token": Dynamic(1, 512, 768),
+}
+
+REDUCTIONS = {
+    "softmax": reduction((8192,), (4096,), "float16", FLOATS["softmax"], "float16"),
+    "a normalization": reduction((6304,), (768,), "float32", FLOATS["normalization"], "float16"),
+    "a mean of pixels": reduction((32, 2048), (49,), "int8", FLOATS["mean"], "float32", pixels_outside),
+    "positions": reduction((99,), (1000,), "int64", "y=argmax_of(x)", "int32"),
+    "bools": reduction((99,), (100,), "bool", "y=maximum_of(x)", "bool"),
 }
 
 TENSOR_OPS = {
@@ -233,6 +244,17 @@ def test_the_default_of_a_conversion_or_tensor_op_compiles(gpu: str) -> None:
 
 @pytest.mark.turns
 @pytest.mark.parametrize("gpu", EVERY_GPU)
+def test_the_default_of_expressions_compiles(gpu: str) -> None:
+    target = GPUS[gpu]
+    if reason := why_not(target):
+        pytest.skip(reason)
+    for problem in (every_function(), *EXPRESSIONS.values()):
+        plan = generator.default(problem, target)
+        assert complaint(plan, ACCEPTED[target.vendor], reads_code=True) is None, f"{problem} {plan.config}"
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("gpu", EVERY_GPU)
 def test_the_default_of_products_compiles(gpu: str) -> None:
     target = GPUS[gpu]
     if reason := why_not(target):
@@ -240,6 +262,30 @@ def test_the_default_of_products_compiles(gpu: str) -> None:
     for problem in PRODUCTS.values():
         plan = generator.default(problem, target)
         assert complaint(plan, reads_code=True) is None, f"{problem} {plan.config}"
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("gpu", EVERY_GPU)
+def test_the_default_of_a_reduction_compiles(gpu: str) -> None:
+    target = GPUS[gpu]
+    if reason := why_not(target):
+        pytest.skip(reason)
+    for problem in REDUCTIONS.values():
+        plan = generator.default(problem, target)
+        assert complaint(plan, reads_code=True) is None, f"{problem} {plan.config}"
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("target", GPUS.values(), ids=lambda target: target.name)
+def test_random_configs_for_reductions_compile(target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    rng = random.Random(f"reductions {target.name}")
+    plans = [rng.choice(generator.space(one, target)[0]) for one in (*REDUCTIONS.values(), *reductions(3, 10))]
+    jobs = [(target.name, str(plan.problem), plan.config.as_json()) for plan in plans]
+    wrong = [answer for answer in map(_complaint_about, jobs) if answer[3] is not None]
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def _complaint_about(job: tuple[str, str, str]) -> tuple[str, str, str, str | None]:
@@ -340,6 +386,18 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
     wrong = [answer for answer in map(_complaint_about, jobs.values()) if answer[3] is not None]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("target", GPUS.values(), ids=lambda target: target.name)
+def test_random_configs_for_expressions_compile(target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    rng = random.Random(f"expressions {target.name}")
+    plans = [rng.choice(generator.space(one, target)[0]) for one in (*EXPRESSIONS.values(), *maps(7, 20))]
+    wrong = [f"{plan.problem} {plan.config}" for plan in plans if complaint(plan, 512) is not None]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.many

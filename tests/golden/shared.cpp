@@ -475,3 +475,15 @@ __device__ __forceinline__ Layout& shared_memory() {
     qconv_cpu_use_async_proxy();
     return *static_cast<Layout*>(qconv_cpu_shared());
 }
+
+__device__ __forceinline__ unsigned as_bits(float a) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &a, 4);
+    return bits;
+}
+
+__device__ __forceinline__ float as_float(unsigned bits) {
+    float a;
+    __builtin_memcpy(&a, &bits, 4);
+    return a;
+}

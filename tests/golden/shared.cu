@@ -181,6 +181,28 @@ __device__ __forceinline__ float as_float(unsigned bits) { return __uint_as_floa
 __device__ __forceinline__ float flush(float a) {
     return magnitude(a) < 0x1p-125f ? multiply(a, 0.0f) : a;
 }
+
+// Evaluates a + b x + c x^2 + ..., rounding once per step.
+__device__ __forceinline__ float horner(float, float last) { return last; }
+template <class... Rest>
+__device__ __forceinline__ float horner(float x, float first, Rest... rest) {
+    return fma(x, horner(x, rest...), first);
+}
+
+// Computes e^a. The argument is clamped so that neither the result nor its inverse is infinite or denormal.
+__device__ __forceinline__ float exponential(float a) {
+    const float x = clamp(a, -87.0f, 87.0f);
+    // n = x / ln 2, rounded: in a sum with 1.5 * 2^23 the last bit is worth one.
+    const float shifted = fma(x, 1.44269504f, 12582912.0f), whole = add(shifted, -12582912.0f);
+    // r = x - n ln 2, with ln 2 split into two floats.
+    const float r = fma(whole, 2.12194440e-4f, fma(whole, -0.693359375f, x));
+    const float rest = horner(r,
+        0.5f, 0.16666666f, 0.041665796f, 0.008333452f,
+        0.0013981999f, 0.00019875691f);
+    const float e_to_r = add(fma(multiply(r, r), rest, r), 1.0f);
+    // times 2^n; n is in the lowest bits of `shifted`
+    return as_float(as_bits(e_to_r) + (as_bits(shifted) << 23));
+}
 //
 //   acc = sum over r, s, c of (x - x_zero) * w, in int32
 //   v   = (acc * scale[k] + bias[k])
@@ -951,3 +973,104 @@ using X = signed char;
 using Output = signed char;
 
 using X = unsigned char;
+
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
+// The scalar functions of expressions. Each operation rounds once; integers wrap around.
+namespace scalar {
+
+__device__ __forceinline__ float add(float a, float b) { return tile::add(a, b); }
+__device__ __forceinline__ int add(int a, int b) { return tile::wrapping_add(a, b); }
+__device__ __forceinline__ long long add(long long a, long long b) {
+    return static_cast<long long>(static_cast<unsigned long long>(a) + static_cast<unsigned long long>(b));
+}
+
+__device__ __forceinline__ float subtract(float a, float b) { return tile::add(a, -b); }
+__device__ __forceinline__ int subtract(int a, int b) { return tile::wrapping_subtract(a, b); }
+__device__ __forceinline__ long long subtract(long long a, long long b) {
+    return static_cast<long long>(static_cast<unsigned long long>(a) - static_cast<unsigned long long>(b));
+}
+
+__device__ __forceinline__ float multiply(float a, float b) { return tile::multiply(a, b); }
+__device__ __forceinline__ int multiply(int a, int b) {
+    return static_cast<int>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
+}
+__device__ __forceinline__ long long multiply(long long a, long long b) {
+    return static_cast<long long>(static_cast<unsigned long long>(a) * static_cast<unsigned long long>(b));
+}
+
+__device__ __forceinline__ float negate(float a) { return -a; }
+__device__ __forceinline__ int negate(int a) { return tile::wrapping_subtract(0, a); }
+__device__ __forceinline__ long long negate(long long a) {
+    return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
+}
+
+// Integers are rounded toward zero; a division by zero gives zero.
+__device__ __forceinline__ float divide(float a, float b) { return tile::divide(a, b); }
+__device__ __forceinline__ int divide(int a, int b) {
+    return b == 0 ? 0 : b == -1 ? tile::wrapping_subtract(0, a) : a / b;
+}
+__device__ __forceinline__ long long divide(long long a, long long b) {
+    if (b == -1) return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
+    return b == 0 ? 0 : a / b;
+}
+
+// NaN if an argument is.
+template <class T>
+__device__ __forceinline__ T maximum(T a, T b) { return a > b || a != a ? a : b; }
+
+// NaN if an argument is.
+template <class T>
+__device__ __forceinline__ T minimum(T a, T b) { return a < b || a != a ? a : b; }
+
+template <class T>
+__device__ __forceinline__ T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == T(0) ? T(0) : a; }
+
+
+// Elementary functions, composed of correctly rounded operations only. Each returns NaN for NaN.
+
+__device__ __forceinline__ float infinity() { return tile::as_float(0x7f800000u); }
+__device__ __forceinline__ float not_a_number() { return tile::as_float(0x7fc00000u); }
+__device__ __forceinline__ float with_sign_of(float magnitude, float a) {
+    return tile::as_float((tile::as_bits(magnitude) & 0x7fffffffu) | (tile::as_bits(a) & 0x80000000u));
+}
+
+// a + a^3 (b + c a^2 + ...).
+template <class... Terms>
+__device__ __forceinline__ float odd(float a, Terms... terms) {
+    const float square = tile::multiply(a, a);
+    return tile::fma(tile::multiply(a, square), tile::horner(square, terms...), a);
+}
+
+}  // namespace scalar
+
+template <class T>
+__device__ __forceinline__ float to_float32(T a) { return static_cast<float>(a); }
+
+template <class T>
+__device__ __forceinline__ bool to_bool(T a) { return a != T(0); }
+
+// A float is rounded toward zero and saturates; NaN gives zero.
+__device__ __forceinline__ int to_int32(float a) {
+    if (!(a > -0x1p31f)) return a != a ? 0 : static_cast<int>(0x80000000u);
+    return a >= 0x1p31f ? 0x7fffffff : static_cast<int>(a);
+}
+template <class T>
+__device__ __forceinline__ int to_int32(T a) { return static_cast<int>(a); }
+
+// A float is rounded toward zero and saturates; NaN gives zero.
+__device__ __forceinline__ long long to_int64(float a) {
+    if (!(a > -0x1p63f)) return a != a ? 0 : static_cast<long long>(0x8000000000000000ull);
+    return a >= 0x1p63f ? 0x7fffffffffffffffll : static_cast<long long>(a);
+}
+template <class T>
+__device__ __forceinline__ long long to_int64(T a) { return static_cast<long long>(a); }
+
+__device__ __forceinline__ int wrap_int8(int a) { return static_cast<signed char>(a); }
+__device__ __forceinline__ int wrap_uint8(int a) { return static_cast<unsigned char>(a); }
+__device__ __forceinline__ int wrap_int16(int a) { return static_cast<short>(a); }
+__device__ __forceinline__ int wrap_uint16(int a) { return static_cast<unsigned short>(a); }

@@ -148,3 +148,14 @@ __device__ __forceinline__ float divide(float a, float b) { return a / b; }
 THREADS=128 VECTOR=8 UNROLL=1
 
 using X = signed char;
+
+__device__ __forceinline__ float sqrt(float a) { return __builtin_sqrtf(a); }
+__device__ __forceinline__ float floor(float a) { return __builtin_floorf(a); }
+__device__ __forceinline__ float ceil(float a) { return __builtin_ceilf(a); }
+__device__ __forceinline__ float round(float a) { return __builtin_rintf(a); }  // half to even
+
+__device__ __forceinline__ float floor(float a) { return tile::floor(a); }
+__device__ __forceinline__ float ceil(float a) { return tile::ceil(a); }
+__device__ __forceinline__ float round(float a) { return tile::round(a); }
+__device__ __forceinline__ float trunc(float a) { return a < 0.0f ? tile::ceil(a) : tile::floor(a); }
+__device__ __forceinline__ float sqrt(float a) { return tile::sqrt(a); }

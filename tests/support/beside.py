@@ -20,8 +20,10 @@ def run_beside(
     dtype: str,
     outputs: tuple[str, ...] = ("y",),
     opset: int = 17,
+    **how: Any,
 ) -> Session:
-    """Compare the node with ONNX Runtime, placed after identity max pools, which run on kernels."""
+    """Compare the node with ONNX Runtime, placed after identity max pools, which run on kernels. `how` are options of
+    the session."""
     rng = np.random.default_rng(2)
     feeds = {f"{name}_fed": whole_range(rng, dtype, shape) for name, shape in shapes.items()}
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -35,7 +37,7 @@ def run_beside(
     graph = helper.make_graph([*pools, node], "beside", shown, given, constants)
     domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=9)
-    session = Session(model, "cpu")
+    session = Session(model, "cpu", **how)
     for got, wanted in zip(session.run(None, feeds), networks.by_ort(model, feeds), strict=True):
         assert_equal(got, wanted, str(node))
     return session

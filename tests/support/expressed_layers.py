@@ -90,13 +90,13 @@ def by_onnxruntime(model: Any, feeds: dict[str, Any]) -> list[Any]:
 
 
 def assert_as_onnxruntime(model: Any, feeds: dict[str, Any], ulps: int = 0) -> None:
-    """Check that all layers are expressions, and that their results are ONNX Runtime's or at most `ulps` of the largest
-    from them."""
+    """Check that all layers are expressions, and that their results are ONNX Runtime's or at most `ulps` of the
+    largest number from them."""
     for got, wanted in zip(evaluated(model, feeds), by_onnxruntime(model, feeds), strict=True):
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
         if ulps:
             # Sums of numbers of both signs have the error of their largest terms.
-            largest = np.abs(wanted.astype(np.float64)).max()
+            largest = max(np.abs(each.astype(np.float64)).max() for each in (wanted, *feeds.values()))
             np.testing.assert_allclose(got, wanted, rtol=0, atol=ulps * np.spacing(wanted.dtype.type(largest)))
         else:
             np.testing.assert_array_equal(got, wanted)

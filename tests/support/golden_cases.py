@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import golden_chains
 from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
+from random_expressions import TYPICAL as EXPRESSIONS
 from random_matmuls import attention, convolution, of_bytes, transposed
+from random_reductions import FLOATS, pixels_outside, reduction
 
 from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -250,10 +252,27 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         None,
     ),
     "global-pooling-sm_80.cu": (GlobalAveragePool(32, 49, 2048, "uint8", "uint8"), "sm_80", None),
+    "reduce-softmax-sm_90a.cu": (reduction((8192,), (4096,), "float16", FLOATS["softmax"], "float16"), "sm_90a", None),
+    "reduce-normalization-gfx942.hip": (
+        reduction((6304,), (768,), "float32", FLOATS["normalization"], "float32"),
+        "gfx942",
+        None,
+    ),
+    "reduce-mean-of-pixels-sm_80.cu": (
+        reduction((32, 2048), (49,), "int8", FLOATS["mean"], "float32", pixels_outside),
+        "sm_80",
+        None,
+    ),
+    "reduce-positions-cpu.cpp": (reduction((9,), (1000,), "float32", "y=argmax_of(x)", "int32"), "cpu", None),
     "shuffle-two-groups-sm_90a.cu": (ChannelShuffle(128 * 28 * 28, 2, 64), "sm_90a", None),
     "shuffle-three-groups-cpu.cpp": (ChannelShuffle(999, 3, 20, "uint8"), "cpu", None),
     "argmax-classes-sm_90a.cu": (ArgMax(32 * 56 * 56, 20, x_type="uint8"), "sm_90a", None),
     "argmax-last-gfx942.hip": (ArgMax(64, 21, 3136, last=True), "gfx942", None),
+    "map-halves-sm_90a.cu": (EXPRESSIONS["a sum of halves"], "sm_90a", None),
+    "map-bytes-through-gelu-sm_80.cu": (EXPRESSIONS["bytes through a gelu"], "sm_80", None),
+    "map-padded-image-gfx942.hip": (EXPRESSIONS["a padded image"], "gfx942", None),
+    "map-comparison-gfx1100.hip": (EXPRESSIONS["a comparison of integers"], "gfx1100", None),
+    "map-rows-of-table-cpu.cpp": (EXPRESSIONS["rows of a table"], "cpu", None),
     "matmul-convolution-sm_90a.cu": (convolution(8, (56, 56), 64, 64, (3, 3), stride=2, pad=1), "sm_90a", None),
     "matmul-attention-sm_80.cu": (attention(12, 197, 64), "sm_80", None),
     "matmul-bytes-gfx1100.hip": (of_bytes(32, 1000, 512), "gfx1100", None),

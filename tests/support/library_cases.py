@@ -4,6 +4,9 @@ special arguments."""
 from __future__ import annotations
 
 from golden_quantizations import ADDED, EVERYTHING
+from random_expressions import map_of
+from random_matmuls import of_bytes
+from random_reductions import FLOATS, reduction
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -38,6 +41,17 @@ POOLED_STEM = PooledConv2d(
 # For libraries of one problem, which build quickly.
 SMALL = Conv2d(1, 5, 5, 8, 8, 3, 3, pad=1, quantization=CLAMPED)
 TURNED = Conv2d(1, 4, 4, 5, 6, 2, 3)
+
+# A map of every type, and one of bytes with constants and a table.
+TYPED = map_of(
+    (6, 40), "float16", ["float16*240", "int64*6", "bool*40", "int32*1"],
+    "a=to_float32(add(x1[i0],to_int64(x3[0])));y=select(x2[i1],exp(x0[i0*40+i1]),sin(a))",
+)  # fmt: skip
+BYTES = map_of(
+    (9, 32), "uint8", ["int8*192", "float32*32!", "int32*9!0..5"],
+    "a=multiply(to_float32(x0[x2[i0]*32+i1]),x1[i1]);y=to_int32(minimum(maximum(round(a),0.0),255.0))",
+)  # fmt: skip
+SOFTMAX = reduction([7], [40], "float16", FLOATS["softmax"], "float16")
 
 # The family, the target, the problem.
 CASES: tuple[tuple[str, str, Problem], ...] = (
@@ -86,6 +100,10 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("global_pooling", "cpu", GlobalAveragePool(2, 49, 40, out_type="uint8")),
     ("argmax", "cpu", ArgMax(6, 19, 5, last=True)),
     ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
+    ("map", "cpu", TYPED),
+    ("map", "cpu", BYTES),
+    ("reduce", "cpu", SOFTMAX),
+    ("matmul", "cpu", of_bytes(9, 12, 10)),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
     ("elementwise", "cpu", Quantize(2, 3, 40, channels_last=True)),

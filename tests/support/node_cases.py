@@ -1,8 +1,8 @@
 """The node cases of the onnx package in a session: `python tests/support/node_cases.py [AREA ...]` prints how many run
 on kernels alone and agree, by area, and why each other one does not.
 
-It counts the cases of the usual ops and types that ONNX Runtime loads. Every input is fed, shapes too, and outputs
-agree within the tolerance of the case.
+It counts the cases of the usual ops and types that ONNX Runtime loads, of Gather those with constant indices. Every
+input is fed, shapes too, and outputs agree within the tolerance of the case.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -48,9 +48,11 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     ),
     "products": ("Conv", "ConvInteger", "Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul"),
 }
-# What functions of several nodes consist of besides.
+# Ops of functions of several nodes besides.
 STRUCTURAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 FUNCTIONS = "functions of several nodes"
+OLDER = 23  # an opset that ONNX Runtime implements in whole
+MOST_CAUSES, LONGEST = 2, 160  # of a reason
 TYPES = frozenset(
     TensorProto.DataType.Value(name)
     for name in ("INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "BOOL", "FLOAT16", "FLOAT")
@@ -76,20 +78,35 @@ def is_training(model: Any) -> bool:
     )
 
 
+def gathers_at_run_time(graph: Any) -> bool:
+    fed = {value.name for value in graph.input}
+    return any(node.op_type == "Gather" and node.input[1] in fed for node in graph.node)
+
+
 def area_of(model: Any) -> str:
     """Return the area of a case; "" where its ops or types are others."""
     kinds = [value.type for value in (*model.graph.input, *model.graph.output)]
     if not all(kind.HasField("tensor_type") and kind.tensor_type.elem_type in TYPES for kind in kinds):
         return ""
+    if gathers_at_run_time(model.graph):
+        return ""
     by_op = {op: area for area, ops in AREAS.items() for op in ops}
     ops = {node.op_type for node in model.graph.node}
     if is_training(model) or any(node.domain for node in model.graph.node) or not ops <= {*by_op, *STRUCTURAL}:
         return ""
-    return by_op.get(*ops, "") if len(model.graph.node) == 1 else FUNCTIONS
+    return by_op.get(model.graph.node[0].op_type, "") if len(model.graph.node) == 1 else FUNCTIONS
+
+
+def loaded(model: Any) -> Any:
+    """Return the model as ONNX Runtime loads it: as it is, or with an older opset; None where it loads neither."""
+    older = type(model)()
+    older.CopyFrom(model)
+    for entry in older.opset_import:
+        entry.version = min(entry.version, OLDER)
+    return next((one for one in (model, older) if is_loaded(one)), None)
 
 
 def is_loaded(model: Any) -> bool:
-    """True where ONNX Runtime accepts the model."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
@@ -111,7 +128,8 @@ def every_case() -> tuple[Any, ...]:
 
 def cases(area: str) -> list[Any]:
     """Return the cases of an area that ONNX Runtime loads."""
-    return [case for case in every_case() if area_of(case.model) == area and is_loaded(case.model)]
+    models = ((case, loaded(case.model)) for case in every_case() if area_of(case.model) == area)
+    return [replace(case, model=model) for case, model in models if model is not None]
 
 
 def outcome(case: Any, area: str, device: str) -> Outcome:
@@ -125,10 +143,15 @@ def outcome(case: Any, area: str, device: str) -> Outcome:
                     return Outcome(case.name, area, said)
     except Exception as error:  # a crash is counted, and named by its kind
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        return Outcome(case.name, area, kind + " ".join(str(error).split())[:200])
+        return Outcome(case.name, area, _short(f"{kind}{error}"))
     explanation = session.explain()
-    left = [f"{row.op}: {row.why}" for row in explanation.rows if row.op in explanation.fallen_back]
-    return Outcome(case.name, area, "; ".join(dict.fromkeys(left)))
+    causes = explanation.causes or ((explanation.advice,) if explanation.fallen_back else ())
+    return Outcome(case.name, area, _short("; ".join(causes[:MOST_CAUSES])))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def _array(given: Any) -> Any:

@@ -60,7 +60,8 @@ def expected(model: onnx.ModelProto, arrays: Arrays) -> Any:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except ORT_ERRORS:
         with np.errstate(all="ignore"):
-            return ReferenceEvaluator(model).run(None, feeds)[0]
+            (y,) = ReferenceEvaluator(model).run(None, feeds)
+            return y
     return session.run(None, feeds)[0]
 
 
@@ -82,7 +83,7 @@ def evaluated(network: Network, arrays: Arrays) -> Any:
         one = served[layer.name]
         assert isinstance(one, Expressed)
         kernel = one.kernel(one.lasts)
-        held = one.constants | values
+        held = dict(one.constants) | values
         operands = tuple(np.ascontiguousarray(held[name]).reshape(-1) for name in kernel.tensors)
         (made,) = compute(kernel.problem, Sample(operands))
         values[one.y] = made.reshape(kernel.y_shape)

@@ -53,7 +53,9 @@ def _matmul(rng: random.Random) -> MatMul:
     groups = {letter: _extents(rng, letter, most) for letter, most in zip("bmnk", (3, 40, 40, 70), strict=True)}
     extents = {name: extent for group in groups.values() for name, extent in group.items()}
     pair = rng.choice(PAIRS)
-    operands, terms, dtype = [], [], ""
+    operands: list[str] = []
+    terms: list[str] = []
+    dtype = ""
     for side, factor in zip("mn", pair, strict=True):
         stored, term, dtype = FACTORS[factor]
         # Some factors are the same for all batches; the axes of memory are in any order.

@@ -51,22 +51,32 @@ def _reduction(rng: random.Random) -> Reduce:
     kind = rng.choice(("float", "float", "int8", "integer", "bool"))
     if kind == "bool":
         name = rng.choice(list(BOOLS))
-        return reduction(rows, columns, "bool", BOOLS[name], "int32" if name == "first" else "bool", _order(rng, rows))
+        return reduction(rows, columns, "bool", BOOLS[name], "int32" if name == "first" else "bool", _order(rng))
     if kind == "integer":
         dtype = rng.choice(("int8", "uint8", "int32", "int64"))
         text = rng.choice(list(INTEGERS.values())).replace("P(", "to_int64(" if dtype == "int64" else "to_int32(")
-        return reduction(rows, columns, dtype, text, "int64" if dtype == "int64" else "int32", _order(rng, rows))
+        return reduction(rows, columns, dtype, text, "int64" if dtype == "int64" else "int32", _order(rng))
     dtype = "int8" if kind == "int8" else rng.choice(("float16", "float32"))
     text = rng.choice(list(FLOATS.values()))
-    return reduction(rows, columns, dtype, text, rng.choice(("float16", "float32")), _order(rng, rows))
+    return reduction(rows, columns, dtype, text, rng.choice(("float16", "float32")), _order(rng))
 
 
-def _order(rng: random.Random, rows: Sequence[int]) -> Callable[[Sequence[str]], Sequence[str]]:
+def _order(rng: random.Random) -> Callable[[Sequence[str]], Sequence[str]]:
     """Return how the axes lie in memory: rows or columns innermost, or mixed."""
     choice = rng.choice(("rows outside", "rows outside", "rows inside", "mixed"))
     if choice == "mixed":
         return lambda names: rng.sample(list(names), len(names))
-    return lambda names: names if choice == "rows outside" else [*names[len(rows) :], *names[: len(rows)]]
+    return inside if choice == "rows inside" else list
+
+
+def inside(names: Sequence[str]) -> list[str]:
+    """Return the axes of columns before those of rows, which are then the innermost."""
+    return sorted(names, key=lambda name: name[0])
+
+
+def pixels_outside(names: Sequence[str]) -> list[str]:
+    """Return the axes of images in NHWC, of which the first row is the image and the last row the channel."""
+    return [names[0], *(name for name in names if name[0] == "c"), names[1]]
 
 
 def reduction(
@@ -75,7 +85,7 @@ def reduction(
     dtype: str,
     text: str,
     y_type: str,
-    order: Callable[[Sequence[str]], Sequence[str]] = lambda names: names,
+    order: Callable[[Sequence[str]], Sequence[str]] = list,
 ) -> Reduce:
     """Return the reduction of an operand x0 with these axes, whose element is x in the text."""
     extents = {f"r{at}": extent for at, extent in enumerate(rows)} | {f"c{at}": e for at, e in enumerate(columns)}

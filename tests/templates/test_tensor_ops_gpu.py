@@ -1,10 +1,11 @@
-"""The kernels of the integer ops between convolutions on a GPU: random configs of random problems, bit for bit."""
+"""The kernels of the ops between convolutions on a GPU: random configs of random problems, bit for bit."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+from random_expressions import maps
 from random_tensor_ops import argmaxes, binary_problems, concats, global_pools, pools, shuffles
 
 from qconv import generator
@@ -23,6 +24,7 @@ PROBLEMS: dict[str, list[Problem]] = {
     "global_pooling": [*global_pools(5, 20)],
     "argmax": [*argmaxes(5, 40)],
     "shuffle": [*shuffles(5, 40)],
+    "map": [*maps(5, 100)],
 }
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qconv.dtypes import RANGES
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.expression import elementary
-from qconv.expression.function import CTYPES, FLOAT, INT, LONG, closure
+from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
 from qconv.generator.convolution import activation_polynomials, listed, literals
 from qconv.generator.plan import Context, Field
+from qconv.op import WIDEST
 
 # Returns the C++ of the element that a load reads, or None for one that is loaded by itself.
 Element = Callable[[Load], str | None]
@@ -69,9 +70,17 @@ def is_vector(load: Load, axis: Axis, vector: int) -> bool:
     return steps.get(axis) == 1 and axis not in rest.axes and (rest % vector) == Index()
 
 
+def address(load: Load) -> str:
+    """Return the address of an element in C++."""
+    index = index_of(load.at)
+    if index == "0":
+        return f"args.{load.operand}"
+    return f"args.{load.operand} + {index if index.isidentifier() else f'({index})'}"
+
+
 def loaded(load: Load) -> str:
     """Return the vector of a load, which is read only where its guards hold."""
-    vector = f"load_vector(args.{load.operand} + ({index_of(load.at)}))"
+    vector = f"load_vector({address(load)})"
     return f"{guarded(load.guards)} ? {vector} : Vector<{load.operand.upper()}>{{}}" if load.guards else vector
 
 
@@ -81,8 +90,12 @@ def widened(dtype: str, element: str) -> str:
 
 
 def stored(dtype: str, value: str) -> str:
-    """Return a value as an element of the output."""
-    return f"tile::to_half({value})" if dtype == "float16" else f"static_cast<Output>({value})"
+    """Return a value as an element of the output. Devices make different NaN; one of them is stored."""
+    if dtype == "float16":
+        return f"{value} == {value} ? tile::to_half({value}) : static_cast<Output>(0x7e00)"
+    if dtype == FLOAT:
+        return f"{value} == {value} ? {value} : tile::as_float(0x7fc00000u)"
+    return f"static_cast<Output>({value})"
 
 
 @dataclass(frozen=True)
@@ -110,8 +123,9 @@ class Lines:
             return f"scalar::{node.function}({', '.join(arguments)})"
         if isinstance(node, Fold):
             raise ValueError(f"{node.kind}_of is computed by its page, not by a line")
+        assert isinstance(node, Load), "a line is that of a node of an expression"
         dtype = self.problem.named[node.operand].dtype
-        element = self.element(node) or f"tile::load(args.{node.operand} + {index_of(node.at).join('()')})"
+        element = self.element(node) or f"tile::load({address(node)})"
         return (
             f"{guarded(node.guards)} ? {widened(dtype, element)} : {arguments[0]}"
             if node.guards
@@ -126,9 +140,21 @@ def fields_of(problem: Expression) -> tuple[Field, ...]:
 
 
 def aliases_of(problem: Expression) -> dict[str, str]:
-    """Return the element types of the operands and of the output, by their names in C++."""
-    operands = {name.upper(): operand.dtype for name, operand in problem.named.items()}
-    return {**operands, "Output": problem.y_type}
+    """Return the element types of the operands and of the output, by their names in C++. Bools are bytes: CUDA loads no
+    bool through the read-only cache, and clang moves an array of bools from registers to AMD's shared memory."""
+    types = {**{name.upper(): operand.dtype for name, operand in problem.named.items()}, "Output": problem.y_type}
+    return {name: "uint8" if dtype == BOOL else dtype for name, dtype in types.items()}
+
+
+def alignment_of(problem: Expression, vectors: Iterable[Load], vector: int) -> dict[str, int]:
+    """Return the bytes to which arrays are aligned: those that the given loads read by vectors, and the output, to a
+    vector of at most WIDEST bytes."""
+    along = {"y", *(load.operand for load in vectors)}
+    types = {**{name: operand.dtype for name, operand in problem.named.items()}, "y": problem.y_type}
+    return {
+        name: min(WIDEST, (vector if name in along else 1) * ELEMENT_TYPES[dtype].bytes)
+        for name, dtype in types.items()
+    }
 
 
 def axes_of(axes: Sequence[Axis], of: str) -> list[str]:
@@ -152,6 +178,6 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
         wants |= {"from_half", "bits"}
     if problem.y_type == "float16":
         wants |= {"half"}
-    if any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
+    if problem.y_type == FLOAT or any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
         wants |= {"bits"}
     return frozenset(wants)

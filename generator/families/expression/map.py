@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log2
 from typing import ClassVar
@@ -10,12 +10,14 @@ from typing import ClassVar
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.expression import Map
-from qconv.expression.node import Load, in_order, statements
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Load, in_order, indices_of, statements
 from qconv.generator.families import Family
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
     aliases_of,
+    alignment_of,
     axes_of,
     fields_of,
     is_vector,
@@ -48,8 +50,7 @@ MANY = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class MapContext(ExpressionContext):
-    axes: list[str]  # lines that compute the indices of the first element
-    vectors: list[str]  # lines that load vectors
+    begin: list[str]  # lines that compute the indices of the first element, and load vectors
     lines: list[str]  # of one element
     stored: str
 
@@ -72,15 +73,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        vectors = {load.operand for load in self.vectors}
-        wide = {
-            name: self._bytes(operand.dtype) if name in vectors else ELEMENT_TYPES[operand.dtype].bytes
-            for name, operand in self.problem.named.items()
-        }
-        return {**wide, "y": self._bytes(self.problem.y_type)}
-
-    def _bytes(self, dtype: str) -> int:
-        return min(WIDEST, self.config.vector * ELEMENT_TYPES[dtype].bytes)
+        return alignment_of(self.problem, self.vectors, self.config.vector)
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -105,15 +98,16 @@ class MapPlan(WaitingPlan):
         problem = self.problem
         numbers = {load: at for at, load in enumerate(self.vectors)}
         lines = Lines(problem, lambda load: f"v{numbers[load]}.element[lane]" if load in numbers else None)
-        *outer, inner = axes_of(problem.axes, "first")[::-1] or [""]
+        axes = axes_of(problem.axes, "first")[::-1]
+        if self._inner:
+            axes[-1] = axes[-1].replace("const int ", "const int first_", 1)
         loads = [self._load(load, at) for load, at in numbers.items()]
         made = statements(problem.root)
         inside = [f"[[maybe_unused]] const int {axis} = first_{axis} + lane;" for axis in self._inner]
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
-            axes=[*outer, inner.replace("const int ", "const int first_", 1)] if inner else [],
-            vectors=loads,
+            begin=[*axes, *loads] or ["// Every element is the same."],
             lines=[*inside, *lines.of(made)],
             stored=stored(problem.y_type, made[-1].name),
         )
@@ -126,38 +120,52 @@ class MapPlan(WaitingPlan):
     def _load(self, load: Load, at: int) -> str:
         """Return the line that loads a vector, where its guards hold."""
         inner = self.problem.axes[-1]
-        vector = loaded(load).replace(inner.name, f"first_{inner.name}")
-        return f"const Vector<{load.operand.upper()}> v{at} = {vector};"
+        first = Axis(f"first_{inner.name}", inner.extent)
+        moved = replace(load, at=load.at.substituted(lambda axis: Index.of(first if axis == inner else axis)))
+        return f"const Vector<{load.operand.upper()}> v{at} = {loaded(moved)};"
 
     def cost(self) -> float:
-        problem, config = self.problem, self.config
-        loads = [node for node in in_order(problem.root) if isinstance(node, Load)]
-        widest = max(
-            [ELEMENT_TYPES[problem.y_type].bytes, *(ELEMENT_TYPES[one.dtype].bytes for one in problem.operands)]
-        )
-        scattered = sum(load not in self.vectors and bool(load.at.axes) for load in loads)
-        # 16 bytes per access of the widest array are best; scattered loads gain nothing from vectors.
-        ideal = WIDEST / widest if scattered == 0 else 4 / widest if widest < 4 else 1
-        wanted = 1 if problem.elements < MANY else 2
+        config = self.config
+        wanted = 1 if self.problem.elements < MANY else 2
         short = max(1.0, 132 / self.blocks)
         return (
-            4 * abs(log2(config.vector / ideal))
+            4 * abs(log2(config.vector / self.best_vector))
             + abs(log2(config.unroll / wanted))
             + (config.threads - 128) / 256
             + 2 * (short - 1)
         )
 
+    @property
+    def best_vector(self) -> int:
+        """Return the vector whose widest array is read or written in 16 bytes. Where a load along the last axis is not
+        one of neighbours, vectors are of no use but to a store, of 4 bytes."""
+        problem = self.problem
+        loads = [node for node in in_order(problem.root) if isinstance(node, Load)]
+        axis = problem.axes[-1] if problem.axes else None
+        along = [load for load in loads if any(axis in index.axes for index in indices_of(load))]
+        dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in along)]
+        widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
+        extent = axis.extent if axis is not None else 1
+        best = max(vector for vector in CHOICES["vector"] if extent % vector == 0 and vector * widest <= WIDEST)
+        if axis is not None and not all(is_vector(load, axis, best) for load in along):
+            return min(best, max(1, 4 // widest))
+        return best
+
 
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     check_choices(config, CHOICES)
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
-    inner = problem.axes[-1].extent if problem.axes else 1
-    if inner % config.vector:
-        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
+    _check_vector(problem, config)
     tile = config.threads * config.vector * config.unroll
     if config.vector * config.unroll > 1:
         at_most(tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
     return MapPlan(problem, config, target, ceil_div(problem.elements, tile))
+
+
+def _check_vector(problem: Map, config: MapConfig) -> None:
+    inner = problem.axes[-1].extent if problem.axes else 1
+    if inner % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
 
 
 FAMILY = Family(

@@ -14,11 +14,11 @@ from qconv.expression.function import CTYPES, FUNCTIONS
 from qconv.expression.index import Axis
 from qconv.expression.node import Call, Load, Statement, in_order
 from qconv.generator.families import Family
-from qconv.generator.families.expression.folding import Folding, FoldLines, Pass, folding
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
     aliases_of,
+    alignment_of,
     axes_of,
     fields_of,
     is_vector,
@@ -26,6 +26,7 @@ from qconv.generator.families.expression.lines import (
     stored,
     wants_of,
 )
+from qconv.generator.families.expression.passes import FoldLines, Pass, Passes, passes_of
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import WIDEST
@@ -50,6 +51,11 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "across": (0, 1),
     "unroll": (1, 2, 4, 8, 16, 32),
     "keep": (0, 1),
+}
+SAYS = {
+    "TEAM": "threads that share a row",
+    "ACROSS": "vectors lie across rows",
+    "KEEP": "passes keep values for later ones",
 }
 # Threads whose neighbours shuffle values: the smallest warp of all targets.
 MOST_SHUFFLED = 32
@@ -111,15 +117,7 @@ class ReducePlan(WaitingPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        vectors = {load.operand for load in self.vectors}
-        wide = {
-            name: self._bytes(operand.dtype) if name in vectors else ELEMENT_TYPES[operand.dtype].bytes
-            for name, operand in self.problem.named.items()
-        }
-        return {**wide, "y": self._bytes(self.problem.y_type)}
-
-    def _bytes(self, dtype: str) -> int:
-        return min(WIDEST, self.config.vector * ELEMENT_TYPES[dtype].bytes)
+        return alignment_of(self.problem, self.vectors, self.config.vector)
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -131,7 +129,9 @@ class ReducePlan(WaitingPlan):
         columns = self.problem.column_count
         return {
             "The problem.": (Constant("ROWS", self.problem.row_count), Constant("COLUMNS", columns)),
-            "The config.": tuple(each._replace(may_be_unused=True) for each in constants_of(config)),
+            "The config.": tuple(
+                each._replace(says=SAYS.get(each.name, each.says), may_be_unused=True) for each in constants_of(config)
+            ),
             "Derived values.": (
                 Constant("WARP_SIZE", self.target.warp_size, may_be_unused=True),
                 Constant("TEAMS", self.teams, "teams per block"),
@@ -188,15 +188,15 @@ class ReducePlan(WaitingPlan):
         return 1 if self.config.across else min(self.config.team, MOST_SHUFFLED)
 
     @property
-    def folding(self) -> Folding:
-        return folding(self.problem, bool(self.config.keep))
+    def passes(self) -> Passes:
+        return passes_of(self.problem, bool(self.config.keep))
 
     @cached_property
     def vectors(self) -> tuple[Load, ...]:
         """Return the loads that read neighbouring elements with a thread's vector."""
         axes = self.problem.axes_of("rows" if self.config.across else "columns")
         vector = self.config.vector
-        return tuple(load for load in self.folding.loads if vector == 1 or is_vector(load, axes[-1], vector))
+        return tuple(load for load in self.passes.loads if vector == 1 or is_vector(load, axes[-1], vector))
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -204,16 +204,16 @@ class ReducePlan(WaitingPlan):
 
     @property
     def context(self) -> ReduceContext:
-        problem, made = self.problem, self.folding
+        problem, made = self.problem, self.passes
         row_axes = axes_of(problem.axes_of("rows"), "row")
         column_axes = axes_of(problem.axes_of("columns"), "column")
         columns = "first + i" if self.span > 1 else "first"
         rows = "first_row + at" if self.rows_of_thread > 1 else "first_row"
         at = "i" if self.rows_of_thread > 1 else "0"
-        wants = wants_of(problem, in_order(problem.root)).union(*(fold.wants for fold in made.folds))
+        nodes = [*in_order(problem.root), *(node for fold in made.folds for node in fold.nodes)]
         return ReduceContext(
             says=[f"  {one.name} = {one.text}" for one in made.made] + [f"  y = {made.made[-1].name}"],
-            wants=wants,
+            wants=wants_of(problem, nodes),
             folds=made.folds,
             members=[f"{CTYPES[one.node.dtype]} {one.name}[ROWS_OF_THREAD];" for one in made.rows],
             vectors=[f"Vector<{load.operand.upper()}> v{number}[STEPS];" for number, load in enumerate(self.vectors)],
@@ -227,7 +227,7 @@ class ReducePlan(WaitingPlan):
                 *row_axes,
                 *column_axes,
             ],
-            passes=[self._lines(each) for each in made.passes],
+            passes=[self._lines(each) for each in made.all],
             stored=stored(problem.y_type, made.made[-1].name),
         )
 
@@ -236,7 +236,7 @@ class ReducePlan(WaitingPlan):
         lines = Lines(
             self.problem, lambda load: f"vectors.v{numbers[load]}[step].element[i]" if load in numbers else None
         )
-        made = self.folding
+        made = self.passes
         rows = [*axes_of(self.problem.axes_of("rows"), "row"), *made.lines(lines, each.rows)]
         written = [f"rows.{one.name}[at] = {one.name};" for one in each.rows]
         adds = [f"lanes{fold.name[1:]}.add(step, i, {fold.type}::of({fold.argument}, column));" for fold in each.folds]
@@ -259,23 +259,21 @@ class ReducePlan(WaitingPlan):
             *([f"combine_in_shared_memory<{fold.type}>({first}, {shared}, member);"] * in_shared),
             *([f"combine_neighbours<{fold.type}>({first}, member);"] * (not self.config.across)),
             *([f"broadcast({first}, {shared}, member);"] * in_shared),
-            "#pragma unroll",
-            f"for (int at = 0; at < ROWS_OF_THREAD; ++at) rows.{fold.name}[at] = {fold.type}::result({first}[at]);",
+            f"set_rows<{fold.type}>(rows.{fold.name}, {first});",
         ]
 
     def cost(self) -> float:
-        """Estimate clocks: the longest of the waves of blocks, the arithmetic of all threads and the memory traffic, with
-        a part of the other two, because they overlap imperfectly."""
-        config, made = self.config, self.folding
+        """Estimate clocks: the longest of the waves of blocks, the arithmetic of all threads and the memory traffic,
+        with a part of the other two, because they overlap imperfectly."""
+        config, made = self.config, self.passes
         batches = ceil_div(self.vectors_of_thread, self.steps)
-        loading = 1 if batches == 1 else len(made.passes)  # passes that load the row
-        work = sum(sum(map(_instructions, each.elements)) + 2 * len(each.folds) for each in made.passes)
+        loading = 1 if batches == 1 else len(made.all)  # passes that load the row
+        work: float = sum(sum(map(_instructions, each.elements)) + 2 * len(each.folds) for each in made.all)
         work += 8 * loading * len(made.loads) / config.vector
         elements = self.vectors_of_thread * config.vector  # of a thread
         far = log2(config.team / self.shuffled)
-        combining = (
-            FAR_CLOCKS * (far + (far > 0)) + NEAR_CLOCKS * log2(self.shuffled) + 4 * (self.jumps + config.vector)
-        )
+        combining = FAR_CLOCKS * (far + (far > 0)) + NEAR_CLOCKS * log2(self.shuffled)
+        combining += 4 * (self.jumps + config.vector)
         block = loading * batches * LOAD_CLOCKS + len(made.folds) * combining + elements * work * INSTRUCTION_CLOCKS
         registers = OTHER_REGISTERS + held_registers(made, config, self.steps) + self.jumps * config.vector
         resident = max(1, min(THREADS_PER_SM, REGISTERS_PER_SM // registers) // config.threads)
@@ -324,7 +322,7 @@ def plan(problem: Reduce, config: ReduceConfig, target: Target) -> ReducePlan:
     at_most(config.team, config.threads, "threads of a team, in a block")
     _check_vector(problem, config)
     span = 1 if config.across else config.vector
-    made = folding(problem, bool(config.keep))
+    made = passes_of(problem, bool(config.keep))
     # Without an order to keep, a thread needs only one lane per element of its vectors.
     lanes = problem.lanes if made.is_ordered else config.team * span
     at_most(config.team * span, problem.lanes, f"columns of a team's vectors (a row has {problem.lanes} lanes)")
@@ -357,16 +355,16 @@ def _check_vector(problem: Reduce, config: ReduceConfig) -> None:
         raise Infeasible(f"vector={config.vector} does not divide the last extent of {name}={extents}")
 
 
-def _check_registers(made: Folding, config: ReduceConfig, jumps: int, steps: int) -> None:
+def _check_registers(made: Passes, config: ReduceConfig, jumps: int, steps: int) -> None:
     at_most(held_registers(made, config, steps), MOST_HELD_REGISTERS, "registers of a thread for its elements")
-    lanes = max(sum(fold.bytes for fold in each.folds) for each in made.passes) // 4 * config.vector * jumps
+    lanes = max(sum(fold.bytes for fold in each.folds) for each in made.all) // 4 * config.vector * jumps
     at_most(lanes, MOST_LANE_REGISTERS, "registers of a thread for the lanes of a pass")
 
 
-def held_registers(made: Folding, config: ReduceConfig, steps: int) -> int:
+def held_registers(made: Passes, config: ReduceConfig, steps: int) -> int:
     """Return the registers of a thread for its vectors, and for the values that it keeps between two passes."""
     vectors = sum(ELEMENT_TYPES[made.problem.named[load.operand].dtype].bytes for load in made.loads)
-    kept = max(sum(ELEMENT_TYPES[one.node.dtype].bytes for one in each.read) for each in made.passes)
+    kept = max(sum(ELEMENT_TYPES[one.node.dtype].bytes for one in each.read) for each in made.all)
     return ceil_div((vectors + kept) * config.vector * steps, 4)
 
 

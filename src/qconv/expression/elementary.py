@@ -99,8 +99,7 @@ def log1p(a: Array) -> Array:
 def exp(a: Array) -> Array:
     """Return e**a; far from zero as a square, because `exponential` is limited."""
     half = exponential(HALF * a)
-    made = np.where(np.abs(a) > MOST_EXPONENT, half * half, exponential(a))
-    return np.where(np.isnan(a), a, made)
+    return np.where(np.abs(a) > MOST_EXPONENT, half * half, exponential(a))
 
 
 def _below_one(a: Array, near: Callable[[Array], Array], far: Callable[[Array], Array]) -> Array:
@@ -199,7 +198,7 @@ def sinh(a: Array) -> Array:
 
 
 def cosh(a: Array) -> Array:
-    return np.where(np.isnan(a), a, _hyperbolic(np.abs(a), ONE))
+    return _hyperbolic(np.abs(a), ONE)
 
 
 def asinh(a: Array) -> Array:

@@ -118,10 +118,8 @@ def _to_half(a: Array) -> Array:
 
 
 def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Function:
-    """Return a curve of the epilogue, which has no NaN; here NaN gives NaN."""
-    return Function(
-        name, 1, lambda a: np.where(np.isnan(a), a, numpy(a)), (FLOAT,), wants=("activation", name, "fma", *wants)
-    )
+    """Return a curve of the epilogue."""
+    return Function(name, 1, numpy, (FLOAT,), wants=("activation", name, "fma", *wants))
 
 
 def _elementary(name: str, *wants: str, arity: int = 1) -> Function:

@@ -97,6 +97,13 @@ class Index:
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.terms, self.constant))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     @classmethod
     def of(cls, axis: Axis) -> Index:
         return cls(((axis, 1),)) if axis.extent > 1 else cls()
@@ -121,21 +128,32 @@ class Index:
     def high(self) -> int:
         return self.constant + sum(times * (atom.high if times > 0 else atom.low) for atom, times in self.terms)
 
+    @cached_property
+    def largest(self) -> int:
+        """Return a bound of the magnitude of every number on the way to the index."""
+        products = (abs(times) * max(abs(atom.low), abs(atom.high)) for atom, times in self.terms)
+        inner = (_inside(atom).largest for atom, _ in self.terms if not isinstance(atom, Axis))
+        return max(abs(self.constant) + sum(products), *inner, 0)
+
     @property
     def atoms(self) -> Iterable[Atom]:
         """Yield all atoms, including those inside others."""
         for atom, _ in self.terms:
             yield atom
             if not isinstance(atom, Axis):
-                yield from (atom.at if isinstance(atom, Entry) else atom.of).atoms
+                yield from _inside(atom).atoms
 
     @cached_property
     def axes(self) -> frozenset[Axis]:
         return frozenset(atom for atom in self.atoms if isinstance(atom, Axis))
 
     @cached_property
+    def entries(self) -> frozenset[Entry]:
+        return frozenset(atom for atom in self.atoms if isinstance(atom, Entry))
+
+    @property
     def tables(self) -> frozenset[str]:
-        return frozenset(atom.table for atom in self.atoms if isinstance(atom, Entry))
+        return frozenset(entry.table for entry in self.entries)
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
@@ -177,9 +195,8 @@ class Index:
         """Return a quotient and a rest, which is not negative, and may still exceed the number."""
         whole = Index(tuple((atom, times // number) for atom, times in self.terms if times % number == 0))
         rest = Index(tuple((atom, times) for atom, times in self.terms if times % number))
-        steps = (
-            rest.low + self.constant
-        ) // number  # so that no dividend is negative, and none is larger than it need be
+        # So that no dividend is negative, and none is larger than it need be.
+        steps = (rest.low + self.constant) // number
         return whole + steps, rest + (self.constant - steps * number)
 
     def _coarse(self, number: int) -> tuple[Index, Index, int] | None:
@@ -253,6 +270,10 @@ class Index:
         if self.constant and not first_is_constant:
             text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
         return text
+
+
+def _inside(atom: Quotient | Remainder | Entry) -> Index:
+    return atom.at if isinstance(atom, Entry) else atom.of
 
 
 def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:

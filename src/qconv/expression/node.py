@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isinf, isnan
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.dtypes import RANGES
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, FUNCTIONS, INT, LONG
 from qconv.expression.index import Axis, Entry, Index
 from qconv.op import quoted
@@ -23,17 +24,35 @@ from qconv.op import quoted
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+class Node(Protocol):
+    """A value of one element. Besides the nodes of this module there are those of networks, before they are lowered."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def arguments(self) -> tuple[Node, ...]: ...
+
+
+@dataclass(frozen=True, eq=False)
 class Number:
-    """A number that the source contains. Numbers that differ from layer to layer are loaded instead."""
+    """A number that the source contains. Numbers that differ from layer to layer are loaded instead. Numbers are equal
+    where their texts are: NaN equals itself, and zeros of two signs differ."""
 
     value: float | int | bool
     dtype: str = FLOAT
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and (self.text, self.dtype) == (other.text, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.dtype))
+
     @cached_property
     def text(self) -> str:
         if self.dtype == FLOAT:
-            value = float(np.float32(self.value))
+            with np.errstate(over="ignore"):
+                value = float(np.float32(self.value))
             return "nan" if isnan(value) else ("inf" if value > 0 else "-inf") if isinf(value) else repr(value)
         return (
             f"long({int(self.value)})"
@@ -56,6 +75,9 @@ class Guard:
     @property
     def is_needed(self) -> bool:
         return not (self.index.low >= 0 and self.index.high < self.extent)
+
+    def moved(self, to: Callable[[Index], Index]) -> Guard:
+        return Guard(to(self.index), self.extent)
 
 
 @dataclass(frozen=True)
@@ -112,6 +134,13 @@ class Fold:
     kind: str
     of: Node
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.of))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     @property
     def arguments(self) -> tuple[Node, ...]:
         return (self.of,)
@@ -121,7 +150,13 @@ class Fold:
         return INT if self.kind in POSITIONS else self.of.dtype
 
 
-Node = Number | Load | Position | Call | Fold
+# Forms that are written like functions.
+FORMS = {
+    "position": "position(i0*8+i1)",
+    "long": "long(2), of an integer",
+    "guarded": "guarded(x0[i0-1],0.0,i0-1,8): an element, what takes its place, then each index and its extent",
+}
+MOST_STATEMENTS = 4096
 # The last two are the first column of the largest and of the least element.
 POSITIONS = ("argmax", "argmin")
 FOLDS = ("sum", "product", "maximum", "minimum", *POSITIONS)
@@ -147,21 +182,24 @@ def call(function: str, *arguments: Node) -> Node:
 def in_order(*roots: Node) -> tuple[Node, ...]:
     """Return every node once, after its arguments."""
     found: dict[Node, None] = {}
-
-    def visit(node: Node) -> None:
-        if node not in found:
-            for argument in node.arguments:
-                visit(argument)
-            found[node] = None
-
-    for root in roots:
-        visit(root)
+    seen: set[int] = set()  # objects: the hash of a node would be computed recursively before those of its arguments
+    waiting = list(reversed(roots))
+    while waiting:
+        node = waiting[-1]
+        missing = [argument for argument in node.arguments if id(argument) not in seen]
+        if missing:
+            waiting.extend(reversed(missing))
+        else:
+            waiting.pop()
+            seen.add(id(node))
+            found.setdefault(node)
     return tuple(found)
 
 
 def replaced(root: Node, change: Callable[[Node], Node | None]) -> Node:
     """Return the expression with the nodes that `change` returns; None leaves a node, with changed arguments."""
     made: dict[Node, Node] = {}
+    same: dict[Node, Node] = {}  # equal nodes are one object
     for node in in_order(root):
         new = change(node)
         if new is None:
@@ -172,7 +210,7 @@ def replaced(root: Node, change: Callable[[Node], Node | None]) -> Node:
                 new = Fold(node.kind, made[node.of])
             elif isinstance(node, Load) and node.fill is not None:
                 new = Load(node.operand, node.at, node.dtype, node.guards, made[node.fill])
-        made[node] = new
+        made[node] = same.setdefault(new, new)
     return made[root]
 
 
@@ -206,7 +244,8 @@ class Statement:
                 return element
             guards = ", ".join(f"{guard.index}, {guard.extent}" for guard in node.guards)
             return f"guarded({element}, {self.arguments[0]}, {guards})"
-        name = node.kind + "_of" if isinstance(node, Fold) else node.function
+        assert isinstance(node, Call | Fold), "a statement is a node of an expression"
+        name = node.function if isinstance(node, Call) else node.kind + "_of"
         return f"{name}({', '.join(self.arguments)})"
 
 
@@ -243,12 +282,15 @@ class _Parser:
     ) -> None:
         self._axes, self._operands, self._ranges = axes, operands, ranges
         self._named: dict[str, Node] = {}
+        self._made: dict[Node, Node] = {}  # equal nodes are one object, so that comparing two compares no arguments
 
     def root(self, text: str) -> Node:
         try:
             lines = ast.parse(text.strip().rstrip(";")).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        except (SyntaxError, ValueError, MemoryError) as error:
             raise ValueError(f"the expression {quoted(text)} cannot be read: {error}") from None
+        if len(lines) > MOST_STATEMENTS:
+            raise ValueError(f"the expression has {len(lines)} statements; at most {MOST_STATEMENTS} are supported")
         last: Node | None = None
         for line in lines:
             if not isinstance(line, ast.Assign) or len(line.targets) != 1 or not isinstance(line.targets[0], ast.Name):
@@ -265,23 +307,31 @@ class _Parser:
         if isinstance(tree, ast.Name) and tree.id in self._named:
             return self._named[tree.id]
         if isinstance(tree, ast.Subscript):
-            return self._load(tree)
-        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-            return self._call(tree.func.id, tree)
-        return self._number(tree)
+            made: Node = self._load(tree)
+        elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.keywords:
+            made = self._call(tree.func.id, tree)
+        else:
+            made = self._number(tree)
+        return self._made.setdefault(made, made)
 
-    def _number(self, tree: ast.expr) -> Number:
-        sign = 1
+    def _number(self, tree: ast.expr, integer: str = INT) -> Number:
+        """Read a number; one without a point is of the type `integer`."""
+        given, sign = tree, 1
         if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
             sign, tree = -1, tree.operand
         if isinstance(tree, ast.Name) and tree.id in ("inf", "nan"):
             return Number(sign * float(tree.id))
         if isinstance(tree, ast.Constant) and isinstance(tree.value, bool | int | float):
-            value = tree.value
-            if isinstance(value, bool):
-                return Number(value, BOOL)
-            return Number(sign * value, FLOAT if isinstance(value, float) else INT)
-        raise self._wrong(tree, "it is no number, element or function of them")
+            value = sign * tree.value
+            if isinstance(tree.value, float):
+                return Number(value)
+            if isinstance(tree.value, bool) and sign > 0:
+                return Number(tree.value, BOOL)
+            low, high = RANGES[integer]
+            if low <= value <= high and not isinstance(tree.value, bool):
+                return Number(value, integer)
+            raise self._wrong(given, f"a number of {integer} is between {low} and {high}")
+        raise self._wrong(given, "it is no number, element or function of them")
 
     def _load(self, tree: ast.Subscript) -> Load:
         if not isinstance(tree.value, ast.Name) or tree.value.id not in self._operands:
@@ -292,23 +342,34 @@ class _Parser:
         given = tree.args
         if name == "position" and len(given) == 1:
             return Position(self._index(given[0]))
-        if name == "long" and len(given) == 1:
-            return Number(self._number(given[0]).value, LONG)
+        if name == "long" and len(given) == 1 and (number := self._number(given[0], LONG)).dtype == LONG:
+            return number
         if name == "guarded" and len(given) >= 4 and len(given) % 2 == 0 and isinstance(given[0], ast.Subscript):
             load, fill = self._load(given[0]), self._node(given[1])
-            extents = [self._number(each).value for each in given[3::2]]
-            guards = zip((self._index(each) for each in given[2::2]), extents, strict=True)
-            return Load(load.operand, load.at, load.dtype, tuple(Guard(at, int(extent)) for at, extent in guards), fill)
+            if fill.dtype != load.dtype:
+                raise self._wrong(tree, f"its element is {load.dtype}, and {fill.dtype} takes its place: convert it")
+            guards = tuple(self._guard(*pair) for pair in zip(given[2::2], given[3::2], strict=True))
+            return Load(load.operand, load.at, load.dtype, guards, fill)
+        if name in FORMS:
+            raise self._wrong(tree, f"it is written {FORMS[name]}")
         kind = name.removesuffix("_of")
         if kind != name and kind in FOLDS and len(given) == 1:
             return Fold(kind, self._node(given[0]))
         return call(name, *map(self._node, given))
+
+    def _guard(self, at: ast.expr, extent: ast.expr) -> Guard:
+        given = self._number(extent)
+        if given.dtype != INT or given.value < 1:
+            raise self._wrong(extent, "the extent of a guard is a positive integer")
+        return Guard(self._index(at), int(given.value))
 
     def _index(self, tree: ast.expr) -> Index:
         if isinstance(tree, ast.Name) and tree.id in self._axes:
             return Index.of(self._axes[tree.id])
         if isinstance(tree, ast.Constant) and type(tree.value) is int:
             return Index((), tree.value)
+        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+            return self._index(tree.operand) * -1
         if isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Name) and tree.value.id in self._ranges:
             name = tree.value.id
             return Index(((Entry(name, self._index(tree.slice), *self._ranges[name]), 1),))
@@ -319,6 +380,8 @@ class _Parser:
             return one + other
         if isinstance(tree.op, ast.Sub):
             return one - other
+        if isinstance(tree.op, ast.Mult) and other.terms and not one.terms:
+            one, other = other, one
         if other.terms or other.constant < 1:
             raise self._wrong(tree, "an index is multiplied and divided by positive numbers")
         if isinstance(tree.op, ast.Mult):
@@ -358,6 +421,7 @@ class Evaluation:
         if isinstance(node, Fold):
             assert self._fold is not None, "a fold is a node of a reduction"
             return self._fold(node.kind, arguments[0])
+        assert isinstance(node, Call), "a value is that of a node of an expression"
         return np.asarray(FUNCTIONS[node.function].numpy(*arguments)).astype(node.dtype, copy=False)
 
     def _index(self, index: Index) -> Array:

@@ -11,11 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from qconv.dtypes import ELEMENT_TYPES
+from qconv.expression.bounds import bounds
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
-from qconv.expression.index import Axis
-from qconv.expression.node import Evaluation, Fold, Load, Node, in_order, indices_of, parsed, text_of
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Evaluation, Fold, Guard, Load, Node, in_order, indices_of, parsed, text_of
 from qconv.op import (
     FULL,
+    INT_MAX,
     LARGEST,
     WIDEST,
     Array,
@@ -52,6 +54,19 @@ class Operand:
     low: int | None = None
     high: int | None = None
 
+    def __post_init__(self) -> None:
+        check_choice("the type of an operand", self.dtype, tuple(COMPUTED))
+        checked_size("elements", self.elements, 1)
+        if (self.low is None) != (self.high is None) or (self.low is not None and not self._is_table):
+            raise ValueError(
+                f"{self.text}: a table is int32 and constant, with its least and largest value: int32*8!0..7"
+            )
+
+    @property
+    def _is_table(self) -> bool:
+        least, most = self.low or 0, self.high or 0
+        return self.dtype == INT and self.is_constant and -LARGEST <= least <= most <= LARGEST
+
     @property
     def text(self) -> str:
         values = "" if self.low is None else f"{self.low}..{self.high}"
@@ -61,9 +76,8 @@ class Operand:
     def of(cls, text: str) -> Self:
         dtype, _, rest = text.partition("*")
         elements, is_constant, values = rest.partition("!")
-        check_choice("the type of an operand", dtype, tuple(COMPUTED))
-        low, is_table, high = values.partition("..")
-        limits = (read_integer("low", low), read_integer("high", high)) if is_table else (None, None)
+        low, _, high = values.partition("..")
+        limits = (read_integer("low", low), read_integer("high", high)) if values else (None, None)
         return cls(dtype, read_integer("elements", elements), bool(is_constant), *limits)
 
 
@@ -90,8 +104,11 @@ class Expression(Problem):
             raise ValueError(f"the axes have {self.elements} elements; at most {LARGEST} are supported: split them")
         checked_size("operands", len(self.operands), 0, MOST_OPERANDS)
         check_choice("y_type", self.y_type, tuple(COMPUTED))
-        object.__setattr__(self, "do", text_of(self.root))  # canonical
-        self._check_root()
+        try:
+            object.__setattr__(self, "do", text_of(self.root))  # canonical
+            self._check_root()
+        except RecursionError:
+            raise ValueError(f"do={quoted(self.do)} is too deep: give its parts names, as in t0=x0[i0]") from None
         axes = (f"{name}={','.join(map(str, getattr(self, name)))}" for name in self.axis_names if getattr(self, name))
         operands = [f"in={','.join(operand.text for operand in self.operands)}"] if self.operands else []
         texts = (f"{name}={getattr(self, name)}" for name in self.texts if getattr(self, name))
@@ -103,23 +120,25 @@ class Expression(Problem):
             raise ValueError(f"out={self.y_type}: the expression makes {self.root.dtype}, which is stored as {stored}")
         for node in in_order(self.root):
             for index in indices_of(node):
-                self._check_tables(index.tables)
-            if isinstance(node, Load) and not node.guards:
-                self._check_range(node)
+                if index.largest > INT_MAX:
+                    raise ValueError(
+                        f"the index {quoted(str(index))} has numbers up to {index.largest}, beyond an int32"
+                    )
+                for entry in index.entries:
+                    self._check_range(entry.table, entry.at, ())
+            if isinstance(node, Load):
+                self._check_range(node.operand, node.at, node.guards)
 
-    def _check_tables(self, tables: frozenset[str]) -> None:
-        for name in tables:
-            operand = self.named[name]
-            if operand.dtype != "int32" or not operand.is_constant or operand.low is None:
-                raise ValueError(
-                    f"{name} is {operand.text}; a table is int32 and constant, with its least and largest value"
-                )
-
-    def _check_range(self, load: Load) -> None:
-        elements = self.named[load.operand].elements
-        if load.at.low < 0 or load.at.high >= elements:
+    def _check_range(self, name: str, at: Index, guards: Sequence[Guard]) -> None:
+        """Raise ValueError unless every element that is read exists."""
+        elements = self.named[name].elements
+        if at.low >= 0 and at.high < elements:
+            return
+        found = bounds(at, guards)
+        if found is not None and not (found[0] >= 0 and found[1] < elements):
             raise ValueError(
-                f"{load.operand}[{load.at}] reads elements {load.at.low} to {load.at.high} of {elements}: guard it"
+                f"{quoted(f'{name}[{at}]')} reads elements {found[0]} to {found[1]} of {elements}: guard it, or use"
+                " fewer axes in a guard"
             )
 
     @cached_property
@@ -184,7 +203,9 @@ class Expression(Problem):
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> Self:
         """Return the problem of a command's options."""
-        return cls.of({**given, **{name: given.get(_option(cls, name)) for name in cls.axis_names}})
+        fields = {"in": given.get("operands"), "out": given.get("y_type")}
+        axes = {name: given.get(_option(cls, name)) for name in cls.axis_names}
+        return cls.of({**given, **fields, **axes})
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -235,8 +256,8 @@ def options(kind: type[Expression], says: Mapping[str, str]) -> tuple[Option, ..
     axes = (Option(_option(kind, name), f"{kind.op}: {says[name]}", "extents") for name in kind.axis_names)
     return (
         *axes,
-        Option("in", f"{kind.op}: operands, as in float32*64,int8*8!", metavar="OPERANDS"),
-        Option("out", f"{kind.op}: type of the output.", metavar="TYPE", required=True),
+        Option("operands", f"{kind.op}: operands, as in float32*64,int8*8!", metavar="OPERANDS"),
+        Option("y_type", f"{kind.op}: type of the output.", metavar="TYPE", required=True),
         Option("do", f"{kind.op}: the expression, as in t0=x0[i0];t1=add(t0,1.0).", metavar="TEXT", required=True),
     )
 
@@ -264,6 +285,9 @@ def _drawn(operand: Operand, rng: np.random.Generator) -> Array:
 
 
 def stored(values: Array, y_type: str) -> Array:
-    """Convert values as a store does: halves are rounded, integers wrap."""
+    """Convert values as a store does: halves are rounded, integers wrap, and there is one NaN."""
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(values.astype(y_type))
+        made = np.array(values, y_type, order="C")
+    if made.dtype.kind == "f":
+        made[np.isnan(made)] = np.nan
+    return made

@@ -116,7 +116,7 @@ def _position(kind: str, padded: Array, columns: int) -> Array:
     """Return the first column of the largest or the least element. No column is after the last; a NaN is neither."""
     values = padded[..., :columns]
     ordered = np.where(values != values, identity(kind, str(values.dtype)), values)
-    return (ordered.argmax(-1) if kind == "argmax" else ordered.argmin(-1)).astype(np.int32)
+    return np.asarray(ordered.argmax(-1) if kind == "argmax" else ordered.argmin(-1), np.int32)
 
 
 def compute(problem: Reduce, drawn: Sample) -> tuple[Array, ...]:

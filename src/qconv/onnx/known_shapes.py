@@ -47,6 +47,7 @@ DECIDES: Mapping[str, tuple[int, ...]] = {
     "Resize": (1, 2, 3),
     "Slice": (1, 2, 3, 4),
 }
+RESIZES = ("Resize", "Upsample")
 # Ops with other outputs each time.
 RANDOM = frozenset(
     ("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -64,7 +65,9 @@ def computes_shapes(network: Network) -> bool:
 
 
 def deciding_inputs(network: Network) -> tuple[str, ...]:
-    """Return the inputs whose values decide shapes: integers of rank 0 or 1 that such an operand follows from."""
+    """Return the inputs whose values decide shapes: integers of rank 0 or 1 that such an operand follows from, and
+    floats that are the scales of a resize."""
+    scales = {name for layer in network.layers if layer.op in RESIZES for name in layer.inputs[1:]}
     asked = [layer.inputs[at] for layer in network.layers for at in DECIDES.get(layer.op, ()) if at < len(layer.inputs)]
     seen: set[str] = set()
     while asked:
@@ -73,12 +76,13 @@ def deciding_inputs(network: Network) -> tuple[str, ...]:
             seen.add(name)
             maker = network.producers.get(name)
             asked += [] if maker is None or maker.op in SHAPES else maker.reads
-    return tuple(name for name in network.inputs if name in seen and _may_be_a_shape(network, name))
+    return tuple(name for name in network.inputs if name in seen and _may_be_a_shape(network, name, name in scales))
 
 
-def _may_be_a_shape(network: Network, name: str) -> bool:
+def _may_be_a_shape(network: Network, name: str, is_scale: bool) -> bool:
     tensor = network.tensor(name)
-    return tensor.dtype in ("int32", "int64") and tensor.shape is not None and len(tensor.shape) <= 1
+    dtypes = ("int32", "int64", "float32") if is_scale else ("int32", "int64")
+    return tensor.dtype in dtypes and tensor.shape is not None and len(tensor.shape) <= 1
 
 
 def with_known_shapes(

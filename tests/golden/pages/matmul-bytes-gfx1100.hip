@@ -41,11 +41,6 @@ WRITE_ALONG_M=false
 constexpr int SLABS = 4;
 BUFFERS=2 SMEM_BYTES=54272
 
-__device__ __forceinline__ float sqrt(float a) { return __builtin_sqrtf(a); }
-__device__ __forceinline__ float floor(float a) { return __builtin_floorf(a); }
-__device__ __forceinline__ float ceil(float a) { return __builtin_ceilf(a); }
-__device__ __forceinline__ float round(float a) { return __builtin_rintf(a); }  // half to even
-
 using X0 = unsigned char;
 using X1 = signed char;
 using X2 = unsigned char;
@@ -63,50 +58,6 @@ struct Arguments {
     Output* y;  // output
 };
 
-// NaN if an argument is.
-template <class T>
-__device__ __forceinline__ T maximum(T a, T b) { return a > b || a != a ? a : b; }
-
-// NaN if an argument is.
-template <class T>
-__device__ __forceinline__ T minimum(T a, T b) { return a < b || a != a ? a : b; }
-
-template <class T>
-__device__ __forceinline__ T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == T(0) ? T(0) : a; }
-
-__device__ __forceinline__ float floor(float a) { return tile::floor(a); }
-__device__ __forceinline__ float ceil(float a) { return tile::ceil(a); }
-__device__ __forceinline__ float round(float a) { return tile::round(a); }
-__device__ __forceinline__ float trunc(float a) { return a < 0.0f ? tile::ceil(a) : tile::floor(a); }
-__device__ __forceinline__ float sqrt(float a) { return tile::sqrt(a); }
-
-template <class T>
-__device__ __forceinline__ float to_float32(T a) { return static_cast<float>(a); }
-
-template <class T>
-__device__ __forceinline__ bool to_bool(T a) { return a != T(0); }
-
-// A float is rounded toward zero and saturates; NaN gives zero.
-__device__ __forceinline__ int to_int32(float a) {
-    if (!(a > -0x1p31f)) return a != a ? 0 : static_cast<int>(0x80000000u);
-    return a >= 0x1p31f ? 0x7fffffff : static_cast<int>(a);
-}
-template <class T>
-__device__ __forceinline__ int to_int32(T a) { return static_cast<int>(a); }
-
-// A float is rounded toward zero and saturates; NaN gives zero.
-__device__ __forceinline__ long long to_int64(float a) {
-    if (!(a > -0x1p63f)) return a != a ? 0 : static_cast<long long>(0x8000000000000000ull);
-    return a >= 0x1p63f ? 0x7fffffffffffffffll : static_cast<long long>(a);
-}
-template <class T>
-__device__ __forceinline__ long long to_int64(T a) { return static_cast<long long>(a); }
-
-__device__ __forceinline__ int wrap_int8(int a) { return static_cast<signed char>(a); }
-__device__ __forceinline__ int wrap_uint8(int a) { return static_cast<unsigned char>(a); }
-__device__ __forceinline__ int wrap_int16(int a) { return static_cast<short>(a); }
-__device__ __forceinline__ int wrap_uint16(int a) { return static_cast<unsigned short>(a); }
-
 using Term = int;  // in which terms are multiplied and added
 
 @@ 5294ae2b in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
@@ -114,7 +65,7 @@ using Term = int;  // in which terms are multiplied and added
         [[maybe_unused]] const int m0 = row;
         [[maybe_unused]] const int k0 = k;
         const int t0 = tile::load(args.x0 + (m0 * 512 + k0));
-        const int t1 = tile::load(args.x2 + (0));
+        const int t1 = tile::load(args.x2);
         const int t2 = scalar::subtract(t0, t1);
         return t2;
 @@ 25+4
@@ -132,10 +83,10 @@ __device__ __forceinline__ void finish(
     [[maybe_unused]] const int m0 = row;
     [[maybe_unused]] const int n0 = column;
     const Term t5 = sum;
-    const int t6 = tile::load(args.x3 + (n0));
+    const int t6 = tile::load(args.x3 + n0);
     const int t7 = scalar::add(t5, t6);
     const float t8 = scalar::to_float32(t7);
-    const float t9 = tile::load(args.x4 + (n0));
+    const float t9 = tile::load(args.x4 + n0);
     const float t10 = scalar::multiply(t8, t9);
     const float t11 = scalar::round(t10);
     const float t12 = scalar::minimum(127.0f, t11);

@@ -46,37 +46,6 @@ struct Arguments {
     Output* y;  // output
 };
 
-// The scalar functions of expressions. Each operation rounds once; integers wrap around.
-namespace scalar {
-
-__device__ __forceinline__ float add(float a, float b) { return tile::add(a, b); }
-__device__ __forceinline__ int add(int a, int b) { return tile::wrapping_add(a, b); }
-__device__ __forceinline__ long long add(long long a, long long b) {
-    return static_cast<long long>(static_cast<unsigned long long>(a) + static_cast<unsigned long long>(b));
-}
-
-__device__ __forceinline__ float subtract(float a, float b) { return tile::add(a, -b); }
-__device__ __forceinline__ int subtract(int a, int b) { return tile::wrapping_subtract(a, b); }
-__device__ __forceinline__ long long subtract(long long a, long long b) {
-    return static_cast<long long>(static_cast<unsigned long long>(a) - static_cast<unsigned long long>(b));
-}
-
-__device__ __forceinline__ float multiply(float a, float b) { return tile::multiply(a, b); }
-__device__ __forceinline__ int multiply(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
-}
-__device__ __forceinline__ long long multiply(long long a, long long b) {
-    return static_cast<long long>(static_cast<unsigned long long>(a) * static_cast<unsigned long long>(b));
-}
-
-__device__ __forceinline__ float negate(float a) { return -a; }
-__device__ __forceinline__ int negate(int a) { return tile::wrapping_subtract(0, a); }
-__device__ __forceinline__ long long negate(long long a) {
-    return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
-}
-
-}  // namespace scalar
-
 using Term = float;  // in which terms are multiplied and added
 
 // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
@@ -124,9 +93,9 @@ __device__ __forceinline__ void finish(
     [[maybe_unused]] const int m0 = row / 28 / 28;
     [[maybe_unused]] const int n0 = column;
     const Term t3 = sum;
-    const float t4 = tile::load(args.x2 + (n0));
+    const float t4 = tile::load(args.x2 + n0);
     const float t5 = scalar::add(t3, t4);
-    args.y[m0 * 50176 + m1 * 1792 + m2 * 64 + n0] = static_cast<Output>(t5);
+    args.y[m0 * 50176 + m1 * 1792 + m2 * 64 + n0] = t5 == t5 ? t5 : tile::as_float(0x7fc00000u);
 }
 
 // Neighbouring rows or columns, which a thread reads from shared memory with one load.

@@ -30,7 +30,7 @@ WRITE_ALONG_M=false
 constexpr int SLABS = 4;
 BUFFERS=2 SMEM_BYTES=19456
 
-@@ 7f60905d in pages/matmul-convolution-sm_90a.cu: using X0 = float;
+@@ 2aa1b181 in pages/reduce-normalization-gfx942.hip: using X0 = float;
 @@ 3+1
 
 @@ 57ade391 in pages/pooling-max-sm_90a.cu: // The kernel's only parameter.
@@ -52,12 +52,12 @@ BUFFERS=2 SMEM_BYTES=19456
         [[maybe_unused]] const int k0 = k / 32 / 4;
         const float t0 = tile::load(args.x1 + (k2 * 256 + n0 * 16 + k0 * 4 + k1));
 
-@@ 9bb7aa83 in pages/matmul-convolution-sm_90a.cu: // Computes an element of the output from its sum.
+@@ 2aab62aa in pages/matmul-convolution-sm_90a.cu: // Computes an element of the output from its sum.
 @@ 5+3
     [[maybe_unused]] const int m2 = row % 30;
     [[maybe_unused]] const int m1 = row / 30 % 30;
 @@ 10+3
-    args.y[m1 * 480 + m2 * 16 + n0] = static_cast<Output>(t3);
+    args.y[m1 * 480 + m2 * 16 + n0] = t3 == t3 ? t3 : tile::as_float(0x7fc00000u);
 
 @@ b370397d in pages/matmul-convolution-sm_90a.cu: // Adds the products of a slab, k after k.
 @@ 4+1

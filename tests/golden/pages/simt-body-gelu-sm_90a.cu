@@ -8,28 +8,6 @@
 // config    simt tile_m=128 tile_n=64 tile_k=64 thread_m=8 thread_n=4 pipeline_stages=2
 // launch    conv2d_simt<<<49x2x1, 256, 25600 B>>> when: call
 
-// Evaluates a + b x + c x^2 + ..., rounding once per step.
-__device__ __forceinline__ float horner(float, float last) { return last; }
-template <class... Rest>
-__device__ __forceinline__ float horner(float x, float first, Rest... rest) {
-    return fma(x, horner(x, rest...), first);
-}
-
-// Computes e^a. The argument is clamped so that neither the result nor its inverse is infinite or denormal.
-__device__ __forceinline__ float exponential(float a) {
-    const float x = clamp(a, -87.0f, 87.0f);
-    // n = x / ln 2, rounded: in a sum with 1.5 * 2^23 the last bit is worth one.
-    const float shifted = fma(x, 1.44269504f, 12582912.0f), whole = add(shifted, -12582912.0f);
-    // r = x - n ln 2, with ln 2 split into two floats.
-    const float r = fma(whole, 2.12194440e-4f, fma(whole, -0.693359375f, x));
-    const float rest = horner(r,
-        0.5f, 0.16666666f, 0.041665796f, 0.008333452f,
-        0.0013981999f, 0.00019875691f);
-    const float e_to_r = add(fma(multiply(r, r), rest, r), 1.0f);
-    // times 2^n; n is in the lowest bits of `shifted`
-    return as_float(as_bits(e_to_r) + (as_bits(shifted) << 23));
-}
-
 // x P(X < x) for a normally distributed X, computed as max(x, 0) - |x| P(X > |x|), which has no cancellation
 // in the tail.
 __device__ __forceinline__ float gelu(float x) {

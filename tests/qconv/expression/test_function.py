@@ -8,21 +8,23 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from random_expressions import every_function
 from scipy import special
 
 from qconv import generator
+from qconv.device import Device
 from qconv.device.cpu_runtime import find_compiler
-from qconv.expression import FUNCTIONS, Load, Map, Node, Operand, call
-from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, Function
-from qconv.expression.index import Index
-from qconv.expression.node import text_of
+from qconv.expression import FUNCTIONS, Map, Operand
+from qconv.expression.function import BOOL, CTYPES, FLOAT, Function
+from qconv.instances.load.pair import load
+from qconv.op import Sample
 from qconv.targets.target import TARGETS
+from qconv.tuner.measure.verification import mismatch
 
 Array = NDArray[Any]
 CASES = [(function, dtype) for function in FUNCTIONS.values() for dtype in function.takes]
@@ -31,20 +33,6 @@ extern "C" void run_{name}_{dtype}({parameters}, {result}* y, long count) {{
     for (long i = 0; i < count; ++i) y[i] = scalar::{name}({arguments});
 }}
 """
-
-
-def every_function() -> Map:
-    """Return a problem whose kernel contains all functions."""
-    dtypes = (FLOAT, INT, LONG, BOOL)
-    loads = {dtype: Load(f"x{at}", Index(), dtype) for at, dtype in enumerate(dtypes)}
-    said: list[Node] = []
-    for function in FUNCTIONS.values():
-        arguments = [loads[function.takes[0]]] * function.arity
-        if function.name == "select":
-            arguments[0] = loads[BOOL]
-        said.append(call("to_bool", call(function.name, *arguments)))
-    root = reduce(lambda one, other: call("bit_xor", one, other), said)
-    return Map(operands=tuple(Operand(dtype, 1) for dtype in dtypes), y_type=BOOL, do=text_of(root))
 
 
 def loop(function: Function, dtype: str) -> str:
@@ -220,3 +208,14 @@ def test_nan_gives_nan(name: str) -> None:
     for at in range(function.arity):
         given = [nan if index == at else one for index in range(function.arity)]
         assert np.isnan(by_numpy(function, given)).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("function", "dtype"), CASES, ids=[f"{function.name}-{dtype}" for function, dtype in CASES])
+def test_a_gpu_has_the_bits_of_numpy(function: Function, dtype: str, gpu: Device) -> None:
+    given = arguments_of(function, dtype)
+    elements, made = given[0].size, function.result or dtype
+    operands = tuple(Operand(str(array.dtype), elements) for array in given)
+    arguments = ",".join(f"x{at}[i0]" for at in range(function.arity))
+    problem = Map(operands, made, f"y={function.name}({arguments})", (elements,))
+    assert mismatch(load(generator.default(problem, gpu.target), gpu), Sample(tuple(given))) is None

@@ -14,6 +14,7 @@ from session_comparison import RUNS, assert_equal
 
 from qconv.instances.load.building import Place
 from qconv.instances.load.serving import noted
+from qconv.network import Layer, Network, Tensor
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import Session, Unsupported
 from qconv.onnx.built import build
@@ -143,6 +144,16 @@ def test_an_input_that_decides_a_shape_is_part_of_the_key() -> None:
         session.prepare({"x": (24,), "other": (1,), "half": (2,)})
     session.prepare({"x": (24,), "other": (1,)}, {"half": np.array([6, 1], np.int64)})
     assert len(session._ready) == 4
+
+
+def test_the_scales_of_a_resize_decide_a_shape_and_no_other_floats_do() -> None:
+    layers = (
+        Layer("r", "Resize", ("x", "", "scales"), ("t",)),
+        Layer("m", "Mul", ("factor", "factor"), ("scaled",)),
+        Layer("s", "Resize", ("t", "", "scaled"), ("y",)),
+    )
+    tensors = {name: Tensor(name, "float32", (2,)) for name in ("x", "scales", "factor")}
+    assert deciding_inputs(Network(tuple(tensors), ("y",), layers, tensors, {})) == ("scales",)
 
 
 def test_a_default_that_decides_a_shape_may_be_overridden() -> None:

@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: a zero of a shape is a zero",
-        "reshape.to",
+        "_as_given.to",
         "() if keeps_zeros else shape",
         "()",
         "It is the extent of the input.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Expressed:
     constants: Mapping[str, Array]
     lasts: tuple[bool, ...]
     wants_last: bool
+    _kernels: dict[tuple[bool, ...], Kernel] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def y(self) -> str:
@@ -40,9 +41,11 @@ class Expressed:
                 raise ValueError(f"{name} has shape {shape}; the expression is of {self.tensors[name][0]}")
         return _Expressed(self, device)
 
-    def kernel(self, lasts: Sequence[bool]) -> Kernel:
-        """Return the kernel for inputs with these orders of axes."""
-        return kernel_of(self.lazy, self._held(lasts), self.wants_last)
+    def kernel(self, lasts: tuple[bool, ...]) -> Kernel:
+        """Return the kernel for inputs with these orders of axes, which is made once."""
+        if lasts not in self._kernels:
+            self._kernels[lasts] = kernel_of(self.lazy, self._held(lasts), self.wants_last)
+        return self._kernels[lasts]
 
     def _held(self, lasts: Sequence[bool]) -> Callable[[str], Held]:
         is_last = dict(zip(self.inputs, lasts, strict=True))

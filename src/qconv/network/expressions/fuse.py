@@ -1,7 +1,7 @@
 """Fusion: the layers that no other kernel serves, as few kernels of expressions.
 
-A tensor stays lazy until something needs it in memory: a layer of another kind, the caller, or a second kernel for which
-it would have to be computed again. The rules:
+A tensor stays lazy until something needs it in memory: a layer of another kind, the caller, or a second kernel for
+which it would have to be computed again. The rules:
 
 - elementwise functions and movement join their inputs;
 - a reduction or a product computes cheap functions of its inputs itself, and is in memory for the next one;
@@ -10,20 +10,21 @@ it would have to be computed again. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from qconv.expression.function import COMPUTED
 from qconv.expression.index import Index
-from qconv.expression.node import in_order
+from qconv.expression.node import Node, in_order
+from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.expressed import Expressed
-from qconv.network.expressions.kernel import Held, Inexpressible, kernel_of
+from qconv.network.expressions.kernel import Inexpressible, check_one_kernel
 from qconv.network.expressions.lazy import (
     Array,
     Element,
     Lazy,
     Reader,
+    Shape,
     axes_for,
     cost_of,
     has_fold,
@@ -59,6 +60,7 @@ class _Fusion:
     pending: dict[str, _Pending] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
     lasts: dict[str, bool] = field(default_factory=dict)  # tensors in memory
+    shapes: dict[str, Shape] = field(default_factory=dict)  # of tensors that kernels of expressions make
 
     def run(self) -> None:
         for layer in self.network.layers:
@@ -92,17 +94,17 @@ class _Fusion:
         for name in layer.reads:
             if name in self.pending and self._is_stored_for(name, folds):
                 self._store(name)
-        result = self._result(layer, y)
-        if not self._is_one_kernel(result, y):
+        result = self._result(layer)
+        if not self._is_one_kernel(result):
             for name in layer.reads:
                 if name in self.pending and self._has_fold(name):
                     self._store(name)
-            result = self._result(layer, y)
-        if not self._is_one_kernel(result, y):
+            result = self._result(layer)
+        if not self._is_one_kernel(result):
             for name in layer.reads:
                 self._store(name)
-            result = self._result(layer, y)
-            if not self._is_one_kernel(result, y):
+            result = self._result(layer)
+            if not self._is_one_kernel(result, MOST_OPERANDS):
                 raise Unserved(f"no kernel here computes {layer.op} of these shapes")
         self.pending[y] = result
 
@@ -119,7 +121,7 @@ class _Fusion:
     def _has_fold(self, name: str) -> bool:
         return has_fold(_root(self.pending[name].lazy))
 
-    def _result(self, layer: Layer, y: str) -> _Pending:
+    def _result(self, layer: Layer) -> _Pending:
         inputs = [self._input(name) if name else None for name in layer.inputs]
         reader = Reader(layer, self.network, inputs)
         lazy = READERS[layer.op](reader)
@@ -130,6 +132,9 @@ class _Fusion:
         order = {one.name: at for at, one in enumerate(self.network.layers)}
         constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
         read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element)}
+        for name in read:
+            if 0 in (self.network.tensor(name).extents or ()):
+                raise Unserved(f"its input {name!r} has no elements")
         tables = {table for node in in_order(_root(lazy)) if isinstance(node, Element) for table in _tables(node)}
         return _Pending(
             lazy,
@@ -144,7 +149,9 @@ class _Fusion:
             return self.pending[name].lazy
         array = self.network.constant(name)
         tensor = self.network.tensor(name)
-        extents, dtype = (tensor.extents, tensor.dtype) if array is None else (array.shape, str(array.dtype))
+        # A made tensor has a shape, even where inference knows none: it takes a scalar for unknown.
+        known = self.shapes.get(name, tensor.extents)
+        extents, dtype = (known, tensor.dtype) if array is None else (array.shape, str(array.dtype))
         if extents is None or dtype not in COMPUTED:
             shown = "unknown" if extents is None else f"{extents} of {dtype}"
             raise Unserved(
@@ -152,25 +159,17 @@ class _Fusion:
             )
         return stored(name, extents, dtype)
 
-    def _is_one_kernel(self, one: _Pending, y: str) -> bool:
+    def _is_one_kernel(self, one: _Pending, most_read: int = MOST_READ) -> bool:
         read, functions = cost_of(_root(one.lazy))
-        if read > MOST_READ or functions > MOST_FUNCTIONS:
+        if read > most_read or functions > MOST_FUNCTIONS:
+            return False
+        if len(one.reads) + len(one.constants) > MOST_OPERANDS:
             return False
         try:
-            kernel_of(one.lazy, self._held(one), False)
-        except (Inexpressible, ValueError):
+            check_one_kernel(one.lazy)
+        except Inexpressible:
             return False
         return True
-
-    def _held(self, one: _Pending) -> Callable[[str], Held]:
-        def held(name: str) -> Held:
-            array = one.constants.get(name)
-            if array is not None:
-                return Held(array.shape, str(array.dtype), False, array)
-            tensor = self.network.tensor(name)
-            return Held(tensor.extents or (), tensor.dtype or "", self.lasts.get(name, False))
-
-        return held
 
     def _store(self, name: str) -> None:
         """Append the kernel that makes a pending tensor."""
@@ -187,17 +186,19 @@ class _Fusion:
             any(reader is not None and has_channels_last(reader) for reader in readers)
             or any(self.lasts.get(each, False) for each in alike)
         )
+        read = {each: self.network.tensor(each) for each in inputs}
         tensors = {
-            each: (self.network.tensor(each).extents or (), self.network.tensor(each).dtype or "") for each in inputs
+            each: (self.shapes.get(each, tensor.extents or ()), tensor.dtype or "") for each, tensor in read.items()
         }
         lasts = tuple(self.lasts.get(each, False) and len(tensors[each][0]) > 2 for each in inputs)
         made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last)
         self.lasts[name] = made.kernel(lasts).is_last
         self.served[layer.name] = made
+        self.shapes[name] = one.lazy.shape
         self.layers.append(layer)
 
 
-def _root(lazy: Lazy) -> Any:
+def _root(lazy: Lazy) -> Node:
     return lazy.at(tuple(map(Index.of, axes_for(lazy.shape))))
 
 
@@ -214,7 +215,12 @@ def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[
     return replace(network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not
 
 
+def _parts(layer: Layer) -> tuple[Layer, ...]:
+    """Return the layers from before folding. A layer of a single part is one of its outputs, and no folded one."""
+    return tuple(part for each in layer.parts for part in _parts(each)) if len(layer.parts) > 1 else (layer,)
+
+
 def unfolded(network: Network, served: Collection[str]) -> Network:
     """Return the network with the parts of those folded layers that are not served after all."""
-    layers = (part for layer in network.layers for part in ((layer,) if layer.name in served else layer.unfolded))
+    layers = (part for layer in network.layers for part in ((layer,) if layer.name in served else _parts(layer)))
     return replace(network, layers=tuple(layers))

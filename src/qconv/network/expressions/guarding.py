@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import Any
 
 from qconv.expression.function import INT
 from qconv.expression.index import Axis
-from qconv.expression.node import Call, Guard, Number, Position, call, in_order
-from qconv.network.expressions.lazy import Element, Folding, Product, number
+from qconv.expression.node import Guard, Node, Number, Position, call
+from qconv.network.expressions.lazy import Element, number, rewritten, with_arguments
 
 
-def guarded(root: Any, guards: Iterable[Guard], fill: Any) -> Any:
+def guarded(root: Node, guards: Iterable[Guard], fill: Node) -> Node:
     """Return a value where all guards hold, and `fill` elsewhere."""
     needed = tuple(guard for guard in guards if guard.is_needed)
     if not needed or root == fill:
@@ -22,35 +21,27 @@ def guarded(root: Any, guards: Iterable[Guard], fill: Any) -> Any:
     if isinstance(root, Element) and (not root.guards or root.fill == fill):
         return Element(root.tensor, root.indices, root.dtype, _joined(root, needed), fill)
     inside = _read_inside(root, needed)
-    return call("select", reduce(lambda one, other: call("bit_and", one, other), map(_holds, needed)), inside, fill)
+    return call("select", reduce(lambda one, other: call("bit_and", one, other), map(_condition, needed)), inside, fill)
 
 
-def _read_inside(root: Any, guards: tuple[Guard, ...]) -> Any:
+def _read_inside(root: Node, guards: tuple[Guard, ...]) -> Node:
     """Return the value of which every element that depends on a guarded axis is read where the guards hold."""
     axes = frozenset[Axis]().union(*(guard.index.axes for guard in guards))
-    made: dict[Any, Any] = {}
-    for node in in_order(root):
-        arguments = tuple(made[each] for each in node.arguments)
-        made[node] = node
-        if isinstance(node, Element) and not axes.isdisjoint(frozenset().union(*(at.axes for at in node.indices))):
-            fill = arguments[0] if arguments else number(0, node.dtype)
-            made[node] = Element(node.tensor, node.indices, node.dtype, _joined(node, guards), fill)
-        elif isinstance(node, Element) and arguments:
-            made[node] = Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
-        elif isinstance(node, Call):
-            made[node] = Call(node.function, arguments)
-        elif isinstance(node, Folding):
-            made[node] = Folding(node.kind, arguments[0], node.columns)
-        elif isinstance(node, Product):
-            made[node] = Product(arguments[0], arguments[1], node.sums)
-    return made[root]
+
+    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
+        if not isinstance(node, Element) or all(axes.isdisjoint(index.axes) for index in node.indices):
+            return with_arguments(node, arguments)
+        fill = arguments[0] if arguments else number(0, node.dtype)
+        return Element(node.tensor, node.indices, node.dtype, _joined(node, guards), fill)
+
+    return rewritten(root, change)
 
 
 def _joined(element: Element, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
     return tuple(dict.fromkeys((*element.guards, *guards)))
 
 
-def _holds(guard: Guard) -> Any:
+def _condition(guard: Guard) -> Node:
     """Return the condition of a guard."""
     at = Position(guard.index)
     conditions = []

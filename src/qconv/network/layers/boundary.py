@@ -28,7 +28,7 @@ from qconv.network.graph.served import Prepared, Served, Unserved
 from qconv.network.graph.value import Value, has_two_orders, last_of
 from qconv.network.layers.concatenation import Joined
 from qconv.network.layers.convolution import IntegerConvolution
-from qconv.network.layers.movement import flatten, identity, reshape, squeeze, transpose, unsqueeze
+from qconv.network.layers.movement import SHAPES, reshaped, transpose
 from qconv.network.layers.pixel_blocks import depth_to_space, space_to_depth
 from qconv.network.layers.pooling import QuantizedPool
 from qconv.network.layers.upsampling import Widening
@@ -122,13 +122,9 @@ def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str
 # The layers that may move floats between the caller and a conversion.
 MOVES: Mapping[str, Callable[[Reading], Served]] = {
     "DepthToSpace": depth_to_space,
-    "Flatten": flatten,
-    "Identity": identity,
-    "Reshape": reshape,
+    **dict.fromkeys(SHAPES, reshaped),
     "SpaceToDepth": space_to_depth,
-    "Squeeze": squeeze,
     "Transpose": transpose,
-    "Unsqueeze": unsqueeze,
 }
 
 

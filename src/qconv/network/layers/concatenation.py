@@ -164,12 +164,18 @@ def _cut(reading: Reading, cut: Callable[[Shape], Cut]) -> Joined:
     return Joined(reading.layer, (x,), reading.layer.outputs[0], dtype, cut, (None,))
 
 
+# Ops each of whose outputs is computed for itself.
+SPLIT = ("LayerNormalization", "Split")
+
+
 def one_output_each(network: Network, dtypes: Collection[str] = BYTES) -> Network:
-    """Return the network with each output of a Split of these types as a layer of its own: a served layer has one
+    """Return the network with each output of some ops of these types as a layer of its own: a served layer has one
     output."""
     layers: list[Layer] = []
     for layer in network.layers:
-        if layer.op == "Split" and len(layer.outputs) > 1 and network.tensor(layer.inputs[0]).dtype in dtypes:
+        # A Dropout that trains draws its outputs from the same random numbers.
+        is_split = layer.op in SPLIT or (layer.op == "Dropout" and len(layer.inputs) < 3)
+        if is_split and len(layer.outputs) > 1 and network.tensor(layer.inputs[0]).dtype in dtypes:
             layers += [_one_output(layer, number) for number, name in enumerate(layer.outputs) if name]
         else:
             layers.append(layer)

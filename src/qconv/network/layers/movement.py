@@ -16,6 +16,9 @@ from qconv.network.graph.reading import Reading
 from qconv.network.graph.served import Prepared, Served, Unserved
 from qconv.network.graph.value import Shape, Value, last_of
 
+# Maps the shape of an input to that of the output.
+To = Callable[[Shape], Shape]
+
 LEFT = "it only moves bytes, and they come from elsewhere"
 
 
@@ -32,7 +35,7 @@ class Moving:
 class Reshaped(Moving):
     """A change of shape. `to` maps the input's shape to the output's."""
 
-    to: Callable[[Shape], Shape]
+    to: To
 
     def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
         (shape,) = shapes
@@ -133,12 +136,12 @@ def _is_of_caller(network: Network, maker: Layer | None) -> bool:
     return maker is None or (maker.op == "QuantizeLinear" and maker.inputs[0] in network.inputs)
 
 
-def flatten(reading: Reading) -> Reshaped:
+def _flattened(reading: Reading) -> To:
     axis = int(reading.layer.attributes.get("axis", 1))
-    return _reshaped(reading, lambda shape: (prod(shape[:axis]), prod(shape[axis:])))
+    return lambda shape: (prod(shape[:axis]), prod(shape[axis:]))
 
 
-def reshape(reading: Reading) -> Reshaped:
+def _as_given(reading: Reading) -> To:
     wanted = [int(extent) for extent in reading.constant(1, "shape").reshape(-1)]
     keeps_zeros = bool(reading.layer.attributes.get("allowzero", 0))
 
@@ -148,20 +151,20 @@ def reshape(reading: Reading) -> Reshaped:
         rest = prod(extent for extent in known if extent != -1)
         return tuple(prod(shape) // max(rest, 1) if extent == -1 else extent for extent in known)
 
-    return _reshaped(reading, to)
+    return to
 
 
-def squeeze(reading: Reading) -> Reshaped:
+def _squeezed(reading: Reading) -> To:
     axes = _axes(reading)
 
     def to(shape: Shape) -> Shape:
         gone = [at for at, extent in enumerate(shape) if extent == 1] if axes is None else _from_front(axes, len(shape))
         return tuple(extent for at, extent in enumerate(shape) if at not in gone)
 
-    return _reshaped(reading, to)
+    return to
 
 
-def unsqueeze(reading: Reading) -> Reshaped:
+def _unsqueezed(reading: Reading) -> To:
     axes = _axes(reading)
     if axes is None:
         raise Unserved("the kernels need constant axes: they are not given")
@@ -171,22 +174,28 @@ def unsqueeze(reading: Reading) -> Reshaped:
         new, rest = _from_front(axes, rank), iter(shape)
         return tuple(1 if at in new else next(rest) for at in range(rank))
 
-    return _reshaped(reading, to)
+    return to
 
 
-def identity(reading: Reading) -> Reshaped:
-    return _reshaped(reading, lambda shape: shape)
+# Ops that keep the order of all elements: each returns how the shape changes.
+SHAPES: Mapping[str, Callable[[Reading], To]] = {
+    "Flatten": _flattened,
+    "Identity": lambda reading: lambda shape: shape,
+    "Reshape": _as_given,
+    "Squeeze": _squeezed,
+    "Unsqueeze": _unsqueezed,
+}
+
+
+def reshaped(reading: Reading) -> Reshaped:
+    x, _ = reading.x()
+    return Reshaped(reading.layer, (x,), reading.layer.outputs[0], SHAPES[reading.layer.op](reading))
 
 
 def transpose(reading: Reading) -> Transposed:
     x, _ = reading.x()
     given: Any = reading.layer.attributes.get("perm")
     return Transposed(reading.layer, (x,), reading.layer.outputs[0], None if given is None else tuple(given))
-
-
-def _reshaped(reading: Reading, to: Callable[[Shape], Shape]) -> Reshaped:
-    x, _ = reading.x()
-    return Reshaped(reading.layer, (x,), reading.layer.outputs[0], to)
 
 
 def _axes(reading: Reading) -> tuple[int, ...] | None:

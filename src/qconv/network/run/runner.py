@@ -7,10 +7,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from qconv.device import Device
+from qconv.instances.load.ahead import compile_ahead, looked_up
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.serving import in_sequence
 from qconv.network.graph.graph import Layer, Network
@@ -83,10 +85,11 @@ class Runner:
         for segment in self.segments:
             if not segment.served:
                 self._subgraph(segment)
-        for layer in self._served.values():
+        steps = (step for region in self._regions.values() for step in self._arranged_known(region))
+        known = [*self._served.values(), *steps]
+        self._compile_known(known)
+        for layer in known:
             self._prepare_known(layer)
-        for region in self._regions.values():
-            self._arrange_known(region)
 
     def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
         """Return the wanted tensors: outputs of served layers, or tensors between two segments."""
@@ -289,11 +292,16 @@ class Runner:
         if shapes is not None:
             self._prepare(served, shapes)
 
-    def _arrange_known(self, region: Region) -> None:
+    def _arranged_known(self, region: Region) -> Sequence[Served]:
         shapes = self._known(region)
-        if shapes is not None:
-            for step in self._arrange(region, shapes).steps:
-                self._prepare_known(step)
+        return () if shapes is None else self._arrange(region, shapes).steps
+
+    def _compile_known(self, layers: Sequence[Served]) -> None:
+        """Compile the kernels of layers whose shapes are known, in parallel."""
+        shaped = [(layer, shapes) for layer in layers if (shapes := self._known(layer)) is not None]
+        with in_sequence():
+            prepare = (partial(layer.prepare, shapes, self._device) for layer, shapes in shaped)
+            compile_ahead(looked_up(prepare), self._device)
 
     def _known(self, layer: Served | Region) -> Shapes | None:
         shapes = [self.network.tensor(name).extents for name in layer.inputs]

@@ -104,7 +104,7 @@ def test_a_split_of_an_older_model_has_its_widths_as_an_attribute() -> None:
 def test_a_split_that_runs_elsewhere_is_one_node_there() -> None:
     """The caller's input is split for the caller."""
     node = helper.make_node("Split", ["x_fed"], ["y", "z"], axis=1)
-    session = run_beside(node, {"x": FULL}, {}, "int8", ("y", "z"))
+    session = run_beside(node, {"x": FULL}, {}, "int8", ("y", "z"), bits="onnxruntime")
     assert session.explain().fallen_back["Split"] == 2
 
 
@@ -168,3 +168,10 @@ def test_an_output_that_nobody_names_is_left_out() -> None:
     assert [(cut.begin, cut.width) for cut in ends] == [(0, 3), (6, 3)]
     other = Network(("x",), ("y", "z"), (layer,), {"x": Tensor("x", "float32")}, {})
     assert one_output_each(other).layers == (layer,)
+
+
+def test_a_dropout_has_one_output_each_unless_it_trains() -> None:
+    tensors = {"x": Tensor("x", "float32", (3,))}
+    for inputs, count in ((("x", "ratio"), 2), (("x", "ratio", "training"), 1)):
+        network = Network(("x",), ("y", "mask"), (Layer("d", "Dropout", inputs, ("y", "mask")),), tensors, {})
+        assert len(one_output_each(network, ("float32",)).layers) == count

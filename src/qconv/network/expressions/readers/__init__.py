@@ -30,5 +30,8 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **reductions.READERS,
     **products.READERS,
 }
-# Ops that read each element of an input several times, or in an order of their own.
-FOLDING = quantized.FOLDING | frozenset((*reductions.READERS, *products.READERS, *resizing.READERS, *windows.READERS))
+# Ops that read each element of an input several times, or in an order of their own, or compute it where they do not use
+# it.
+FOLDING = quantized.FOLDING | frozenset(
+    (*reductions.READERS, *products.READERS, *resizing.READERS, *windows.READERS, "Concat")
+)

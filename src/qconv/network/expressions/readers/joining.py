@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from qconv.expression.function import FLOAT
-from qconv.expression.index import Index
+from qconv.expression.index import Index, flat, unflat
 from qconv.expression.node import Guard, Position, call
 from qconv.network.expressions.guarding import guarded
-from qconv.network.expressions.lazy import Indices, Lazy, Reader, converted, number
-from qconv.network.expressions.readers.movement import with_axes
+from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, Shape, converted, number
+from qconv.network.expressions.readers.movement import inside, with_axes
 from qconv.network.graph.served import Unserved
 
 # Pad's modes that repeat elements, named as in np.pad.
@@ -68,13 +69,17 @@ def _fill(reader: Reader, dtype: str) -> Any:
 
 def padded(x: Lazy, pads: Mapping[int, tuple[int, int]], fill: Any) -> Lazy:
     """Return a tensor with elements of a value before and behind those of some axes. Negative pads cut elements off."""
-    shape = tuple(extent + sum(pads.get(axis, (0, 0))) for axis, extent in enumerate(x.shape))
+    moved = with_axes(x, {axis: (x.shape[axis] + sum(both), _less(both[0])) for axis, both in pads.items()})
 
     def at(indices: Indices) -> Any:
-        own = tuple(one - pads[axis][0] if axis in pads else one for axis, one in enumerate(indices))
-        return guarded(x.at(own), [Guard(own[axis], x.shape[axis]) for axis in pads], fill)
+        guards = [Guard(indices[axis] - before, x.shape[axis]) for axis, (before, _) in pads.items()]
+        return guarded(moved.at(indices), guards, fill)
 
-    return Lazy(shape, x.dtype, at)
+    return Lazy(moved.shape, x.dtype, at)
+
+
+def _less(by: int) -> Callable[[Index], Index]:
+    return lambda index: index - by
 
 
 def _repeated(reader: Reader, extent: int, before: int, behind: int, mode: str) -> tuple[int, Callable[[Index], Index]]:
@@ -130,10 +135,48 @@ def one_hot(reader: Reader) -> Lazy:
     return Lazy(shape, values.dtype, at)
 
 
+def scatter_elements(reader: Reader) -> Lazy:
+    """Read ScatterElements: each element of the updates has the place of an element along an axis."""
+    x, updates = reader.x(0), reader.x(2)
+    axis = int(reader.attribute("axis", 0)) % len(x.shape)
+    given = inside(reader.constant(1, "tensor of indices"), x.shape[axis])
+    places: list[Array] = list(np.indices(given.shape, np.int64))
+    places[axis] = given
+    return _scattered(reader, x, updates, x.shape, np.asarray(np.ravel_multi_index(tuple(places), x.shape)), ())
+
+
+def scatter_nd(reader: Reader) -> Lazy:
+    """Read ScatterND: each slice of the updates has the place of an element along the first axes."""
+    x, updates = reader.x(0), reader.x(2)
+    given = reader.constant(1, "tensor of indices")
+    placed = x.shape[: given.shape[-1]]
+    places = tuple(inside(given[..., axis], extent) for axis, extent in enumerate(placed))
+    at = np.asarray(np.ravel_multi_index(places, placed))
+    return _scattered(reader, x, updates, placed, at, x.shape[len(placed) :])
+
+
+def _scattered(reader: Reader, x: Lazy, updates: Lazy, placed: Shape, places: Array, rest: Shape) -> Lazy:
+    """Return x with slices of the updates at places of its first axes. Of two at one place, the last remains."""
+    if reader.attribute("reduction", "none") != "none":
+        raise Unserved("its updates are combined with what is there; the kernels replace it")
+    sources = np.full(prod(placed), -1, np.int32)
+    sources[places.reshape(-1)] = np.arange(places.size)
+    entry = reader.entries(sources)
+
+    def at(indices: Indices) -> Any:
+        source = entry(flat(indices[: len(placed)], placed))
+        slices = (*unflat(source, places.shape), *indices[len(placed) :])
+        return guarded(updates.at(slices), [Guard(source, places.size)], x.at(indices))
+
+    return Lazy((*placed, *rest), x.dtype, at)
+
+
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "CenterCropPad": center_crop_pad,
     "Concat": concat,
     "OneHot": one_hot,
     "Pad": pad,
+    **dict.fromkeys(("Scatter", "ScatterElements"), scatter_elements),
+    "ScatterND": scatter_nd,
     "Trilu": trilu,
 }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from qconv.expression.index import Index, flat, unflat
+from qconv.expression.node import Node
 from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, Shape
+from qconv.network.graph.reading import Reading
 from qconv.network.graph.served import Unserved
+from qconv.network.layers.movement import SHAPES
 
 
 def reshaped(x: Lazy, shape: Shape) -> Lazy:
@@ -21,7 +23,7 @@ def with_axes(x: Lazy, changed: Mapping[int, tuple[int, Callable[[Index], Index]
     """Return a tensor with other axes in the place of some: each has a new extent, and maps its index to that of x."""
     shape = tuple(changed[axis][0] if axis in changed else extent for axis, extent in enumerate(x.shape))
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         return x.at(tuple(changed[axis][1](one) if axis in changed else one for axis, one in enumerate(indices)))
 
     return Lazy(shape, x.dtype, at)
@@ -32,39 +34,10 @@ def to_shape_of_output(reader: Reader) -> Lazy:
     x = reader.x()
     shape = reader.network.tensor(reader.layer.outputs[0]).extents
     if shape is None:
-        shape = SHAPES[reader.layer.op](reader, x.shape)
+        shape = SHAPES[reader.layer.op](Reading(reader.layer, reader.network))(x.shape)
     if prod(shape) != x.elements:
         raise Unserved(f"x has the shape {x.shape}, which cannot be seen as {shape}")
     return reshaped(x, shape)
-
-
-def _flattened(reader: Reader, shape: Shape) -> Shape:
-    axis = int(reader.attribute("axis", 1))
-    return prod(shape[:axis]), prod(shape[axis:])
-
-
-def _wanted(reader: Reader, shape: Shape) -> Shape:
-    wanted = reader.integers("shape", 1)
-    if wanted is None:
-        raise Unserved("the kernels need a constant shape")
-    taken = dict(enumerate(() if reader.attribute("allowzero", 0) else shape))
-    known = [extent or taken.get(at, 0) for at, extent in enumerate(wanted)]
-    rest = prod(extent for extent in known if extent != -1)
-    return tuple(prod(shape) // max(rest, 1) if extent == -1 else extent for extent in known)
-
-
-def _squeezed(reader: Reader, shape: Shape) -> Shape:
-    given = reader.integers("axes", 1)
-    axes = [at for at, extent in enumerate(shape) if extent == 1] if given is None else _each_of(given, len(shape))
-    return tuple(extent for at, extent in enumerate(shape) if at not in axes)
-
-
-def _unsqueezed(reader: Reader, shape: Shape) -> Shape:
-    axes = reader.integers("axes", 1) or ()
-    rest = iter(shape)
-    rank = len(shape) + len(axes)
-    new = _each_of(axes, rank)
-    return tuple(1 if at in new else next(rest) for at in range(rank))
 
 
 def _each_of(axes: Sequence[int], rank: int) -> list[int]:
@@ -134,39 +107,39 @@ def split(reader: Reader) -> Lazy:
     return with_axes(x, {axis: (widths[number], _every(sum(widths[:number]), 1))})
 
 
-def _blocks(reader: Reader) -> tuple[Lazy, int, Shape]:
+def _blocks(reader: Reader) -> tuple[Lazy, int, Shape, bool]:
+    """Return x, the extent of a block, the shape of x, and whether the places in a block are slower than channels."""
     x = reader.x()
     if len(x.shape) != 4:
         raise Unserved(f"x has the shape {x.shape}; blocks of pixels are of 4 axes")
-    return x, int(reader.attribute("blocksize")), x.shape
+    return x, int(reader.attribute("blocksize")), x.shape, reader.attribute("mode", "DCR") == "DCR"
 
 
 def depth_to_space(reader: Reader) -> Lazy:
-    x, size, (n, c, h, w) = _blocks(reader)
+    x, size, (n, c, h, w), is_slower = _blocks(reader)
     depth = c // size**2
-    is_dcr = reader.attribute("mode", "DCR") == "DCR"
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         image, channel, row, column = indices
         place = row % size * size + column % size
-        source = place * depth + channel if is_dcr else channel * size**2 + place
+        source = place * depth + channel if is_slower else channel * size**2 + place
         return x.at((image, source, row // size, column // size))
 
     return Lazy((n, depth, h * size, w * size), x.dtype, at)
 
 
 def space_to_depth(reader: Reader) -> Lazy:
-    x, size, (n, c, h, w) = _blocks(reader)
+    x, size, (n, c, h, w), is_slower = _blocks(reader)
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         image, channel, row, column = indices
-        place = channel // c
-        return x.at((image, channel % c, row * size + place // size, column * size + place % size))
+        place, source = (channel // c, channel % c) if is_slower else (channel % size**2, channel // size**2)
+        return x.at((image, source, row * size + place // size, column * size + place % size))
 
     return Lazy((n, c * size**2, h // size, w // size), x.dtype, at)
 
 
-def _inside(indices: Array, extent: int) -> Array:
+def inside(indices: Array, extent: int) -> Array:
     """Return constant indices counted from the front."""
     if indices.size == 0:
         raise Unserved("its output has no elements")
@@ -179,38 +152,37 @@ def _axis(reader: Reader, rank: int) -> int:
     return int(reader.attribute("axis", 0)) % rank
 
 
-def gather(reader: Reader) -> Lazy:
+def _chosen(reader: Reader) -> tuple[Lazy, int, Shape, Callable[[Indices], Index]]:
+    """Return x, the axis of the chosen elements, the shape of the tensor of indices, and its elements."""
     x = reader.x()
     axis = _axis(reader, len(x.shape))
-    given = _inside(reader.constant(1, "tensor of indices"), x.shape[axis])
-    entry, rank = reader.entries(given), given.ndim
+    given = inside(reader.constant(1, "tensor of indices"), x.shape[axis])
+    entry = reader.entries(given)
+    return x, axis, given.shape, lambda indices: entry(flat(indices, given.shape))
 
-    def at(indices: Indices) -> Any:
-        chosen = entry(flat(indices[axis : axis + rank], given.shape))
-        return x.at((*indices[:axis], chosen, *indices[axis + rank :]))
 
-    return Lazy((*x.shape[:axis], *given.shape, *x.shape[axis + 1 :]), x.dtype, at)
+def gather(reader: Reader) -> Lazy:
+    x, axis, given, chosen = _chosen(reader)
+    behind = axis + len(given)
+
+    def at(indices: Indices) -> Node:
+        return x.at((*indices[:axis], chosen(indices[axis:behind]), *indices[behind:]))
+
+    return Lazy((*x.shape[:axis], *given, *x.shape[axis + 1 :]), x.dtype, at)
 
 
 def gather_elements(reader: Reader) -> Lazy:
-    x = reader.x()
-    axis = _axis(reader, len(x.shape))
-    given = _inside(reader.constant(1, "tensor of indices"), x.shape[axis])
-    entry = reader.entries(given)
-
-    def at(indices: Indices) -> Any:
-        return x.at((*indices[:axis], entry(flat(indices, given.shape)), *indices[axis + 1 :]))
-
-    return Lazy(given.shape, x.dtype, at)
+    x, axis, given, chosen = _chosen(reader)
+    return Lazy(given, x.dtype, lambda indices: x.at((*indices[:axis], chosen(indices), *indices[axis + 1 :])))
 
 
 def gather_nd(reader: Reader) -> Lazy:
     x, batch = reader.x(), int(reader.attribute("batch_dims", 0))
     given = reader.constant(1, "tensor of indices")
     *shape, chosen = given.shape
-    entries = [reader.entries(_inside(given[..., each], x.shape[batch + each])) for each in range(chosen)]
+    entries = [reader.entries(inside(given[..., each], x.shape[batch + each])) for each in range(chosen)]
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         place = flat(indices[: len(shape)], shape)
         return x.at((*indices[:batch], *(entry(place) for entry in entries), *indices[len(shape) :]))
 
@@ -223,7 +195,7 @@ def compress(reader: Reader) -> Lazy:
         x = reshaped(x, (x.elements,))
     axis = _axis(reader, len(x.shape))
     kept = np.flatnonzero(reader.constant(1, "condition").reshape(-1)[: x.shape[axis]])
-    return with_axes(x, {axis: (kept.size, reader.entries(_inside(kept, x.shape[axis])))})
+    return with_axes(x, {axis: (kept.size, reader.entries(inside(kept, x.shape[axis])))})
 
 
 def reverse_sequence(reader: Reader) -> Lazy:
@@ -233,7 +205,7 @@ def reverse_sequence(reader: Reader) -> Lazy:
     lengths = reader.constant(1, "tensor of lengths").reshape(-1, 1)
     entry = reader.entries(np.where(steps < lengths, lengths - 1 - steps, steps))
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         moved = list(indices)
         moved[time] = entry(flat((indices[batch], indices[time]), (x.shape[batch], x.shape[time])))
         return x.at(tuple(moved))
@@ -241,14 +213,6 @@ def reverse_sequence(reader: Reader) -> Lazy:
     return Lazy(x.shape, x.dtype, at)
 
 
-# The shape of the output, where the network does not know it.
-SHAPES: Mapping[str, Callable[[Reader, Shape], Shape]] = {
-    "Flatten": _flattened,
-    "Identity": lambda reader, shape: shape,
-    "Reshape": _wanted,
-    "Squeeze": _squeezed,
-    "Unsqueeze": _unsqueezed,
-}
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **dict.fromkeys(SHAPES, to_shape_of_output),
     "Compress": compress,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expressed_layers import assert_as_onnxruntime, drawn, evaluated, keys_of, model_of_nodes, one_op, runs_here
+from expressed_layers import assert_as_onnxruntime, drawn, evaluated, fused, keys_of, model_of_nodes, one_op, runs_here
 from onnx import helper
 
 RNG = np.random.default_rng(51)
@@ -53,6 +53,23 @@ def test_computed_tensors_are_joined_in_one_kernel() -> None:
     runs_here(model, {"x": x})
 
 
+@pytest.mark.parametrize(("count", "kernels"), [(24, 1), (33, 0)])
+def test_as_many_tensors_are_joined_as_a_kernel_has_operands(count: int, kernels: int) -> None:
+    model, feeds = joined(1, *(drawn(RNG, (1, 2, 3)) for _ in range(count)))
+    assert len(fused(model)[0]) == kernels
+    if kernels:
+        assert_as_onnxruntime(model, feeds)
+
+
+def test_what_is_folded_is_in_memory_before_it_is_joined() -> None:
+    """Otherwise it would be folded for the elements of the other inputs as well."""
+    x = drawn(RNG, (1, 2, 8, 6))
+    pool = helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[5, 5], pads=[2] * 4)
+    model = model_of_nodes([pool, helper.make_node("Concat", ["x", "p"], ["y"], axis=1)], {"x": x}, {})
+    assert_as_onnxruntime(model, {"x": x})
+    assert [key.partition(":")[0] for key in keys_of(model)] == ["reduce", "map"]
+
+
 PADS = ints(0, 1, 2, 0, 1, 0, -1, 3)
 # The op, its constants and its attributes.
 CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
@@ -92,6 +109,13 @@ def test_a_computed_value_pads_what_is_computed() -> None:
     np.testing.assert_allclose(y[:2, 1:, 2:, :3], np.exp(x[:, :, :3]), rtol=1e-6)
 
 
+def test_each_of_two_pads_has_its_value() -> None:
+    x = drawn(RNG, X)
+    nodes = [helper.make_node("Pad", ["x", "p", "v"], ["a"]), helper.make_node("Pad", ["a", "p", "w"], ["y"])]
+    values = {"v": np.float32(2), "w": np.float32(3)}
+    assert_as_onnxruntime(model_of_nodes(nodes, {"x": x}, {"p": PADS, **values}), {"x": x})
+
+
 @pytest.mark.parametrize("moved", [-2, 0, 1, 9])
 @pytest.mark.parametrize("upper", [0, 1])
 def test_triangles(moved: int, upper: int) -> None:
@@ -107,3 +131,26 @@ def test_one_hot(depth: int, axis: int) -> None:
     for dtype, values in (("int64", "int64"), ("int64", "float32"), ("float32", "int64")):
         model = one_op("OneHot", x.astype(dtype), np.int64(depth), np.array([-1, 7], values), axis=axis)
         assert_as_onnxruntime(model, {"x": x.astype(dtype)})
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "updates", "attributes"),
+    [
+        ("ScatterElements", ints(1, 5, -1, 1).reshape(1, 4, 1, 1), (1, 4, 1, 1), {"axis": 1}),
+        ("ScatterElements", RNG.integers(-3, 3, (2, 6, 4, 2)), (2, 6, 4, 2), {"axis": 3}),
+        ("ScatterND", ints(0, 1, 1, -2, 0, 1).reshape(3, 2), (3, 4, 3), {}),
+        ("ScatterND", ints(1, 0, 1).reshape(3, 1, 1), (3, 1, 6, 4, 3), {}),
+        ("ScatterND", RNG.integers(0, 2, (5, 4)), (5,), {}),
+    ],
+)
+def test_updates_replace_elements(op: str, given: Any, updates: Any, attributes: Any) -> None:
+    for dtype in TYPES:
+        feeds = {"x": drawn(RNG, X, dtype), "u": drawn(RNG, updates, dtype)}
+        node = helper.make_node(op, ["x", "i", "u"], ["y"], **attributes)
+        assert_as_onnxruntime(model_of_nodes([node], feeds, {"i": given}), feeds)
+
+
+def test_updates_that_are_combined_run_elsewhere() -> None:
+    feeds = {"x": drawn(RNG, X), "u": drawn(RNG, (1, 6, 4, 3))}
+    node = helper.make_node("ScatterND", ["x", "i", "u"], ["y"], reduction="add")
+    assert "are combined" in "".join(fused(model_of_nodes([node], feeds, {"i": ints(0).reshape(1, 1)}))[1].values())

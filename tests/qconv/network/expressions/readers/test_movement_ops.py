@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expressed_layers import assert_as_onnxruntime, drawn, fused, model_of_nodes, one_op, runs_here
+from expressed_layers import assert_as_onnxruntime, drawn, evaluated, fused, model_of_nodes, one_op, runs_here
 from onnx import helper
+from onnx.defs import onnx_opset_version
 
 RNG = np.random.default_rng(50)
 TYPES = ("float32", "float16", "int64", "int32", "uint8", "bool")
@@ -70,6 +71,15 @@ def test_it_moves_as_onnx_runtime_does(op: str, shape: Any, constants: Any, attr
     for dtype in ("float32",) if op in OF_FLOATS else TYPES:
         x = drawn(RNG, shape, dtype)
         assert_as_onnxruntime(one_op(op, x, *constants, **attributes), {"x": x})
+
+
+def test_blocks_become_channels_in_both_orders() -> None:
+    """ONNX Runtime has no order but the first."""
+    x = drawn(RNG, (2, 3, 6, 4))
+    for mode, channels in (("DCR", (0, 3, 5, 1, 2, 4)), ("CRD", (0, 1, 3, 5, 2, 4))):
+        wanted = x.reshape(2, 3, 3, 2, 2, 2).transpose(channels).reshape(2, 12, 3, 2)
+        (y,) = evaluated(one_op("SpaceToDepth", x, blocksize=2, mode=mode, opset=onnx_opset_version()), {"x": x})
+        np.testing.assert_array_equal(y, wanted)
 
 
 def test_a_split_of_floats_is_one_kernel_per_output_and_runs_here() -> None:

@@ -16,6 +16,7 @@ WINDOWS: list[dict[str, Any]] = [
     {"pads": [0, 1, 1, 0], "strides": [2, 3]},
     {"ceil_mode": 1, "strides": [2, 2]},
     {"ceil_mode": 1, "strides": [3, 2], "pads": [1, 1, 1, 1]},
+    {"ceil_mode": 1, "strides": [3, 3], "pads": [0, 0, 1, 1]},
     {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
     {"auto_pad": "SAME_LOWER", "strides": [2, 1]},
     {"auto_pad": "VALID", "strides": [2, 1]},
@@ -41,8 +42,8 @@ def test_the_mean_of_each_window(window: dict[str, Any], size: tuple[int, int]) 
         assert_as_onnxruntime(model, {"x": x}, ulps=2)
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("window", [WINDOWS[0], WINDOWS[2], WINDOWS[5]])
+@pytest.mark.parametrize("p", [1, 2, 4])
+@pytest.mark.parametrize("window", [WINDOWS[0], WINDOWS[2], WINDOWS[6]])
 def test_the_norm_of_each_window(window: dict[str, Any], p: int) -> None:
     x = drawn(RNG, X)
     for size in ((2, 3), (5, 4)):
@@ -68,6 +69,12 @@ def test_the_whole_image_is_one_window(op: str) -> None:
     for shape in ((2, 3, 7), (2, 3, 1, 2), X, (1, 2, 2, 5, 7)):
         x = drawn(RNG, shape)
         assert_as_onnxruntime(one_op(op, x), {"x": x}, ulps=0 if op == "GlobalMaxPool" else 4)
+
+
+@pytest.mark.parametrize("p", [3, 5])
+def test_norms_of_other_degrees_are_powers(p: int) -> None:
+    x = drawn(RNG, X)
+    assert_as_onnxruntime(one_op("LpPool", x, kernel_shape=[2, 2], p=p), {"x": x}, ulps=16)
 
 
 def test_few_elements_are_a_map_and_many_are_folded() -> None:

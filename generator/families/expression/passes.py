@@ -101,9 +101,10 @@ class FoldLines:
         return number(of) if isinstance(of, Number) else self.statement.arguments[0]
 
     @property
-    def wants(self) -> frozenset[str]:
-        combines = frozenset() if self.is_position else frozenset({f"fn:{COMBINES[self._fold.kind]}"})
-        return combines | (frozenset({"bits"}) if self._fold.of.dtype == FLOAT else frozenset())
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes that the C++ type computes besides those of the expression."""
+        begin = Number(identity(self._fold.kind, self._fold.of.dtype), self._fold.of.dtype)
+        return (begin,) if self.is_position else (begin, Call(COMBINES[self._fold.kind], (self._fold.of,) * 2))
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Folding:
+class Passes:
     """The statements of a reduction by the pass that computes them. If it keeps values, then no pass calls a function
     of a column that an earlier one called."""
 
@@ -152,7 +153,7 @@ class Folding:
         return tuple(one for one in self.made if one.node not in self._varying)
 
     @cached_property
-    def passes(self) -> tuple[Pass, ...]:
+    def all(self) -> tuple[Pass, ...]:
         """Return the passes, and the end with the output."""
         folds = tuple(FoldLines(one) for one in self.made if isinstance(one.node, Fold))
         made: list[Pass] = []
@@ -179,12 +180,12 @@ class Folding:
     @cached_property
     def kept(self) -> tuple[Statement, ...]:
         """Return the statements whose values are kept from the pass that computes them."""
-        read = {one for each in self.passes for one in each.read}
+        read = {one for each in self.all for one in each.read}
         return tuple(one for one in self.made if one in read)
 
     @cached_property
     def folds(self) -> tuple[FoldLines, ...]:
-        return tuple(fold for each in self.passes for fold in each.folds)
+        return tuple(fold for each in self.all for fold in each.folds)
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -214,5 +215,5 @@ class Folding:
 
 
 @lru_cache(maxsize=64)
-def folding(problem: Reduce, keeps: bool) -> Folding:
-    return Folding(problem, keeps)
+def passes_of(problem: Reduce, keeps: bool) -> Passes:
+    return Passes(problem, keeps)

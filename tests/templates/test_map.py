@@ -1,0 +1,244 @@
+"""The kernels of maps give the oracle's elements, bit for bit."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from random_expressions import map_of, maps
+
+from qconv import generator
+from qconv.device import open_device
+from qconv.errors import Infeasible
+from qconv.expression import Map
+from qconv.generator.families.expression.map import MapConfig, MapPlan
+from qconv.instances.load.pair import load
+from qconv.op import Sample
+from qconv.ops import registry
+from qconv.targets.target import TARGETS
+from qconv.tuner.measure import sanitized
+from qconv.tuner.measure.verification import mismatch
+
+CPU = open_device("cpu")
+# Each with a config, and the operands that it reads as vectors.
+NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
+    "no axis": (map_of((), "float32", ["float16*1"], "y=exp(x0[0])"), (128, 1, 1), ()),
+    "an axis of one, innermost": (
+        map_of((5, 3, 1), "int16", ["int8*15"], "y=multiply(x0[i0*3+i1],300)"),
+        (128, 1, 1),
+        (),
+    ),
+    "an axis of one, outermost": (
+        map_of((1, 960), "bool", ["bool*960"], "y=logical_not(x0[i1])"),
+        (128, 8, 1),
+        ("x0",),
+    ),
+    "vectors of 16 bytes, and a number per row": (
+        map_of((17, 64), "float32", ["float32*1088", "float32*17"], "y=multiply(x0[i0*64+i1],x1[i0])"),
+        (128, 4, 4),
+        ("x0",),
+    ),
+    "vectors of two loads": (
+        map_of((33, 32), "int64", ["int64*1056", "int8*32"], "y=add(x0[i0*32+i1],to_int64(x1[i1]))"),
+        (128, 16, 1),
+        ("x0", "x1"),
+    ),
+    "one operand read twice, once by vectors": (
+        map_of((18, 16), "uint8", ["uint8*288"], "y=subtract(x0[i0*16+i1],x0[i1*18+i0])"),
+        (128, 4, 1),
+        ("x0",),
+    ),
+    "a row that a vector does not divide": (
+        map_of((19, 16), "float16", ["float16*342"], "y=x0[i0*18+i1]"),
+        (128, 4, 1),
+        (),
+    ),
+    "an offset that a vector does not divide": (map_of((288,), "int8", ["int8*290"], "y=x0[i0+2]"), (128, 4, 1), ()),
+    "vectors that a guard leaves out": (
+        map_of((18, 16), "float32", ["float32*256"], "y=guarded(x0[i0*16+i1-16],2.5,i0-1,16)"),
+        (128, 4, 1),
+        ("x0",),
+    ),
+    "a guard of the innermost axis": (
+        map_of((18, 16), "int32", ["int32*252"], "y=guarded(x0[i0*14+i1-1],-2147483648,i1-1,14)"),
+        (128, 4, 1),
+        (),
+    ),
+    "a guard that holds for a part of a vector": (
+        map_of((18, 16), "int16", ["int16*288"], "y=guarded(x0[i0*16+i1],-7,i1,14)"),
+        (128, 4, 1),
+        (),
+    ),
+    "a table of rows": (
+        map_of((35, 16), "float16", ["float16*112", "int32*35!0..6"], "y=x0[x1[i0]*16+i1]"),
+        (128, 8, 1),
+        ("x0",),
+    ),
+    "a table of neighbours": (
+        map_of((17, 16), "int8", ["int8*272", "int32*16!0..15"], "y=x0[i0*16+x1[i1]]"),
+        (128, 4, 1),
+        (),
+    ),
+    "a depth to space": (
+        map_of((3, 12, 16), "int8", ["int8*576"], "y=x0[((i1%2)*2+i2%2)*144+i0*48+i1/2*8+i2/2]"),
+        (128, 2, 2),
+        (),
+    ),
+    "positions": (map_of((17, 16), "int32", [], "y=multiply(position(i0*16+i1),position(i1))"), (128, 4, 1), ()),
+    "a number": (map_of((320,), "int64", [], "y=long(-9223372036854775808)"), (128, 2, 1), ()),
+    "numbers at the ends": (
+        map_of((320,), "int32", ["int32*320"], "y=maximum(add(x0[i0],-2147483648),minimum(2147483647,x0[i0]))"),
+        (128, 4, 1),
+        ("x0",),
+    ),
+    "infinities and NaN": (
+        map_of((320,), "float16", ["float32*320"], "y=select(less(x0[i0],-inf),nan,maximum(x0[i0],inf))"),
+        (128, 4, 1),
+        ("x0",),
+    ),
+    "the last block has few elements": (
+        map_of((1037,), "float32", ["float32*1037"], "y=tanh(x0[i0])"),
+        (256, 1, 2),
+        (),
+    ),
+    "a quantized sum of halves": (
+        map_of(
+            (24, 40),
+            "int8",
+            ["float16*960", "int8*960", "float32*1!", "int8*1!"],
+            "a=multiply(to_float32(subtract(x1[i0*40+i1],x3[0])),x2[0]);b=divide(add(x0[i0*40+i1],a),x2[0])"
+            ";y=to_int32(minimum(maximum(round(b),-128.0),127.0))",
+        ),
+        (128, 8, 1),
+        ("x0", "x1"),
+    ),
+}
+
+
+def plan_of(name: str) -> MapPlan:
+    problem, numbers, _ = NAMED[name]
+    plan = generator.plan(problem, MapConfig(*numbers), CPU.target)
+    assert isinstance(plan, MapPlan)
+    return plan
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_element_is_the_oracles(name: str) -> None:
+    plan = plan_of(name)
+    assert mismatch(load(plan, CPU), registry.draw(plan.problem, 3)) is None
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_is_contiguous_is_read_as_vectors(name: str) -> None:
+    assert tuple(dict.fromkeys(one.operand for one in plan_of(name).vectors)) == NAMED[name][2]
+
+
+def random_plan(seed: int, index: int, problem: Map) -> MapPlan:
+    plans, _ = generator.space(problem, CPU.target)
+    plan = random.Random(f"map {seed} {index} {problem}").choice(plans)
+    assert isinstance(plan, MapPlan)
+    return plan
+
+
+def check(seed: int, index: int, problem: Map) -> None:
+    plan = random_plan(seed, index, problem)
+    assert mismatch(load(plan, CPU), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_random_expressions(index: int) -> None:
+    check(1, index, maps(1, index + 1)[index])
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 2000, 20))
+def test_many_random_expressions(first: int) -> None:
+    for index, problem in enumerate(maps(2, first + 20)[first:], first):
+        check(2, index, problem)
+
+
+SANITIZED = ("vectors that a guard leaves out", "a table of rows", "the last block has few elements")
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+@pytest.mark.parametrize("name", SANITIZED)
+def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
+    plan = plan_of(name)
+    assert sanitized.mismatch(plan, registry.draw(plan.problem, 5), sanitizer) is None
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("index", range(40))
+def test_nothing_is_found_in_random_expressions(index: int) -> None:
+    plan = random_plan(3, index, maps(3, index + 1)[index])
+    for sanitizer in ("address", "thread"):
+        found = sanitized.mismatch(plan, registry.draw(plan.problem, index), sanitizer)  # type: ignore[arg-type]
+        assert found is None, f"{plan.problem} {plan.config} {sanitizer}"
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "old", "new"),
+    [
+        ("address", "if (first < ELEMENTS) ", ""),
+        ("thread", "* THREADS + tile::thread()", "* THREADS / 2 + tile::thread()"),
+    ],
+)
+def test_a_planted_fault_is_found(sanitizer: sanitized.Sanitizer, old: str, new: str) -> None:
+    plan = plan_of("the last block has few elements")
+    text = generator.render(plan).text
+    assert old in text
+    report, _ = sanitized.run(plan, registry.draw(plan.problem, 5), sanitizer, source=text.replace(old, new))
+    assert not report.clean
+
+
+@pytest.mark.parametrize(
+    ("shape", "numbers", "says"),
+    [
+        ((4, 24), (128, 16, 1), "vector=16 does not divide the 24 elements of the last axis"),
+        ((), (128, 2, 1), "vector=2 does not divide the 1 elements of the last axis"),
+        ((4, 32), (256, 16, 4), r"elements of a tile \(the problem has 128\): 16384; at most 256"),
+        ((4, 32), (256, 3, 1), "vector=3 is not one of 1, 2, 4, 8, 16"),
+    ],
+)
+def test_what_a_config_cannot_serve(shape: tuple[int, ...], numbers: tuple[int, int, int], says: str) -> None:
+    with pytest.raises(Infeasible, match=says):
+        generator.plan(map_of(shape, "float32", [], "y=1.0"), MapConfig(*numbers), TARGETS["sm_90a"])
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "gfx942", "cpu"])
+def test_a_default_reads_and_writes_16_bytes_of_a_large_copy(target: str) -> None:
+    for dtype, elements in (("float32", 4), ("float16", 8), ("int8", 16)):
+        plan = generator.default(map_of((2**22,), dtype, [f"{dtype}*{2**22}"], "y=x0[i0]"), TARGETS[target])
+        assert isinstance(plan, MapPlan)
+        assert plan.config.vector == elements
+        assert plan.alignment == {"x0": 16, "y": 16}
+
+
+@pytest.mark.parametrize(
+    ("y_type", "operands", "do", "vector"),
+    [
+        ("float32", ["float32*4194304", "float32*2048"], "y=add(x0[i0*2048+i1],x1[i0])", 4),
+        ("float16", ["int8*4194304", "float32*1!"], "y=multiply(to_float32(x0[i0*2048+i1]),x1[0])", 8),
+        ("int8", ["int8*4194304"], "y=x0[i1*2048+i0]", 4),
+        ("float32", ["float32*4194304"], "y=x0[i1*2048+i0]", 1),
+        ("float32", ["float32*4194304"], "y=guarded(x0[i0*2048+i1-1],0.0,i1-1,2047)", 1),
+        ("float32", [], "y=to_float32(position(i1))", 4),
+    ],
+)
+def test_a_default_has_vectors_of_what_is_contiguous(y_type: str, operands: list[str], do: str, vector: int) -> None:
+    plan = generator.default(map_of((2048, 2048), y_type, operands, do), TARGETS["sm_90a"])
+    assert isinstance(plan, MapPlan)
+    assert plan.config.vector == vector
+
+
+def test_a_nan_has_the_same_bits_however_it_is_made() -> None:
+    do = "a=x0[i0];b=add(subtract(a,a),divide(0.0,0.0));c=maximum(sqrt(-1.0),multiply(inf,0.0));y=maximum(b,c)"
+    x = np.array([np.inf, -np.inf, np.nan, 1, 2, 3, 4, 5], np.float32)
+    x.view(np.uint32)[2] |= 0x80000001
+    for y_type in ("float32", "float16"):
+        problem = map_of((8,), y_type, ["float32*8"], do)
+        assert mismatch(load(generator.default(problem, CPU.target), CPU), Sample((x,))) is None
