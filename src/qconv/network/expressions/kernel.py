@@ -10,13 +10,14 @@ from typing import Any
 from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
 from qconv.expression.map import Map
 from qconv.expression.matmul import MatMul
-from qconv.expression.node import Call, Fold, Load, Node, Position, in_order, indices_of, text_of
+from qconv.expression.node import Call, Fold, Load, Lookup, Node, Position, in_order, indices_of, text_of
 from qconv.expression.problem import Expression, Operand
 from qconv.expression.reduce import Reduce
 from qconv.network.expressions.lazy import (
     Element,
     Folding,
     Lazy,
+    Place,
     Product,
     Shape,
     axes_for,
@@ -179,6 +180,8 @@ def _lowered(root: Node, names: _Names) -> Node:
     def change(node: Node, arguments: tuple[Node, ...]) -> Node:
         if isinstance(node, Position):
             return Position(_with_tables(node.at, names))
+        if isinstance(node, Place):
+            return Lookup(names(node.tensor), arguments[0], node.dtype)
         if not isinstance(node, Element):
             return with_arguments(node, arguments)
         one = names.held(node.tensor)

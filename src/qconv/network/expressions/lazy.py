@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, call, in_order
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, call, in_order
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -46,6 +46,26 @@ class Element:
     @property
     def arguments(self) -> tuple[Node, ...]:
         return () if self.fill is None else (self.fill,)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An element of a vector of constants whose place is a value, clamped to the vector."""
+
+    tensor: str
+    at: Node
+    dtype: str  # in which it is computed
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.tensor, self.at))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return (self.at,)
 
 
 @dataclass(frozen=True)
@@ -233,6 +253,10 @@ def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
         return Product(arguments[0], arguments[1], node.sums)
     if isinstance(node, Element) and arguments:
         return Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
+    if isinstance(node, Place):
+        return Place(node.tensor, arguments[0], node.dtype)
+    if isinstance(node, Lookup):
+        return Lookup(node.operand, arguments[0], node.dtype)
     if isinstance(node, Load) and arguments:
         return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
     return node
