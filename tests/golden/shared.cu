@@ -974,6 +974,12 @@ using Output = signed char;
 
 using X = unsigned char;
 
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
 // The scalar functions of expressions. Each operation rounds once; integers wrap around.
 namespace scalar {
 

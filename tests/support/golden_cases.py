@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import golden_chains
 from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
+from random_expressions import map_of
 from random_matmuls import attention, convolution, of_bytes, transposed
 from random_reductions import FLOATS, pixels_outside, reduction
 
@@ -263,6 +264,19 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         None,
     ),
     "reduce-positions-cpu.cpp": (reduction((9,), (1000,), "float32", "y=argmax_of(x)", "int32"), "cpu", None),
+    "map-sigmoid-of-a-broadcast-sum-sm_90a.cu": (
+        map_of(
+            (32, 56, 256), "float16", ["float16*458752", "float32*256"], "y=sigmoid(add(x0[i0*14336+i1*256+i2],x1[i2]))"
+        ),
+        "sm_90a",
+        None,
+    ),
+    "map-transposed-pad-gfx942.hip": (
+        map_of((8, 20, 33), "int8", ["int8*4608"], "y=guarded(x0[i0*576+(i2-1)*18+i1-2],7,i1-2,18,i2-1,32)"),
+        "gfx942",
+        None,
+    ),
+    "map-gathered-cpu.cpp": (map_of((9, 40), "int64", ["int64*9", "int32*40!0..8"], "y=x0[x1[i1]]"), "cpu", None),
     "shuffle-two-groups-sm_90a.cu": (ChannelShuffle(128 * 28 * 28, 2, 64), "sm_90a", None),
     "shuffle-three-groups-cpu.cpp": (ChannelShuffle(999, 3, 20, "uint8"), "cpu", None),
     "argmax-classes-sm_90a.cu": (ArgMax(32 * 56 * 56, 20, x_type="uint8"), "sm_90a", None),

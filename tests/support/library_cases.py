@@ -4,7 +4,9 @@ special arguments."""
 from __future__ import annotations
 
 from golden_quantizations import ADDED, EVERYTHING
+from random_expressions import map_of
 from random_matmuls import of_bytes
+from random_reductions import FLOATS, reduction
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -15,6 +17,7 @@ from qconv.targets.target import target
 from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 SAME = (1, 1, 1, 1)
+SCALED = "y=to_int32(multiply(to_float32(x0[i0*40+i1]),x1[i1]))"
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
 HALF = Quantization(out_type="float16", bias="float32")
 CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
@@ -87,6 +90,8 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("global_pooling", "cpu", GlobalAveragePool(2, 49, 40, out_type="uint8")),
     ("argmax", "cpu", ArgMax(6, 19, 5, last=True)),
     ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
+    ("map", "cpu", map_of((9, 40), "int8", ["int8*360", "float32*40"], SCALED)),
+    ("reduce", "cpu", reduction((9,), (40,), "int8", FLOATS["softmax"], "float32")),
     ("matmul", "cpu", of_bytes(9, 12, 10)),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),

@@ -38,6 +38,10 @@ class MapConfig(Config):
     vector: int  # neighbouring elements per thread
     unroll: int  # vectors per thread
 
+    @property
+    def thread_elements(self) -> int:
+        return self.vector * self.unroll
+
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "threads": (128, 256),
@@ -160,8 +164,8 @@ def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     inner = problem.axes[-1].extent if problem.axes else 1
     if inner % config.vector:
         raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
-    tile = config.threads * config.vector * config.unroll
-    if config.vector * config.unroll > 1:
+    tile = config.threads * config.thread_elements
+    if config.thread_elements > 1:
         at_most(tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
     return MapPlan(problem, config, target, ceil_div(problem.elements, tile))
 

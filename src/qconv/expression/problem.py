@@ -203,7 +203,7 @@ class Expression(Problem):
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> Self:
         """Return the problem of a command's options."""
-        return cls.of({**given, **{name: given.get(_option(cls, name)) for name in cls.axis_names}})
+        return cls.of({**given, **{name: given.get(_option(cls, name)) for name in (*cls.axis_names, "out")}})
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -255,13 +255,16 @@ def options(kind: type[Expression], says: Mapping[str, str]) -> tuple[Option, ..
     return (
         *axes,
         Option("in", f"{kind.op}: operands, as in float32*64,int8*8!", metavar="OPERANDS"),
-        Option("out", f"{kind.op}: type of the output.", metavar="TYPE", required=True),
+        Option(_option(kind, "out"), f"{kind.op}: type of the output.", metavar="TYPE", required=True),
         Option("do", f"{kind.op}: the expression, as in t0=x0[i0];t1=add(t0,1.0).", metavar="TEXT", required=True),
     )
 
 
 def _option(kind: type[Expression], name: str) -> str:
-    """Return the name of the option of axes. Several are told apart from the integers n, k and rows of other ops."""
+    """Return the name of the option of axes or of `out`. Several axes are told apart from the integers n, k and rows of
+    other ops, and the output's type from the file that a command writes."""
+    if name == "out":
+        return "out_type"
     return f"{name}_axes" if len(kind.axis_names) > 1 else name
 
 

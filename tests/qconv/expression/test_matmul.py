@@ -151,7 +151,7 @@ def test_an_oracle_in_parts_is_the_oracle(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_command_names_its_axes() -> None:
     """The options --n and --k are a convolution's."""
     axes = ["--batch-axes", "2", "--m-axes", "5,2", "--n-axes", "7", "--k-axes", "3"]
-    what = ["--in", "float32*60,float32*21", "--out", "float32", "--order", "n0,b0,m1,m0"]
+    what = ["--in", "float32*60,float32*21", "--out-type", "float32", "--order", "n0,b0,m1,m0"]
     do = "s=sum_of(multiply(x0[b0*30+m0*6+m1*3+k0],x1[k0*7+n0]))"
     said = CliRunner().invoke(commands, ["source", "matmul", *axes, *what, "--do", do, "--target", "cpu"])
     assert said.exit_code == 0, said.output

@@ -9,7 +9,7 @@ CACHE, BINARY, EXTENDED, RESIDENCY = (
     "test_launch_attributes.py",
     "test_launch_attributes_residency.py",
 )
-CONVERTED, CONVERTED_REFERENCE = "test_problem.py", "test_reference.py"
+CONVERTED, CONVERTED_REFERENCE = "conversion/test_problem.py", "test_reference.py"
 
 EXCHANGE = "test_array_kernels.py"
 

@@ -13,7 +13,7 @@ ACTIVATION, INSTRUCTION, TARGET = (
     "test_instruction.py",
     "targets/test_target.py",
 )
-CONVERTED, CONVERTED_REFERENCE = "test_problem.py", "test_reference.py"
+CONVERTED, CONVERTED_REFERENCE = "conversion/test_problem.py", "test_reference.py"
 FUSED = "test_chain.py"
 
 ARITHMETIC = (
