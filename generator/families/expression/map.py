@@ -38,6 +38,10 @@ class MapConfig(Config):
     vector: int  # neighbouring elements per thread
     unroll: int  # vectors per thread
 
+    @property
+    def thread_elements(self) -> int:
+        return self.vector * self.unroll
+
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "threads": (128, 256),
@@ -156,8 +160,8 @@ def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     check_choices(config, CHOICES)
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     _check_vector(problem, config)
-    tile = config.threads * config.vector * config.unroll
-    if config.vector * config.unroll > 1:
+    tile = config.threads * config.thread_elements
+    if config.thread_elements > 1:
         at_most(tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
     return MapPlan(problem, config, target, ceil_div(problem.elements, tile))
 

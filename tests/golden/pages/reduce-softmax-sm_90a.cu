@@ -41,7 +41,9 @@ constexpr bool IS_WHOLE = true;  // no batch exceeds the columns
 [[maybe_unused]] constexpr int SMEM_BYTES = 2048;
 
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
-__device__ __forceinline__ int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+__device__ __forceinline__ int shuffle_xor(int value, int mask) {
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
 
 using X0 = unsigned short;
 using X1 = float;
@@ -277,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments arg
     const int first_row = own_row < ROWS ? own_row : ROWS - ROWS_OF_THREAD;
     Rows rows;
     Vectors vectors;
-    Values values;
+    [[maybe_unused]] Values values;
     if (BATCHES == 1) load_vectors(args, vectors, first_row, member * SPAN);
     Shared& shared = tile::shared_memory<Shared>();
     {

@@ -100,16 +100,20 @@ def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kern
     """Return the kernel that makes a tensor. Raise Inexpressible where one kernel does not."""
     axes, root = _in_parts(lazy)
     folds = folds_of(root)
-    orders = _orders(axes, wants_last)
+    orders, names = _orders(axes, wants_last), _Names(held)
+
+    def kernel(problem: Expression, order: _Order) -> Kernel:
+        return Kernel(problem, names.tensors, lazy.shape, order.is_last)
+
     if any(isinstance(fold, Product) for fold in folds):
-        return _product(root, lazy, orders[0], held)
+        return kernel(_product(root, lazy.dtype, orders[0], names), orders[0])
     if not folds:
-        return _map(root, lazy, orders[0], held)
+        return kernel(_map(root, lazy.dtype, orders[0], names), orders[0])
     reductions = [fold for fold in folds if isinstance(fold, Folding)]
     for order in orders:
         split = _split(reductions, order.axes)
         if split is not None:
-            return _reduction(root, reductions, split, lazy, order.is_last, held)
+            return kernel(_reduction(root, lazy.dtype, reductions, split, names), order)
     raise Inexpressible("the columns of its reductions are not the last axes of the output")
 
 
@@ -179,12 +183,10 @@ def _is_cut(atom: Quotient | Remainder) -> bool:
     return isinstance(axis, Axis) and axis.name.startswith("o") and axis.extent % atom.by == 0
 
 
-def _map(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
-    names = _Names(held)
+def _map(root: Node, dtype: str, order: _Order, names: _Names) -> Map:
     groups, made, _ = _merged([list(order.axes)], _lowered(root, names))
     (axes,), made = _renamed(groups, ["i"], made)
-    problem = Map(names.operands, lazy.dtype, text_of(made), shape=tuple(axis.extent for axis in axes))
-    return Kernel(problem, names.tensors, lazy.shape, order.is_last)
+    return Map(names.operands, dtype, text_of(made), shape=tuple(axis.extent for axis in axes))
 
 
 def _lowered(root: Node, names: _Names) -> Node:
@@ -315,10 +317,7 @@ def indices_within(node: Node) -> list[Index]:
     return list(indices_of(node))
 
 
-def _reduction(
-    root: Node, folds: Sequence[Folding], split: _Split, lazy: Lazy, is_last: bool, held: Callable[[str], Held]
-) -> Kernel:
-    names = _Names(held)
+def _reduction(root: Node, dtype: str, folds: Sequence[Folding], split: _Split, names: _Names) -> Reduce:
     first = folds[0].columns
     same = {axis: one for fold in folds for axis, one in zip(fold.columns, first, strict=True)}
     same |= dict(zip(split.outputs, split.columns, strict=True)) if split.outputs else {}
@@ -330,18 +329,16 @@ def _reduction(
     columns = list(split.columns) or [Axis(first[0].name if first else "c", 1)]
     groups, made, _ = _merged([list(split.rows), columns], made)
     (rows, columns), made = _renamed(groups, ["r", "c"], made)
-    problem = Reduce(
+    return Reduce(
         names.operands,
-        lazy.dtype,
+        dtype,
         text_of(made),
         rows=tuple(axis.extent for axis in rows),
         columns=tuple(axis.extent for axis in columns),
     )
-    return Kernel(problem, names.tensors, lazy.shape, is_last)
 
 
-def _product(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
-    names = _Names(held)
+def _product(root: Node, dtype: str, order: _Order, names: _Names) -> MatMul:
     made = _lowered(root, names)
     (inner,) = [node for node in in_order(made) if isinstance(node, Product)]
     sums = [axis for axis in inner.sums if axis.extent > 1]
@@ -363,10 +360,7 @@ def _product(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held])
     extents = {
         key: tuple(axis.extent for axis in axes) for key, axes in zip(("batch", "m", "n", "k"), named, strict=True)
     }
-    problem = MatMul(
-        names.operands, lazy.dtype, text_of(made), order=",".join(new[axis].name for axis in rest), **extents
-    )
-    return Kernel(problem, names.tensors, lazy.shape, order.is_last)
+    return MatMul(names.operands, dtype, text_of(made), order=",".join(new[axis].name for axis in rest), **extents)
 
 
 def _axes(root: Node) -> set[Axis]:
