@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_part_of_the_table_is_what_the_command_makes(name: str, form: str) -> 
 def cells(head: tuple[str, ...]) -> list[list[str]]:
     """Return the cells of the table below a head."""
     lines = PAGE[PAGE.index(head[0]) + len(head) :]
-    return [line.strip("| ").split(" | ") for line in lines[: lines.index("")]]
+    return [line.strip("| ").split(" | ") for line in takewhile(lambda line: line.startswith("|"), lines)]
 
 
 def test_the_node_cases_of_the_page_add_up() -> None:

@@ -60,7 +60,7 @@ def expected(model: onnx.ModelProto, arrays: Arrays) -> Any:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except ORT_ERRORS:
         with np.errstate(all="ignore"):
-            (y,) = ReferenceEvaluator(model).run(None, feeds)  # type: ignore[misc]
+            (y,) = ReferenceEvaluator(model).run(None, feeds)
             return y
     return session.run(None, feeds)[0]
 

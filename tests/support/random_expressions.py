@@ -19,7 +19,7 @@ from qconv.expression.node import text_of
 from qconv.expression.problem import STORED
 
 TYPES = (FLOAT, INT, LONG, BOOL)
-# Functions that make a value of each type, and the type that they take.
+# A function that makes a value of each type, and the type that it takes.
 MAKERS: dict[str, list[tuple[Function, str]]] = {
     made: [(one, taken) for one in FUNCTIONS.values() for taken in one.takes if (one.result or taken) == made]
     for made in TYPES
@@ -163,7 +163,7 @@ def map_of(shape: Sequence[int], y_type: str, operands: Sequence[str], do: str) 
 
 
 _HIDDEN = 8 * 197 * 768
-# Expressions that networks have between products and convolutions.
+# What networks have between products and convolutions.
 TYPICAL = {
     "a sum of halves": map_of((_HIDDEN,), "float16", [f"float16*{_HIDDEN}"] * 2, "y=add(x0[i0],x1[i0])"),
     "bytes through a gelu": map_of(

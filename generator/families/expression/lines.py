@@ -9,7 +9,7 @@ from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.expression import elementary
 from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
 from qconv.generator.convolution import activation_polynomials, listed, literals
 from qconv.generator.plan import Context, Field
@@ -123,6 +123,9 @@ class Lines:
             return f"scalar::{node.function}({', '.join(arguments)})"
         if isinstance(node, Fold):
             raise ValueError(f"{node.kind}_of is computed by its page, not by a line")
+        if isinstance(node, Lookup):
+            return widened(self.problem.named[node.operand].dtype, f"tile::load(args.{node.operand} + {arguments[0]})")
+        assert isinstance(node, Load), "a line is that of a node of an expression"
         dtype = self.problem.named[node.operand].dtype
         element = self.element(node) or f"tile::load({address(node)})"
         return (
@@ -146,11 +149,14 @@ def aliases_of(problem: Expression) -> dict[str, str]:
 
 
 def alignment_of(problem: Expression, vectors: Iterable[Load], vector: int) -> dict[str, int]:
-    """Return the bytes of which each array's address is a multiple: those of a vector where vectors are accessed."""
-    wide = {load.operand for load in vectors} | {"y"}
-    types = {name: operand.dtype for name, operand in problem.named.items()} | {"y": problem.y_type}
-    bytes_of = {name: ELEMENT_TYPES[dtype].bytes for name, dtype in types.items()}
-    return {name: min(WIDEST, vector * one) if name in wide else one for name, one in bytes_of.items()}
+    """Return the bytes to which arrays are aligned: those that the given loads read by vectors, and the output, to a
+    vector of at most WIDEST bytes."""
+    along = {"y", *(load.operand for load in vectors)}
+    types = {**{name: operand.dtype for name, operand in problem.named.items()}, "y": problem.y_type}
+    return {
+        name: min(WIDEST, (vector if name in along else 1) * ELEMENT_TYPES[dtype].bytes)
+        for name, dtype in types.items()
+    }
 
 
 def axes_of(axes: Sequence[Axis], of: str) -> list[str]:
@@ -169,7 +175,7 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
     nodes = list(nodes)
     functions = {node.function for node in nodes if isinstance(node, Call)}
     wants = set(closure(functions)) | {f"fn:{name}" for name in functions}
-    read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load)}
+    read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load | Lookup)}
     if "float16" in read or "to_half" in functions:
         wants |= {"from_half", "bits"}
     if problem.y_type == "float16":

@@ -56,13 +56,13 @@ def _tried(part: Index, guards: Sequence[Guard], group: frozenset[Variable]) -> 
         return part.low, part.high
     grid = np.ogrid[tuple(slice(each.low, each.high + 1) for each in variables)]
     values = dict(zip(variables, grid, strict=True))
-    inside = np.asarray(True)
+    allowed = np.asarray(True)
     for guard in guards:
         at = _values(guard.index, values)
-        inside = inside & (at >= 0) & (at < guard.extent)
-    found, inside = np.broadcast_arrays(_values(part, values), inside)
-    taken = found[inside]
-    return (int(taken.min()), int(taken.max())) if taken.size else None
+        allowed = allowed & (at >= 0) & (at < guard.extent)
+    found, allowed = np.broadcast_arrays(_values(part, values), allowed)
+    inside = found[allowed]
+    return (int(inside.min()), int(inside.max())) if inside.size else None
 
 
 def _values(index: Index, values: Mapping[Variable, Array]) -> Array:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isinf, isnan
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,16 @@ from qconv.expression.index import Axis, Entry, Index
 from qconv.op import quoted
 
 Array = NDArray[Any]
+
+
+class Node(Protocol):
+    """A value of one element. Besides the nodes of this module there are those of networks, before they are lowered."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def arguments(self) -> tuple[Node, ...]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +76,9 @@ class Guard:
     def is_needed(self) -> bool:
         return not (self.index.low >= 0 and self.index.high < self.extent)
 
+    def moved(self, to: Callable[[Index], Index]) -> Guard:
+        return Guard(to(self.index), self.extent)
+
 
 @dataclass(frozen=True)
 class Load:
@@ -77,16 +90,34 @@ class Load:
     guards: tuple[Guard, ...] = ()
     fill: Node | None = None
 
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return () if self.fill is None else (self.fill,)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An element of an operand whose place is a value. The value is clamped, so that it is a place of the operand."""
+
+    operand: str
+    at: Node
+    dtype: str  # in which it is computed
+
     @cached_property
     def _hash(self) -> int:
-        return hash((self.operand, self.at, self.guards, self.fill))
+        return hash((self.operand, self.at))
 
     def __hash__(self) -> int:
         return self._hash
 
     @property
     def arguments(self) -> tuple[Node, ...]:
-        return () if self.fill is None else (self.fill,)
+        return (self.at,)
+
+    @property
+    def most(self) -> int | None:
+        """Return the largest place, or None where the value is not clamped."""
+        return most_of(self.at)
 
 
 @dataclass(frozen=True)
@@ -144,9 +175,9 @@ class Fold:
         return INT if self.kind in POSITIONS else self.of.dtype
 
 
-Node = Number | Load | Position | Call | Fold
 # Forms that are written like functions.
 FORMS = {
+    "looked_up": "looked_up(x0,t1): an element and its place, a value such as bit_and(t0,255)",
     "position": "position(i0*8+i1)",
     "long": "long(2), of an integer",
     "guarded": "guarded(x0[i0-1],0.0,i0-1,8): an element, what takes its place, then each index and its extent",
@@ -172,6 +203,18 @@ def call(function: str, *arguments: Node) -> Node:
             f"{function}({given}): its arguments are of one type, which is one of {', '.join(entry.takes)}"
         )
     return Call(function, arguments)
+
+
+def most_of(place: Node) -> int | None:
+    """Return the largest value of an integer that is clamped from 0 on: minimum(maximum(x, 0), N) or bit_and(x, N)."""
+    if not isinstance(place, Call) or place.dtype != INT or not isinstance(place.arguments[-1], Number):
+        return None
+    most = int(place.arguments[-1].value)
+    if place.function == "bit_and" and most >= 0:
+        return most
+    inner = place.arguments[0]
+    is_clamped = isinstance(inner, Call) and inner.function == "maximum" and inner.arguments[-1] == Number(0, INT)
+    return most if place.function == "minimum" and is_clamped and most >= 0 else None
 
 
 def in_order(*roots: Node) -> tuple[Node, ...]:
@@ -205,6 +248,8 @@ def replaced(root: Node, change: Callable[[Node], Node | None]) -> Node:
                 new = Fold(node.kind, made[node.of])
             elif isinstance(node, Load) and node.fill is not None:
                 new = Load(node.operand, node.at, node.dtype, node.guards, made[node.fill])
+            elif isinstance(node, Lookup):
+                new = Lookup(node.operand, made[node.at], node.dtype)
         made[node] = same.setdefault(new, new)
     return made[root]
 
@@ -233,13 +278,16 @@ class Statement:
             return node.text
         if isinstance(node, Position):
             return f"position({node.at})"
+        if isinstance(node, Lookup):
+            return f"looked_up({node.operand}, {self.arguments[0]})"
         if isinstance(node, Load):
             element = f"{node.operand}[{node.at}]"
             if not node.guards:
                 return element
             guards = ", ".join(f"{guard.index}, {guard.extent}" for guard in node.guards)
             return f"guarded({element}, {self.arguments[0]}, {guards})"
-        name = node.kind + "_of" if isinstance(node, Fold) else node.function
+        assert isinstance(node, Call | Fold), "a statement is a node of an expression"
+        name = node.function if isinstance(node, Call) else node.kind + "_of"
         return f"{name}({', '.join(self.arguments)})"
 
 
@@ -327,6 +375,14 @@ class _Parser:
             raise self._wrong(given, f"a number of {integer} is between {low} and {high}")
         raise self._wrong(given, "it is no number, element or function of them")
 
+    def _lookup(self, operand: ast.expr, place: ast.expr) -> Lookup:
+        if not isinstance(operand, ast.Name) or operand.id not in self._operands:
+            raise self._wrong(operand, f"the operands are {', '.join(self._operands)}")
+        made = Lookup(operand.id, self._node(place), COMPUTED[self._operands[operand.id]])
+        if made.most is None:
+            raise self._wrong(place, "a place is clamped, as in minimum(maximum(t0,0),255) or bit_and(t0,255)")
+        return made
+
     def _load(self, tree: ast.Subscript) -> Load:
         if not isinstance(tree.value, ast.Name) or tree.value.id not in self._operands:
             raise self._wrong(tree, f"its operands are {', '.join(self._operands)}")
@@ -334,6 +390,8 @@ class _Parser:
 
     def _call(self, name: str, tree: ast.Call) -> Node:
         given = tree.args
+        if name == "looked_up" and len(given) == 2:
+            return self._lookup(given[0], given[1])
         if name == "position" and len(given) == 1:
             return Position(self._index(given[0]))
         if name == "long" and len(given) == 1 and (number := self._number(given[0], LONG)).dtype == LONG:
@@ -412,9 +470,12 @@ class Evaluation:
             return self._index(node.at).astype(np.int32)
         if isinstance(node, Load):
             return self._loaded(node, arguments)
+        if isinstance(node, Lookup):
+            return self._operands[node.operand][arguments[0]].astype(node.dtype)
         if isinstance(node, Fold):
             assert self._fold is not None, "a fold is a node of a reduction"
             return self._fold(node.kind, arguments[0])
+        assert isinstance(node, Call), "a value is that of a node of an expression"
         return np.asarray(FUNCTIONS[node.function].numpy(*arguments)).astype(node.dtype, copy=False)
 
     def _index(self, index: Index) -> Array:

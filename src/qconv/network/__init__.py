@@ -11,7 +11,7 @@ from qconv.network.graph.value import Value
 from qconv.network.layers.argmax import fold_dequantized
 from qconv.network.layers.boundary import serve_ends
 from qconv.network.layers.concatenation import one_output_each
-from qconv.network.layers.convolution import IntegerConvolution, read_layer
+from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
@@ -53,6 +53,7 @@ __all__ = [
     "fold_sums",
     "fold_tables",
     "fold_tables_behind",
+    "is_of_integers",
     "one_output_each",
     "partition",
     "read_layer",

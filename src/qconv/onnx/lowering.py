@@ -22,6 +22,7 @@ from qconv.network import (
     fold_sums,
     fold_tables,
     fold_tables_behind,
+    is_of_integers,
     one_output_each,
     read_layer,
     serve_ends,
@@ -62,7 +63,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     if choices.sums:
         network, served = fold_sums(network, served)
     if bits is Bits.INTEGERS:
-        return _with_expressions(network, served, choices)
+        return _with_expressions(network, served, why_not, choices)
     served, left = serve_moving(network, served)
     served, outside = serve_ends(network, served)
     elsewhere = {layer.name for layer in network.layers if layer.name not in served}
@@ -71,15 +72,19 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     return Lowered(network, arranged, why_not)
 
 
-def _with_expressions(network: Network, served: Mapping[str, Served], choices: Choices) -> Lowered:
-    """Return the network with expressions for all layers that they compute. Then only what is next to a layer that runs
-    elsewhere may be left to it."""
+def _with_expressions(
+    network: Network, served: Mapping[str, Served], why_not: Mapping[str, str], choices: Choices
+) -> Lowered:
+    """Return the network with expressions for all layers that they compute. Of a layer of integers that runs elsewhere,
+    the reason is why no kernel of integers computes it."""
     moving, _ = serve_moving(network, served)
     ends, _ = serve_ends(network, moving)
     network = unfolded(network, ends)
-    network, here, why_not = fuse(network, ends)
+    network, here, left = fuse(network, ends)
+    ops = {layer.name: layer.op for layer in network.layers}
+    reasons = {name: why_not.get(name, why) if is_of_integers(ops[name]) else why for name, why in left.items()}
     network, arranged = find_regions(network, here, choices)
-    return Lowered(network, arranged, why_not)
+    return Lowered(network, arranged, reasons)
 
 
 def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, str]]:

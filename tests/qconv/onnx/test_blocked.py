@@ -22,7 +22,7 @@ from qconv.onnx.model import read, rewritten
 
 
 def check(proto: Any, feeds: Any) -> Session:
-    session = Session(proto, "cpu")
+    session = Session(proto, "cpu", bits="onnxruntime")
     wanted = networks.by_ort(proto, feeds)
     for name, got, one in zip(session.output_names, session.run(None, feeds), wanted, strict=True):
         np.testing.assert_array_equal(got, one, err_msg=name)

@@ -147,9 +147,13 @@ def test_an_input_that_decides_a_shape_is_part_of_the_key() -> None:
 
 
 def test_the_scales_of_a_resize_decide_a_shape_and_no_other_floats_do() -> None:
-    layers = (Layer("r", "Resize", ("x", "", "scales"), ("t",)), Layer("a", "Add", ("t", "bias"), ("y",)))
-    floats = {name: Tensor(name, "float32", shape) for name, shape in (("x", (1, 2)), ("scales", (2,)), ("bias", (1,)))}
-    assert deciding_inputs(Network(tuple(floats), ("y",), layers, floats, {})) == ("scales",)
+    layers = (
+        Layer("r", "Resize", ("x", "", "scales"), ("t",)),
+        Layer("m", "Mul", ("factor", "factor"), ("scaled",)),
+        Layer("s", "Resize", ("t", "", "scaled"), ("y",)),
+    )
+    tensors = {name: Tensor(name, "float32", (2,)) for name in ("x", "scales", "factor")}
+    assert deciding_inputs(Network(tuple(tensors), ("y",), layers, tensors, {})) == ("scales",)
 
 
 def test_a_default_that_decides_a_shape_may_be_overridden() -> None:

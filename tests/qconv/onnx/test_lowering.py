@@ -16,7 +16,7 @@ from onnx import helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from unusual_models import FLOATS, Made, conv
 
-from qconv.onnx import Session
+from qconv.onnx import Session, Unsupported
 
 
 @pytest.mark.parametrize("weights", [QuantType.QUInt8, QuantType.QInt8])
@@ -48,7 +48,14 @@ def test_a_layer_that_quantizes_between_floats_says_whose_they_are() -> None:
         node("LRN", ["d"], ["s"], size=3, name="scaled"),
         node("QuantizeLinear", ["s", "x_s", "x_z"], ["q"], name="second"),
     ]
-    rows = {row.name: row for row in Session(Made(nodes, {"f": FLOATS}, made.held, ("q",)).proto, "cpu").explain().rows}
+    proto = Made(nodes, {"f": FLOATS}, made.held, ("q",)).proto
+    rows = {row.name: row for row in Session(proto, "cpu", bits="onnxruntime").explain().rows}
     assert rows["first"].runs_on == "qconv"
     assert rows["second"].why == "the floats that it reads come from elsewhere, of LRN (scaled)"
     assert rows["back"].why == "the floats that it makes are read elsewhere, by LRN (scaled)"
+    rows = {row.name: row for row in Session(proto, "cpu").explain().rows}
+    assert rows.pop("scaled").why == "no kernel here computes LRN"
+    assert {row.runs_on for row in rows.values()} == {"qconv"}
+    refused = r"1 layers would run in ONNX Runtime:\nLRN \(scaled\): no kernel here computes LRN"
+    with pytest.raises(Unsupported, match=refused):
+        Session(proto, "cpu", strict=True)

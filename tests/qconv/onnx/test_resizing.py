@@ -1,4 +1,4 @@
-"""A linear or cubic Resize of bytes matches ONNX Runtime, whatever layout that uses for it."""
+"""A linear or cubic Resize of bytes matches ONNX Runtime where its bits are asked for, whatever layout it has there."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def resized(
 
 def turned_in(made: Made) -> bool:
     """Return true if its Resize is channels-last; the session matches ONNX Runtime."""
-    session = Session(made.proto, "cpu")
+    session = Session(made.proto, "cpu", bits="onnxruntime")
     for got, wanted in zip(session.run(None, made.feeds), networks.by_ort(made.proto, made.feeds), strict=True):
         assert_equal(got, wanted, str(made.nodes))
     (row,) = [row for row in session.explain().rows if row.op == "Resize"]
@@ -101,7 +101,7 @@ def test_the_other_order_has_other_bits(monkeypatch: pytest.MonkeyPatch) -> None
     """Otherwise these tests would prove nothing."""
     made = resized(THREE)
     monkeypatch.setattr("qconv.onnx.fallback.orders", lambda model, config: {})
-    got = Session(made.proto, "cpu").run(None, made.feeds)[0]
+    got = Session(made.proto, "cpu", bits="onnxruntime").run(None, made.feeds)[0]
     wanted = networks.by_ort(made.proto, made.feeds)[0]
     differ = np.abs(got.astype(int) - wanted)
     assert 0 < differ.max() <= 1
@@ -127,7 +127,7 @@ def test_where_nothing_is_quantized_beside_it(is_known: bool) -> None:
         alone = Made([node], feeds, numbers, ("r",), 18, 9)
     else:  # neither an extent nor a scale
         alone = Made([node], {**feeds, **numbers}, {}, ("r",), 18, 9, dynamic=True)
-    session = Session(alone.proto, "cpu")
+    session = Session(alone.proto, "cpu", bits="onnxruntime")
     assert SAID not in session.explain().rows[0].why
     assert_equal(session.run(None, alone.feeds)[0], networks.by_ort(alone.proto, alone.feeds)[0], "alone")
 
@@ -135,7 +135,7 @@ def test_where_nothing_is_quantized_beside_it(is_known: bool) -> None:
 def test_axes_of_its_own_stay_in_the_order_of_the_model() -> None:
     """ONNX Runtime fails there."""
     made = resized(scales(3, 2.7), axes=[-2, 3])
-    (row,) = [row for row in Session(made.proto, "cpu").explain().rows if row.op == "Resize"]
+    (row,) = [row for row in Session(made.proto, "cpu", bits="onnxruntime").explain().rows if row.op == "Resize"]
     assert SAID not in row.why
 
 

@@ -217,15 +217,15 @@ def test_what_runs_where_and_why(session: Session) -> None:
 
 @pytest.fixture(scope="module")
 def partly() -> Any:
-    """Return a model of which some layers run in the fallback."""
+    """Return a model of which some layers run in the fallback with ONNX Runtime's bits."""
     return networks.quantized(networks.squeeze_excite_like(), "QOperator", "u8s8", per_channel=False)
 
 
 def test_strict_names_all_that_would_fall_back(partly: Any) -> None:
-    fallen = Session(partly, "cpu").explain().fallen_back
+    fallen = Session(partly, "cpu", bits="onnxruntime").explain().fallen_back
     assert fallen["GlobalAveragePool"] == 1
     with pytest.raises(Unsupported) as raised:
-        Session(partly, "cpu", strict=True)
+        Session(partly, "cpu", strict=True, bits="onnxruntime")
     said = str(raised.value)
     assert f"{sum(fallen.values())} layers would run in ONNX Runtime" in said
     for op in fallen:
@@ -275,11 +275,20 @@ def test_int8_activations_are_integer_layers_by_default(network: str) -> None:
     for given in ({}, {"bits": "integers"}, {"bits": "onnxruntime", "config": networks.INT8_ALLOWED}):
         session = Session(model, "cpu", strict=True, **given)
         assert_equal(session.run(None, feeds)[0], networks.by_ort(model, feeds, networks.INT8_ALLOWED)[0], str(given))
-    floats = Session(model, "cpu", config={"session.qdqisint8allowed": "0"})
-    assert_equal(floats.run(None, feeds)[0], networks.by_ort(model, feeds)[0], "a setting overrides bits")
+    floats = Session(model, "cpu", config={"session.qdqisint8allowed": "0"}, bits="onnxruntime")
+    assert_equal(floats.run(None, feeds)[0], networks.by_ort(model, feeds)[0], "in floats")
     assert floats.explain().fallen_back["Conv"] > 0
     with pytest.raises(ValueError, match="bits='floats' is not one of 'integers', 'onnxruntime'"):
         Session(model, "cpu", bits="floats")
+
+
+def test_a_setting_overrides_bits() -> None:
+    """ONNX Runtime leaves some convolutions of int8 in floats then, which kernels of expressions compute."""
+    model = networks.quantized(networks.NETWORKS["resnet"](), "QDQ", "s8s8", per_channel=True)
+    for config, convolutions in (({}, True), ({"session.qdqisint8allowed": "0"}, False)):
+        layers = Session(model, "cpu", config=config)._model.network.layers
+        assert any(layer.op == "QLinearConv" for layer in layers)
+        assert all(layer.op != "Conv" for layer in layers) == convolutions
 
 
 def test_the_bytes_of_an_open_batch_are_those_of_the_last_run(model: Any) -> None:
@@ -295,7 +304,7 @@ def test_a_session_warns_once_about_what_runs_elsewhere(
     model: Any, partly: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     feeds = {"x": networks.images(1, 0)}
-    whole, part = Session(model, "cpu"), Session(partly, "cpu")
+    whole, part = Session(model, "cpu"), Session(partly, "cpu", bits="onnxruntime")
     for _ in range(2):
         whole.run(None, feeds)
         assert not caplog.messages
@@ -316,7 +325,7 @@ def test_a_profile_has_every_step(session: Session, partly: Any) -> None:
     assert all(row.time_us > 0 for row in profile.rows)
     assert str(profile).endswith("us  in all")
     # Fallback layers are one step if they are one subgraph.
-    rows = Session(partly, "cpu").profile(feeds).rows
+    rows = Session(partly, "cpu", bits="onnxruntime").profile(feeds).rows
     assert any(row.runs_on == "fallback" and row.op.endswith(" layers") for row in rows)
 
 

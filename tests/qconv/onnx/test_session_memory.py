@@ -23,6 +23,7 @@ from qconv.onnx import Session
 
 POISON = 0xA5
 Lifetimes = Callable[[Sequence[Allocation]], list[Allocation]]
+Expected = Callable[[Any, dict[str, Any]], list[Any]]
 
 
 class Spoiling:
@@ -54,13 +55,13 @@ class Spoiling:
         monkeypatch.setattr(cpu.PlacedAllocator, "take", spoiled)
 
 
-def run(model: Any, feeds: dict[str, Any], **settings: Any) -> Session:
+def run(model: Any, feeds: dict[str, Any], expected: Expected = networks.by_ort, **settings: Any) -> Session:
     """Run three times: layer by layer, recorded, and in the arena."""
     session = Session(model, "cpu", **settings)
     held = []
     for turn in range(3):
         fed = {name: np.roll(x, turn, -1) for name, x in feeds.items()}
-        held.append((session.run_on_device(None, fed), networks.by_ort(model, fed)))
+        held.append((session.run_on_device(None, fed), expected(model, fed)))
     for given, wanted in held:  # a run must not overwrite earlier outputs
         for got, want in zip(given, wanted, strict=True):
             assert_equal(np.asarray(got), want, "output")
@@ -75,13 +76,28 @@ def test_a_network_in_a_spoiled_arena(network: str, form: str, types: str, monke
     """The last network has layers in ONNX Runtime, between segments of kernels that each have an arena."""
     spoiling = Spoiling(monkeypatch)
     model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel=True)
-    session = run(model, {"x": networks.images(2, 9)}, sums_in_convolutions=False, fused_convolutions=False)
+    choices = {"sums_in_convolutions": False, "fused_convolutions": False}
+    session = run(model, {"x": networks.images(2, 9)}, bits="onnxruntime", **choices)
     memory = session.memory
     assert memory.recordings == sum(segment.served for segment in session._described.runner.segments)
     assert memory.recordings > (network == "mobilenet_v3")
     assert spoiling.taken > 2 * memory.tensors > 0
     assert memory.arena_bytes < 0.8 * memory.tensor_bytes
     assert str(session.explain()).endswith(str(memory))
+
+
+def test_expressions_in_a_spoiled_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their floats are those of a session that runs once, layer by layer, which has no arena."""
+
+    def once(model: Any, feeds: dict[str, Any]) -> list[Any]:
+        return Session(model, "cpu").run(None, feeds)
+
+    spoiling = Spoiling(monkeypatch)
+    model = networks.quantized(networks.mobilenet_v3_like(), "QOperator", "u8s8", per_channel=True)
+    session = run(model, {"x": networks.images(2, 9)}, once)
+    assert session.memory.recordings == 1
+    assert {"map", "reduce"} <= {problem.op for problem in session.problems}
+    assert spoiling.taken > 2 * session.memory.tensors
 
 
 def test_a_lifetime_that_ends_one_step_early_shows_in_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:

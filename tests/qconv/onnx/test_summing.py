@@ -46,7 +46,7 @@ def between_convolutions(op: str, axes: list[int], keeps: int, as_input: bool, d
 )  # fmt: skip
 def test_between_two_convolutions(op: str, axes: list[int], keeps: int, as_input: bool, dynamic: bool) -> None:
     made = between_convolutions(op, axes, keeps, as_input, dynamic)
-    session = Session(made.proto, "cpu")
+    session = Session(made.proto, "cpu", bits="onnxruntime")
     for got, wanted in zip(session.run(None, made.feeds), networks.by_ort(made.proto, made.feeds), strict=True):
         np.testing.assert_array_equal(got, wanted)
 
@@ -54,12 +54,13 @@ def test_between_two_convolutions(op: str, axes: list[int], keeps: int, as_input
 @pytest.mark.parametrize("as_input", [False, True])
 def test_where_the_axes_are_the_same_the_shapes_tell(as_input: bool) -> None:
     made = between_convolutions("ReduceL1", [1, 2, 3], 0, as_input)
-    got = Session(made.proto, "cpu").run(None, made.feeds)[0]
+    got = Session(made.proto, "cpu", bits="onnxruntime").run(None, made.feeds)[0]
     np.testing.assert_array_equal(got, networks.by_ort(made.proto, made.feeds)[0])
 
 
 def test_what_is_turned_says_so() -> None:
-    explanation = Session(between_convolutions("ReduceMean", [2, 3], 1, False).proto, "cpu").explain()
+    made = between_convolutions("ReduceMean", [2, 3], 1, False)
+    explanation = Session(made.proto, "cpu", bits="onnxruntime").explain()
     (why,) = [row.why for row in explanation.rows if row.op == "ReduceMean"]
     assert why.endswith("its channels are last there, as in ONNX Runtime, which makes other bits")
 
@@ -71,7 +72,7 @@ def test_where_nothing_is_turned_it_runs_with_its_neighbours(axes: list[int]) ->
     nodes = [*made.nodes, helper.make_node("ReduceMean", ["f"], ["m"], axes=axes)]
     reals = np.random.default_rng(3).standard_normal(SIZES).astype(np.float32)
     beside = Made(nodes, {**made.feeds, "f": reals}, made.held, ("m", "y"))
-    session = Session(beside.proto, "cpu")
+    session = Session(beside.proto, "cpu", bits="onnxruntime")
     for got, wanted in zip(session.run(None, beside.feeds), networks.by_ort(beside.proto, beside.feeds), strict=True):
         np.testing.assert_array_equal(got, wanted)
     assert "channels are last" not in str(session.explain())

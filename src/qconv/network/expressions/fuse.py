@@ -1,7 +1,7 @@
 """Fusion: the layers that no other kernel serves, as few kernels of expressions.
 
-A tensor stays lazy until something needs it in memory: a layer of another kind, the caller, or a second kernel for which
-it would have to be computed again. The rules:
+A tensor stays lazy until something needs it in memory: a layer of another kind, the caller, or a second kernel for
+which it would have to be computed again. The rules:
 
 - elementwise functions and movement join their inputs;
 - a reduction or a product computes cheap functions of its inputs itself, and is in memory for the next one;
@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from qconv.expression.function import COMPUTED
 from qconv.expression.index import Index
-from qconv.expression.node import in_order
+from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.kernel import Inexpressible, check_one_kernel
@@ -199,7 +198,7 @@ class _Fusion:
         self.layers.append(layer)
 
 
-def _root(lazy: Lazy) -> Any:
+def _root(lazy: Lazy) -> Node:
     return lazy.at(tuple(map(Index.of, axes_for(lazy.shape))))
 
 

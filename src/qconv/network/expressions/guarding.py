@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import Any
 
 from qconv.expression.function import INT
 from qconv.expression.index import Axis
-from qconv.expression.node import Guard, Number, Position, call
+from qconv.expression.node import Guard, Node, Number, Position, call
 from qconv.network.expressions.lazy import Element, number, rewritten, with_arguments
 
 
-def guarded(root: Any, guards: Iterable[Guard], fill: Any) -> Any:
+def guarded(root: Node, guards: Iterable[Guard], fill: Node) -> Node:
     """Return a value where all guards hold, and `fill` elsewhere."""
     needed = tuple(guard for guard in guards if guard.is_needed)
     if not needed or root == fill:
@@ -25,11 +24,11 @@ def guarded(root: Any, guards: Iterable[Guard], fill: Any) -> Any:
     return call("select", reduce(lambda one, other: call("bit_and", one, other), map(_condition, needed)), inside, fill)
 
 
-def _read_inside(root: Any, guards: tuple[Guard, ...]) -> Any:
+def _read_inside(root: Node, guards: tuple[Guard, ...]) -> Node:
     """Return the value of which every element that depends on a guarded axis is read where the guards hold."""
     axes = frozenset[Axis]().union(*(guard.index.axes for guard in guards))
 
-    def change(node: Any, arguments: tuple[Any, ...]) -> Any:
+    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
         if not isinstance(node, Element) or all(axes.isdisjoint(index.axes) for index in node.indices):
             return with_arguments(node, arguments)
         fill = arguments[0] if arguments else number(0, node.dtype)
@@ -42,7 +41,7 @@ def _joined(element: Element, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
     return tuple(dict.fromkeys((*element.guards, *guards)))
 
 
-def _condition(guard: Guard) -> Any:
+def _condition(guard: Guard) -> Node:
     """Return the condition of a guard."""
     at = Position(guard.index)
     conditions = []

@@ -10,13 +10,14 @@ from typing import Any
 from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
 from qconv.expression.map import Map
 from qconv.expression.matmul import MatMul
-from qconv.expression.node import Call, Fold, Guard, Load, Position, in_order, indices_of, text_of
+from qconv.expression.node import Call, Fold, Load, Lookup, Node, Position, in_order, indices_of, text_of
 from qconv.expression.problem import Expression, Operand
 from qconv.expression.reduce import Reduce
 from qconv.network.expressions.lazy import (
     Element,
     Folding,
     Lazy,
+    Place,
     Product,
     Shape,
     axes_for,
@@ -91,14 +92,15 @@ def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kern
         return _product(root, lazy, orders[0], held)
     if not folds:
         return _map(root, lazy, orders[0], held)
+    reductions = [fold for fold in folds if isinstance(fold, Folding)]
     for order in orders:
-        split = _split(folds, order.axes)
+        split = _split(reductions, order.axes)
         if split is not None:
-            return _reduction(root, folds, split, lazy, order.is_last, held)
+            return _reduction(root, reductions, split, lazy, order.is_last, held)
     raise Inexpressible("the columns of its reductions are not the last axes of the output")
 
 
-def folds_of(root: Any) -> list[Any]:
+def folds_of(root: Node) -> list[Folding | Product]:
     return [node for node in in_order(root) if isinstance(node, Folding | Product)]
 
 
@@ -106,10 +108,11 @@ def check_one_kernel(lazy: Lazy) -> None:
     """Raise Inexpressible where one kernel does not make the tensor."""
     axes, root = _in_parts(lazy)
     folds = folds_of(root)
-    if any(isinstance(fold, Product) for fold in folds):
+    reductions = [fold for fold in folds if isinstance(fold, Folding)]
+    if len(reductions) < len(folds):
         if len(folds) > 1:
             raise Inexpressible("a kernel computes one product, and no reduction beside it")
-    elif folds and not any(_split(folds, order.axes) for order in _orders(axes, False)):
+    elif folds and not any(_split(reductions, order.axes) for order in _orders(axes, False)):
         raise Inexpressible("the columns of its reductions are not the last axes of the output")
 
 
@@ -117,22 +120,19 @@ def check_one_kernel(lazy: Lazy) -> None:
 class _Order:
     """An order of the axes in which the output may be stored, without those of one element."""
 
-    axes: tuple[Any, ...]
+    axes: tuple[Axis, ...]
     is_last: bool
 
 
 def _orders(axes: Sequence[Sequence[Axis]], wants_last: bool) -> list[_Order]:
     """Return the possible orders, the preferred one first. Each axis of the output is given in parts."""
-    orders = [_Order(tuple(axes), False)]
+    orders = [(list(axes), False)]
     if len(axes) > 2:
-        orders.insert(1 - wants_last, _Order(tuple(axes[at] for at in last_of(range(len(axes)))), True))
-    return [
-        _Order(tuple(part for axis in order.axes for part in axis if part.extent > 1), order.is_last)
-        for order in orders
-    ]
+        orders.insert(1 - wants_last, ([axes[at] for at in last_of(range(len(axes)))], True))
+    return [_Order(tuple(part for axis in order for part in axis if part.extent > 1), last) for order, last in orders]
 
 
-def _in_parts(lazy: Lazy) -> tuple[list[list[Axis]], Any]:
+def _in_parts(lazy: Lazy) -> tuple[list[list[Axis]], Node]:
     """Return the axes of the output and the expression. An axis that is read by its quotient and its remainder, such as
     that of channels in groups, becomes two."""
     parts = [[axis] for axis in axes_for(lazy.shape)]
@@ -166,26 +166,29 @@ def _is_cut(atom: Quotient | Remainder) -> bool:
     return isinstance(axis, Axis) and axis.name.startswith("o") and axis.extent % atom.by == 0
 
 
-def _map(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
+def _map(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
     names = _Names(held)
-    groups, (made,) = _merged([list(order.axes)], [_lowered(root, names)])
-    (axes,), (made,) = _renamed(groups, ["i"], [made])
+    groups, made, _ = _merged([list(order.axes)], _lowered(root, names))
+    (axes,), made = _renamed(groups, ["i"], made)
     problem = Map(names.operands, lazy.dtype, text_of(made), shape=tuple(axis.extent for axis in axes))
     return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
 
 
-def _lowered(root: Any, names: _Names) -> Any:
+def _lowered(root: Node, names: _Names) -> Node:
     """Return the expression with loads in place of elements."""
 
-    def change(node: Any, arguments: tuple[Any, ...]) -> Any:
+    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
         if isinstance(node, Position):
             return Position(_with_tables(node.at, names))
+        if isinstance(node, Place):
+            return Lookup(names(node.tensor), arguments[0], node.dtype)
         if not isinstance(node, Element):
             return with_arguments(node, arguments)
         one = names.held(node.tensor)
         at = _with_tables(one.offset(node.indices), names)
-        guards = tuple(Guard(_with_tables(guard.index, names), guard.extent) for guard in node.guards)
-        guards = tuple(guard for guard in guards if guard.is_needed)
+        guards = tuple(
+            guard.moved(lambda index: _with_tables(index, names)) for guard in node.guards if guard.is_needed
+        )
         return Load(names(node.tensor), at, node.dtype, guards, arguments[0] if guards else None)
 
     return rewritten(root, change)
@@ -195,12 +198,12 @@ def _with_tables(index: Index, names: _Names) -> Index:
     return index.renamed({table: names(table) for table in index.tables}) if index.tables else index
 
 
-def _substituted(root: Any, replaced: Callable[[Axis], Index]) -> Any:
+def _substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
     """Return a lowered expression with other indices in the place of its axes."""
 
-    def change(node: Any, arguments: tuple[Any, ...]) -> Any:
+    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
         if isinstance(node, Load):
-            guards = tuple(Guard(guard.index.substituted(replaced), guard.extent) for guard in node.guards)
+            guards = tuple(guard.moved(lambda index: index.substituted(replaced)) for guard in node.guards)
             return Load(node.operand, node.at.substituted(replaced), node.dtype, guards, *arguments)
         if isinstance(node, Position):
             return Position(node.at.substituted(replaced))
@@ -209,21 +212,29 @@ def _substituted(root: Any, replaced: Callable[[Axis], Index]) -> Any:
     return rewritten(root, change)
 
 
-def _merged(groups: list[list[Axis]], roots: list[Any]) -> tuple[list[list[Axis]], list[Any]]:
-    """Merge neighbouring axes of a group, the slower first, which every index uses like one axis."""
+def _merged(
+    groups: list[list[Axis]], root: Node, order: Sequence[Axis] = ()
+) -> tuple[list[list[Axis]], Node, list[Axis]]:
+    """Merge neighbouring axes of a group, the slower first, which every index uses like one axis. Axes of `order` are
+    merged only where they are neighbours there as well; return the order of the merged ones."""
+    order = list(order)
     for group in groups:
         at = len(group) - 2
         while at >= 0:
             outer, inner = group[at], group[at + 1]
-            if all(_is_as_one(index, outer, inner) for root in roots for index in _indices(root)):
+            places = [order.index(axis) if axis in order else -1 for axis in (outer, inner)]
+            are_beside = places == [-1, -1] or (places[0] >= 0 and places[1] == places[0] + 1)
+            if are_beside and all(_is_as_one(index, outer, inner) for index in _indices(root)):
                 joined = Axis(f"{outer.name}_{inner.name}", outer.extent * inner.extent)
                 group[at : at + 2] = [joined]
-                roots = [_substituted(root, _joining(outer, inner, joined)) for root in roots]
+                if places[0] >= 0:
+                    order[places[0] : places[0] + 2] = [joined]
+                root = _substituted(root, _joining(outer, inner, joined))
             at -= 1
-    return groups, roots
+    return groups, root, order
 
 
-def _indices(root: Any) -> list[Index]:
+def _indices(root: Node) -> list[Index]:
     return [index for node in in_order(root) for index in indices_of(node)]
 
 
@@ -244,14 +255,14 @@ def _is_as_one(index: Index, outer: Axis, inner: Axis) -> bool:
     return not inside & {outer, inner} and steps.get(outer, 0) == inner.extent * steps.get(inner, 0)
 
 
-def _renamed(groups: list[list[Axis]], letters: Sequence[str], roots: list[Any]) -> tuple[list[list[Axis]], list[Any]]:
+def _renamed(groups: list[list[Axis]], letters: Sequence[str], root: Node) -> tuple[list[list[Axis]], Node]:
     """Name the axes of each group by its letter and their numbers."""
     named: dict[Axis, Axis] = {}
     made = []
     for group, letter in zip(groups, letters, strict=True):
         made.append([Axis(f"{letter}{at}", axis.extent) for at, axis in enumerate(group)])
         named |= dict(zip(group, made[-1], strict=True))
-    return made, [_substituted(root, lambda axis: Index.of(named[axis])) for root in roots]
+    return made, _substituted(root, lambda axis: Index.of(named[axis]))
 
 
 @dataclass(frozen=True)
@@ -281,7 +292,7 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
     return _Split(tuple(rows), columns, tuple(rest))
 
 
-def indices_within(node: Any) -> list[Index]:
+def indices_within(node: Node) -> list[Index]:
     """Return the indices of a node before or after it is lowered."""
     if isinstance(node, Element):
         return [*node.indices, *(guard.index for guard in node.guards)]
@@ -289,20 +300,20 @@ def indices_within(node: Any) -> list[Index]:
 
 
 def _reduction(
-    root: Any, folds: Sequence[Folding], split: _Split, lazy: Lazy, is_last: bool, held: Callable[[str], Held]
+    root: Node, folds: Sequence[Folding], split: _Split, lazy: Lazy, is_last: bool, held: Callable[[str], Held]
 ) -> Kernel:
     names = _Names(held)
     first = folds[0].columns
     same = {axis: one for fold in folds for axis, one in zip(fold.columns, first, strict=True)}
     same |= dict(zip(split.outputs, split.columns, strict=True)) if split.outputs else {}
 
-    def folded(node: Any, arguments: tuple[Any, ...]) -> Any:
+    def folded(node: Node, arguments: tuple[Node, ...]) -> Node:
         return Fold(node.kind, arguments[0]) if isinstance(node, Folding) else with_arguments(node, arguments)
 
     made = _substituted(rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
     columns = list(split.columns) or [Axis(first[0].name if first else "c", 1)]
-    groups, (made,) = _merged([list(split.rows), columns], [made])
-    (rows, columns), (made,) = _renamed(groups, ["r", "c"], [made])
+    groups, made, _ = _merged([list(split.rows), columns], made)
+    (rows, columns), made = _renamed(groups, ["r", "c"], made)
     problem = Reduce(
         names.operands,
         lazy.dtype,
@@ -313,7 +324,7 @@ def _reduction(
     return Kernel(problem, tuple(names.names), lazy.shape, is_last)
 
 
-def _product(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
+def _product(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
     names = _Names(held)
     made = _lowered(root, names)
     (inner,) = [node for node in in_order(made) if isinstance(node, Product)]
@@ -324,44 +335,23 @@ def _product(root: Any, lazy: Lazy, order: _Order, held: Callable[[str], Held]) 
     n = [axis for axis in rest if axis in in_b and axis not in in_a]
     m = [axis for axis in rest if axis not in batch and axis not in n]
 
-    def folded(node: Any, arguments: tuple[Any, ...]) -> Any:
+    def folded(node: Node, arguments: tuple[Node, ...]) -> Node:
         if isinstance(node, Product):
             return Fold("sum", Call("multiply", arguments))
         return with_arguments(node, arguments)
 
     made = rewritten(made, folded)
-    groups, (made,) = _merged_in_order([batch, m, n, sums], rest, made)
-    named, (made,) = _renamed([list(group) for group in groups[:4]], ["b", "m", "n", "k"], [made])
-    new = {
-        old: axis for group, axes in zip(groups[:4], named, strict=True) for old, axis in zip(group, axes, strict=True)
-    }
+    groups, made, rest = _merged([batch, m, n, sums], made, rest)
+    named, made = _renamed(groups, ["b", "m", "n", "k"], made)
+    new = {old: axis for group, axes in zip(groups, named, strict=True) for old, axis in zip(group, axes, strict=True)}
     extents = {
         key: tuple(axis.extent for axis in axes) for key, axes in zip(("batch", "m", "n", "k"), named, strict=True)
     }
     problem = MatMul(
-        names.operands, lazy.dtype, text_of(made), order=",".join(new[axis].name for axis in groups[4]), **extents
+        names.operands, lazy.dtype, text_of(made), order=",".join(new[axis].name for axis in rest), **extents
     )
     return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
 
 
-def _merged_in_order(groups: list[list[Axis]], order: list[Axis], root: Any) -> tuple[list[list[Axis]], list[Any]]:
-    """Merge neighbouring axes of a group that are neighbours of the output as well."""
-    order = list(order)
-    for group in groups:
-        at = len(group) - 2
-        while at >= 0:
-            outer, inner = group[at], group[at + 1]
-            places = [order.index(axis) if axis in order else -1 for axis in (outer, inner)]
-            are_beside = places == [-1, -1] or (places[0] >= 0 and places[1] == places[0] + 1)
-            if are_beside and all(_is_as_one(index, outer, inner) for index in _indices(root)):
-                joined = Axis(f"{outer.name}_{inner.name}", outer.extent * inner.extent)
-                group[at : at + 2] = [joined]
-                if places[0] >= 0:
-                    order[places[0] : places[0] + 2] = [joined]
-                root = _substituted(root, _joining(outer, inner, joined))
-            at -= 1
-    return [*groups, order], [root]
-
-
-def _axes(root: Any) -> set[Axis]:
+def _axes(root: Node) -> set[Axis]:
     return {axis for index in _indices(root) for axis in index.axes}

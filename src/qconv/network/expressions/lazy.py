@@ -1,7 +1,7 @@
 """A tensor that is not computed yet, as a function of an index.
 
-A layer's reader takes such tensors and returns one: elementwise functions join the nodes of their inputs, movement changes
-the index. Whatever remains in memory between two kernels is an `Element` of a tensor.
+A layer's reader takes such tensors and returns one: elementwise functions join the nodes of their inputs, movement
+changes the index. An `Element` is of a tensor that is in memory between two kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, call, in_order
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, call, in_order
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -46,6 +46,26 @@ class Element:
     @property
     def arguments(self) -> tuple[Node, ...]:
         return () if self.fill is None else (self.fill,)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An element of a vector of constants whose place is a value, clamped to the vector."""
+
+    tensor: str
+    at: Node
+    dtype: str  # in which it is computed
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.tensor, self.at))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return (self.at,)
 
 
 @dataclass(frozen=True)
@@ -95,7 +115,7 @@ class Lazy:
 
     shape: Shape
     dtype: str
-    at: Callable[[Indices], Any]
+    at: Callable[[Indices], Node]
 
     @property
     def computed(self) -> str:
@@ -106,11 +126,11 @@ class Lazy:
     def elements(self) -> int:
         return prod(self.shape)
 
-    def expanded(self, shape: Shape) -> Callable[[Indices], Any]:
+    def expanded(self, shape: Shape) -> Callable[[Indices], Node]:
         """Return the elements of the tensor, broadcast to a shape."""
         missing = len(shape) - len(self.shape)
 
-        def at(indices: Indices) -> Any:
+        def at(indices: Indices) -> Node:
             own = indices[missing:]
             return self.at(tuple(Index() if size == 1 else one for one, size in zip(own, self.shape, strict=True)))
 
@@ -119,7 +139,7 @@ class Lazy:
 
 @dataclass
 class Reader:
-    """What a reader of a layer is given: the layer, its inputs, and the constants of the network. None stands for an
+    """The input of a reader: the layer, its inputs, and the constants of the network. None stands for an
     input that is not given."""
 
     layer: Layer
@@ -178,7 +198,7 @@ class Reader:
         array = np.ascontiguousarray(array).reshape(-1)
         if array.size == 1:
             at = Index()
-        return Element(self.add(array), (at,), COMPUTED[str(array.dtype)])  # type: ignore[return-value]
+        return Element(self.add(array), (at,), COMPUTED[str(array.dtype)])
 
     def entries(self, values: Array) -> Callable[[Index], Index]:
         """Add a table of indices, and return its entries. An index outside of the table has the entry of another."""
@@ -192,7 +212,7 @@ class Reader:
 
         return at
 
-    def vector(self, array: Array) -> Callable[[Index], Any]:
+    def vector(self, array: Array) -> Callable[[Index], Node]:
         """Add a constant vector, and return its elements."""
         array = np.ascontiguousarray(array).reshape(-1)
         is_one = bool((array == array[0]).all())
@@ -214,14 +234,14 @@ def stored(name: str, shape: Shape, dtype: str) -> Lazy:
     return Lazy(shape, dtype, lambda indices: Element(name, indices, computed))
 
 
-def rewritten(root: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
-    made: dict[Any, Any] = {}
+def rewritten(root: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> Node:
+    made: dict[Node, Node] = {}
     for node in in_order(root):
         made[node] = change(node, tuple(made[each] for each in node.arguments))
     return made[root]
 
 
-def with_arguments(node: Any, arguments: tuple[Any, ...]) -> Any:
+def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
     """Return a node with other arguments."""
     if isinstance(node, Call):
         return Call(node.function, arguments)
@@ -230,9 +250,13 @@ def with_arguments(node: Any, arguments: tuple[Any, ...]) -> Any:
     if isinstance(node, Fold):
         return Fold(node.kind, arguments[0])
     if isinstance(node, Product):
-        return Product(*arguments, node.sums)
+        return Product(arguments[0], arguments[1], node.sums)
     if isinstance(node, Element) and arguments:
         return Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
+    if isinstance(node, Place):
+        return Place(node.tensor, arguments[0], node.dtype)
+    if isinstance(node, Lookup):
+        return Lookup(node.operand, arguments[0], node.dtype)
     if isinstance(node, Load) and arguments:
         return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
     return node
@@ -247,17 +271,16 @@ def broadcast(*given: Lazy) -> Shape:
         raise Unserved(f"tensors of the shapes {shapes} have no common shape") from None
 
 
-def converted(node: Any, dtype: str) -> Any:
+def converted(node: Node, dtype: str) -> Node:
     """Return a value in the type in which elements of a tensor type are computed, with that type's range and
     precision."""
     target = COMPUTED[dtype]
     if node.dtype != target:
-        if (target == INT and node.dtype == LONG) or target in (FLOAT, INT, LONG, BOOL):
-            node = call({FLOAT: "to_float32", INT: "to_int32", LONG: "to_int64", BOOL: "to_bool"}[target], node)
+        node = call({FLOAT: "to_float32", INT: "to_int32", LONG: "to_int64", BOOL: "to_bool"}[target], node)
     return narrowed(node, dtype)
 
 
-def narrowed(node: Any, dtype: str) -> Any:
+def narrowed(node: Node, dtype: str) -> Node:
     """Return a value rounded or wrapped to a narrower type than it was computed in."""
     if dtype == "float16":
         return call("to_half", node)
@@ -272,15 +295,15 @@ def number(value: float, dtype: str) -> Number:
     return Number(float(value) if computed == FLOAT else bool(value) if computed == BOOL else int(value), computed)
 
 
-def clamped(node: Any, low: float, high: float, dtype: str) -> Any:
+def clamped(node: Node, low: float, high: float, dtype: str) -> Node:
     return call("minimum", call("maximum", node, number(low, dtype)), number(high, dtype))
 
 
-def has_fold(root: Any) -> bool:
+def has_fold(root: Node) -> bool:
     return any(isinstance(node, Folding | Product) for node in in_order(root))
 
 
-def cost_of(root: Any) -> tuple[int, int]:
+def cost_of(root: Node) -> tuple[int, int]:
     """Return the number of elements read, and of functions."""
     nodes = in_order(root)
     return sum(isinstance(node, Element) for node in nodes), sum(isinstance(node, Call) for node in nodes)

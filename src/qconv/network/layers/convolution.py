@@ -190,6 +190,11 @@ def read_layer(layer: Layer, network: Network) -> Served:
     return made
 
 
+def is_of_integers(op: str) -> bool:
+    """True for an op that only quantized models have. Others have kernels for floats as well."""
+    return op in QUANTIZED or op in DYNAMIC
+
+
 def check_smallest(made: IntegerConvolution) -> None:
     """Raise `Unserved` for problems with every input shape, by trying the smallest image that the filter fits into."""
     filters = made.weights.shape[4 - made.axes :] if made.axes else ()
@@ -281,8 +286,8 @@ def _zero_points(reading: Reading) -> dict[str, int]:
 DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul", "com.microsoft.DynamicQuantizeLSTM")
 AS_CONSTANTS = "as in models of quantize_dynamic; the kernels need constants: quantize_static makes a model with such"
 
-# The reader of each op that runs on kernels.
-READERS: Mapping[str, Callable[[Reading], Served]] = {
+# The readers of ops of quantized tensors.
+QUANTIZED: Mapping[str, Callable[[Reading], Served]] = {
     "QLinearConv": _qlinear_conv,
     "com.microsoft.QLinearConv": _qlinear_conv,
     "ConvInteger": _conv_integer,
@@ -296,6 +301,10 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "com.microsoft.QLinearConcat": qlinear_concat,
     "com.microsoft.QLinearLeakyRelu": leaky_relu,
     "com.microsoft.QLinearSigmoid": sigmoid,
+}
+# The reader of each op that runs on kernels.
+READERS: Mapping[str, Callable[[Reading], Served]] = {
+    **QUANTIZED,
     "ArgMax": arg_max,
     "DepthToSpace": depth_to_space,
     "SpaceToDepth": space_to_depth,

@@ -120,6 +120,9 @@ def resize(reading: Reading) -> Widening:
 
     if scales is None and sizes is None:
         raise Unserved("neither scales nor sizes are given")
+    shape = reading.network.tensor(x).shape
+    if shape is not None and (None not in shape or sizes is None or not sizes.size):
+        by(tuple(extent or 1 for extent in shape))  # raises now what it would for the shape of a run
     return Widening(reading.layer, (x,), reading.layer.outputs[0], dtype, by)
 
 
@@ -128,11 +131,11 @@ def _factor(times: float, where: str, rounding: str) -> int:
     repetition for any factor; with asymmetric ones, if coordinates are rounded down, or for factor 2 if halves are."""
     factor = round(times)
     if factor != times or factor < 1:
-        raise ValueError(f"it is resized by {times:g}; the kernels repeat pixels, a whole number of times")
+        raise Unserved(f"it is resized by {times:g}; the kernels repeat pixels, a whole number of times")
     by_half = where in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round_prefer")
     by_floor = where == "asymmetric" and (rounding == "floor" or (rounding == "round_prefer_floor" and factor == 2))
     if factor > 1 and not by_half and not by_floor:
-        raise ValueError(f"{where} with {rounding} does not repeat each pixel {factor} times, which the kernels do")
+        raise Unserved(f"{where} with {rounding} does not repeat each pixel {factor} times, which the kernels do")
     return factor
 
 

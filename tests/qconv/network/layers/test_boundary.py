@@ -224,12 +224,14 @@ def test_floats_may_be_moved_between_the_caller_and_a_conversion(
         ([("Relu", ["x"], ["t"], {}), ("Transpose", ["t"], ["a"], LAST_FIRST[3])], [SHUFFLED], "QuantizeLinear"),
     ],
 )
-def test_floats_that_are_computed_stay_elsewhere(before: list[Any], behind: list[Any], op: str) -> None:
+def test_floats_that_are_computed_elsewhere_are_converted_there(before: list[Any], behind: list[Any], op: str) -> None:
     model = session_of(before, behind, ["N", 5, 3, 8], {})
-    session = Session(model, "cpu")
+    session = Session(model, "cpu", bits="onnxruntime")
     fed = {"x": np.random.default_rng(0).uniform(-1, 10, (2, 5, 3, 8)).astype(np.float32)}
-    for got, wanted in zip(session.run(None, fed), networks.by_ort(model, fed), strict=True):
-        assert_equal(got, wanted, op)
+    wanted = networks.by_ort(model, fed)
+    for one in (session, Session(model, "cpu", strict=True)):  # a Relu of the default is exact too
+        for got, each in zip(one.run(None, fed), wanted, strict=True):
+            assert_equal(got, each, op)
     fallen = session.explain().fallen_back
     assert (fallen["Relu"], fallen[op]) == (1, 1)
     assert {"QuantizeLinear", "DequantizeLinear"} - {op} - set(fallen), "the other end runs here"

@@ -23,10 +23,10 @@ ROUNDING = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 
 
 def resized(scales: list[float] | None, sizes: list[int] | None, shape: tuple[int, ...] = FULL, **given: Any) -> bool:
-    """Return true if it ran on kernels; the bits are ONNX Runtime's either way."""
+    """Return true if it ran on kernels that repeat pixels; the bits are ONNX Runtime's either way."""
     held = {"s": np.float32(scales or []), **({} if sizes is None else {"n": np.int64(sizes)})}
     node = helper.make_node("Resize", ["x", "", *held], ["y"], mode="nearest", **given)
-    return not run_beside(node, {"x": shape}, held, "uint8").explain().fallen_back
+    return not run_beside(node, {"x": shape}, held, "uint8", bits="onnxruntime").explain().fallen_back
 
 
 @pytest.mark.parametrize("rounding", ROUNDING)
@@ -51,6 +51,21 @@ def test_sizes_and_axes() -> None:
     assert not resized([1, 1, 1.5, 1], None)
 
 
+@pytest.mark.parametrize(
+    ("held", "given"),
+    [
+        ({"s": np.float32([]), "n": np.int64([2, 3, 7, 5])}, {}),
+        ({"s": np.float32([1, 1, 1.5, 0.5])}, {}),
+        ({"s": np.float32([1, 1, 2, 2])}, {"coordinate_transformation_mode": "align_corners", "nearest_mode": "ceil"}),
+    ],
+)
+def test_by_default_pixels_that_are_not_repeated_are_gathered_here(held: Any, given: Any) -> None:
+    """The kernels that repeat pixels refuse it before it is theirs."""
+    node = helper.make_node("Resize", ["x", "", *held], ["y"], mode="nearest", **given)
+    session = run_beside(node, {"x": FULL}, held, "uint8", strict=True)
+    assert [problem.op for problem in session.problems][1:] == ["map"]
+
+
 def test_axes_and_a_policy_as_of_opset_18() -> None:
     held = {"s": np.float32([3, 2])}
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest", axes=[3, 1])
@@ -59,7 +74,9 @@ def test_axes_and_a_policy_as_of_opset_18() -> None:
     node = helper.make_node(
         "Resize", ["x", "", "", "n"], ["y"], mode="nearest", axes=[2, 3], keep_aspect_ratio_policy="not_larger"
     )
-    assert run_beside(node, {"x": FULL}, sizes, "int8", opset=18).explain().fallen_back["Resize"] == 1
+    session = run_beside(node, {"x": FULL}, sizes, "int8", opset=18, bits="onnxruntime")
+    assert session.explain().fallen_back["Resize"] == 1
+    run_beside(node, {"x": FULL}, sizes, "int8", opset=18, strict=True)
 
 
 def test_as_of_opset_10() -> None:
@@ -88,7 +105,7 @@ def test_as_of_opset_10() -> None:
 def test_new_values_are_computed_elsewhere() -> None:
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")
     held = {"s": np.float32([1, 1, 2, 2])}
-    assert run_beside(node, {"x": FULL}, held, "uint8").explain().fallen_back["Resize"] == 1
+    assert run_beside(node, {"x": FULL}, held, "uint8", bits="onnxruntime").explain().fallen_back["Resize"] == 1
 
 
 PADS = ([0, 0, 1, 2, 0, 0, 3, 4], [1, 0, 0, 0, 0, 2, 0, 0], [0, 1, 1, 1, 2, 2, 2, 2], [0] * 8)
@@ -118,6 +135,9 @@ def test_pad_with_nothing_said_of_the_constant_or_along_some_axes() -> None:
     [([0, 0, -1, 0, 0, 0, 0, 0], "constant"), (PADS[0], "edge"), ([0, 0, 1, 1, 0, 0, 1, 1], "reflect")],
 )
 def test_what_pads_elsewhere(pads: list[int], mode: str) -> None:
-    held = {"p": np.int64(pads)}
-    session = run_beside(helper.make_node("Pad", ["x", "p"], ["y"], mode=mode), {"x": FULL}, held, "uint8")
+    """By default, an expression pads instead."""
+    node, held = helper.make_node("Pad", ["x", "p"], ["y"], mode=mode), {"p": np.int64(pads)}
+    session = run_beside(node, {"x": FULL}, held, "uint8", bits="onnxruntime")
     assert session.explain().fallen_back["Pad"] == 1
+    session = run_beside(node, {"x": FULL}, held, "uint8", strict=True)
+    assert [problem.op for problem in session.problems][1:] == ["map"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import pi, sqrt
-from typing import Any
 
-from qconv.expression.node import Number, call
+from qconv.expression.node import Node, Number, call
 from qconv.network.expressions.lazy import Lazy, Reader, clamped, converted, number
 from qconv.network.expressions.readers.elementwise import elementwise
 
@@ -17,74 +16,74 @@ exp, log1p, tanh, sigmoid = (partial(call, name) for name in ("exp", "log1p", "t
 ZERO, ONE = Number(0.0), Number(1.0)
 
 
-def relu(x: Any) -> Any:
+def relu(x: Node) -> Node:
     return maximum(x, number(0, x.dtype))
 
 
-def leaky_relu(x: Any, alpha: Any) -> Any:
+def leaky_relu(x: Node, alpha: Node) -> Node:
     return select(less(x, number(0, x.dtype)), multiply(x, alpha), x)
 
 
-def thresholded_relu(x: Any, alpha: Any) -> Any:
+def thresholded_relu(x: Node, alpha: Node) -> Node:
     return select(less(alpha, x), x, ZERO)
 
 
-def _below_one(x: Any) -> Any:
+def _below_one(x: Node) -> Node:
     """Return e**x - 1."""
     return subtract(exp(x), ONE)
 
 
-def elu(x: Any, alpha: Any) -> Any:
+def elu(x: Node, alpha: Node) -> Node:
     return select(less(x, ZERO), multiply(alpha, _below_one(x)), x)
 
 
-def celu(x: Any, alpha: Any) -> Any:
+def celu(x: Node, alpha: Node) -> Node:
     return select(less(x, ZERO), multiply(alpha, _below_one(divide(x, alpha))), x)
 
 
-def selu(x: Any, alpha: Any, gamma: Any) -> Any:
+def selu(x: Node, alpha: Node, gamma: Node) -> Node:
     return multiply(gamma, elu(x, alpha))
 
 
-def hard_sigmoid(x: Any, alpha: Any, beta: Any) -> Any:
+def hard_sigmoid(x: Node, alpha: Node, beta: Node) -> Node:
     return clamped(add(multiply(alpha, x), beta), 0, 1, "float32")
 
 
-def softplus(x: Any) -> Any:
+def softplus(x: Node) -> Node:
     """Return ln(1 + e**x), without an e**x that overflows."""
     below = exp(call("negate", call("absolute", x)))
     return add(maximum(x, ZERO), log1p(below))
 
 
-def softsign(x: Any) -> Any:
+def softsign(x: Node) -> Node:
     return divide(x, add(ONE, call("absolute", x)))
 
 
-def mish(x: Any) -> Any:
+def mish(x: Node) -> Node:
     return multiply(x, tanh(softplus(x)))
 
 
-def swish(x: Any, alpha: Any) -> Any:
+def swish(x: Node, alpha: Node) -> Node:
     return call("silu", x) if alpha == ONE else multiply(x, sigmoid(multiply(alpha, x)))
 
 
-def gelu(x: Any) -> Any:
+def gelu(x: Node) -> Node:
     return call("gelu", x)
 
 
-def gelu_by_tanh(x: Any) -> Any:
+def gelu_by_tanh(x: Node) -> Node:
     """Return the approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
     cube = multiply(multiply(x, x), x)
     inner = multiply(Number(sqrt(2 / pi)), add(x, multiply(Number(0.044715), cube)))
     return multiply(multiply(Number(0.5), x), add(ONE, tanh(inner)))
 
 
-def shrink(x: Any, bias: Any, limit: Any) -> Any:
+def shrink(x: Node, bias: Node, limit: Node) -> Node:
     above = select(less(limit, x), subtract(x, bias), ZERO)
     return select(less(x, call("negate", limit)), add(x, bias), above)
 
 
-def _with(function: Callable[..., Any], *attributes: tuple[str, float]) -> Callable[[Reader], Lazy]:
+def _with(function: Callable[..., Node], *attributes: tuple[str, float]) -> Callable[[Reader], Lazy]:
     """Return the reader of a function of a tensor and of attributes, each with its default."""
 
     def read(reader: Reader) -> Lazy:
@@ -98,7 +97,7 @@ def _read_gelu(reader: Reader) -> Lazy:
     return elementwise(reader, gelu_by_tanh if reader.attribute("approximate", "none") == "tanh" else gelu, 1)
 
 
-def _biased(function: Callable[[Any], Any]) -> Callable[[Reader], Lazy]:
+def _biased(function: Callable[[Node], Node]) -> Callable[[Reader], Lazy]:
     """Return the reader of a function of the sum of a tensor and an optional bias."""
 
     def read(reader: Reader) -> Lazy:

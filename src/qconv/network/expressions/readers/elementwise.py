@@ -6,19 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from qconv.expression.function import BOOL, FLOAT
-from qconv.expression.node import Number, call
+from qconv.expression.node import Node, Number, call
 from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, broadcast, converted, narrowed, number, stored
 from qconv.network.graph.served import Unserved
 
 # A function of nodes that makes a node.
-Function = Callable[..., Any]
+Function = Callable[..., Node]
 # An element by its index.
-At = Callable[[Indices], Any]
+At = Callable[[Indices], Node]
 
 # Ops that a function of expressions is.
 UNARY = {
@@ -89,7 +88,7 @@ def _variadic(function: str) -> Callable[[Reader], Lazy]:
     return lambda reader: elementwise(reader, lambda *nodes: _all(function, nodes), len(reader.inputs))
 
 
-def _all(function: str, nodes: tuple[Any, ...]) -> Any:
+def _all(function: str, nodes: tuple[Node, ...]) -> Node:
     return reduce(lambda a, b: call(function, a, b), nodes)
 
 
@@ -109,7 +108,7 @@ def modulo(reader: Reader) -> Lazy:
     return elementwise(reader, _float_modulo if reader.x().computed == FLOAT else partial(call, "modulo"), 2)
 
 
-def _float_modulo(a: Any, b: Any) -> Any:
+def _float_modulo(a: Node, b: Node) -> Node:
     zero, rest = Number(0.0), call("remainder", a, b)
     has_other_sign = call("bit_xor", call("less", rest, zero), call("less", b, zero))
     is_exact = call("equal", rest, zero)
@@ -123,7 +122,7 @@ def shift(reader: Reader) -> Lazy:
     return elementwise(reader, partial(call, "shift_left") if is_left else _shifted_right, 2)
 
 
-def _shifted_right(x: Any, by: Any) -> Any:
+def _shifted_right(x: Node, by: Node) -> Node:
     above = call("shift_right", x, by)
     below = call("bit_not", call("shift_right", call("bit_not", x), by))
     return call("select", call("less", x, number(0, x.dtype)), below, above)
@@ -135,7 +134,7 @@ def clip(reader: Reader) -> Lazy:
     x, dtype = reader.x(), reader.y_dtype
     elements = [(function, reader.x(at).expanded(x.shape)) for at, function in limits]
 
-    def of(indices: Indices) -> Any:
+    def of(indices: Indices) -> Node:
         return reduce(lambda node, limit: call(limit[0], node, limit[1](indices)), elements, x.at(indices))
 
     return Lazy(x.shape, dtype, of)
@@ -154,7 +153,7 @@ def cast(reader: Reader) -> Lazy:
 def is_infinite(reader: Reader) -> Lazy:
     signs = [sign for sign, name in ((1, "positive"), (-1, "negative")) if reader.attribute(f"detect_{name}", 1)]
 
-    def infinite(x: Any) -> Any:
+    def infinite(x: Node) -> Node:
         found = [call("equal", x, Number(sign * inf)) for sign in signs]
         return _all("bit_or", (*found, Number(False, BOOL)))
 
@@ -184,11 +183,11 @@ def power(reader: Reader) -> Lazy:
     return elementwise(reader, _float_power if is_float else _integer_power, 2)
 
 
-def _float_power(x: Any, by: Any) -> Any:
+def _float_power(x: Node, by: Node) -> Node:
     return call("power", x, converted(by, "float32"))
 
 
-def _integer_power(x: Any, by: Any) -> Any:
+def _integer_power(x: Node, by: Node) -> Node:
     """Return a power with an integer base, exactly where the exponent is a whole number."""
     whole = _whole_power(x, converted(by, x.dtype))
     if by.dtype != FLOAT:
@@ -197,7 +196,7 @@ def _integer_power(x: Any, by: Any) -> Any:
     return call("select", call("equal", by, call("floor", by)), whole, broken)
 
 
-def _whole_power(x: Any, by: Any) -> Any:
+def _whole_power(x: Node, by: Node) -> Node:
     """Multiply the squares of squares that the bits of the exponent name. Powers with negative exponents are rounded
     toward zero."""
 
@@ -208,7 +207,7 @@ def _whole_power(x: Any, by: Any) -> Any:
     by = call("absolute", by)
     # The last bit of a larger exponent decides the powers of -1.
     by = call("minimum", by, call("add", constant(2**EXPONENT_BITS - 2), call("bit_and", by, constant(1))))
-    made: Any = constant(1)
+    made: Node = constant(1)
     for bit in range(EXPONENT_BITS):
         is_set = call("to_bool", call("bit_and", by, constant(2**bit)))
         made = call("select", is_set, call("multiply", made, x), made)
@@ -237,7 +236,7 @@ def batch_normalization(reader: Reader) -> Lazy:
     factors, summands = _folded(reader, known, epsilon) if len(known) == 4 else _computed(reader, epsilon)
     axis = min(1, len(x.shape) - 1)
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         channel = (indices[axis],)
         return narrowed(call("add", call("multiply", x.at(indices), factors(channel)), summands(channel)), dtype)
 
@@ -255,10 +254,10 @@ def _folded(reader: Reader, known: Sequence[Array], epsilon: float) -> tuple[At,
 def _computed(reader: Reader, epsilon: float) -> tuple[At, At]:
     scale, bias, mean, variance = (reader.x(number) for number in range(1, 5))
 
-    def factor(channel: Indices) -> Any:
+    def factor(channel: Indices) -> Node:
         return call("divide", scale.at(channel), call("sqrt", call("add", variance.at(channel), Number(epsilon))))
 
-    def summand(channel: Indices) -> Any:
+    def summand(channel: Indices) -> Node:
         return call("subtract", bias.at(channel), call("multiply", mean.at(channel), factor(channel)))
 
     return factor, summand

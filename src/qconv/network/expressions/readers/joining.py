@@ -140,9 +140,9 @@ def scatter_elements(reader: Reader) -> Lazy:
     x, updates = reader.x(0), reader.x(2)
     axis = int(reader.attribute("axis", 0)) % len(x.shape)
     given = inside(reader.constant(1, "tensor of indices"), x.shape[axis])
-    places = list(np.indices(given.shape, np.int64))
+    places: list[Array] = list(np.indices(given.shape, np.int64))
     places[axis] = given
-    return _scattered(reader, x, updates, x.shape, np.ravel_multi_index(tuple(places), x.shape), ())
+    return _scattered(reader, x, updates, x.shape, np.asarray(np.ravel_multi_index(tuple(places), x.shape)), ())
 
 
 def scatter_nd(reader: Reader) -> Lazy:
@@ -151,7 +151,8 @@ def scatter_nd(reader: Reader) -> Lazy:
     given = reader.constant(1, "tensor of indices")
     placed = x.shape[: given.shape[-1]]
     places = tuple(inside(given[..., axis], extent) for axis, extent in enumerate(placed))
-    return _scattered(reader, x, updates, placed, np.ravel_multi_index(places, placed), x.shape[len(placed) :])
+    at = np.asarray(np.ravel_multi_index(places, placed))
+    return _scattered(reader, x, updates, placed, at, x.shape[len(placed) :])
 
 
 def _scattered(reader: Reader, x: Lazy, updates: Lazy, placed: Shape, places: Array, rest: Shape) -> Lazy:

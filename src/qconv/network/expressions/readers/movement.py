@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from qconv.expression.index import Index, flat, unflat
+from qconv.expression.node import Node
 from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, Shape
 from qconv.network.graph.reading import Reading
 from qconv.network.graph.served import Unserved
@@ -23,7 +23,7 @@ def with_axes(x: Lazy, changed: Mapping[int, tuple[int, Callable[[Index], Index]
     """Return a tensor with other axes in the place of some: each has a new extent, and maps its index to that of x."""
     shape = tuple(changed[axis][0] if axis in changed else extent for axis, extent in enumerate(x.shape))
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         return x.at(tuple(changed[axis][1](one) if axis in changed else one for axis, one in enumerate(indices)))
 
     return Lazy(shape, x.dtype, at)
@@ -119,7 +119,7 @@ def depth_to_space(reader: Reader) -> Lazy:
     x, size, (n, c, h, w), is_slower = _blocks(reader)
     depth = c // size**2
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         image, channel, row, column = indices
         place = row % size * size + column % size
         source = place * depth + channel if is_slower else channel * size**2 + place
@@ -131,7 +131,7 @@ def depth_to_space(reader: Reader) -> Lazy:
 def space_to_depth(reader: Reader) -> Lazy:
     x, size, (n, c, h, w), is_slower = _blocks(reader)
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         image, channel, row, column = indices
         place, source = (channel // c, channel % c) if is_slower else (channel % size**2, channel // size**2)
         return x.at((image, source, row * size + place // size, column * size + place % size))
@@ -165,7 +165,7 @@ def gather(reader: Reader) -> Lazy:
     x, axis, given, chosen = _chosen(reader)
     behind = axis + len(given)
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         return x.at((*indices[:axis], chosen(indices[axis:behind]), *indices[behind:]))
 
     return Lazy((*x.shape[:axis], *given, *x.shape[axis + 1 :]), x.dtype, at)
@@ -182,7 +182,7 @@ def gather_nd(reader: Reader) -> Lazy:
     *shape, chosen = given.shape
     entries = [reader.entries(inside(given[..., each], x.shape[batch + each])) for each in range(chosen)]
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         place = flat(indices[: len(shape)], shape)
         return x.at((*indices[:batch], *(entry(place) for entry in entries), *indices[len(shape) :]))
 
@@ -205,7 +205,7 @@ def reverse_sequence(reader: Reader) -> Lazy:
     lengths = reader.constant(1, "tensor of lengths").reshape(-1, 1)
     entry = reader.entries(np.where(steps < lengths, lengths - 1 - steps, steps))
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         moved = list(indices)
         moved[time] = entry(flat((indices[batch], indices[time]), (x.shape[batch], x.shape[time])))
         return x.at(tuple(moved))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from qconv.dtypes import RANGES
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Guard, call
+from qconv.expression.node import Guard, Node, call
 from qconv.network.expressions.guarding import guarded
 from qconv.network.expressions.lazy import Indices, Lazy, Product, Reader, Shape, clamped, converted, number
 from qconv.network.expressions.readers.movement import reshaped, swapped
@@ -31,7 +30,7 @@ def product(a: Lazy, b: Lazy) -> Lazy:
     at_a, at_b = wide_a.expanded((*outer, *wide_a.shape[-2:])), wide_b.expanded((*outer, *wide_b.shape[-2:]))
     k = Index.of(sums[0])
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         *batch, m, n = indices
         return Product(at_a((*batch, m, k)), at_b((*batch, k, n)), sums)
 
@@ -40,7 +39,7 @@ def product(a: Lazy, b: Lazy) -> Lazy:
     return made if kept == shape else reshaped(made, kept)
 
 
-def _over(one: Lazy, function: Callable[[Any, Indices], Any], dtype: str = "") -> Lazy:
+def _over(one: Lazy, function: Callable[[Node, Indices], Node], dtype: str = "") -> Lazy:
     """Return a function of each element and its index."""
     return Lazy(one.shape, dtype or one.dtype, lambda indices: function(one.at(indices), indices))
 
@@ -91,7 +90,7 @@ def gemm(reader: Reader) -> Lazy:
     bias = _input(reader, 2)
     own = made.computed
 
-    def finish(node: Any, indices: Indices) -> Any:
+    def finish(node: Node, indices: Indices) -> Node:
         if alpha != 1:
             node = call("multiply", node, number(alpha, own))
         if bias is not None and beta:
@@ -103,15 +102,20 @@ def gemm(reader: Reader) -> Lazy:
 
 
 def matmul_integer(reader: Reader) -> Lazy:
-    a, b = _minus(reader.x(0), _input(reader, 2), -2), _minus(reader.x(1), _input(reader, 3), -1)
-    return _finished(reader, product(a, b))
+    return _finished(reader, _of_differences(reader, 0, 1, 2, 3))
+
+
+def _of_differences(reader: Reader, a: int, b: int, a_zero: int, b_zero: int) -> Lazy:
+    """Return the product of two inputs, each without its zero point. The arguments are numbers of inputs."""
+    left, right = _input(reader, a_zero), _input(reader, b_zero)
+    return product(_minus(reader.x(a), left, -2), _minus(reader.x(b), right, -1))
 
 
 def matmul_integer_to_float(reader: Reader) -> Lazy:
-    a, b = _minus(reader.x(0), _input(reader, 4), -2), _minus(reader.x(1), _input(reader, 5), -1)
-    made, a_scale, b_scale, bias = product(a, b), reader.x(2), reader.x(3), _input(reader, 6)
+    made = _of_differences(reader, 0, 1, 4, 5)
+    a_scale, b_scale, bias = reader.x(2), reader.x(3), _input(reader, 6)
 
-    def finish(node: Any, indices: Indices) -> Any:
+    def finish(node: Node, indices: Indices) -> Node:
         scale = call("multiply", _of_axis(a_scale, indices, -2), _of_axis(b_scale, indices, -1))
         node = call("multiply", call("to_float32", node), scale)
         return node if bias is None else call("add", node, bias.expanded(made.shape)(indices))
@@ -119,7 +123,7 @@ def matmul_integer_to_float(reader: Reader) -> Lazy:
     return _finished(reader, _over(made, finish, "float32"))
 
 
-def _of_axis(one: Lazy, indices: Indices, axis: int) -> Any:
+def _of_axis(one: Lazy, indices: Indices, axis: int) -> Node:
     return one.at((Index(),) * len(one.shape)) if one.elements == 1 else one.at((indices[axis],))
 
 
@@ -130,7 +134,7 @@ def requantized(reader: Reader, made: Lazy, scales: Sequence[int], zero: int, ax
     low, high = RANGES[dtype]
     zero_point = _input(reader, zero)
 
-    def finish(node: Any, indices: Indices) -> Any:
+    def finish(node: Node, indices: Indices) -> Node:
         product_of_scales = call("multiply", _of_axis(left, indices, -2), _of_axis(right, indices, axis))
         ratio = call("divide", product_of_scales, _of_axis(out, indices, -1))
         whole = call("round", call("multiply", call("to_float32", node), ratio))
@@ -142,8 +146,7 @@ def requantized(reader: Reader, made: Lazy, scales: Sequence[int], zero: int, ax
 
 
 def qlinear_matmul(reader: Reader) -> Lazy:
-    a, b = _minus(reader.x(0), _input(reader, 2), -2), _minus(reader.x(3), _input(reader, 5), -1)
-    return requantized(reader, product(a, b), (1, 4, 6), 7, -1)
+    return requantized(reader, _of_differences(reader, 0, 3, 2, 5), (1, 4, 6), 7, -1)
 
 
 def einsum(reader: Reader) -> Lazy:
@@ -160,7 +163,7 @@ def einsum(reader: Reader) -> Lazy:
     sums = {name: Axis(f"k{at}", extents[name]) for at, name in enumerate(n for n in extents if n not in made)}
     shape = tuple(extents[name] for name in made)
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         named = dict(zip(made, indices, strict=True)) | {name: Index.of(axis) for name, axis in sums.items()}
         one, other = (x.at(tuple(named[name] for name in term)) for x, term in zip((a, b), terms, strict=True))
         return Product(one, other, tuple(sums.values()))
@@ -227,7 +230,7 @@ def _convolved(reader: Reader, x: Lazy, w: Lazy) -> Lazy:
     sums = (Axis("k0", depth), *(Axis(f"k{at + 1}", kernel[at]) for at in spatial))
     channel, taps = Index.of(sums[0]), [Index.of(axis) for axis in sums[1:]]
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         image, out, *pixel = indices
         places = [pixel[at] * window.strides[at] + taps[at] * window.dilations[at] - pads[at] for at in spatial]
         group = out // (k // groups)
@@ -253,7 +256,7 @@ def transposed_convolution(reader: Reader) -> Lazy:
     sums = (Axis("k0", depth), *(Axis(f"k{at + 1}", kernel[at]) for at in spatial))
     channel, taps = Index.of(sums[0]), [Index.of(axis) for axis in sums[1:]]
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         image, out, *pixel = indices
         group, own = out // per_group, out % per_group
         moved = [pixel[at] + before[at] - taps[at] * window.dilations[at] for at in spatial]

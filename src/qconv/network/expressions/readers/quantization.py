@@ -4,28 +4,27 @@ of floats."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from qconv.dtypes import RANGES
 from qconv.expression.index import Index
-from qconv.expression.node import Number, call
+from qconv.expression.node import Node, Number, call
 from qconv.network.expressions.lazy import Indices, Lazy, Reader, broadcast, clamped, converted, narrowed
 from qconv.network.expressions.readers.activations import leaky_relu
 from qconv.network.graph.served import Unserved
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
 # An element of a scale or a zero point, by the index of the element that it scales.
-At = Callable[[Indices], Any]
+At = Callable[[Indices], Node]
 
 
-def dequantized(element: Any, scale: Any, zero: Any) -> Any:
+def dequantized(element: Node, scale: Node, zero: Node | None) -> Node:
     """Return a real number of float32. None stands for a zero point of 0."""
     if zero is not None:
         element = call("subtract", element, zero)
     return call("multiply", converted(element, "float32"), converted(scale, "float32"))
 
 
-def quantized(real: Any, scale: Any, zero: Any, dtype: str, rounds_last: bool = False) -> Any:
+def quantized(real: Node, scale: Node, zero: Node | None, dtype: str, rounds_last: bool = False) -> Node:
     """Round half to even, add the zero point, and saturate. The zero point is added in floats, where nothing overflows;
     it decides ties if it is added before they are rounded."""
     value = call("divide", converted(real, "float32"), converted(scale, "float32"))
@@ -59,7 +58,7 @@ def _check_scales(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
         raise Unserved(f"its scales have the shape {shape}, not {wanted}")
 
 
-def _parameters(reader: Reader) -> Callable[[Indices], tuple[Any, Any]]:
+def _parameters(reader: Reader) -> Callable[[Indices], tuple[Node, Node | None]]:
     """Return the scale and the zero point of an element of the first input."""
     scale = _along(reader, 1)
     zero = _along(reader, 2) if reader.has(2) else None
@@ -85,27 +84,30 @@ def quantized_type(reader: Reader) -> str:
     return dtype
 
 
-def _single(reader: Reader, number: int) -> Any:
-    """Return a scale or a zero point of a whole tensor; None if it is not given."""
-    if not reader.has(number):
-        return None
-    one = reader.x(number)
+def single(one: Lazy) -> Node:
+    """Return a scale or a zero point of a whole tensor."""
     if one.elements != 1:
-        raise Unserved(f"its input {number} has the shape {one.shape}; the kernels have one number for the tensor")
+        raise Unserved(f"a scale or a zero point has the shape {one.shape}; the kernels have one number for the tensor")
     return one.at((Index(),) * len(one.shape))
 
 
-def _quantized_op(function: Callable[..., Any], count: int) -> Callable[[Reader], Lazy]:
+def _scale_and_zero(reader: Reader, number: int) -> tuple[Node, Node | None]:
+    """Return the scale that is the input of this number, and the zero point behind it; None if that is not given."""
+    zero = single(reader.x(number + 1)) if reader.has(number + 1) else None
+    return single(reader.x(number)), zero
+
+
+def _quantized_op(function: Callable[..., Node], count: int) -> Callable[[Reader], Lazy]:
     """Return the reader of an op of com.microsoft: `count` tensors, each with its scale and zero point, and the scale
     and zero point of the output."""
 
     def read(reader: Reader) -> Lazy:
         inputs, dtype = [reader.x(3 * at) for at in range(count)], quantized_type(reader)
         shape = broadcast(*inputs)
-        scales = [(_single(reader, 3 * at + 1), _single(reader, 3 * at + 2)) for at in range(count)]
-        y_scale, y_zero = _single(reader, 3 * count), _single(reader, 3 * count + 1)
+        scales = [_scale_and_zero(reader, 3 * at + 1) for at in range(count)]
+        y_scale, y_zero = _scale_and_zero(reader, 3 * count)
 
-        def at(indices: Indices) -> Any:
+        def at(indices: Indices) -> Node:
             elements = [one.expanded(shape)(indices) for one in inputs]
             reals = [dequantized(each, *one) for each, one in zip(elements, scales, strict=True)]
             # As ONNX Runtime rounds its sums and products.
@@ -116,7 +118,7 @@ def _quantized_op(function: Callable[..., Any], count: int) -> Callable[[Reader]
     return read
 
 
-def _leaky(reader: Reader, x: Any) -> Any:
+def _leaky(reader: Reader, x: Node) -> Node:
     return leaky_relu(x, Number(float(reader.attribute("alpha", 0.01))))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from qconv.expression.index import Index
+from qconv.expression.node import Node
 from qconv.network.expressions.lazy import Lazy, Reader
 from qconv.network.expressions.readers import joining, reductions, windows
-from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type
+from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type, single
 from qconv.network.graph.served import Unserved
 
 
@@ -22,17 +21,13 @@ class _OfFloats(Reader):
         return "float32"
 
 
-def _number(one: Lazy | None) -> Any:
-    """Return a scale or a zero point of a whole tensor; None if it is not given."""
-    if one is None:
-        return None
-    if one.elements != 1:
-        raise Unserved(f"a scale or a zero point has the shape {one.shape}; the kernels have one number for the tensor")
-    return one.at((Index(),) * len(one.shape))
+def _numbers(scale: Lazy | None, zero: Lazy | None) -> tuple[Node, Node | None]:
+    """Return the scale and the zero point of a whole tensor."""
+    return single(_given(scale)), None if zero is None else single(zero)
 
 
 def _reals(x: Lazy, scale: Lazy | None, zero: Lazy | None) -> Lazy:
-    numbers = _number(scale), _number(zero)
+    numbers = _numbers(scale, zero)
     return Lazy(x.shape, "float32", lambda indices: dequantized(x.at(indices), *numbers))
 
 
@@ -46,7 +41,7 @@ def _between(
     """Return a function of real inputs, quantized by a scale and a zero point."""
     dtype = quantized_type(reader)
     inner = _OfFloats(replace(reader.layer, op=op, inputs=("",) * len(inputs)), reader.network, inputs, reader.added)
-    made, (scale, zero) = function(inner), map(_number, numbers)
+    made, (scale, zero) = function(inner), _numbers(*numbers)
     return Lazy(made.shape, dtype, lambda indices: quantized(made.at(indices), scale, zero, dtype))
 
 
@@ -71,7 +66,7 @@ def concat(reader: Reader) -> Lazy:
 
 def _given(one: Lazy | None) -> Lazy:
     if one is None:
-        raise Unserved("one of its tensors is not given")
+        raise Unserved("one of its tensors, or its scale, is not given")
     return one
 
 
@@ -82,5 +77,5 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "com.microsoft.QLinearReduceMean": of_one("ReduceMean", reductions.reduction),
     "com.microsoft.QLinearSoftmax": of_one("Softmax", reductions.READERS["Softmax"]),
 }
-# Those that fold their input.
+# Ops that fold their input.
 FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat"}

@@ -1,19 +1,18 @@
 """Reductions over axes, softmax and normalizations.
 
-Sums are of float32 in the order that `qconv.expression.reduce` states. A variance is the mean of squared differences from
-the mean, which takes a second pass over the row, and loses nothing where the mean is large.
+Sums are of float32 in the order that `qconv.expression.reduce` states. A variance is the mean of squared differences
+from the mean, which takes a second pass over the row, and loses nothing where the mean is large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isinf, prod
-from typing import Any
 
 import numpy as np
 
 from qconv.expression.index import Axis, Index, flat
-from qconv.expression.node import call
+from qconv.expression.node import Node, call
 from qconv.network.expressions.lazy import Folding, Indices, Lazy, Reader, converted, number
 from qconv.network.expressions.readers.movement import reshaped
 from qconv.network.graph.served import Unserved
@@ -40,7 +39,7 @@ class Row:
         self.element = _real(x.at(tuple(inside)))
         self.count = prod(x.shape[axis] for axis in axes)
 
-    def fold(self, kind: str, of: Any = None) -> Any:
+    def fold(self, kind: str, of: Node | None = None) -> Node:
         if not self.count and kind in OF_NOTHING:
             dtype, value = self.element.dtype, OF_NOTHING[kind]
             if isinf(value) and dtype != "float32":
@@ -48,25 +47,25 @@ class Row:
             return number(value, dtype)
         return Folding(kind, self.element if of is None else of, self._columns)
 
-    def mean(self, of: Any = None) -> Any:
+    def mean(self, of: Node | None = None) -> Node:
         return call("divide", self.fold("sum", of), number(self.count, "float32"))
 
 
-def _real(node: Any) -> Any:
+def _real(node: Node) -> Node:
     return node if node.dtype in ("float32", "int32", "int64") else converted(node, "int32")
 
 
-def _square(node: Any) -> Any:
+def _square(node: Node) -> Node:
     return call("multiply", node, node)
 
 
-def _log_sum_exp(row: Row) -> Any:
+def _log_sum_exp(row: Row) -> Node:
     most = row.fold("maximum")
     return call("add", most, call("log", row.fold("sum", call("exp", call("subtract", row.element, most)))))
 
 
 # The result of a row, by op.
-REDUCTIONS: Mapping[str, Callable[[Row], Any]] = {
+REDUCTIONS: Mapping[str, Callable[[Row], Node]] = {
     "ReduceL1": lambda row: row.fold("sum", call("absolute", row.element)),
     "ReduceL2": lambda row: call("sqrt", converted(row.fold("sum", _square(row.element)), "float32")),
     "ReduceLogSum": lambda row: call("log", row.fold("sum")),
@@ -80,7 +79,7 @@ REDUCTIONS: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
-def _mean(row: Row) -> Any:
+def _mean(row: Row) -> Node:
     """Return the mean; that of integers is rounded toward zero."""
     total = row.fold("sum")
     return call("divide", total, number(row.count, "float32" if total.dtype == "float32" else total.dtype))
@@ -103,7 +102,7 @@ def _axes(reader: Reader, rank: int) -> tuple[int, ...]:
     return tuple(sorted({axis % rank for axis in given}))
 
 
-def _over(x: Lazy, axes: Sequence[int], keeps: bool, dtype: str, result: Callable[[Row], Any]) -> Lazy:
+def _over(x: Lazy, axes: Sequence[int], keeps: bool, dtype: str, result: Callable[[Row], Node]) -> Lazy:
     shape = tuple(1 if at in axes else extent for at, extent in enumerate(x.shape))
     kept = Lazy(shape, dtype, lambda indices: result(Row(x, axes, indices)))
     return kept if keeps else reshaped(kept, tuple(extent for at, extent in enumerate(x.shape) if at not in axes))
@@ -130,7 +129,7 @@ def arg(kind: str) -> Callable[[Reader], Lazy]:
     return read
 
 
-def softmax(finish: Callable[[Any, Any], Any]) -> Callable[[Reader], Lazy]:
+def softmax(finish: Callable[[Node, Node], Node]) -> Callable[[Reader], Lazy]:
     """Read a softmax. `finish` combines an element's difference from the largest with the sum of exponentials."""
 
     def read(reader: Reader) -> Lazy:
@@ -139,7 +138,7 @@ def softmax(finish: Callable[[Any, Any], Any]) -> Callable[[Reader], Lazy]:
         axis = int(reader.attribute("axis", 1 if is_old else -1)) % max(rank, 1)
         axes = tuple(range(axis, rank)) if is_old else (axis,)
 
-        def at(indices: Indices) -> Any:
+        def at(indices: Indices) -> Node:
             row = Row(x, axes, indices)
             most = row.fold("maximum")
             total = row.fold("sum", call("exp", call("subtract", row.element, most)))
@@ -150,18 +149,18 @@ def softmax(finish: Callable[[Any, Any], Any]) -> Callable[[Reader], Lazy]:
     return read
 
 
-def normalized(x: Lazy, axes: Sequence[int], epsilon: float, indices: Indices) -> Any:
+def normalized(x: Lazy, axes: Sequence[int], epsilon: float, indices: Indices) -> Node:
     """Return an element minus the mean of its row, over the standard deviation."""
     row = Row(x, axes, indices)
     return call("divide", call("subtract", x.at(indices), row.mean()), _deviation(row, epsilon))
 
 
-def _deviation(row: Row, epsilon: float) -> Any:
+def _deviation(row: Row, epsilon: float) -> Node:
     variance = row.mean(_square(call("subtract", row.element, row.mean())))
     return call("sqrt", call("add", variance, number(epsilon, "float32")))
 
 
-def _scaled(reader: Reader, node: Any, of: Callable[[Lazy], Any], first: int = 1) -> Any:
+def _scaled(reader: Reader, node: Node, of: Callable[[Lazy], Node], first: int = 1) -> Node:
     """Return a normalized element times its scale, plus its bias, where these are given."""
     if reader.has(first):
         node = call("multiply", node, converted(of(reader.x(first)), "float32"))
@@ -173,9 +172,7 @@ def _scaled(reader: Reader, node: Any, of: Callable[[Lazy], Any], first: int = 1
 def layer_normalization(reader: Reader) -> Lazy:
     """Read an output: the normalized elements, the means of the rows, or the inverse standard deviations."""
     x, dtype = reader.x(), reader.y_dtype
-    first = int(reader.attribute("axis", -1)) % len(x.shape)
-    axes = tuple(range(first, len(x.shape)))
-    epsilon = float(reader.attribute("epsilon", 1e-5))
+    axes, epsilon = _behind(reader, x), _epsilon(reader)
     output = reader.attribute("output", 0)
     if output == 1:
         return _over(x, axes, True, dtype, lambda row: converted(row.mean(), dtype))
@@ -183,20 +180,14 @@ def layer_normalization(reader: Reader) -> Lazy:
         one = number(1, "float32")
         return _over(x, axes, True, dtype, lambda row: converted(call("divide", one, _deviation(row, epsilon)), dtype))
 
-    def at(indices: Indices) -> Any:
-        made = normalized(x, axes, epsilon, indices)
-        return converted(_scaled(reader, made, lambda one: one.expanded(x.shape)(indices)), dtype)
-
-    return Lazy(x.shape, dtype, at)
+    return _normalization(reader, x, axes, lambda one, indices: one.expanded(x.shape)(indices))
 
 
 def rms_normalization(reader: Reader) -> Lazy:
     x, dtype = reader.x(), reader.y_dtype
-    first = int(reader.attribute("axis", -1)) % len(x.shape)
-    axes = tuple(range(first, len(x.shape)))
-    epsilon = number(float(reader.attribute("epsilon", 1e-5)), "float32")
+    axes, epsilon = _behind(reader, x), number(_epsilon(reader), "float32")
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         row = Row(x, axes, indices)
         size = call("sqrt", call("add", row.mean(_square(row.element)), epsilon))
         made = call("divide", x.at(indices), size)
@@ -205,44 +196,53 @@ def rms_normalization(reader: Reader) -> Lazy:
     return Lazy(x.shape, dtype, at)
 
 
-def instance_normalization(reader: Reader) -> Lazy:
-    x, dtype = reader.x(), reader.y_dtype
-    axes = tuple(range(2, len(x.shape)))
-    epsilon = float(reader.attribute("epsilon", 1e-5))
+def _behind(reader: Reader, x: Lazy) -> tuple[int, ...]:
+    """Return the axes from the one that the layer names."""
+    return tuple(range(int(reader.attribute("axis", -1)) % len(x.shape), len(x.shape)))
 
-    def at(indices: Indices) -> Any:
+
+def _epsilon(reader: Reader) -> float:
+    return float(reader.attribute("epsilon", 1e-5))
+
+
+def _normalization(reader: Reader, x: Lazy, axes: tuple[int, ...], scale: Callable[[Lazy, Indices], Node]) -> Lazy:
+    """Return a tensor normalized over axes. `scale` returns the element of a scale or a bias for indices."""
+    dtype, epsilon = reader.y_dtype, _epsilon(reader)
+
+    def at(indices: Indices) -> Node:
         made = normalized(x, axes, epsilon, indices)
-        return converted(_scaled(reader, made, lambda one: one.at((indices[1],))), dtype)
+        return converted(_scaled(reader, made, lambda one: scale(one, indices)), dtype)
 
     return Lazy(x.shape, dtype, at)
+
+
+def instance_normalization(reader: Reader) -> Lazy:
+    x = reader.x()
+    return _normalization(reader, x, tuple(range(2, len(x.shape))), lambda one, indices: one.at((indices[1],)))
 
 
 def group_normalization(reader: Reader) -> Lazy:
     """Read a normalization of groups of channels. The scales are one per group in older versions, later one per
     channel."""
-    x, dtype = reader.x(), reader.y_dtype
+    x = reader.x()
     groups = int(reader.attribute("num_groups", 0))
     n, channels, *rest = x.shape
     if not groups or channels % groups:
         raise Unserved(f"{groups} groups do not divide {channels} channels")
     split = reshaped(x, (n, groups, channels // groups, *rest))
-    axes = tuple(range(2, len(split.shape)))
-    epsilon = float(reader.attribute("epsilon", 1e-5))
     per_channel = reader.x(1).elements == channels
 
-    def at(indices: Indices) -> Any:
-        made = normalized(split, axes, epsilon, indices)
-        channel = flat(indices[1:3], split.shape[1:3]) if per_channel else indices[1]
-        return converted(_scaled(reader, made, lambda one: one.at((channel,))), dtype)
+    def scale(one: Lazy, indices: Indices) -> Node:
+        return one.at((flat(indices[1:3], split.shape[1:3]) if per_channel else indices[1],))
 
-    return reshaped(Lazy(split.shape, dtype, at), x.shape)
+    return reshaped(_normalization(reader, split, tuple(range(2, len(split.shape))), scale), x.shape)
 
 
 def lp_normalization(reader: Reader) -> Lazy:
     x, dtype = reader.x(), reader.y_dtype
     axis, power = int(reader.attribute("axis", -1)) % len(x.shape), int(reader.attribute("p", 2))
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         row = Row(x, (axis,), indices)
         if power == 1:
             size = row.fold("sum", call("absolute", row.element))
@@ -260,7 +260,7 @@ def mean_variance_normalization(reader: Reader) -> Lazy:
     axes = tuple(axis % len(x.shape) for axis in np.reshape(reader.attribute("axes", (0, 2, 3)), -1))
     tiny = number(1e-9, "float32")
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         row = Row(x, axes, indices)
         mean = row.mean()
         deviation = call("add", call("sqrt", row.mean(_square(call("subtract", row.element, mean)))), tiny)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import floor, prod
-from typing import Any
 
 import numpy as np
 
 from qconv.expression.function import FLOAT
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Guard, call
+from qconv.expression.node import Guard, Node, call
 from qconv.network.expressions.guarding import guarded
 from qconv.network.expressions.lazy import Array, Folding, Indices, Lazy, Reader, converted, number
 from qconv.network.graph.served import Unserved
@@ -225,7 +224,7 @@ def _picked(reader: Reader, x: Lazy, shape: tuple[int, ...], nearest: Mapping[in
     """Return a tensor with one element of x for each."""
     entries = {at: reader.entries(np.clip(each, 0, x.shape[at] - 1)) for at, each in nearest.items()}
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         return x.at(tuple(entries[axis](one) if axis in entries else one for axis, one in enumerate(indices)))
 
     return Lazy(shape, x.dtype, at)
@@ -239,7 +238,7 @@ def _weighted(reader: Reader, x: Lazy, shape: tuple[int, ...], taps: Mapping[int
     return Lazy(shape, x.dtype, lambda indices: converted(combined(indices), x.dtype))
 
 
-def _in_order(reader: Reader, x: Lazy, taps: Mapping[int, Taps]) -> Callable[[Indices], Any]:
+def _in_order(reader: Reader, x: Lazy, taps: Mapping[int, Taps]) -> Callable[[Indices], Node]:
     each_tap = {
         axis: [
             (reader.entries(index), reader.vector(weight))
@@ -248,7 +247,7 @@ def _in_order(reader: Reader, x: Lazy, taps: Mapping[int, Taps]) -> Callable[[In
         for axis, of in taps.items()
     }
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         terms = []
         for chosen in product(*each_tap.values()):
             moved, weights = list(indices), []
@@ -261,11 +260,11 @@ def _in_order(reader: Reader, x: Lazy, taps: Mapping[int, Taps]) -> Callable[[In
     return at
 
 
-def _folded(reader: Reader, x: Lazy, taps: Mapping[int, Taps]) -> Callable[[Indices], Any]:
+def _folded(reader: Reader, x: Lazy, taps: Mapping[int, Taps]) -> Callable[[Indices], Node]:
     columns = {axis: Axis(f"c{at}", of.indices.shape[1]) for at, (axis, of) in enumerate(taps.items())}
     tables = {axis: (reader.entries(of.indices), reader.vector(of.weights)) for axis, of in taps.items()}
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         moved, weights = list(indices), []
         for axis, (entry, weight) in tables.items():
             place = indices[axis] * columns[axis].extent + Index.of(columns[axis])
@@ -277,7 +276,7 @@ def _folded(reader: Reader, x: Lazy, taps: Mapping[int, Taps]) -> Callable[[Indi
     return at
 
 
-def _product(factors: Sequence[Any]) -> Any:
+def _product(factors: Sequence[Node]) -> Node:
     return reduce(lambda one, other: call("multiply", one, other), factors)
 
 
@@ -286,7 +285,7 @@ def _filled(reader: Reader, made: Lazy, places: Mapping[int, tuple[Array, int]])
     fill = number(reader.attribute("extrapolation_value", 0.0), made.dtype)
     outside = {at: reader.entries((place < 0) | (place > extent - 1)) for at, (place, extent) in places.items()}
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         guards = [Guard(entry(indices[axis]), 1) for axis, entry in outside.items()]
         return guarded(made.at(indices), guards, fill)
 

@@ -5,18 +5,17 @@ The elements of a window are combined row by row. Few are combined one after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from qconv.dtypes import RANGES
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Guard, call
+from qconv.expression.node import Guard, Node, call
 from qconv.network.expressions.guarding import guarded
 from qconv.network.expressions.lazy import Array, Folding, Indices, Lazy, Reader, narrowed, number
 from qconv.network.graph.served import Unserved
@@ -79,16 +78,16 @@ def windows_of(reader: Reader, x: Lazy) -> tuple[Window, ...]:
     return tuple(made)
 
 
-def pooled(kind: str, x: Lazy, windows: tuple[Window, ...], fill: Any, element: Callable[[Any], Any]) -> Lazy:
+def pooled(kind: str, x: Lazy, windows: tuple[Window, ...], fill: Node, element: Callable[[Node], Node]) -> Lazy:
     """Return a tensor with functions of the elements of each window, combined."""
     sizes = [window.size for window in windows]
 
-    def tap(indices: Indices, taps: Any) -> Any:
+    def tap(indices: Indices, taps: Iterable[Index | int]) -> Node:
         inside = [window.at(index, one) for window, index, one in zip(windows, indices[2:], taps, strict=True)]
         guards = [Guard(index, window.extent) for index, window in zip(inside, windows, strict=True)]
         return guarded(element(x.at((*indices[:2], *inside))), guards, fill)
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         if prod(sizes) <= FEW:
             taps = [tap(indices, each) for each in product(*map(range, sizes))]
             return reduce(lambda one, other: call(COMBINE[kind], one, other), taps)
@@ -98,7 +97,7 @@ def pooled(kind: str, x: Lazy, windows: tuple[Window, ...], fill: Any, element: 
     return Lazy((*x.shape[:2], *(window.count for window in windows)), x.dtype, at)
 
 
-def lowest(dtype: str) -> Any:
+def lowest(dtype: str) -> Node:
     return number(-np.inf if dtype.startswith("float") else RANGES.get(dtype, RANGES["int32"])[0], dtype)
 
 
@@ -121,7 +120,7 @@ def averaged(reader: Reader, x: Lazy, windows: tuple[Window, ...], with_padding:
     per_axis = [None if (each == each[0]).all() else reader.vector(each) for each in counts]
     same = float(prod(each[0] for each, along in zip(counts, per_axis, strict=True) if along is None))
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         factors = [along(index) for along, index in zip(per_axis, indices[2:], strict=True) if along is not None]
         if same != 1 or not factors:
             factors.append(number(same, "float32"))
@@ -138,18 +137,22 @@ def lp_pool(reader: Reader) -> Lazy:
 
 def normed(reader: Reader, x: Lazy, windows: tuple[Window, ...]) -> Lazy:
     p = int(reader.attribute("p", 2))
-    if p not in SQUARES or x.computed != "float32":
-        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms {', '.join(map(str, SQUARES))} of floats")
+    if p < 1 or x.computed != "float32":
+        raise Unserved(f"p={p} of {x.dtype}; the kernels have the norms from 1 on of floats")
 
-    def power(element: Any) -> Any:
+    def power(element: Node) -> Node:
+        if p not in SQUARES:
+            return reduce(partial(call, "multiply"), [call("absolute", element)] * p)
         for _ in range(SQUARES[p]):
             element = call("multiply", element, element)
         return element if SQUARES[p] else call("absolute", element)
 
     sums = pooled("sum", x, windows, number(0, "float32"), power)
 
-    def at(indices: Indices) -> Any:
+    def at(indices: Indices) -> Node:
         total = sums.at(indices)
+        if p not in SQUARES:
+            return narrowed(call("power", total, number(1 / p, "float32")), x.dtype)
         for _ in range(SQUARES[p]):
             total = call("sqrt", total)
         return narrowed(total, x.dtype)
