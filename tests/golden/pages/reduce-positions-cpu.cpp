@@ -31,9 +31,9 @@ constexpr bool IS_WHOLE = false;  // no batch exceeds the columns
 
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
 __device__ __forceinline__ int shuffle_xor(int value, int mask, int line = __builtin_LINE()) {
-    const auto* const deposits = static_cast<const char*>(qconv_cpu_warp_exchange(&value, sizeof value, line));
+    const void* const deposits = qconv_cpu_warp_exchange(&value, sizeof value, line);
     int other;
-    __builtin_memcpy(&other, deposits + 64 * (lane() ^ mask), sizeof other);
+    __builtin_memcpy(&other, static_cast<const char*>(deposits) + 64 * (lane() ^ mask), sizeof other);
     return other;
 }
 

@@ -41,7 +41,9 @@ constexpr bool IS_WHOLE = true;  // no batch exceeds the columns
 [[maybe_unused]] constexpr int SMEM_BYTES = 2048;
 
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
-__device__ __forceinline__ int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+__device__ __forceinline__ int shuffle_xor(int value, int mask) {
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
 
 using X0 = unsigned short;
 using X1 = float;
