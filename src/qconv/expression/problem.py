@@ -128,8 +128,12 @@ class Expression(Problem):
                     self._check_range(entry.table, entry.at, ())
             if isinstance(node, Load):
                 self._check_range(node.operand, node.at, node.guards)
-            if isinstance(node, Lookup) and not (node.most is not None and node.most < self.named[node.operand].elements):
-                raise ValueError(f"a place in {node.operand} is at most {node.most}: clamp it to the operand's last element")
+            if isinstance(node, Lookup):
+                elements = self.named[node.operand].elements
+                if node.most is None or node.most >= elements:
+                    raise ValueError(
+                        f"a place in {node.operand} is at most {node.most}: clamp it to the operand's last element"
+                    )
 
     def _check_range(self, name: str, at: Index, guards: Sequence[Guard]) -> None:
         """Raise ValueError unless every element that is read exists."""

@@ -168,8 +168,9 @@ class _Fusion:
         read, functions = cost_of(_root(one.lazy))
         if read > most_read or functions > MOST_FUNCTIONS:
             return False
-        large = [name for name, array in one.constants.items() if array.size > 1]
-        if len(one.reads) + len(large) + len(COMPUTED) > MOST_OPERANDS:
+        large = [array for array in one.constants.values() if array.size > 1]
+        numbers = {str(array.dtype) for array in one.constants.values() if array.size == 1}
+        if len(one.reads) + len(large) + len(numbers) > MOST_OPERANDS:
             return False
         try:
             check_one_kernel(one.lazy)
