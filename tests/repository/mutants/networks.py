@@ -598,7 +598,7 @@ MUTANTS = (
         " or network.only_consumer(x) is None",
         "",
         "The floats would be moved here for a layer elsewhere.",
-        (ENDS + "::test_floats_that_are_computed_stay_elsewhere",),
+        (ENDS + "::test_floats_that_are_computed_elsewhere_are_converted_there",),
     ),
     Mutant(
         "ends: what is behind a move is not looked at",
@@ -606,7 +606,7 @@ MUTANTS = (
         ", *_moves_to_caller(reader, network)]",
         "]",
         "A move may be followed by a layer that computes.",
-        (ENDS + "::test_floats_that_are_computed_stay_elsewhere",),
+        (ENDS + "::test_floats_that_are_computed_elsewhere_are_converted_there",),
     ),
     Mutant(
         "integers: floats that others read are gone",
