@@ -19,6 +19,7 @@ from mutants import (
     ended,
     ends,
     explaining,
+    expression_fusion,
     expression_readers,
     expressions,
     faces,

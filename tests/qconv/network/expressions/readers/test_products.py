@@ -1,5 +1,5 @@
-"""Each product and convolution beside ONNX Runtime, or onnx's reference: integers are equal, and floats differ by at most
-4e-6 of 1 or the number."""
+"""Each product and convolution beside ONNX Runtime, or onnx's reference: integers are equal, and floats differ by at
+most 4e-6 of 1 or the number."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Each reduction and normalization beside ONNX Runtime, or onnx's reference where that lacks it: integers are equal, and
-floats differ by at most 4e-6 of 1 or the number."""
+"""Each reduction and normalization beside ONNX Runtime, or onnx's reference where that lacks it: integers are equal,
+and floats differ by at most 4e-6 of 1 or the number."""
 
 from __future__ import annotations
 
