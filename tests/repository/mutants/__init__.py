@@ -133,6 +133,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "movement": movement.MUTANTS,
     "explaining": explaining.MUTANTS,
     "expressions": expressions.MUTANTS,
+    "expression fusion": expression_fusion.MUTANTS,
     "expression readers": expression_readers.MUTANTS,
     "onnx faces": onnx_faces.MUTANTS,
     "pytorch": pytorch.MUTANTS,
