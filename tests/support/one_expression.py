@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from qconv.network import Layer, Network, Tensor
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.fuse import fuse
+from qconv.network.expressions.kernel import Kernel
 from qconv.onnx.model import ORT_ERRORS
 from qconv.op import Sample
 from qconv.ops.registry import compute
@@ -86,8 +87,16 @@ def evaluated(network: Network, arrays: Arrays) -> Any:
         held = dict(one.constants) | values
         operands = tuple(np.concatenate([np.reshape(held[name], -1) for name in names]) for names in kernel.tensors)
         (made,) = compute(kernel.problem, Sample(operands))
-        values[one.y] = made.reshape(kernel.y_shape)
+        values[one.y] = _in_order(made, kernel)
     return values[network.outputs[0]]
+
+
+def _in_order(made: Any, kernel: Kernel) -> Any:
+    """Return an output as a tensor whose channels are the second axis."""
+    if not kernel.is_last:
+        return made.reshape(kernel.y_shape)
+    n, channels, *rest = kernel.y_shape
+    return np.moveaxis(made.reshape(n, *rest, channels), -1, 1)
 
 
 def computed(op: str, arrays: Arrays, y: Any, constants: Sequence[str] = (), **attributes: Any) -> Any:

@@ -54,7 +54,7 @@ def test_its_bits(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch, tmp
     assert all("built: " in row.why for row in session.explain().rows if row.op == "QLinearConv")
     assert session.profile(fed).rows
     assert [path.name for path in tmp_path.iterdir()] == []
-    with pytest.raises(KernelMissing, match="was built for batches of 1; for inputs .* build it again"):
+    with pytest.raises(KernelMissing, match=r"was built for batches of 1; for inputs .* build it again"):
         session.run(None, {"x": networks.images(3, 9)})
 
 

@@ -11,6 +11,7 @@ import pytest
 import quantized_networks as networks
 from onnx import TensorProto, helper, numpy_helper
 from session_comparison import RUNS, assert_equal
+from unusual_models import Made, conv
 
 from qconv.instances.load.building import Place
 from qconv.instances.load.serving import noted
@@ -244,6 +245,29 @@ def test_a_model_of_fixed_shapes_is_known_at_once() -> None:
     proto = model_of(nodes, [tensor("x", TensorProto.FLOAT, 2, 3)], ["y"], {})
     assert computes_shapes(read(proto, {}).network)
     assert [layer.op for layer in known(proto, {"x": (2, 3)}).network.layers] == ["Reshape"]
+
+
+@pytest.mark.parametrize("floats", [False, True])
+def test_open_extents_are_made_known_only_where_a_layer_would_run_elsewhere(
+    floats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels of integers serve any shape; expressions are of known ones."""
+    made = conv(given={"dynamic": True})
+    nodes = [helper.make_node("DequantizeLinear", ["y", "y_s", "y_z"], ["d"]), helper.make_node("Abs", ["d"], ["z"])]
+    proto = Made([*made.nodes, *nodes], made.feeds, made.held, ("z",), dynamic=True).proto if floats else made.proto
+    seen: list[Any] = []
+
+    def noted_shapes(model: Any, shapes: Any, *given: Any) -> Any:
+        seen.append(shapes)
+        return with_known_shapes(model, shapes, *given)
+
+    monkeypatch.setattr("qconv.onnx.session.with_known_shapes", noted_shapes)
+    session = Session(proto, "cpu", strict=True)
+    for n in (1, 2, 1):
+        fed = {name: np.repeat(x[:1], n, 0) for name, x in made.feeds.items()}
+        assert_equal(session.run(None, fed)[0], networks.by_ort(proto, fed)[0], f"{n} images")
+        assert session.explain().fallen_back == {}
+    assert len(seen) == (2 if floats else 0)
 
 
 def test_a_shape_that_cannot_be_is_a_sentence() -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from unusual_models import conv
+from onnx import helper
+from unusual_models import Made, conv
 
 from qconv.device import open_device
 from qconv.errors import DeviceError
 from qconv.instances.load.building import Place
 from qconv.onnx import Backend, Session, with_integer_inputs
 from qconv.onnx.built import build
-from qconv.onnx.options import check_inputs, providers
+from qconv.onnx.options import Bits, bits, check_inputs, providers
 
 CPU = "CPUExecutionProvider"
 
@@ -61,6 +63,23 @@ def test_a_folder_is_built_with_settings_that_are_strings(tmp_path: Path) -> Non
     cpu = open_device("cpu")
     with pytest.raises(ValueError, match=r"settings are strings; write \{'a': '1'\}"):
         build(conv().proto, tmp_path / "model.qconv", Place(cpu.name, cpu.target), config={"a": 1})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("given", "joined"), [("integers", False), ("onnxruntime", True)])
+def test_onnxruntime_joins_floats_to_ops_of_its_own_for_its_bits_alone(given: str, joined: bool) -> None:
+    """Expressions join more of them: a Gelu by its parts, and what is before and behind it."""
+    nodes = [
+        helper.make_node("Div", ["x", "root"], ["d"]),
+        helper.make_node("Erf", ["d"], ["e"]),
+        helper.make_node("Add", ["e", "one"], ["a"]),
+        helper.make_node("Mul", ["x", "a"], ["m"]),
+        helper.make_node("Mul", ["m", "half"], ["y"]),
+    ]
+    held = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    proto = Made(nodes, {"x": np.ones((2, 8), np.float32)}, held).proto
+    assert Session(proto, "cpu", bits=given)._model.network.layers[-1].op == ("com.microsoft.Gelu" if joined else "Mul")
+    assert bool(bits(given).without) != joined
+    assert bits(None) is Bits.INTEGERS
 
 
 def test_providers_may_have_options() -> None:
