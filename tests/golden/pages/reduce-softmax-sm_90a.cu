@@ -176,15 +176,23 @@ struct Lanes {
     }
 };
 
+template <class Value>
+using SharedLanes = Value[VECTOR][THREADS];
+
+// Copies the first lanes of a thread to shared memory.
+template <int COUNT, class Value>
+__device__ __forceinline__ void share(const Value (&lanes)[VECTOR], SharedLanes<Value>& shared) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) shared[i][tile::thread()] = lanes[i];
+}
+
 // Combines the lanes of members that are no neighbours in a warp, the farthest first. The first SHUFFLED
 // members have the results.
 template <class Fold, class Value>
 __device__ __forceinline__ void combine_in_shared_memory(
-    Value (&lanes)[VECTOR], Value (&shared)[VECTOR][THREADS], int member) {
+    Value (&lanes)[VECTOR], SharedLanes<Value>& shared, int member) {
     for (int distance = TEAM / 2; distance >= SHUFFLED; distance /= 2) {
-        if (member >= distance && member < 2 * distance)
-#pragma unroll
-            for (int i = 0; i < VECTOR; ++i) shared[i][tile::thread()] = lanes[i];
+        if (member >= distance && member < 2 * distance) share<VECTOR>(lanes, shared);
         tile::barrier();
         if (member < distance)
 #pragma unroll
@@ -195,14 +203,12 @@ __device__ __forceinline__ void combine_in_shared_memory(
 
 // Gives the first member's lanes to the team.
 template <class Value>
-__device__ __forceinline__ void broadcast(
-    Value (&lanes)[VECTOR], Value (&shared)[VECTOR][THREADS], int member) {
-    if (member == 0)
-#pragma unroll
-        for (int i = 0; i < ROWS_OF_THREAD; ++i) shared[i][tile::thread()] = lanes[i];
+__device__ __forceinline__ void broadcast(Value (&lanes)[VECTOR], SharedLanes<Value>& shared, int member) {
+    if (member == 0) share<ROWS_OF_THREAD>(lanes, shared);
     tile::barrier();
+    const int first = tile::thread() - member * NEXT;
 #pragma unroll
-    for (int i = 0; i < ROWS_OF_THREAD; ++i) lanes[i] = shared[i][tile::thread() - member * NEXT];
+    for (int i = 0; i < ROWS_OF_THREAD; ++i) lanes[i] = shared[i][first];
 }
 
 // Returns the value of the member at a distance, a power of two.
