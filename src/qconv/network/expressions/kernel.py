@@ -21,6 +21,7 @@ from qconv.network.expressions.lazy import (
     Product,
     Shape,
     axes_for,
+    indices_within,
     rewritten,
     with_arguments,
 )
@@ -308,13 +309,6 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
     if list(order) != [*rows, *rest] or [axis.extent for axis in rest] != [axis.extent for axis in columns]:
         return None
     return _Split(tuple(rows), columns, tuple(rest))
-
-
-def indices_within(node: Node) -> list[Index]:
-    """Return the indices of a node before or after it is lowered."""
-    if isinstance(node, Element):
-        return [*node.indices, *(guard.index for guard in node.guards)]
-    return list(indices_of(node))
 
 
 def _reduction(root: Node, dtype: str, folds: Sequence[Folding], split: _Split, names: _Names) -> Reduce:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, call, in_order
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, call, in_order, indices_of
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -236,6 +236,13 @@ def stored(name: str, shape: Shape, dtype: str) -> Lazy:
     """Return a tensor in memory."""
     computed = COMPUTED[dtype]
     return Lazy(shape, dtype, lambda indices: Element(name, indices, computed))
+
+
+def indices_within(node: Node) -> list[Index]:
+    """Return the indices of a node before or after it is lowered."""
+    if isinstance(node, Element):
+        return [*node.indices, *(guard.index for guard in node.guards)]
+    return list(indices_of(node))
 
 
 def rewritten(root: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> Node:

@@ -1,5 +1,7 @@
-"""Light layers of bytes: sums, products, tables and movement between convolutions. Each has a kernel of its own, which is
-one launch. Where several are neighbours, or one is beside an expression, they become parts of one, with the same bits."""
+"""Light layers of bytes: sums, products, tables and movement between convolutions.
+
+Each has a kernel of its own, which is one launch. Where several are neighbours, or one is beside an expression, they
+become parts of one, with the same bits."""
 
 from __future__ import annotations
 
@@ -24,6 +26,7 @@ from qconv.network.layers.movement import Moving
 from qconv.network.layers.table import Tabulated
 from qconv.tensor_ops import Add
 from qconv.tensor_ops.binary import steps, turned
+from qconv.tensor_ops.concat import MOST_TENSORS
 
 ReadLight = Callable[[Reader], Lazy]
 # Neighbouring layers that compute, from which on one kernel is worth more than theirs.
@@ -33,11 +36,15 @@ FEWEST = 2
 def taken_over(network: Network, served: Mapping[str, Served]) -> dict[str, ReadLight]:
     """Return the light layers that are to be parts of expressions, with their readers, by their names."""
     readers: dict[str, ReadLight] = {}
+    taken: dict[str, ReadLight] = {}
     for layer in network.layers:
         one = served.get(layer.name)
-        if one is not None and not _joins_a_convolution(network, served, one):
-            readers |= {layer.name: read for read in _reader(one)}
-    taken: dict[str, ReadLight] = {}
+        if isinstance(one, Joined) and len(one.inputs) > MOST_TENSORS and layer.op in READERS:
+            taken[layer.name] = READERS[layer.op]
+        elif one is not None and not _joins_a_convolution(network, served, one):
+            read = _reader(one)
+            if read is not None:
+                readers[layer.name] = read
     for group in _groups(network, served, readers):
         computing = [layer for layer in group if isinstance(served.get(layer.name), QuantizedBinary | Tabulated)]
         if len(computing) >= FEWEST or any(layer.name not in served for layer in group):
@@ -78,16 +85,16 @@ def _groups(network: Network, served: Mapping[str, Served], readers: Mapping[str
             yield group
 
 
-def _reader(one: Served) -> Iterator[ReadLight]:
-    """Yield the reader of a light layer; nothing for another one."""
+def _reader(one: Served) -> ReadLight | None:
+    """Return the reader of a light layer, or None for another one."""
     if isinstance(one, QuantizedBinary):
-        yield partial(_binary, one)
-    elif isinstance(one, Tabulated):
-        yield partial(_tabulated, one)
-    elif isinstance(one, Joined) and any(table is not None for table in one.tables):
-        yield partial(_joined, one)
-    elif isinstance(one, Moving) and len(one.layer.unfolded) == 1 and one.layer.op in READERS:
-        yield READERS[one.layer.op]
+        return partial(_binary, one)
+    if isinstance(one, Tabulated):
+        return partial(_tabulated, one)
+    if isinstance(one, Joined) and any(table is not None for table in one.tables):
+        return partial(_joined, one)
+    is_moving = isinstance(one, Moving) and len(one.layer.unfolded) == 1
+    return READERS.get(one.layer.op) if is_moving else None
 
 
 def _looked_up(reader: Reader, x: Lazy, table: Array) -> Lazy:
@@ -111,12 +118,13 @@ def _joined(one: Joined, reader: Reader) -> Lazy:
     return concat(Reader(layer, reader.network, parts, reader.added))
 
 
+def _constant(reader: Reader, array: Array) -> Lazy:
+    return stored(reader.add(array), array.shape, str(array.dtype))
+
+
 def _binary(one: QuantizedBinary, reader: Reader) -> Lazy:
     """Read a sum or a product by the steps of its kernel."""
-    operands = [
-        reader.of(operand) if isinstance(operand, str) else stored(reader.add(operand), operand.shape, str(operand.dtype))
-        for operand in one.operands
-    ]
+    operands = [reader.of(each) if isinstance(each, str) else _constant(reader, each) for each in one.operands]
     shape = tuple(np.broadcast_shapes(*(operand.shape for operand in operands)))
     problem, is_turned, _ = one.problem([operand.shape for operand in operands])
     parameters = problem.checked(dict(turned(one.parameters) if is_turned else one.parameters))

@@ -56,10 +56,10 @@ def parted(lazy: Lazy, only_long: bool) -> Parted | None:
     axes = axes_for(lazy.shape)
     root = lazy.at(tuple(map(Index.of, axes)))
     for fold in _folds(root):
-        rows = tuple(axis for axis in axes if axis in _axes(fold.of))
+        rows = _rows(fold, axes)
         if only_long and not _is_slow(fold, rows):
             continue
-        made = _in_two(fold, rows) if _is_slow(fold, rows) else fold
+        made = _in_two(fold) if _is_slow(fold, rows) else fold
         return Parted(_tensor(made, rows), lambda name, fold=fold, rows=rows: _rest(lazy, axes, root, fold, rows, name))
     return None
 
@@ -75,12 +75,19 @@ def _axes(root: Node) -> set[Axis]:
     return {axis for node in in_order(root) for index in indices_within(node) for axis in index.axes}
 
 
+def _rows(fold: Folding, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Return the axes that the fold depends on: those of the output in order, and columns of a fold around it."""
+    used = _axes(fold.of) - set(fold.columns)
+    outer = sorted(used - set(axes), key=lambda axis: axis.name)
+    return (*(axis for axis in axes if axis in used), *outer)
+
+
 def _is_slow(fold: Folding, rows: tuple[Axis, ...]) -> bool:
     columns = prod(axis.extent for axis in fold.columns)
     return fold.kind in IN_PARTS and columns > LONG and prod(axis.extent for axis in rows) < FEW
 
 
-def _in_two(fold: Folding, rows: tuple[Axis, ...]) -> Folding:
+def _in_two(fold: Folding) -> Folding:
     """Return a fold of folds of the columns, of which the inner ones are as long as there are outer ones, about."""
     columns = prod(axis.extent for axis in fold.columns)
     outer = next(each for each in range(int(columns**0.5), 0, -1) if columns % each == 0)
