@@ -58,8 +58,10 @@ class Session:
     the layers that no kernel computes.
 
     `bits` says what a layer between DequantizeLinear and QuantizeLinear is. By default, "integers": an integer layer
-    wherever a kernel has one, whatever the sign of the activations. "onnxruntime": what ONNX Runtime computes on this
-    processor, bit for bit, which on x86 is floats for many models with int8 activations.
+    wherever a kernel has one, whatever the sign of the activations; floats run on kernels as expressions, in fp32, each
+    op rounded to the type of its output and sums in a stated order, with the same bits on every GPU and config.
+    "onnxruntime": what ONNX Runtime computes on this processor, bit for bit, which on x86 is floats for many models
+    with int8 activations; layers of floats then run there.
 
     A sum of two tensors, a function of the output or a max pool can be folded into the convolution before it, and two
     or three convolutions can be one kernel. No bit changes. By default, the faster way is chosen by measured times, or
