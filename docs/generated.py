@@ -105,7 +105,7 @@ def functions_table() -> str:
     lines = ["| function | of | makes |", "|---|---|---|"]
     for one in FUNCTIONS.values():
         made = one.result or (one.takes[0] if len(one.takes) == 1 else "the same type")
-        names = ", ".join("cab"[: one.arity] if one.arity == 3 else "ab"[: one.arity])
+        names = ", ".join("cab" if one.name == "select" else "abc"[: one.arity])
         lines.append(f"| `{one.name}({names})` | {', '.join(one.takes)} | {made} |")
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import streams
 from canvas import Canvas
 from streams import argmax, binary, choosing, concat, elementwise, global_pooling, maps, pooling, reduce, shuffle, table
 from warpgroups import halo, halo_split, stem_pool, stem_wgmma, tcgen05, wgmma
@@ -265,7 +266,7 @@ DRAWINGS: dict[str, Callable[[], Canvas]] = {
         *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, halo_split),
         *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
-        *(matmul, reduce),
+        *(streams.map, matmul, reduce),
     )
 } | {"map": maps}  # a function of that name would hide Python's
 

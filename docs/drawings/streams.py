@@ -82,6 +82,10 @@ def argmax() -> Canvas:
     return stream("argmax", ("unroll",), more)
 
 
+def map() -> Canvas:
+    return stream("map", ("unroll",))
+
+
 def reduce() -> Canvas:
     def more(c: Canvas) -> None:
         c.text(40, 188, "one row; its columns are folded in an order that the threads of a team do not change")

@@ -59,7 +59,10 @@ def evaluated(model: Any, feeds: dict[str, Any]) -> list[Any]:
     values = constants | feeds
     for one in found:
         kernel = one.kernel(one.lasts)
-        arrays = [np.asarray(one.constants[n] if n in one.constants else values[n]) for n in kernel.tensors]
+        arrays = [
+            np.concatenate([np.reshape(one.constants[n] if n in one.constants else values[n], -1) for n in names])
+            for names in kernel.tensors
+        ]
         (y,) = registry.compute(kernel.problem, Sample(tuple(each.reshape(-1) for each in arrays)))
         shape = kernel.y_shape if not kernel.is_last else (kernel.y_shape[0], *kernel.y_shape[2:], kernel.y_shape[1])
         y = y.reshape(shape)

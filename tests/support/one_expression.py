@@ -85,7 +85,7 @@ def evaluated(network: Network, arrays: Arrays) -> Any:
         assert isinstance(one, Expressed)
         kernel = one.kernel(one.lasts)
         held = dict(one.constants) | values
-        operands = tuple(np.ascontiguousarray(held[name]).reshape(-1) for name in kernel.tensors)
+        operands = tuple(np.concatenate([np.reshape(held[name], -1) for name in names]) for names in kernel.tensors)
         (made,) = compute(kernel.problem, Sample(operands))
         values[one.y] = _in_order(made, kernel)
     return values[network.outputs[0]]

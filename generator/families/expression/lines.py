@@ -9,7 +9,7 @@ from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.expression import elementary
 from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, Position, Statement
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
 from qconv.generator.convolution import activation_polynomials, listed, literals
 from qconv.generator.plan import Context, Field
@@ -123,6 +123,8 @@ class Lines:
             return f"scalar::{node.function}({', '.join(arguments)})"
         if isinstance(node, Fold):
             raise ValueError(f"{node.kind}_of is computed by its page, not by a line")
+        if isinstance(node, Lookup):
+            return widened(self.problem.named[node.operand].dtype, f"tile::load(args.{node.operand} + {arguments[0]})")
         assert isinstance(node, Load), "a line is that of a node of an expression"
         dtype = self.problem.named[node.operand].dtype
         element = self.element(node) or f"tile::load({address(node)})"
@@ -173,7 +175,7 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
     nodes = list(nodes)
     functions = {node.function for node in nodes if isinstance(node, Call)}
     wants = set(closure(functions)) | {f"fn:{name}" for name in functions}
-    read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load)}
+    read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load | Lookup)}
     if "float16" in read or "to_half" in functions:
         wants |= {"from_half", "bits"}
     if problem.y_type == "float16":

@@ -61,7 +61,20 @@ class MapPlan(WaitingPlan):
 
     problem: Map
     config: MapConfig
-    blocks: int
+
+    @property
+    def extent(self) -> int:
+        """Return the number of elements along the last axis."""
+        return self.problem.axes[-1].extent if self.problem.axes else 1
+
+    @property
+    def tile(self) -> int:
+        """Return the number of elements of a block."""
+        return self.config.threads * self.config.vector * self.config.unroll
+
+    @property
+    def blocks(self) -> int:
+        return ceil_div(self.problem.elements, self.tile)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -145,8 +158,7 @@ class MapPlan(WaitingPlan):
         along = [load for load in loads if any(axis in index.axes for index in indices_of(load))]
         dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in along)]
         widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
-        extent = axis.extent if axis is not None else 1
-        best = max(vector for vector in CHOICES["vector"] if extent % vector == 0 and vector * widest <= WIDEST)
+        best = max(vector for vector in CHOICES["vector"] if self.extent % vector == 0 and vector * widest <= WIDEST)
         if axis is not None and not all(is_vector(load, axis, best) for load in along):
             return min(best, max(1, 4 // widest))
         return best
@@ -155,17 +167,12 @@ class MapPlan(WaitingPlan):
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     check_choices(config, CHOICES)
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
-    _check_vector(problem, config)
-    tile = config.threads * config.vector * config.unroll
-    if config.vector * config.unroll > 1:
-        at_most(tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
-    return MapPlan(problem, config, target, ceil_div(problem.elements, tile))
-
-
-def _check_vector(problem: Map, config: MapConfig) -> None:
-    inner = problem.axes[-1].extent if problem.axes else 1
-    if inner % config.vector:
-        raise Infeasible(f"vector={config.vector} does not divide the {inner} elements of the last axis")
+    made = MapPlan(problem, config, target)
+    if made.extent % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide the {made.extent} elements of the last axis")
+    if made.tile > config.threads:
+        at_most(made.tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
+    return made
 
 
 FAMILY = Family(

@@ -217,7 +217,7 @@ class ReducePlan(WaitingPlan):
             folds=made.folds,
             members=[f"{CTYPES[one.node.dtype]} {one.name}[ROWS_OF_THREAD];" for one in made.rows],
             vectors=[f"Vector<{load.operand.upper()}> v{number}[STEPS];" for number, load in enumerate(self.vectors)],
-            values=[f"{CTYPES[one.node.dtype]} {one.name}[STEPS][VECTOR];" for one in made.kept],
+            values=[f"{CTYPES[one.node.dtype]} {one.name}[STEPS][VECTOR];" for one in made.kept] or ["// None."],
             shared=[f"{one.type}::Value {one.type.lower()}[VECTOR][THREADS];" for one in made.folds],
             row_axes=row_axes,
             column_axes=column_axes,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qconv.arithmetic.activation import flush, gelu, hardswish, sigmoid, silu, tanh
+from qconv.arithmetic.fma import fma
 from qconv.dtypes import RANGES
 from qconv.expression import elementary
 
@@ -141,6 +142,7 @@ FUNCTIONS = _each(
     Function("add", 2, lambda a, b: a + b),
     Function("subtract", 2, lambda a, b: a - b),
     Function("multiply", 2, lambda a, b: a * b),
+    Function("fma", 3, fma, (FLOAT,), wants=("fma",)),
     Function("divide", 2, _divide, wants=("divide",)),
     Function("modulo", 2, _modulo, INTEGERS),
     Function("remainder", 2, _remainder, wants=("bits",)),

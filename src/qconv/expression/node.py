@@ -96,6 +96,31 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Lookup:
+    """An element of an operand whose place is a value. The value is clamped, so that it is a place of the operand."""
+
+    operand: str
+    at: Node
+    dtype: str  # in which it is computed
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.operand, self.at))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return (self.at,)
+
+    @property
+    def most(self) -> int | None:
+        """Return the largest place, or None where the value is not clamped."""
+        return most_of(self.at)
+
+
+@dataclass(frozen=True)
 class Position:
     """The value of an index, as an int32."""
 
@@ -152,6 +177,7 @@ class Fold:
 
 # Forms that are written like functions.
 FORMS = {
+    "looked_up": "looked_up(x0,t1): an element and its place, a value such as bit_and(t0,255)",
     "position": "position(i0*8+i1)",
     "long": "long(2), of an integer",
     "guarded": "guarded(x0[i0-1],0.0,i0-1,8): an element, what takes its place, then each index and its extent",
@@ -177,6 +203,18 @@ def call(function: str, *arguments: Node) -> Node:
             f"{function}({given}): its arguments are of one type, which is one of {', '.join(entry.takes)}"
         )
     return Call(function, arguments)
+
+
+def most_of(place: Node) -> int | None:
+    """Return the largest value of an integer that is clamped from 0 on: minimum(maximum(x, 0), N) or bit_and(x, N)."""
+    if not isinstance(place, Call) or place.dtype != INT or not isinstance(place.arguments[-1], Number):
+        return None
+    most = int(place.arguments[-1].value)
+    if place.function == "bit_and" and most >= 0:
+        return most
+    inner = place.arguments[0]
+    is_clamped = isinstance(inner, Call) and inner.function == "maximum" and inner.arguments[-1] == Number(0, INT)
+    return most if place.function == "minimum" and is_clamped and most >= 0 else None
 
 
 def in_order(*roots: Node) -> tuple[Node, ...]:
@@ -210,6 +248,8 @@ def replaced(root: Node, change: Callable[[Node], Node | None]) -> Node:
                 new = Fold(node.kind, made[node.of])
             elif isinstance(node, Load) and node.fill is not None:
                 new = Load(node.operand, node.at, node.dtype, node.guards, made[node.fill])
+            elif isinstance(node, Lookup):
+                new = Lookup(node.operand, made[node.at], node.dtype)
         made[node] = same.setdefault(new, new)
     return made[root]
 
@@ -238,6 +278,8 @@ class Statement:
             return node.text
         if isinstance(node, Position):
             return f"position({node.at})"
+        if isinstance(node, Lookup):
+            return f"looked_up({node.operand}, {self.arguments[0]})"
         if isinstance(node, Load):
             element = f"{node.operand}[{node.at}]"
             if not node.guards:
@@ -333,6 +375,14 @@ class _Parser:
             raise self._wrong(given, f"a number of {integer} is between {low} and {high}")
         raise self._wrong(given, "it is no number, element or function of them")
 
+    def _lookup(self, operand: ast.expr, place: ast.expr) -> Lookup:
+        if not isinstance(operand, ast.Name) or operand.id not in self._operands:
+            raise self._wrong(operand, f"the operands are {', '.join(self._operands)}")
+        made = Lookup(operand.id, self._node(place), COMPUTED[self._operands[operand.id]])
+        if made.most is None:
+            raise self._wrong(place, "a place is clamped, as in minimum(maximum(t0,0),255) or bit_and(t0,255)")
+        return made
+
     def _load(self, tree: ast.Subscript) -> Load:
         if not isinstance(tree.value, ast.Name) or tree.value.id not in self._operands:
             raise self._wrong(tree, f"its operands are {', '.join(self._operands)}")
@@ -340,6 +390,8 @@ class _Parser:
 
     def _call(self, name: str, tree: ast.Call) -> Node:
         given = tree.args
+        if name == "looked_up" and len(given) == 2:
+            return self._lookup(given[0], given[1])
         if name == "position" and len(given) == 1:
             return Position(self._index(given[0]))
         if name == "long" and len(given) == 1 and (number := self._number(given[0], LONG)).dtype == LONG:
@@ -418,6 +470,8 @@ class Evaluation:
             return self._index(node.at).astype(np.int32)
         if isinstance(node, Load):
             return self._loaded(node, arguments)
+        if isinstance(node, Lookup):
+            return self._operands[node.operand][arguments[0]].astype(node.dtype)
         if isinstance(node, Fold):
             assert self._fold is not None, "a fold is a node of a reduction"
             return self._fold(node.kind, arguments[0])

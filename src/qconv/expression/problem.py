@@ -14,7 +14,7 @@ from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression.bounds import bounds
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Evaluation, Fold, Guard, Load, Node, in_order, indices_of, parsed, text_of
+from qconv.expression.node import Evaluation, Fold, Guard, Load, Lookup, Node, in_order, indices_of, parsed, text_of
 from qconv.op import (
     FULL,
     INT_MAX,
@@ -128,6 +128,12 @@ class Expression(Problem):
                     self._check_range(entry.table, entry.at, ())
             if isinstance(node, Load):
                 self._check_range(node.operand, node.at, node.guards)
+            if isinstance(node, Lookup):
+                elements = self.named[node.operand].elements
+                if node.most is None or node.most >= elements:
+                    raise ValueError(
+                        f"a place in {node.operand} is at most {node.most}: clamp it to the operand's last element"
+                    )
 
     def _check_range(self, name: str, at: Index, guards: Sequence[Guard]) -> None:
         """Raise ValueError unless every element that is read exists."""

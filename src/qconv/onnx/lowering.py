@@ -28,6 +28,7 @@ from qconv.network import (
     serve_ends,
     serve_moving,
 )
+from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
 from qconv.onnx.blocked import DOMAIN, REORDERS
 from qconv.onnx.options import Bits
@@ -51,6 +52,8 @@ class Lowered:
 def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
     dtypes = COMPUTED if bits is Bits.INTEGERS else BYTES
     network = one_output_each(network, dtypes).without_unread()
+    if bits is Bits.INTEGERS:
+        network = fold_constants(network)
     served, why_not = _sorted_out(network)
     if bits is Bits.INTEGERS:
         network, served = fold_integers(network, served)

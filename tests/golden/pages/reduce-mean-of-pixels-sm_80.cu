@@ -68,6 +68,11 @@ struct Rows {
     float t3[ROWS_OF_THREAD];
 };
 
+// The values that a thread keeps of its elements between passes.
+struct Values {
+    // None.
+};
+
 struct Shared {
     Sum2::Value sum2[VECTOR][THREADS];
 };
@@ -93,6 +98,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments arg
     const int first_row = own_row < ROWS ? own_row : ROWS - ROWS_OF_THREAD;
     Rows rows;
     Vectors vectors;
+    [[maybe_unused]] Values values;
     if (BATCHES == 1) load_vectors(args, vectors, first_row, member * SPAN);
     Shared& shared = tile::shared_memory<Shared>();
     {

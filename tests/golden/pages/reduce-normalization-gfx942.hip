@@ -109,7 +109,7 @@ struct Rows {
             vectors.v0[step] = load_vector(args.x0 + (r0 * 768 + c0));
             vectors.v1[step] = load_vector(args.x1 + c0);
 
-@@ 180fac7f in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
+@@ 8c892e33 in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
 @@ 4+2
 @@ 15+1
 #pragma unroll

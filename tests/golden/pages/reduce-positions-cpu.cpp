@@ -31,9 +31,9 @@ constexpr bool IS_WHOLE = false;  // no batch exceeds the columns
 
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
 __device__ __forceinline__ int shuffle_xor(int value, int mask, int line = __builtin_LINE()) {
-    const auto* const deposits = static_cast<const char*>(qconv_cpu_warp_exchange(&value, sizeof value, line));
+    const void* const deposits = qconv_cpu_warp_exchange(&value, sizeof value, line);
     int other;
-    __builtin_memcpy(&other, deposits + 64 * (lane() ^ mask), sizeof other);
+    __builtin_memcpy(&other, static_cast<const char*>(deposits) + 64 * (lane() ^ mask), sizeof other);
     return other;
 }
 
@@ -75,22 +75,22 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 @@ 9+1
             vectors.v0[step] = load_vector(args.x0 + (r0 * 1000 + c0));
 
-@@ 99ff05af in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
-@@ 14+1
+@@ 7270f4b9 in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
+@@ 15+1
         Lanes<Argmax1> lanes1;
-@@ 18+3
+@@ 19+3
                 [[maybe_unused]] const int at = 0, row = first_row, column = first + i;
                 [[maybe_unused]] const int r0 = row;
-@@ 22+3
+@@ 23+3
                 const float t0 = vectors.v0[step].element[i];
                 lanes1.add(step, i, Argmax1::of(t0, column));
-@@ 27+13
+@@ 28+13
         lanes1.combine_jumps();
         combine_in_shared_memory<Argmax1>(lanes1.value[0], shared.argmax1, member);
         combine_neighbours<Argmax1>(lanes1.value[0], member);
         broadcast(lanes1.value[0], shared.argmax1, member);
         set_rows<Argmax1>(rows.t1, lanes1.value[0]);
-@@ 44+2
+@@ 45+2
         [[maybe_unused]] const int t1 = rows.t1[at];
         args.y[first_row + at] = static_cast<Output>(t1);
 

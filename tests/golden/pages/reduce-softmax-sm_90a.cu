@@ -41,7 +41,9 @@ constexpr bool IS_WHOLE = true;  // no batch exceeds the columns
 [[maybe_unused]] constexpr int SMEM_BYTES = 2048;
 
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
-__device__ __forceinline__ int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+__device__ __forceinline__ int shuffle_xor(int value, int mask) {
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
 
 using X0 = unsigned short;
 using X1 = float;
@@ -174,15 +176,23 @@ struct Lanes {
     }
 };
 
+template <class Value>
+using SharedLanes = Value[VECTOR][THREADS];
+
+// Copies the first lanes of a thread to shared memory.
+template <int COUNT, class Value>
+__device__ __forceinline__ void share(const Value (&lanes)[VECTOR], SharedLanes<Value>& shared) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) shared[i][tile::thread()] = lanes[i];
+}
+
 // Combines the lanes of members that are no neighbours in a warp, the farthest first. The first SHUFFLED
 // members have the results.
 template <class Fold, class Value>
 __device__ __forceinline__ void combine_in_shared_memory(
-    Value (&lanes)[VECTOR], Value (&shared)[VECTOR][THREADS], int member) {
+    Value (&lanes)[VECTOR], SharedLanes<Value>& shared, int member) {
     for (int distance = TEAM / 2; distance >= SHUFFLED; distance /= 2) {
-        if (member >= distance && member < 2 * distance)
-#pragma unroll
-            for (int i = 0; i < VECTOR; ++i) shared[i][tile::thread()] = lanes[i];
+        if (member >= distance && member < 2 * distance) share<VECTOR>(lanes, shared);
         tile::barrier();
         if (member < distance)
 #pragma unroll
@@ -193,14 +203,12 @@ __device__ __forceinline__ void combine_in_shared_memory(
 
 // Gives the first member's lanes to the team.
 template <class Value>
-__device__ __forceinline__ void broadcast(
-    Value (&lanes)[VECTOR], Value (&shared)[VECTOR][THREADS], int member) {
-    if (member == 0)
-#pragma unroll
-        for (int i = 0; i < ROWS_OF_THREAD; ++i) shared[i][tile::thread()] = lanes[i];
+__device__ __forceinline__ void broadcast(Value (&lanes)[VECTOR], SharedLanes<Value>& shared, int member) {
+    if (member == 0) share<ROWS_OF_THREAD>(lanes, shared);
     tile::barrier();
+    const int first = tile::thread() - member * NEXT;
 #pragma unroll
-    for (int i = 0; i < ROWS_OF_THREAD; ++i) lanes[i] = shared[i][tile::thread() - member * NEXT];
+    for (int i = 0; i < ROWS_OF_THREAD; ++i) lanes[i] = shared[i][first];
 }
 
 // Returns the value of the member at a distance, a power of two.
@@ -277,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments arg
     const int first_row = own_row < ROWS ? own_row : ROWS - ROWS_OF_THREAD;
     Rows rows;
     Vectors vectors;
-    Values values;
+    [[maybe_unused]] Values values;
     if (BATCHES == 1) load_vectors(args, vectors, first_row, member * SPAN);
     Shared& shared = tile::shared_memory<Shared>();
     {

@@ -349,7 +349,7 @@ OF_COST = (
         "max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)",
         "0",
         "TMA takes longer for pixels that do not follow each other.",
-        (f"{COST}::test_a_time_of_a_stride_is_predicted",),
+        (f"{COST}::test_a_time_of_one_row_at_a_stride_is_predicted",),
     ),
     Mutant(
         "halo cost: a stride reads every row",

@@ -133,9 +133,9 @@ MUTANTS = (
     Mutant(
         "reductions: the first member has the result alone",
         "broadcast",
-        "lanes[i] = shared[i][tile::thread() - member * NEXT]",
-        "lanes[i] = lanes[i]",
-        "The others go on with what they had.",
+        "tile::thread() - member * NEXT",
+        "tile::thread()",
+        "The others read a place of their own.",
         (case("several warps, values kept"),),
     ),
     Mutant(

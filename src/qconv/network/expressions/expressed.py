@@ -66,7 +66,7 @@ class _Expressed:
     def __init__(self, one: Expressed, device: Device) -> None:
         self._one, self._device = one, device
         self._runs: dict[tuple[bool, ...], Callable[[Sequence[Value]], Value]] = {}
-        self._constants: dict[str, Any] = {}
+        self._constants: dict[tuple[str, ...], Any] = {}
         self.problems: tuple[Any, ...] = ()
         self.why = ""
         self._run(one.lasts)
@@ -84,8 +84,9 @@ class _Expressed:
         kernel = self._one.kernel(lasts)
         instance = lookup(kernel.problem, self._device.spec)
         self.problems, self.why = (*self.problems, kernel.problem), instance.why
-        packed = instance.pack(*(self._constant(name) for name in kernel.tensors if name in self._one.constants))
-        read = [self._one.inputs.index(name) for name in kernel.tensors if name not in self._one.constants]
+        constants = self._one.constants
+        packed = instance.pack(*(self._constant(names) for names in kernel.tensors if names[0] in constants))
+        read = [self._one.inputs.index(names[0]) for names in kernel.tensors if names[0] not in constants]
         shape = last_of(kernel.y_shape) if kernel.is_last else kernel.y_shape
 
         def run(inputs: Sequence[Value]) -> Value:
@@ -95,8 +96,8 @@ class _Expressed:
 
         return run
 
-    def _constant(self, name: str) -> Any:
-        if name not in self._constants:
-            array = np.ascontiguousarray(self._one.constants[name]).reshape(-1)
-            self._constants[name] = self._device.upload(array)
-        return self._constants[name]
+    def _constant(self, names: tuple[str, ...]) -> Any:
+        if names not in self._constants:
+            arrays = [np.reshape(self._one.constants[name], -1) for name in names]
+            self._constants[names] = self._device.upload(np.concatenate(arrays))
+        return self._constants[names]

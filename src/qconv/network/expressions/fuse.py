@@ -18,11 +18,12 @@ from qconv.expression.index import Index
 from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.expressed import Expressed
-from qconv.network.expressions.kernel import Inexpressible, check_one_kernel
+from qconv.network.expressions.kernel import Inexpressible, check_one_kernel, folds_of
 from qconv.network.expressions.lazy import (
     Array,
     Element,
     Lazy,
+    Place,
     Reader,
     Shape,
     axes_for,
@@ -30,14 +31,16 @@ from qconv.network.expressions.lazy import (
     has_fold,
     stored,
 )
+from qconv.network.expressions.light import ReadLight, taken_over
+from qconv.network.expressions.partial import parted
 from qconv.network.expressions.readers import FOLDING, READERS
-from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.served import Served, Unserved
 from qconv.network.layers.boundary import has_channels_last
 
 # Functions per element that are computed again rather than stored for a second reader, and for a reduction or a
 # product, which read their inputs several times.
-CHEAP, FOLDED = 6, 16
+CHEAP, FOLDED = 10, 16
 # Elements and functions of one kernel.
 MOST_READ, MOST_FUNCTIONS = 16, 96
 
@@ -56,6 +59,8 @@ class _Pending:
 class _Fusion:
     network: Network
     served: dict[str, Served]
+    tensors: dict[str, Tensor]  # of the network, and those that folds become
+    lights: Mapping[str, ReadLight] = field(default_factory=dict)
     why_not: dict[str, str] = field(default_factory=dict)
     pending: dict[str, _Pending] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
@@ -64,7 +69,7 @@ class _Fusion:
 
     def run(self) -> None:
         for layer in self.network.layers:
-            if layer.name in self.served:
+            if layer.name in self.served and layer.name not in self.lights:
                 self._keep(layer)
                 continue
             try:
@@ -87,26 +92,49 @@ class _Fusion:
 
     def _read(self, layer: Layer) -> None:
         made = [name for name in layer.outputs if name]
-        if layer.op not in READERS or layer.captured or len(made) != 1:
+        read = self.lights.get(layer.name) or READERS.get(layer.op)
+        if read is None or layer.captured or len(made) != 1:
             raise Unserved(f"no kernel here computes {layer.op}")
         (y,) = made
-        folds = layer.op in FOLDING
+        folds = layer.op in FOLDING and layer.name not in self.lights
         for name in layer.reads:
             if name in self.pending and self._is_stored_for(name, folds):
                 self._store(name)
-        result = self._result(layer)
+        result = self._result(layer, read)
         if not self._is_one_kernel(result):
             for name in layer.reads:
                 if name in self.pending and self._has_fold(name):
                     self._store(name)
-            result = self._result(layer)
+            result = self._result(layer, read)
         if not self._is_one_kernel(result):
             for name in layer.reads:
                 self._store(name)
-            result = self._result(layer)
-            if not self._is_one_kernel(result, MOST_OPERANDS):
+            result = self._result(layer, read)
+            if not self._is_one_kernel(result, is_one_layer=True):
+                result = self._parted(y, result)
+            if not self._is_one_kernel(result, is_one_layer=True):
                 raise Unserved(f"no kernel here computes {layer.op} of these shapes")
-        self.pending[y] = result
+        self.pending[y] = self._parted(y, result, only_long=True)
+        self.served.pop(layer.name, None)
+
+    def _parted(self, y: str, one: _Pending, only_long: bool = False) -> _Pending:
+        """Store folds of a pending tensor as tensors of their own, and return what is left."""
+        while (part := parted(one.lazy, only_long)) is not None:
+            name = f"{y}/{len(self.tensors)}"
+            fold = self._reading(one, part.fold)
+            self.tensors[name] = Tensor(name, fold.lazy.dtype, fold.lazy.shape)
+            if len(folds_of(_root(fold.lazy))) > 1:  # folds of folds
+                fold = self._parted(name, fold) if not self._is_one_kernel(fold) else fold
+            self._append(name, fold)
+            one = self._reading(one, part.rest(name))
+            if not only_long and self._is_one_kernel(one):
+                break
+        return one
+
+    def _reading(self, one: _Pending, lazy: Lazy) -> _Pending:
+        """Return a part of a pending tensor, which reads fewer tensors."""
+        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element | Place)}
+        return replace(one, lazy=lazy, reads=frozenset(name for name in read if name not in one.constants))
 
     def _is_stored_for(self, name: str, folds: bool) -> bool:
         """True where a reader needs a pending tensor in memory."""
@@ -121,17 +149,17 @@ class _Fusion:
     def _has_fold(self, name: str) -> bool:
         return has_fold(_root(self.pending[name].lazy))
 
-    def _result(self, layer: Layer) -> _Pending:
+    def _result(self, layer: Layer, read_layer: ReadLight) -> _Pending:
         inputs = [self._input(name) if name else None for name in layer.inputs]
         reader = Reader(layer, self.network, inputs)
-        lazy = READERS[layer.op](reader)
+        lazy = read_layer(reader)
         if not lazy.elements:
             raise Unserved("its output has no elements")
         before = [self.pending[name] for name in layer.reads if name in self.pending]
         parts = {part.name: part for one in before for part in one.parts} | {layer.name: layer}
         order = {one.name: at for at, one in enumerate(self.network.layers)}
         constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
-        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element)}
+        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element | Place)}
         for name in read:
             if 0 in (self.network.tensor(name).extents or ()):
                 raise Unserved(f"its input {name!r} has no elements")
@@ -159,11 +187,14 @@ class _Fusion:
             )
         return stored(name, extents, dtype)
 
-    def _is_one_kernel(self, one: _Pending, most_read: int = MOST_READ) -> bool:
+    def _is_one_kernel(self, one: _Pending, is_one_layer: bool = False) -> bool:
+        """True where one kernel makes the tensor. A single layer may have as many operands as a kernel has."""
         read, functions = cost_of(_root(one.lazy))
-        if read > most_read or functions > MOST_FUNCTIONS:
+        if not is_one_layer and (read > MOST_READ or functions > MOST_FUNCTIONS):
             return False
-        if len(one.reads) + len(one.constants) > MOST_OPERANDS:
+        large = [array for array in one.constants.values() if array.size > 1]
+        numbers = {str(array.dtype) for array in one.constants.values() if array.size == 1}
+        if len(one.reads) + len(large) + len(numbers) > MOST_OPERANDS:
             return False
         try:
             check_one_kernel(one.lazy)
@@ -174,9 +205,13 @@ class _Fusion:
     def _store(self, name: str) -> None:
         """Append the kernel that makes a pending tensor."""
         one = self.pending.pop(name, None)
-        if one is None:
-            return
-        last = next(part for part in one.parts if name in part.outputs)
+        if one is not None:
+            self._append(name, one)
+
+    def _append(self, name: str, one: _Pending) -> None:
+        """Append the kernel that makes a tensor: the output of a layer, or a fold within the last of its layers."""
+        of_layer = next((part for part in one.parts if name in part.outputs), None)
+        last = of_layer or replace(one.parts[-1], name=name)
         inputs = tuple(sorted(one.reads))
         layer = Layer(last.name, last.op, inputs, (name,), parts=one.parts)
         rank = len(one.lazy.shape)
@@ -210,9 +245,10 @@ def _tables(element: Element) -> frozenset[str]:
 def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, str]]:
     """Return the network with expressions in the place of layers that they compute, the served layers, and why each
     other layer is not one."""
-    fusion = _Fusion(network, dict(served))
+    tensors = dict(network.tensors)
+    fusion = _Fusion(replace(network, tensors=tensors), dict(served), tensors, taken_over(network, served))
     fusion.run()
-    return replace(network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not
+    return replace(fusion.network, layers=tuple(fusion.layers)).without_unread(), fusion.served, fusion.why_not
 
 
 def _parts(layer: Layer) -> tuple[Layer, ...]:

@@ -10,16 +10,18 @@ from typing import Any
 from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
 from qconv.expression.map import Map
 from qconv.expression.matmul import MatMul
-from qconv.expression.node import Call, Fold, Load, Node, Position, in_order, indices_of, text_of
+from qconv.expression.node import Call, Fold, Load, Lookup, Node, Position, in_order, indices_of, text_of
 from qconv.expression.problem import Expression, Operand
 from qconv.expression.reduce import Reduce
 from qconv.network.expressions.lazy import (
     Element,
     Folding,
     Lazy,
+    Place,
     Product,
     Shape,
     axes_for,
+    indices_within,
     rewritten,
     with_arguments,
 )
@@ -62,7 +64,7 @@ class Kernel:
     last."""
 
     problem: Expression
-    tensors: tuple[str, ...]
+    tensors: tuple[tuple[str, ...], ...]  # several where an operand consists of single numbers
     y_shape: Shape
     is_last: bool
 
@@ -73,29 +75,46 @@ class _Names:
 
     held: Callable[[str], Held]
     names: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, dict[str, int]] = field(default_factory=dict)  # single ones, by type: the place of each
 
     def __call__(self, tensor: str) -> str:
         return self.names.setdefault(tensor, f"x{len(self.names)}")
 
+    def place(self, tensor: str, dtype: str) -> tuple[str, Index]:
+        """Return the operand that has all single numbers of a type, and the place of one."""
+        places = self.numbers.setdefault(dtype, {})
+        return self(dtype), Index((), places.setdefault(tensor, len(places)))
+
+    @property
+    def tensors(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(self.numbers.get(name, {name: 0})) for name in self.names)
+
     @property
     def operands(self) -> tuple[Operand, ...]:
-        return tuple(self.held(tensor).operand for tensor in self.names)
+        return tuple(
+            Operand(name, len(self.numbers[name]), True) if name in self.numbers else self.held(name).operand
+            for name in self.names
+        )
 
 
 def kernel_of(lazy: Lazy, held: Callable[[str], Held], wants_last: bool) -> Kernel:
     """Return the kernel that makes a tensor. Raise Inexpressible where one kernel does not."""
     axes, root = _in_parts(lazy)
     folds = folds_of(root)
-    orders = _orders(axes, wants_last)
+    orders, names = _orders(axes, wants_last), _Names(held)
+
+    def kernel(problem: Expression, order: _Order) -> Kernel:
+        return Kernel(problem, names.tensors, lazy.shape, order.is_last)
+
     if any(isinstance(fold, Product) for fold in folds):
-        return _product(root, lazy, orders[0], held)
+        return kernel(_product(root, lazy.dtype, orders[0], names), orders[0])
     if not folds:
-        return _map(root, lazy, orders[0], held)
+        return kernel(_map(root, lazy.dtype, orders[0], names), orders[0])
     reductions = [fold for fold in folds if isinstance(fold, Folding)]
     for order in orders:
         split = _split(reductions, order.axes)
         if split is not None:
-            return _reduction(root, reductions, split, lazy, order.is_last, held)
+            return kernel(_reduction(root, lazy.dtype, reductions, split, names), order)
     raise Inexpressible("the columns of its reductions are not the last axes of the output")
 
 
@@ -165,12 +184,10 @@ def _is_cut(atom: Quotient | Remainder) -> bool:
     return isinstance(axis, Axis) and axis.name.startswith("o") and axis.extent % atom.by == 0
 
 
-def _map(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
-    names = _Names(held)
+def _map(root: Node, dtype: str, order: _Order, names: _Names) -> Map:
     groups, made, _ = _merged([list(order.axes)], _lowered(root, names))
     (axes,), made = _renamed(groups, ["i"], made)
-    problem = Map(names.operands, lazy.dtype, text_of(made), shape=tuple(axis.extent for axis in axes))
-    return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
+    return Map(names.operands, dtype, text_of(made), shape=tuple(axis.extent for axis in axes))
 
 
 def _lowered(root: Node, names: _Names) -> Node:
@@ -179,9 +196,14 @@ def _lowered(root: Node, names: _Names) -> Node:
     def change(node: Node, arguments: tuple[Node, ...]) -> Node:
         if isinstance(node, Position):
             return Position(_with_tables(node.at, names))
+        if isinstance(node, Place):
+            return Lookup(names(node.tensor), arguments[0], node.dtype)
         if not isinstance(node, Element):
             return with_arguments(node, arguments)
         one = names.held(node.tensor)
+        if one.values is not None and one.values.size == 1:
+            operand, place = names.place(node.tensor, one.dtype)
+            return Load(operand, place, node.dtype)
         at = _with_tables(one.offset(node.indices), names)
         guards = tuple(
             guard.moved(lambda index: _with_tables(index, names)) for guard in node.guards if guard.is_needed
@@ -289,17 +311,7 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
     return _Split(tuple(rows), columns, tuple(rest))
 
 
-def indices_within(node: Node) -> list[Index]:
-    """Return the indices of a node before or after it is lowered."""
-    if isinstance(node, Element):
-        return [*node.indices, *(guard.index for guard in node.guards)]
-    return list(indices_of(node))
-
-
-def _reduction(
-    root: Node, folds: Sequence[Folding], split: _Split, lazy: Lazy, is_last: bool, held: Callable[[str], Held]
-) -> Kernel:
-    names = _Names(held)
+def _reduction(root: Node, dtype: str, folds: Sequence[Folding], split: _Split, names: _Names) -> Reduce:
     first = folds[0].columns
     same = {axis: one for fold in folds for axis, one in zip(fold.columns, first, strict=True)}
     same |= dict(zip(split.outputs, split.columns, strict=True)) if split.outputs else {}
@@ -311,18 +323,16 @@ def _reduction(
     columns = list(split.columns) or [Axis(first[0].name if first else "c", 1)]
     groups, made, _ = _merged([list(split.rows), columns], made)
     (rows, columns), made = _renamed(groups, ["r", "c"], made)
-    problem = Reduce(
+    return Reduce(
         names.operands,
-        lazy.dtype,
+        dtype,
         text_of(made),
         rows=tuple(axis.extent for axis in rows),
         columns=tuple(axis.extent for axis in columns),
     )
-    return Kernel(problem, tuple(names.names), lazy.shape, is_last)
 
 
-def _product(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held]) -> Kernel:
-    names = _Names(held)
+def _product(root: Node, dtype: str, order: _Order, names: _Names) -> MatMul:
     made = _lowered(root, names)
     (inner,) = [node for node in in_order(made) if isinstance(node, Product)]
     sums = [axis for axis in inner.sums if axis.extent > 1]
@@ -344,10 +354,7 @@ def _product(root: Node, lazy: Lazy, order: _Order, held: Callable[[str], Held])
     extents = {
         key: tuple(axis.extent for axis in axes) for key, axes in zip(("batch", "m", "n", "k"), named, strict=True)
     }
-    problem = MatMul(
-        names.operands, lazy.dtype, text_of(made), order=",".join(new[axis].name for axis in rest), **extents
-    )
-    return Kernel(problem, tuple(names.names), lazy.shape, order.is_last)
+    return MatMul(names.operands, dtype, text_of(made), order=",".join(new[axis].name for axis in rest), **extents)
 
 
 def _axes(root: Node) -> set[Axis]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Node, Number, call, in_order
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, call, in_order, indices_of
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -46,6 +46,26 @@ class Element:
     @property
     def arguments(self) -> tuple[Node, ...]:
         return () if self.fill is None else (self.fill,)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An element of a vector of constants whose place is a value, clamped to the vector."""
+
+    tensor: str
+    at: Node
+    dtype: str  # in which it is computed
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.tensor, self.at))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return (self.at,)
 
 
 @dataclass(frozen=True)
@@ -133,6 +153,10 @@ class Reader:
             raise Unserved(f"its input {number} is not given")
         return found
 
+    def of(self, name: str) -> Lazy:
+        """Return the input of this name."""
+        return self.x(self.layer.inputs.index(name))
+
     def has(self, number: int) -> bool:
         return number < len(self.inputs) and self.inputs[number] is not None
 
@@ -214,6 +238,13 @@ def stored(name: str, shape: Shape, dtype: str) -> Lazy:
     return Lazy(shape, dtype, lambda indices: Element(name, indices, computed))
 
 
+def indices_within(node: Node) -> list[Index]:
+    """Return the indices of a node before or after it is lowered."""
+    if isinstance(node, Element):
+        return [*node.indices, *(guard.index for guard in node.guards)]
+    return list(indices_of(node))
+
+
 def rewritten(root: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> Node:
     made: dict[Node, Node] = {}
     for node in in_order(root):
@@ -233,6 +264,10 @@ def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
         return Product(arguments[0], arguments[1], node.sums)
     if isinstance(node, Element) and arguments:
         return Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
+    if isinstance(node, Place):
+        return Place(node.tensor, arguments[0], node.dtype)
+    if isinstance(node, Lookup):
+        return Lookup(node.operand, arguments[0], node.dtype)
     if isinstance(node, Load) and arguments:
         return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
     return node
@@ -280,9 +315,10 @@ def has_fold(root: Node) -> bool:
 
 
 def cost_of(root: Node) -> tuple[int, int]:
-    """Return the number of elements read, and of functions."""
+    """Return the number of elements read, without single numbers, and of functions."""
     nodes = in_order(root)
-    return sum(isinstance(node, Element) for node in nodes), sum(isinstance(node, Call) for node in nodes)
+    read = sum(isinstance(node, Element) and any(index.axes for index in node.indices) for node in nodes)
+    return read, sum(isinstance(node, Call) for node in nodes)
 
 
 def axes_for(shape: Shape) -> tuple[Axis, ...]:

@@ -1,0 +1,59 @@
+"""Layers of constants alone, computed once, on the host, by the oracle of the kernel that would compute them.
+
+ONNX Runtime leaves a QuantizeLinear of a constant in the graph, whose output may be the weights of a convolution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from qconv.expression.map import Map, compute
+from qconv.network.expressions.kernel import Held, kernel_of
+from qconv.network.expressions.lazy import Array, Reader, stored
+from qconv.network.expressions.readers import FOLDING, READERS
+from qconv.network.graph.graph import Layer, Network, Tensor
+from qconv.network.graph.served import Unserved
+from qconv.op import Sample
+
+# Elements of a constant that is computed here.
+LARGEST = 2**24
+
+
+def fold_constants(network: Network) -> Network:
+    """Return the network with the outputs of such layers as constants."""
+    constants, tensors, kept = dict(network.constants), dict(network.tensors), list[Layer]()
+    for layer in network.layers:
+        array = _computed(replace(network, constants=constants, tensors=tensors), layer)
+        if array is None:
+            kept.append(layer)
+            continue
+        (y,) = layer.outputs
+        constants[y], tensors[y] = array, Tensor(y, str(array.dtype), array.shape)
+    return replace(network, layers=tuple(kept), constants=constants, tensors=tensors)
+
+
+def _computed(network: Network, layer: Layer) -> Array | None:
+    """Return the output of a layer that reads constants alone, or None for another one."""
+    known = [network.constant(name) for name in layer.inputs if name]
+    is_output = any(name in network.outputs for name in layer.outputs)
+    if layer.op not in READERS or layer.op in FOLDING or len(layer.outputs) != 1 or is_output or not known:
+        return None
+    if layer.captured or any(array is None or not array.size for array in known):
+        return None
+    arrays = {name: network.constants[name] for name in layer.inputs if name}
+    lazies = [stored(name, arrays[name].shape, str(arrays[name].dtype)) if name else None for name in layer.inputs]
+    reader = Reader(layer, network, lazies)
+    try:
+        lazy = READERS[layer.op](reader)
+        if not 0 < lazy.elements <= LARGEST:
+            return None
+        arrays |= reader.added
+        held = {name: Held(array.shape, str(array.dtype), False, array) for name, array in arrays.items()}
+        kernel = kernel_of(lazy, held.__getitem__, False)
+    except (Unserved, ValueError, KeyError):
+        return None
+    assert isinstance(kernel.problem, Map), "a layer that folds nothing is a map"
+    operands = tuple(np.concatenate([np.reshape(arrays[name], -1) for name in names]) for names in kernel.tensors)
+    (y,) = compute(kernel.problem, Sample(operands))
+    return y.reshape(lazy.shape)
