@@ -53,10 +53,11 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     dtypes = COMPUTED if bits is Bits.INTEGERS else BYTES
     network = one_output_each(network, dtypes).without_unread()
     if bits is Bits.INTEGERS:
-        network = fold_constants(network)
+        network = fold_constants(network, without=("DequantizeLinear",))  # integer layers read what is before it
     served, why_not = _sorted_out(network)
     if bits is Bits.INTEGERS:
         network, served = fold_integers(network, served)
+        network = fold_constants(network)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)
     network, served = fold_dequantized(network, served)

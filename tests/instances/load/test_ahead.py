@@ -11,6 +11,7 @@ import pytest
 from qconv.conversion import Quantize
 from qconv.device import open_device
 from qconv.errors import CompileError
+from qconv.instances.choose.lookup import choose
 from qconv.instances.load import ahead, serving
 from qconv.instances.load.ahead import compile_ahead, looked_up
 from qconv.instances.load.serving import in_sequence, is_in_sequence, lookup
@@ -39,7 +40,6 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Counter[Problem]:
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Counter[Problem]:
     """Count the choices that are made anywhere."""
     seen: Counter[Problem] = Counter()
-    choose = serving.choose
 
     def counted(problem: Problem, *given: Any) -> Any:
         seen.update([problem])

@@ -48,6 +48,14 @@ def test_a_model_of_islands(seed: int, rounds: int, is_open: bool) -> None:
     check(proto, made.feeds)
 
 
+def test_by_default_the_floats_are_expressions() -> None:
+    """Their sums are in an order of their own: floats differ by at most 1e-6 of the largest, and no byte does here."""
+    made = Islands(27).made(2)
+    session = Session(made.proto, "cpu", strict=True)
+    for got, wanted in zip(session.run(None, made.feeds), networks.by_ort(made.proto, made.feeds), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+
+
 @pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("extents", ["NCHW", "?C??"])

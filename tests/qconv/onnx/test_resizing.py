@@ -80,6 +80,17 @@ def test_beside_a_convolution(where: str, behind: str, dtype: str) -> None:
     assert turned_in(resized(THREE, behind, dtype, coordinate_transformation_mode=where))
 
 
+@pytest.mark.parametrize(("numbers", "share"), [(THREE, 1 / 40), (scales(1, 1, 2, 2), 0)])
+def test_by_default_it_is_an_expression(numbers: dict[str, Any], share: float) -> None:
+    """Weights that are no binary fractions come out on either side of a whole number, which is truncated: in ONNX
+    Runtime in each of its two orders too."""
+    made = resized(numbers)
+    (got,) = Session(made.proto, "cpu", strict=True).run(None, made.feeds)
+    differ = np.abs(got.astype(int) - networks.by_ort(made.proto, made.feeds)[0])
+    assert differ.max() <= 1
+    assert (differ > 0).mean() <= share
+
+
 @pytest.mark.parametrize(
     ("numbers", "more"),
     [

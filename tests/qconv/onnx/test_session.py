@@ -275,6 +275,7 @@ def test_int8_activations_are_integer_layers_by_default(network: str) -> None:
     for given in ({}, {"bits": "integers"}, {"bits": "onnxruntime", "config": networks.INT8_ALLOWED}):
         session = Session(model, "cpu", strict=True, **given)
         assert_equal(session.run(None, feeds)[0], networks.by_ort(model, feeds, networks.INT8_ALLOWED)[0], str(given))
+        assert "matmul" not in {problem.op for problem in session.problems}, "a product of floats"
     floats = Session(model, "cpu", config={"session.qdqisint8allowed": "0"}, bits="onnxruntime")
     assert_equal(floats.run(None, feeds)[0], networks.by_ort(model, feeds)[0], "in floats")
     assert floats.explain().fallen_back["Conv"] > 0

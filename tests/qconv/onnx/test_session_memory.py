@@ -118,7 +118,7 @@ def test_sums_and_tables_lie_in_place_unless_what_they_read_is_read_again(monkey
         x_is = made.numbers()
         return made, made.conv("x0", 8, 8, x_is, x_is), x_is
 
-    unfused = {"sums_in_convolutions": False, "tables_in_convolutions": False}
+    unfused: dict[str, Any] = {"sums_in_convolutions": False, "tables_in_convolutions": False, "bits": "onnxruntime"}
     spoiling = Spoiling(monkeypatch)
     chain, y, numbers = model()
     for _ in range(3):

@@ -178,7 +178,7 @@ def test_it_runs_as_in_onnxruntime(name: str) -> None:
     assert sum(row.runs_on == "qconv" for row in explanation.rows) == RUN[name][1], str(explanation)
 
 
-# What no kernel computes by default.
+# The layers that no kernel computes by default.
 SEQUENCE = {"SequenceConstruct": 1, "SequenceInsert": 1, "ConcatFromSequence": 1}
 ELSEWHERE: dict[str, dict[str, int]] = {
     **{

@@ -51,6 +51,15 @@ def test_between_two_convolutions(op: str, axes: list[int], keeps: int, as_input
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_by_default_it_is_a_sum_in_the_stated_order(dynamic: bool) -> None:
+    made = between_convolutions("ReduceMean", [2, 3], 1, as_input=True, dynamic=dynamic)
+    y, z = Session(made.proto, "cpu", strict=True).run(None, made.feeds)
+    means, integers = networks.by_ort(made.proto, made.feeds)
+    np.testing.assert_allclose(y, means, rtol=0, atol=1e-6)
+    assert np.abs(z.astype(int) - integers).max() <= 1
+
+
 @pytest.mark.parametrize("as_input", [False, True])
 def test_where_the_axes_are_the_same_the_shapes_tell(as_input: bool) -> None:
     made = between_convolutions("ReduceL1", [1, 2, 3], 0, as_input)

@@ -15,7 +15,7 @@ MUTANTS = (
         "_with_expressions",
         "network = unfolded(network, ends)",
         "network = unfolded(network, [layer.name for layer in network.layers])",
-        "No expression reads a folded layer, or reads the last of its parts as all of it.",
+        "The last of its parts would be read as all of it.",
         (FUSE + "::test_a_folded_shuffle_that_is_not_served_is_read_by_its_parts",),
     ),
     Mutant(
@@ -59,12 +59,12 @@ MUTANTS = (
         (FUSE + "::test_a_reduction_that_two_layers_read_is_in_memory",),
     ),
     Mutant(
-        "fusion: a product reads what another folds",
+        "fusion: a reduction folds what another folds",
         "_Fusion._is_stored_for",
         "return folds or readers > 1",
         "return readers > 1",
-        "A softmax of a product would need its sums in two orders.",
-        (FUSE + "::test_a_softmax_between_two_products_is_three_launches_with_all_that_lies_between",),
+        "Each pass of the second computes those of the first again.",
+        (FUSE + "::test_a_reduction_of_what_is_folded_reads_it_from_memory",),
     ),
     Mutant(
         "fusion: cheap functions are stored for two readers",
@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "fusion: a kernel reads any number of tensors",
         "_Fusion._is_one_kernel",
-        "if read > most_read or functions > MOST_FUNCTIONS:",
-        "if functions > MOST_FUNCTIONS:",
+        "if not is_one_layer and (read > MOST_READ or functions > MOST_FUNCTIONS):",
+        "if not is_one_layer and functions > MOST_FUNCTIONS:",
         "A kernel without an end has no registers left.",
         (FUSE + "::test_more_tensors_than_a_kernel_reads_are_several_kernels",),
     ),

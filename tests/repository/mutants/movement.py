@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant(
         "movement: few tensors are joined",
         "fuse.py",
-        "self._is_one_kernel(result, MOST_OPERANDS)",
-        "self._is_one_kernel(result)",
+        "if not is_one_layer and (read > MOST_READ",
+        "if (read > MOST_READ",
         "A concatenation of 24 tensors runs elsewhere.",
         (f"{JOINED}::test_as_many_tensors_are_joined_as_a_kernel_has_operands",),
     ),

@@ -4,6 +4,7 @@ ONNX Runtime leaves a QuantizeLinear of a constant in the graph, whose output ma
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +21,12 @@ from qconv.op import Sample
 LARGEST = 2**24
 
 
-def fold_constants(network: Network) -> Network:
-    """Return the network with the outputs of such layers as constants."""
+def fold_constants(network: Network, without: Collection[str] = ()) -> Network:
+    """Return the network with the outputs of such layers as constants, except of the ops that are left out."""
     constants, tensors, kept = dict(network.constants), dict(network.tensors), list[Layer]()
     for layer in network.layers:
-        array = _computed(replace(network, constants=constants, tensors=tensors), layer)
+        known = replace(network, constants=constants, tensors=tensors)
+        array = None if layer.op in without else _computed(known, layer)
         if array is None:
             kept.append(layer)
             continue

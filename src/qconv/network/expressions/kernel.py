@@ -201,14 +201,14 @@ def _lowered(root: Node, names: _Names) -> Node:
         if not isinstance(node, Element):
             return with_arguments(node, arguments)
         one = names.held(node.tensor)
-        if one.values is not None and one.values.size == 1:
-            operand, place = names.place(node.tensor, one.dtype)
-            return Load(operand, place, node.dtype)
-        at = _with_tables(one.offset(node.indices), names)
         guards = tuple(
             guard.moved(lambda index: _with_tables(index, names)) for guard in node.guards if guard.is_needed
         )
-        return Load(names(node.tensor), at, node.dtype, guards, arguments[0] if guards else None)
+        fill = arguments[0] if guards else None
+        if one.values is not None and one.values.size == 1:
+            operand, place = names.place(node.tensor, one.dtype)
+            return Load(operand, place, node.dtype, guards, fill)
+        return Load(names(node.tensor), _with_tables(one.offset(node.indices), names), node.dtype, guards, fill)
 
     return rewritten(root, change)
 

@@ -61,6 +61,13 @@ def test_as_many_tensors_are_joined_as_a_kernel_has_operands(count: int, kernels
         assert_as_onnxruntime(model, feeds)
 
 
+def test_single_numbers_are_joined_where_they_belong() -> None:
+    """They share an operand, and none is read in the place of another."""
+    x = ints(5, 6)
+    node = helper.make_node("Concat", ["a", "x", "b", "c"], ["y"], axis=0)
+    assert_as_onnxruntime(model_of_nodes([node], {"x": x}, {"a": ints(7), "b": ints(8), "c": ints(-1)}), {"x": x})
+
+
 def test_what_is_folded_is_in_memory_before_it_is_joined() -> None:
     """Otherwise it would be folded for the elements of the other inputs as well."""
     x = drawn(RNG, (1, 2, 8, 6))
