@@ -126,7 +126,10 @@ def _binary(one: QuantizedBinary, reader: Reader) -> Lazy:
     """Read a sum or a product by the steps of its kernel."""
     operands = [reader.of(each) if isinstance(each, str) else _constant(reader, each) for each in one.operands]
     shape = tuple(np.broadcast_shapes(*(operand.shape for operand in operands)))
-    problem, is_turned, _ = one.problem([operand.shape for operand in operands])
+    try:
+        problem, is_turned, _ = one.problem([operand.shape for operand in operands])
+    except ValueError:  # no kernel of its own has these shapes
+        return READERS[one.layer.op](reader)
     parameters = problem.checked(dict(turned(one.parameters) if is_turned else one.parameters))
     values = {
         each.name: reader.vector(np.asarray([each.value(problem, parameters)], each.dtype))
