@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from qconv.expression.index import Axis, Index
@@ -60,7 +61,7 @@ def parted(lazy: Lazy, only_long: bool) -> Parted | None:
         if only_long and not _is_slow(fold, rows):
             continue
         made = _in_two(fold) if _is_slow(fold, rows) else fold
-        return Parted(_tensor(made, rows), lambda name, fold=fold, rows=rows: _rest(lazy, axes, root, fold, rows, name))
+        return Parted(_tensor(made, rows), partial(_rest, lazy, root, fold, rows))
     return None
 
 
@@ -113,8 +114,9 @@ def _tensor(fold: Folding, rows: tuple[Axis, ...]) -> Lazy:
     return Lazy(tuple(axis.extent for axis in rows), fold.dtype, at)
 
 
-def _rest(lazy: Lazy, axes: tuple[Axis, ...], root: Node, fold: Folding, rows: tuple[Axis, ...], name: str) -> Lazy:
+def _rest(lazy: Lazy, root: Node, fold: Folding, rows: tuple[Axis, ...], name: str) -> Lazy:
     """Return the expression with a stored tensor in the place of the fold."""
+    axes = axes_for(lazy.shape)
 
     def change(node: Node, arguments: tuple[Node, ...]) -> Node:
         if node == fold:
