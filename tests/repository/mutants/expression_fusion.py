@@ -27,6 +27,22 @@ MUTANTS = (
         ("onnx/test_lowering.py::test_a_model_of_quantize_dynamic_says_that_its_zero_points_are_computed[QUInt8]",),
     ),
     Mutant(
+        "lowering: dequantized weights are constants at once",
+        "lower",
+        'fold_constants(network, without=("DequantizeLinear",))',
+        "fold_constants(network)",
+        "A quantized ConvTranspose would be a product of floats.",
+        ("layers/test_transposed.py::test_any_scale_is_at_most_one_step_away",),
+    ),
+    Mutant(
+        "kernel: a single number is everywhere",
+        "_lowered",
+        "return Load(operand, place, node.dtype, guards, fill)",
+        "return Load(operand, place, node.dtype)",
+        "A concatenation would be the last number in all places behind the first tensor.",
+        ("readers/test_joining.py::test_single_numbers_are_joined_where_they_belong",),
+    ),
+    Mutant(
         "resize: refused when it runs",
         "layers/upsampling.py",
         "if shape is not None and (None not in shape or sizes is None or not sizes.size):",
