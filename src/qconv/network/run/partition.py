@@ -10,8 +10,8 @@ from qconv.network.graph.graph import Layer, Network
 
 @dataclass(frozen=True)
 class Segment:
-    """Layers that all run on kernels (`served`) or all elsewhere. `inputs` come from other segments or the caller, or
-    are constants; `outputs` are read by other segments or are the network's."""
+    """Layers that all run on kernels (`served`) or all elsewhere. `inputs` come from other segments or the caller;
+    `outputs` are read by other segments or are the network's. Constants are neither."""
 
     layers: tuple[Layer, ...]
     served: bool
@@ -41,7 +41,8 @@ def partition(network: Network, served: Collection[str]) -> tuple[Segment, ...]:
 def _segment(network: Network, layers: list[Layer], served: bool) -> Segment:
     made = {name: None for layer in layers for name in layer.outputs if name}
     names = {layer.name for layer in layers}
-    inputs = dict.fromkeys(name for layer in layers for name in layer.reads if name not in made)
+    given = (name for layer in layers for name in layer.reads if name not in made)
+    inputs = dict.fromkeys(name for name in given if name not in network.constants)
 
     def leaves(name: str) -> bool:
         readers = network.consumers.get(name, ())

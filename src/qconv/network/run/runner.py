@@ -79,8 +79,10 @@ class Runner:
         self._subgraphs: dict[tuple[tuple[str, ...], tuple[str, ...]], Subgraph] = {}  # by layers and outputs
         # For a segment that has run once: the addresses of its inputs.
         self._recordings: dict[Recording, Recorded | dict[str, int]] = {}
+        self._made_here = frozenset(one.y for one in served.values())
         self._alone = Lock()  # a recording has a single set of arrays
         self.segments = partition(network, served)
+        self._outputs = [{name for layer in each.layers for name in layer.outputs} for each in self.segments]
         self._last_use = {name: at for at, segment in enumerate(self.segments) for name in segment.inputs}
         for segment in self.segments:
             if not segment.served:
@@ -93,11 +95,10 @@ class Runner:
 
     def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
         """Return the wanted tensors: outputs of served layers, or tensors between two segments."""
-        made = {one.y for one in self._served.values()} | {one.y for one in self._regions.values()}
         with self._alone:
             values = self._run(feeds, wanted, self._replayed, self._elsewhere_run)
             # The next run of a recording overwrites its outputs.
-            return {name: value.copied() if name in made else value for name, value in values.items()}
+            return {name: value.copied() if name in self._made_here else value for name, value in values.items()}
 
     def profile(self, feeds: Mapping[str, Value]) -> Profile:
         """Time each served layer and each subgraph elsewhere by itself. Served layers are recorded, because the host's
@@ -218,8 +219,10 @@ class Runner:
         for name in wanted:
             if name in self.network.constants:
                 values[name] = Value(self._device, host=self.network.constants[name])
+        more = set(wanted) - set(self.network.outputs)
         for at, segment in enumerate(self.segments):
-            values |= here(_with(segment, wanted), values) if segment.served else elsewhere(segment, values)
+            asked = segment if more.isdisjoint(self._outputs[at]) else _with(segment, wanted)
+            values |= here(asked, values) if segment.served else elsewhere(segment, values)
             for name in segment.inputs:
                 if self._last_use[name] == at and name not in wanted:
                     values.pop(name, None)
