@@ -139,6 +139,14 @@ MUTANTS = (
         (PRODUCTS + "::test_transposed_convolutions",),
     ),
     Mutant(
+        "products: sums of bytes are exact in any float",
+        "readers/products.py",
+        "EXACT, LARGEST_DIFFERENCE = 2**24, 255",
+        "EXACT, LARGEST_DIFFERENCE = 2**29, 255",
+        "Long sums would lose their last bits.",
+        (PRODUCTS + "::test_sums_beyond_the_whole_numbers_of_a_float_are_exact",),
+    ),
+    Mutant(
         "reductions: a variance of squares",
         "_deviation",
         'row.mean(_square(call("subtract", row.element, row.mean())))',

@@ -15,6 +15,11 @@ from qconv.network.expressions.readers.movement import reshaped, swapped
 from qconv.network.graph.served import Unserved
 
 
+# Sums of whole numbers up to here are exact in fp32, which GPUs multiply at twice the rate of int32. A byte minus its
+# zero point is at most LARGEST_DIFFERENCE.
+EXACT, LARGEST_DIFFERENCE = 2**24, 255
+
+
 def product(a: Lazy, b: Lazy) -> Lazy:
     """Return the product of two tensors of matrices, as NumPy's matmul broadcasts them; int32 or float32."""
     wide_a = reshaped(a, (1, *a.shape)) if len(a.shape) == 1 else a
@@ -107,8 +112,15 @@ def matmul_integer(reader: Reader) -> Lazy:
 
 def _of_differences(reader: Reader, a: int, b: int, a_zero: int, b_zero: int) -> Lazy:
     """Return the product of two inputs, each without its zero point. The arguments are numbers of inputs."""
-    left, right = _input(reader, a_zero), _input(reader, b_zero)
-    return product(_minus(reader.x(a), left, -2), _minus(reader.x(b), right, -1))
+    left = _minus(reader.x(a), _input(reader, a_zero), -2)
+    right = _minus(reader.x(b), _input(reader, b_zero), -1)
+    if LARGEST_DIFFERENCE**2 * left.shape[-1] < EXACT:
+        left, right = _as_floats(left), _as_floats(right)
+    return product(left, right)
+
+
+def _as_floats(x: Lazy) -> Lazy:
+    return _over(x, lambda node, _: call("to_float32", node), "float32")
 
 
 def matmul_integer_to_float(reader: Reader) -> Lazy:

@@ -164,6 +164,14 @@ def test_shapes_without_a_product_are_named() -> None:
         computed("MatMul", {"a": reals(3, 5), "b": reals(4, 5)}, reals(3, 5))
 
 
+@pytest.mark.parametrize("depth", [258, 259, 3000])
+def test_sums_beyond_the_whole_numbers_of_a_float_are_exact(depth: int) -> None:
+    """Every product is odd and as large as can be, so that fp32 would lose the last bit of some sums."""
+    a, b = np.full((3, depth), 255, np.uint8), np.full((depth, 4), 255, np.uint8)
+    a[1, ::3] = 253
+    check("MatMulInteger", {"a": a, "b": b}, "int32")
+
+
 @pytest.mark.parametrize("equation", ["...ij,...jk->...ik", "iij,jk->ik"])
 def test_other_equations_are_named(equation: str) -> None:
     arrays = {"a": reals(3, 3, 5), "b": reals(5, 4)}
