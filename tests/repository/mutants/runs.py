@@ -69,10 +69,18 @@ MUTANTS = (
     Mutant(
         "runs: what a recording gives is not copied",
         "Runner.run",
-        "value.copied() if name in made else value",
+        "value.copied() if name in self._made_here else value",
         "value",
         "The next run writes over what the caller holds.",
         (RECORDED,),
+    ),
+    Mutant(
+        "runs: constants are tensors between segments",
+        "_segment",
+        "name for name in given if name not in network.constants",
+        "name for name in given",
+        "Each run would look for every constant among what it was given.",
+        ("test_partition.py::test_constants_are_no_inputs",),
     ),
     Mutant(
         "runs: every recording is kept",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from qconv.network import Layer, Network, partition
 from qconv.network.run.partition import Segment
 
@@ -30,6 +34,12 @@ def test_a_segment_waits_for_nothing_that_waits_for_it() -> None:
     for segment in segments:
         assert set(segment.inputs) <= made
         made |= set(segment.outputs)
+
+
+def test_constants_are_no_inputs() -> None:
+    network = network_of({"a": ("X", "W"), "b": ("A", "W")}, ("B",))
+    segments = partition(replace(network, constants={"W": np.zeros(3)}), {"a"})
+    assert [segment.inputs for segment in segments] == [("X",), ("A",)]
 
 
 def test_branches_of_one_level_are_one_segment() -> None:
