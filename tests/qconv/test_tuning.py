@@ -88,7 +88,10 @@ def test_a_model_is_a_network_where_a_session_runs_it_on_kernels(tmp_path: Path)
     import quantized_networks
 
     real, path = quantized_networks.mobilenet_like(), str(tmp_path / "real.onnx")
-    onnx.save(real, path)
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("n", 3, 4, 4)) for name in "xy"]
+    node = onnx.helper.make_node("LRN", ["x"], ["y"], size=3)
+    graph = onnx.helper.make_graph([node], "no kernel", values[:1], values[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
     assert network_of(path, 2, "cpu") == (
         "a session runs none of its layers on a kernel; quantize it, or give its open batch"
     )

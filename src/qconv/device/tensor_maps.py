@@ -28,6 +28,7 @@ ELEMENT_TYPES = {
     "float32": 7,
     "float64": 8,
     "bfloat16": 9,
+    "bool": 0,
 }
 NO_INTERLEAVE, FILL_ZEROS = 0, 0  # CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle

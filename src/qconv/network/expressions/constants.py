@@ -23,15 +23,19 @@ LARGEST = 2**24
 
 def fold_constants(network: Network, without: Collection[str] = ()) -> Network:
     """Return the network with the outputs of such layers as constants, except of the ops that are left out."""
-    constants, tensors, kept = dict(network.constants), dict(network.tensors), list[Layer]()
+    known, tensors, kept = dict(network.constants), dict(network.tensors), list[Layer]()
+    left = set[str]()  # outputs of layers that stay, whose values others follow from
     for layer in network.layers:
-        known = replace(network, constants=constants, tensors=tensors)
-        array = None if layer.op in without else _computed(known, layer)
+        array = _computed(replace(network, constants=known, tensors=tensors), layer)
         if array is None:
             kept.append(layer)
             continue
         (y,) = layer.outputs
-        constants[y], tensors[y] = array, Tensor(y, str(array.dtype), array.shape)
+        known[y], tensors[y] = array, Tensor(y, str(array.dtype), array.shape)
+        if layer.op in without:
+            kept.append(layer)
+            left.add(y)
+    constants = {name: array for name, array in known.items() if name not in left}
     return replace(network, layers=tuple(kept), constants=constants, tensors=tensors)
 
 

@@ -336,8 +336,13 @@ class Runner:
 
     def _elsewhere_run(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
         given = {name: values[name].on_host for name in segment.inputs if name in values}
-        results = self._subgraph(segment)(given)
+        results = self._subgraph(segment)(self._constants_of(segment) | given)
         return {name: Value(self._device, host=array) for name, array in results.items()}
+
+    def _constants_of(self, segment: Segment) -> dict[str, Any]:
+        """Return the constants that the layers of a segment read. The other runtime may compute some of them."""
+        read = (name for layer in segment.layers for part in layer.unfolded for name in part.reads)
+        return {name: self.network.constants[name] for name in read if name in self.network.constants}
 
     def _subgraph(self, segment: Segment) -> Subgraph:
         layers = [part for layer in segment.layers for part in layer.unfolded]
