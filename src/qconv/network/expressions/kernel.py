@@ -299,6 +299,8 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
         return None
     columns = tuple(axis for axis in folds[0].columns if axis.extent > 1)
     own = {axis for fold in folds for axis in fold.columns}
+    if any(not own.isdisjoint(_free(fold)) for fold in folds):  # a fold of folds, each of other elements
+        return None
     used = {
         axis for fold in folds for node in in_order(fold.of) for index in indices_within(node) for axis in index.axes
     }
@@ -309,6 +311,16 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
     if list(order) != [*rows, *rest] or [axis.extent for axis in rest] != [axis.extent for axis in columns]:
         return None
     return _Split(tuple(rows), columns, tuple(rest))
+
+
+def _free(root: Node) -> frozenset[Axis]:
+    """Return the axes on which a value depends, without the columns of its folds."""
+    free: dict[Node, frozenset[Axis]] = {}
+    for node in in_order(root):
+        axes = (axis for index in indices_within(node) for axis in index.axes)
+        found = frozenset(axes).union(*(free[each] for each in node.arguments))
+        free[node] = found.difference(node.columns) if isinstance(node, Folding) else found
+    return free[root]
 
 
 def _reduction(root: Node, dtype: str, folds: Sequence[Folding], split: _Split, names: _Names) -> Reduce:

@@ -58,9 +58,9 @@ def parted(lazy: Lazy, only_long: bool) -> Parted | None:
     root = lazy.at(tuple(map(Index.of, axes)))
     for fold in _folds(root):
         rows = _rows(fold, axes)
-        if only_long and not _is_slow(fold, rows):
-            continue
         made = _in_two(fold) if _is_slow(fold, rows) else fold
+        if only_long and made is fold:
+            continue
         return Parted(_tensor(made, rows), partial(_rest, lazy, root, fold, rows))
     return None
 
