@@ -48,14 +48,10 @@ class Held:
             total = total * self.shape[axis] + indices[axis]
         return total
 
-    @property
-    def operand(self) -> Operand:
-        elements = max(prod(self.shape), 1)
-        if self.values is None:
-            return Operand(self.dtype, elements)
-        if self.dtype == "int32":
-            return Operand(self.dtype, elements, True, int(self.values.min()), int(self.values.max()))
-        return Operand(self.dtype, elements, True)
+    def operand(self, is_table: bool) -> Operand:
+        """Return the tensor as an operand, with its least and largest value if these are indices."""
+        limits = (int(self.values.min()), int(self.values.max())) if is_table else (None, None)
+        return Operand(self.dtype, max(prod(self.shape), 1), self.values is not None, *limits)
 
 
 @dataclass(frozen=True)
@@ -76,9 +72,14 @@ class _Names:
     held: Callable[[str], Held]
     names: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, dict[str, int]] = field(default_factory=dict)  # single ones, by type: the place of each
+    tables: set[str] = field(default_factory=set)
 
     def __call__(self, tensor: str) -> str:
         return self.names.setdefault(tensor, f"x{len(self.names)}")
+
+    def table(self, tensor: str) -> str:
+        self.tables.add(tensor)
+        return self(tensor)
 
     def place(self, tensor: str, dtype: str) -> tuple[str, Index]:
         """Return the operand that has all single numbers of a type, and the place of one."""
@@ -92,7 +93,9 @@ class _Names:
     @property
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
-            Operand(name, len(self.numbers[name]), True) if name in self.numbers else self.held(name).operand
+            Operand(name, len(self.numbers[name]), True)
+            if name in self.numbers
+            else self.held(name).operand(name in self.tables)
             for name in self.names
         )
 
@@ -214,7 +217,7 @@ def _lowered(root: Node, names: _Names) -> Node:
 
 
 def _with_tables(index: Index, names: _Names) -> Index:
-    return index.renamed({table: names(table) for table in index.tables}) if index.tables else index
+    return index.renamed({table: names.table(table) for table in index.tables}) if index.tables else index
 
 
 def _substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:

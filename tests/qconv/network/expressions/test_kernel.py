@@ -65,3 +65,16 @@ def test_single_numbers_of_a_type_are_one_operand() -> None:
     assert sorted(map(len, together)) == sorted(size for size in sizes.values() if size > 1)
     assert {"n0", "n2"} <= set(next(names for names in together if "n0" in names))
     assert ("n1", "n3") in together
+
+
+def test_integers_that_are_no_indices_are_of_the_whole_range() -> None:
+    """Indices have limits, which a kernel has to know."""
+    ends = np.array([-(2**31), 0, 2**31 - 1], np.int32)
+    x = np.random.default_rng(5).integers(-9, 9, (4, 3)).astype(np.int32)
+    held = {"ends": ends, "rows": np.array([2, 0], np.int64)}
+    tensors = {"x": Tensor("x", "int32", (4, 3)), "a": Tensor("a", "int32", (4, 3)), "y": Tensor("y", "int32", (2, 3))}
+    layers = (Layer("add", "Add", ("x", "ends"), ("a",)), Layer("gather", "Gather", ("a", "rows"), ("y",), {"axis": 0}))
+    network = Network(("x",), ("y",), layers, tensors, held)
+    (kernel,) = kernels(network, {})
+    assert {operand.text for operand in kernel.problem.operands} >= {"int32*3!"}
+    np.testing.assert_array_equal(evaluated(network, {"x": x}), (x + ends)[[2, 0]])
