@@ -22,7 +22,8 @@ Numbers = tuple[str, str]
 
 
 class Bytes:
-    """Layers of bytes in their order, and full-range tensors. The scales of half of the networks are powers of two."""
+    """Layers of bytes in their order, and full-range tensors. The scales of a network are powers of two, which makes
+    ties, hundredths, which makes near ties, or any."""
 
     def __init__(self, dtype: str, seed: object) -> None:
         self.rng = np.random.default_rng([hash_of(seed), dtype == "int8"])
@@ -32,7 +33,7 @@ class Bytes:
         self.held: dict[str, Any] = {}
         self.fed: dict[str, Any] = {}
         self.is_of: dict[str, Numbers] = {}
-        self.has_ties = self.rng.random() < 0.5
+        self.kind = self.rng.choice(["powers", "hundredths", "any"])
 
     def drawn(self, shape: Sequence[int]) -> Any:
         limits = np.iinfo(self.dtype)
@@ -40,7 +41,11 @@ class Bytes:
 
     def numbers(self) -> Numbers:
         """Hold a scale and a zero point."""
-        scale = 2.0 ** self.rng.integers(-4, 1) if self.has_ties else np.exp(self.rng.uniform(-3, 0))
+        scale = {
+            "powers": 2.0 ** self.rng.integers(-4, 1),
+            "hundredths": self.rng.integers(1, 13) / 100,
+            "any": np.exp(self.rng.uniform(-3, 0)),
+        }[self.kind]
         return self.hold(np.float32(scale)), self.hold(self.drawn(()))
 
     def hold(self, array: Any) -> str:

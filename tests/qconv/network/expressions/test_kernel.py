@@ -1,4 +1,4 @@
-"""Expressions as problems of kernels: single numbers are operands, so that layers that differ in them share a kernel."""
+"""Expressions as problems of kernels. Single numbers are operands, so that layers that differ in them share one."""
 
 from __future__ import annotations
 
