@@ -23,6 +23,7 @@ from qconv.network.expressions.lazy import (
     axes_for,
     indices_within,
     rewritten,
+    substituted,
     with_arguments,
 )
 from qconv.network.graph.value import last_of
@@ -220,20 +221,6 @@ def _with_tables(index: Index, names: _Names) -> Index:
     return index.renamed({table: names.table(table) for table in index.tables}) if index.tables else index
 
 
-def _substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
-    """Return a lowered expression with other indices in the place of its axes."""
-
-    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
-        if isinstance(node, Load):
-            guards = tuple(guard.moved(lambda index: index.substituted(replaced)) for guard in node.guards)
-            return Load(node.operand, node.at.substituted(replaced), node.dtype, guards, *arguments)
-        if isinstance(node, Position):
-            return Position(node.at.substituted(replaced))
-        return with_arguments(node, arguments)
-
-    return rewritten(root, change)
-
-
 def _merged(
     groups: list[list[Axis]], root: Node, order: Sequence[Axis] = ()
 ) -> tuple[list[list[Axis]], Node, list[Axis]]:
@@ -251,7 +238,7 @@ def _merged(
                 group[at : at + 2] = [joined]
                 if places[0] >= 0:
                     order[places[0] : places[0] + 2] = [joined]
-                root = _substituted(root, _joining(outer, inner, joined))
+                root = substituted(root, _joining(outer, inner, joined))
             at -= 1
     return groups, root, order
 
@@ -284,7 +271,7 @@ def _renamed(groups: list[list[Axis]], letters: Sequence[str], root: Node) -> tu
     for group, letter in zip(groups, letters, strict=True):
         made.append([Axis(f"{letter}{at}", axis.extent) for at, axis in enumerate(group)])
         named |= dict(zip(group, made[-1], strict=True))
-    return made, _substituted(root, lambda axis: Index.of(named[axis]))
+    return made, substituted(root, lambda axis: Index.of(named[axis]))
 
 
 @dataclass(frozen=True)
@@ -334,7 +321,7 @@ def _reduction(root: Node, dtype: str, folds: Sequence[Folding], split: _Split, 
     def folded(node: Node, arguments: tuple[Node, ...]) -> Node:
         return Fold(node.kind, arguments[0]) if isinstance(node, Folding) else with_arguments(node, arguments)
 
-    made = _substituted(rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
+    made = substituted(rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
     columns = list(split.columns) or [Axis(first[0].name if first else "c", 1)]
     groups, made, _ = _merged([list(split.rows), columns], made)
     (rows, columns), made = _renamed(groups, ["r", "c"], made)
