@@ -163,7 +163,7 @@ def map_of(shape: Sequence[int], y_type: str, operands: Sequence[str], do: str) 
 
 
 _HIDDEN = 8 * 197 * 768
-# What networks have between products and convolutions.
+# Typical layers between the products and convolutions of a network.
 TYPICAL = {
     "a sum of halves": map_of((_HIDDEN,), "float16", [f"float16*{_HIDDEN}"] * 2, "y=add(x0[i0],x1[i0])"),
     "bytes through a gelu": map_of(

@@ -80,6 +80,22 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
         (128, 4, 1),
         (),
     ),
+    "places that are values, in two tables": (
+        map_of(
+            (18, 16),
+            "int8",
+            ["int8*288", "int8*256!", "float32*8!", "int32*288"],
+            "a=looked_up(x1,bit_and(x0[i0*16+i1],255));b=looked_up(x2,minimum(maximum(x3[i0*16+i1],0),7))"
+            ";y=wrap_int8(add(a,to_int32(b)))",
+        ),
+        (128, 4, 1),
+        ("x0", "x3"),
+    ),
+    "one rounding of a product and a sum": (
+        map_of((320,), "float32", ["float32*320"], "y=fma(x0[i0],x0[i0],negate(multiply(x0[i0],x0[i0])))"),
+        (128, 4, 1),
+        ("x0",),
+    ),
     "a depth to space": (
         map_of((3, 12, 16), "int8", ["int8*576"], "y=x0[((i1%2)*2+i2%2)*144+i0*48+i1/2*8+i2/2]"),
         (128, 2, 2),

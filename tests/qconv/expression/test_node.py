@@ -10,7 +10,7 @@ from random_expressions import Drawer
 
 from qconv.expression import Axis, Call, Guard, Index, Load, Node, Number, Position, call
 from qconv.expression.function import BOOL, FLOAT, INT, LONG
-from qconv.expression.node import Evaluation, in_order, parsed, replaced, statements, text_of
+from qconv.expression.node import Evaluation, Lookup, in_order, most_of, parsed, replaced, statements, text_of
 
 AXES = (Axis("i0", 6), Axis("i1", 4))
 OPERANDS = {"x0": "float16", "x1": "int8", "x2": "int64", "x3": "bool", "x4": "int32"}
@@ -95,6 +95,56 @@ def test_positions() -> None:
     assert (got.dtype, got.ravel().tolist()) == (np.int32, list(range(24)))
 
 
+INTEGER = LOADS[INT]
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "most"),
+    [
+        (call("bit_and", INTEGER, Number(255, INT)), "bit_and(t0,255)", 255),
+        (call("minimum", call("maximum", INTEGER, Number(0, INT)), Number(9, INT)), "minimum(t1,9)", 9),
+        (call("bit_and", INTEGER, Number(0, INT)), "bit_and(t0,0)", 0),
+        (call("bit_and", INTEGER, Number(-1, INT)), "", None),
+        (call("minimum", INTEGER, Number(9, INT)), "", None),
+        (call("minimum", call("maximum", INTEGER, Number(-1, INT)), Number(9, INT)), "", None),
+        (call("minimum", call("maximum", INTEGER, Number(0, INT)), Number(-9, INT)), "", None),
+        (call("minimum", call("maximum", INTEGER, Number(0, INT)), INTEGER), "", None),
+        (call("add", INTEGER, Number(9, INT)), "", None),
+        (INTEGER, "", None),
+        (Number(3, INT), "", None),
+    ],
+)
+def test_a_place_is_a_clamped_value(place: Node, text: str, most: int | None) -> None:
+    assert most_of(place) == most
+    looked_up = Lookup("x0", place, FLOAT)
+    if most is not None:
+        assert text_of(looked_up).endswith(f"={text};t{text.count('t1') + 2}=looked_up(x0,t{text.count('t1') + 1})")
+        assert read(text_of(looked_up)) == looked_up
+    else:
+        with pytest.raises(ValueError, match=r"a place is clamped, as in minimum\(maximum\(t0,0\),255\)"):
+            read(text_of(looked_up))
+
+
+def test_an_element_at_a_place_has_the_type_of_its_operand() -> None:
+    for name, dtype in (("x0", FLOAT), ("x1", INT), ("x2", LONG), ("x3", BOOL)):
+        assert read(f"t0=looked_up({name},bit_and(x1[i0],3))").dtype == dtype
+
+
+def test_elements_at_places() -> None:
+    root = read("t0=looked_up(x0,bit_and(x1[i0],3))")
+    table, at = np.array([1.5, -2, 0.25, 8], np.float16), np.array([0, 1, 2, 3, -1, 127], np.int8)
+    axes = {"i0": np.arange(6), "i1": np.arange(1)}
+    got = Evaluation(axes, {"x0": table, "x1": at})(root)
+    assert got.dtype == np.float32
+    assert got.tolist() == table[at & 3].tolist()
+
+
+def test_the_place_of_an_element_is_replaced() -> None:
+    root = read("t0=looked_up(x0,bit_and(x1[i0],3))")
+    made = replaced(root, lambda node: Number(7, INT) if node == INTEGER else None)
+    assert text_of(made) == "t0=bit_and(7,3);t1=looked_up(x0,t0)"
+
+
 def test_a_deep_expression_has_no_deep_recursion() -> None:
     lines = ["t0=x0[i0]", *(f"t{at + 1}=add(t{at},1.0)" for at in range(4000))]
     root = read(";".join(lines))
@@ -152,6 +202,13 @@ def test_nodes_are_replaced() -> None:
         ("t0=guarded(x0[i0],0.0)", "it is written guarded"),
         ("t0=guarded(1.0,0.0,i0,4)", "it is written guarded"),
         ("t0=x0[i0:i1]", "no index"),
+        ("t0=looked_up(x9,bit_and(x1[i0],3))", "the operands are x0, x1, x2, x3, x4"),
+        ("t0=looked_up(x0[i0],bit_and(x1[i0],3))", "the operands are x0, x1, x2, x3, x4"),
+        ("t0=looked_up(x0,x1[i0])", r"'x1\[i0\]' in an expression: a place is clamped"),
+        ("t0=looked_up(x0,bit_and(x2[i0],long(3)))", "a place is clamped"),
+        ("t0=looked_up(x0)", r"it is written looked_up\(x0,t1\)"),
+        ("t0=fma(x0[i0],x0[i0])", "fma takes 3 arguments; 2 were given"),
+        ("t0=fma(x1[i0],x1[i0],x1[i0])", r"fma\(int32, int32, int32\).*one of float32"),
         ("t0=(lambda: 1)()", "no number, element or function"),
     ],
 )

@@ -15,6 +15,8 @@ from qconv.expression.problem import draw, stored
 from qconv.op import LARGEST
 from qconv.ops import registry
 
+RNG = np.random.default_rng(23)
+
 
 def test_keys_are_canonical_and_read_again() -> None:
     for problem in maps(3, 150):
@@ -114,6 +116,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a text for an extent": ({"shape": "4,x"}, "shape='x'"),
     "too many elements": ({"shape": (2**16, 2**16)}, "the axes have 4294967296 elements; at most"),
     "too many operands": ({"in": ",".join(["int8*1"] * 33)}, "operands=33 must be between 0 and 32"),
+    "a place behind the end": (
+        {"do": "t0=looked_up(x0,bit_and(x1[i0],31))"},
+        "a place in x0 is at most 31: clamp it to the operand's last element",
+    ),
+    "a place that is not clamped": ({"do": "t0=looked_up(x0,x1[i0])"}, r"a place is clamped, as in minimum\(maximum"),
     "a fold": ({"do": "t0=sum_of(x0[i0])"}, "sum_of combines the elements of a row; a map has no rows: use reduce"),
 }
 
@@ -140,6 +147,15 @@ def test_what_no_kernel_could_compute_is_refused(name: str) -> None:
 )
 def test_reads_that_guards_keep_within_the_operand(do: str) -> None:
     map_of((4, 6), "float32", ["float32*24", "int32*4!0..3"], do)
+
+
+def test_a_key_has_elements_at_places() -> None:
+    key = "map:shape=4:in=int8*4,uint8*256!:out=uint8:do=t0=x0[i0];t1=bit_and(t0,255);t2=looked_up(x1,t1)"
+    problem = registry.parse(key)
+    assert str(problem) == key
+    x, table = np.array([0, -1, -128, 127], np.int8), RNG.permutation(256).astype(np.uint8)
+    (y,) = registry.compute(problem, registry.Sample((x, table)))
+    assert y.tolist() == table[[0, 255, 128, 127]].tolist()
 
 
 HOSTILE = {

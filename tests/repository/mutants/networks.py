@@ -442,7 +442,7 @@ MUTANTS = (
     ),
     Mutant(
         "report: a fold that rounds otherwise changes no bit",
-        "Runner.explain",
+        "_parts_of",
         "if layer.is_exact else",
         "if layer else",
         "A reader of explain decides by it.",

@@ -213,7 +213,7 @@ class _Fusion:
         of_layer = next((part for part in one.parts if name in part.outputs), None)
         last = of_layer or replace(one.parts[-1], name=name)
         inputs = tuple(sorted(one.reads))
-        layer = Layer(last.name, last.op, inputs, (name,), parts=one.parts)
+        layer = Layer(last.name, last.op, inputs, (name,), parts=one.parts, is_expression=True)
         rank = len(one.lazy.shape)
         alike = [each for each in inputs if len(self.network.tensor(each).shape or ()) == rank]
         readers = (self.served.get(reader.name) for reader in self.network.consumers.get(name, ()))

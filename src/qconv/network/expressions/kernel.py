@@ -23,6 +23,7 @@ from qconv.network.expressions.lazy import (
     axes_for,
     indices_within,
     rewritten,
+    substituted,
     with_arguments,
 )
 from qconv.network.graph.value import last_of
@@ -48,14 +49,10 @@ class Held:
             total = total * self.shape[axis] + indices[axis]
         return total
 
-    @property
-    def operand(self) -> Operand:
-        elements = max(prod(self.shape), 1)
-        if self.values is None:
-            return Operand(self.dtype, elements)
-        if self.dtype == "int32":
-            return Operand(self.dtype, elements, True, int(self.values.min()), int(self.values.max()))
-        return Operand(self.dtype, elements, True)
+    def operand(self, is_table: bool) -> Operand:
+        """Return the tensor as an operand, with its least and largest value if these are indices."""
+        limits = (int(self.values.min()), int(self.values.max())) if is_table else (None, None)
+        return Operand(self.dtype, max(prod(self.shape), 1), self.values is not None, *limits)
 
 
 @dataclass(frozen=True)
@@ -76,9 +73,14 @@ class _Names:
     held: Callable[[str], Held]
     names: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, dict[str, int]] = field(default_factory=dict)  # single ones, by type: the place of each
+    tables: set[str] = field(default_factory=set)
 
     def __call__(self, tensor: str) -> str:
         return self.names.setdefault(tensor, f"x{len(self.names)}")
+
+    def table(self, tensor: str) -> str:
+        self.tables.add(tensor)
+        return self(tensor)
 
     def place(self, tensor: str, dtype: str) -> tuple[str, Index]:
         """Return the operand that has all single numbers of a type, and the place of one."""
@@ -92,7 +94,9 @@ class _Names:
     @property
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
-            Operand(name, len(self.numbers[name]), True) if name in self.numbers else self.held(name).operand
+            Operand(name, len(self.numbers[name]), True)
+            if name in self.numbers
+            else self.held(name).operand(name in self.tables)
             for name in self.names
         )
 
@@ -214,21 +218,7 @@ def _lowered(root: Node, names: _Names) -> Node:
 
 
 def _with_tables(index: Index, names: _Names) -> Index:
-    return index.renamed({table: names(table) for table in index.tables}) if index.tables else index
-
-
-def _substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
-    """Return a lowered expression with other indices in the place of its axes."""
-
-    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
-        if isinstance(node, Load):
-            guards = tuple(guard.moved(lambda index: index.substituted(replaced)) for guard in node.guards)
-            return Load(node.operand, node.at.substituted(replaced), node.dtype, guards, *arguments)
-        if isinstance(node, Position):
-            return Position(node.at.substituted(replaced))
-        return with_arguments(node, arguments)
-
-    return rewritten(root, change)
+    return index.renamed({table: names.table(table) for table in index.tables}) if index.tables else index
 
 
 def _merged(
@@ -248,7 +238,7 @@ def _merged(
                 group[at : at + 2] = [joined]
                 if places[0] >= 0:
                     order[places[0] : places[0] + 2] = [joined]
-                root = _substituted(root, _joining(outer, inner, joined))
+                root = substituted(root, _joining(outer, inner, joined))
             at -= 1
     return groups, root, order
 
@@ -281,7 +271,7 @@ def _renamed(groups: list[list[Axis]], letters: Sequence[str], root: Node) -> tu
     for group, letter in zip(groups, letters, strict=True):
         made.append([Axis(f"{letter}{at}", axis.extent) for at, axis in enumerate(group)])
         named |= dict(zip(group, made[-1], strict=True))
-    return made, _substituted(root, lambda axis: Index.of(named[axis]))
+    return made, substituted(root, lambda axis: Index.of(named[axis]))
 
 
 @dataclass(frozen=True)
@@ -299,6 +289,8 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
         return None
     columns = tuple(axis for axis in folds[0].columns if axis.extent > 1)
     own = {axis for fold in folds for axis in fold.columns}
+    if any(not own.isdisjoint(_free(fold)) for fold in folds):  # a fold of folds, each of other elements
+        return None
     used = {
         axis for fold in folds for node in in_order(fold.of) for index in indices_within(node) for axis in index.axes
     }
@@ -311,6 +303,16 @@ def _split(folds: Sequence[Folding], order: Sequence[Axis]) -> _Split | None:
     return _Split(tuple(rows), columns, tuple(rest))
 
 
+def _free(root: Node) -> frozenset[Axis]:
+    """Return the axes on which a value depends, without the columns of its folds."""
+    free: dict[Node, frozenset[Axis]] = {}
+    for node in in_order(root):
+        axes = (axis for index in indices_within(node) for axis in index.axes)
+        found = frozenset(axes).union(*(free[each] for each in node.arguments))
+        free[node] = found.difference(node.columns) if isinstance(node, Folding) else found
+    return free[root]
+
+
 def _reduction(root: Node, dtype: str, folds: Sequence[Folding], split: _Split, names: _Names) -> Reduce:
     first = folds[0].columns
     same = {axis: one for fold in folds for axis, one in zip(fold.columns, first, strict=True)}
@@ -319,7 +321,7 @@ def _reduction(root: Node, dtype: str, folds: Sequence[Folding], split: _Split, 
     def folded(node: Node, arguments: tuple[Node, ...]) -> Node:
         return Fold(node.kind, arguments[0]) if isinstance(node, Folding) else with_arguments(node, arguments)
 
-    made = _substituted(rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
+    made = substituted(rewritten(_lowered(root, names), folded), lambda axis: Index.of(same.get(axis, axis)))
     columns = list(split.columns) or [Axis(first[0].name if first else "c", 1)]
     groups, made, _ = _merged([list(split.rows), columns], made)
     (rows, columns), made = _renamed(groups, ["r", "c"], made)

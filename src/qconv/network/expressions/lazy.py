@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, call, in_order, indices_of
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, call, in_order, indices_of
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -271,6 +271,25 @@ def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
     if isinstance(node, Load) and arguments:
         return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
     return node
+
+
+def substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
+    """Return an expression, before or after it is lowered, with other indices in the place of its axes."""
+
+    def moved(index: Index) -> Index:
+        return index.substituted(replaced)
+
+    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
+        if isinstance(node, Position):
+            return Position(moved(node.at))
+        if not isinstance(node, Element | Load):
+            return with_arguments(node, arguments)
+        guards = tuple(guard.moved(moved) for guard in node.guards)
+        if isinstance(node, Load):
+            return Load(node.operand, moved(node.at), node.dtype, guards, *arguments)
+        return Element(node.tensor, tuple(map(moved, node.indices)), node.dtype, guards, *arguments)
+
+    return rewritten(root, change)
 
 
 def broadcast(*given: Lazy) -> Shape:

@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Guard, Node, Position, in_order
+from qconv.expression.node import Node, in_order
 from qconv.network.expressions.lazy import (
     Element,
     Folding,
@@ -19,6 +19,7 @@ from qconv.network.expressions.lazy import (
     axes_for,
     indices_within,
     rewritten,
+    substituted,
     with_arguments,
 )
 
@@ -36,21 +37,6 @@ class Parted:
     rest: Callable[[str], Lazy]  # from the stored tensor's name
 
 
-def substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
-    """Return an expression with other indices in the place of its axes."""
-
-    def change(node: Node, arguments: tuple[Node, ...]) -> Node:
-        if isinstance(node, Element):
-            indices = tuple(index.substituted(replaced) for index in node.indices)
-            guards = tuple(Guard(guard.index.substituted(replaced), guard.extent) for guard in node.guards)
-            return Element(node.tensor, indices, node.dtype, guards, *arguments)
-        if isinstance(node, Position):
-            return Position(node.at.substituted(replaced))
-        return with_arguments(node, arguments)
-
-    return rewritten(root, change)
-
-
 def parted(lazy: Lazy, only_long: bool) -> Parted | None:
     """Return the first fold as a tensor of its own and the rest; None where there is none. `only_long`: only one that
     is slow."""
@@ -58,10 +44,10 @@ def parted(lazy: Lazy, only_long: bool) -> Parted | None:
     root = lazy.at(tuple(map(Index.of, axes)))
     for fold in _folds(root):
         rows = _rows(fold, axes)
-        if only_long and not _is_slow(fold, rows):
-            continue
         made = _in_two(fold) if _is_slow(fold, rows) else fold
-        return Parted(_tensor(made, rows), partial(_rest, lazy, root, fold, rows))
+        if only_long and made is fold:
+            continue
+        return Parted(_tensor(made, made.dtype, rows), partial(_rest, lazy, root, fold, rows))
     return None
 
 
@@ -104,29 +90,22 @@ def _in_two(fold: Folding) -> Folding:
     return Folding(fold.kind, inner, (slow,))
 
 
-def _tensor(fold: Folding, rows: tuple[Axis, ...]) -> Lazy:
-    """Return a fold as a tensor of its rows."""
-
-    def at(indices: Indices) -> Node:
-        given = dict(zip(rows, indices, strict=True))
-        return substituted(fold, lambda axis: given.get(axis, Index.of(axis)))
-
-    return Lazy(tuple(axis.extent for axis in rows), fold.dtype, at)
-
-
 def _rest(lazy: Lazy, root: Node, fold: Folding, rows: tuple[Axis, ...], name: str) -> Lazy:
     """Return the expression with a stored tensor in the place of the fold."""
-    axes = axes_for(lazy.shape)
 
     def change(node: Node, arguments: tuple[Node, ...]) -> Node:
         if node == fold:
             return Element(name, tuple(map(Index.of, rows)), fold.dtype)
         return with_arguments(node, arguments)
 
-    left = rewritten(root, change)
+    return _tensor(rewritten(root, change), lazy.dtype, axes_for(lazy.shape))
+
+
+def _tensor(root: Node, dtype: str, axes: tuple[Axis, ...]) -> Lazy:
+    """Return an expression as a tensor of its axes."""
 
     def at(indices: Indices) -> Node:
         given = dict(zip(axes, indices, strict=True))
-        return substituted(left, lambda axis: given.get(axis, Index.of(axis)))
+        return substituted(root, lambda axis: given.get(axis, Index.of(axis)))
 
-    return Lazy(lazy.shape, lazy.dtype, at)
+    return Lazy(tuple(axis.extent for axis in axes), dtype, at)

@@ -50,7 +50,8 @@ class Tensor:
 class Layer:
     """One op. Layers of a network have unique names. An omitted optional input has the name "". `captured` are the
     tensors that subgraphs of the layer (of a loop, say) read from outside; `parts` are the layers that were folded into
-    this one, and `is_exact` is False where they may have another last bit."""
+    this one, and `is_exact` is False where they may have another last bit. `is_expression` is True where they are one
+    expression, whose floats are computed as this project defines them."""
 
     name: str
     op: str
@@ -60,6 +61,7 @@ class Layer:
     captured: tuple[str, ...] = ()
     parts: tuple[Layer, ...] = ()
     is_exact: bool = True
+    is_expression: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -188,15 +188,12 @@ class Runner:
         order, operations = self._in_order(), dict[str, int]()
         for layer in order:
             if layer.key in self._steps:
-                ops = ", ".join(part.op for part in layer.unfolded)
-                effect = "which changes no bit" if layer.is_exact else "which may change an output by one step"
-                folded = f"{ops} folded, {effect}; " if len(layer.parts) > 1 else ""
                 chosen = last.chosen.get(layer.key)
                 why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
                 where = ELSEWHERE if isinstance(chosen, Refused) else HERE
                 if chosen is not None and not isinstance(chosen, Refused):
                     operations[layer.name] = sum(problem.operations for problem in chosen.problems)
-                reasons[layer.name] = where, folded + decided.get(layer.key, "") + why
+                reasons[layer.name] = where, _parts_of(layer) + decided.get(layer.key, "") + why
         made = explained(replace(self.network, layers=tuple(order)), order, reasons, last.seen, operations)
         islands = sum(not segment.served for segment in self.segments)
         return replace(made, islands=islands, memory=self.memory)
@@ -366,6 +363,17 @@ def _with(segment: Segment, wanted: Sequence[str]) -> Segment:
     made = {name for layer in segment.layers for name in layer.outputs}
     asked = (name for name in wanted if name in made)
     return replace(segment, outputs=tuple(dict.fromkeys((*segment.outputs, *asked))))
+
+
+def _parts_of(layer: Layer) -> str:
+    """Return what an explanation says of the layers that are one."""
+    if len(layer.parts) < 2:
+        return ""
+    ops = ", ".join(part.op for part in layer.unfolded)
+    if layer.is_expression:
+        return f"{ops} in one expression; "
+    effect = "which changes no bit" if layer.is_exact else "which may change an output by one step"
+    return f"{ops} folded, {effect}; "
 
 
 def _alone(served: Served) -> Segment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
 from qconv.network import Layer, Network, Runner, Tensor, Value, read_layer
+from qconv.network.expressions.fuse import fuse
 from qconv.network.layers import convolution as module
 from qconv.network.run import runner as running
 from qconv.network.run.runner import Subgraph
@@ -118,6 +120,25 @@ def test_a_shape_that_no_kernel_serves_runs_elsewhere() -> None:
     (row,) = [row for row in runner.explain({"a": "", "b": ""}).rows if row.name == "conv"]
     assert row.runs_on == "fallback"
     assert "n=0" in row.why
+
+
+def test_layers_of_one_expression_are_told_so() -> None:
+    """They are floats of this project's own arithmetic: not the bits of the layers by themselves."""
+    layers = (
+        Layer("d", "DequantizeLinear", ("x", "s", "z"), ("a",)),
+        Layer("n", "LayerNormalization", ("a", "ones"), ("b",), {"axis": -1}),
+        Layer("q", "QuantizeLinear", ("b", "s", "z"), ("y",)),
+        Layer("abs", "Abs", ("b",), ("c",)),
+    )
+    held = {"s": np.asarray(0.1, np.float32), "z": np.asarray(3, np.uint8), "ones": np.ones(5, np.float32)}
+    types = {"x": "uint8", "a": "float32", "b": "float32", "c": "float32", "y": "uint8"}
+    tensors = {name: Tensor(name, dtype, (4, 5)) for name, dtype in types.items()}
+    network = Network(("x",), ("y", "c"), layers, tensors, held)
+    fused, served, _ = fuse(network, {})
+    runner = Runner(replace(fused, tensors={}), served, CPU, Doubled())  # prepares nothing without shapes
+    whys = [row.why.partition("; ")[0] for row in runner.explain({}).rows]
+    alone = "the kernel is chosen for the shape of the first input"
+    assert whys == ["DequantizeLinear, LayerNormalization in one expression", alone, alone]
 
 
 def test_a_tensor_with_two_readers_has_no_only_one() -> None:
