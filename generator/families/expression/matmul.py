@@ -50,6 +50,8 @@ CHOICES: Choices = {
     "thread_n": (1, 2, 4, 8),
     "slab": (8, 16, 32, 64, 128),
 }
+# A sum with a product, where the two round once.
+ADDED = {FLOAT: "tile::fma(a, b, sum)"}
 # Most terms of a slab that a thread holds in registers.
 MOST_FETCHED = 24
 # Most terms of each sum that are multiplied without a branch.
@@ -62,6 +64,7 @@ WARP, LINE_BYTES = 32, 32
 @dataclass(frozen=True, kw_only=True)
 class MatMulContext(ExpressionContext):
     term: str  # type of the products in C++
+    added: str  # a sum with a product
     left: list[str]  # lines that return a term
     right: list[str]
     finish: list[str]  # lines that write an output
@@ -161,6 +164,7 @@ class MatMulPlan(WaitingPlan):
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants | ({"fma"} if dtype == FLOAT else {"fn:add"}),
             term=CTYPES[dtype],
+            added=ADDED.get(dtype, "scalar::add(sum, scalar::multiply(a, b))"),
             left=self._term(lines, problem.left, "m", "row"),
             right=self._term(lines, problem.right, "n", "column"),
             finish=[

@@ -14,7 +14,6 @@ from qconv.network.expressions.lazy import Indices, Lazy, Product, Reader, Shape
 from qconv.network.expressions.readers.movement import reshaped, swapped
 from qconv.network.graph.served import Unserved
 
-
 # Sums of whole numbers up to here are exact in fp32, which GPUs multiply at twice the rate of int32. A byte minus its
 # zero point is at most LARGEST_DIFFERENCE.
 EXACT, LARGEST_DIFFERENCE = 2**24, 255
