@@ -122,14 +122,14 @@ def hash_of(seed: object) -> int:
 
 def served_of(network: Network) -> dict[str, Served]:
     """Return the layers of bytes with their own kernels."""
-    return {layer.name: read_layer(layer, network) for layer in network.layers if layer.op != "DequantizeLinear"}
+    return {layer.name: read_layer(layer, network) for layer in network.layers if "QLinear" in layer.op}
 
 
 def by_own_kernels(network: Network, fed: dict[str, Any]) -> dict[str, Any]:
-    """Return every tensor, by the oracles of the layers' own kernels."""
-    values, served = dict(fed), served_of(network)
-    for layer in network.layers:
-        values[layer.name] = _own(served[layer.name], values)
+    """Return every tensor of bytes, by the oracles of the layers' own kernels."""
+    values = dict(fed)
+    for name, one in served_of(network).items():
+        values[name] = _own(one, values)
     return values
 
 

@@ -71,7 +71,7 @@ def test_integers_that_are_no_indices_are_of_the_whole_range() -> None:
     """Indices have limits, which a kernel has to know."""
     ends = np.array([-(2**31), 0, 2**31 - 1], np.int32)
     x = np.random.default_rng(5).integers(-9, 9, (4, 3)).astype(np.int32)
-    held = {"ends": ends, "rows": np.array([2, 0], np.int64)}
+    held: dict[str, Any] = {"ends": ends, "rows": np.array([2, 0], np.int64)}
     tensors = {"x": Tensor("x", "int32", (4, 3)), "a": Tensor("a", "int32", (4, 3)), "y": Tensor("y", "int32", (2, 3))}
     layers = (Layer("add", "Add", ("x", "ends"), ("a",)), Layer("gather", "Gather", ("a", "rows"), ("y",), {"axis": 0}))
     network = Network(("x",), ("y",), layers, tensors, held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,12 @@ def check(made: Bytes, *outputs: str) -> list[str]:
         np.testing.assert_array_equal(got[name], want[name], name)
         assert got[name].dtype == want[name].dtype
     return expressed
+
+
+def dequantized(made: Bytes, x: str) -> Any:
+    """Return the real numbers of a tensor that the layers' own kernels make."""
+    scale, zero = (made.held[name] for name in made.is_of[x])
+    return (by_own_kernels(made.network(x), made.fed)[x].astype(np.int32) - zero).astype(np.float32) * scale
 
 
 @TYPES
@@ -108,9 +115,7 @@ def test_a_layer_beside_one_without_a_kernel_is_part_of_its_expression() -> None
     assert set(taken_over(network, served_of(network))) == {layer.name for layer in made.layers[:2]}
     got, expressed = by_expressions(network, made.fed)
     assert expressed == [z]
-    want = by_own_kernels(made.network(y), made.fed) if made.layers.pop() else {}
-    scale, zero = (made.held[name] for name in made.is_of[y])
-    np.testing.assert_array_equal(got[z], (want[y].astype(np.int32) - zero).astype(np.float32) * scale)
+    np.testing.assert_array_equal(got[z], dequantized(made, y))
 
 
 def test_a_table_behind_a_convolution_stays_with_it() -> None:
@@ -187,3 +192,13 @@ def test_a_broadcast_that_no_kernel_has_is_read_as_floats(op: str) -> None:
         scale, zero = (made.held[name].astype(np.float64) for name in made.is_of[y])
         want = np.clip(np.rint(total / scale + zero), 0, 255)
         assert np.abs(got[y] - want).max() <= 1
+
+
+@TYPES
+def test_a_concatenation_with_tables_is_part_of_a_reduction(dtype: str) -> None:
+    made = Bytes(dtype, "reduction")
+    joined = made.joined([made.input(6, 5), made.table(made.input(6, 7)), made.input(6, 4)], 1)
+    y = made.node("ReduceMax", [made.dequantized(joined)], (6,), "float32", axes=[1], keepdims=0)
+    got, expressed = by_expressions(made.network(y), made.fed)
+    assert expressed == [y]
+    np.testing.assert_array_equal(got[y], dequantized(made, joined).max(1))

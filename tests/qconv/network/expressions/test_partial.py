@@ -113,7 +113,7 @@ def test_a_normalization_of_one_long_row_is_folded_in_parts() -> None:
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_folds_of_integers_in_parts_are_exact(op: str, dtype: str) -> None:
     x = whole((2, 3, 3 * LONG), dtype) | 1  # a product of even numbers is 0
-    fold = {"Max": np.max, "Min": np.min, "Prod": np.prod}.get(op.removeprefix("Reduce"), np.sum)
+    fold: Any = {"Max": np.max, "Min": np.min, "Prod": np.prod}.get(op.removeprefix("Reduce"), np.sum)
     with np.errstate(over="ignore"):
         of = {"ReduceSumSquare": x * x, "ReduceL1": np.abs(x)}.get(op, x)
     want = fold(of, axis=(0, 2)) if fold in (np.max, np.min) else fold(of, axis=(0, 2), dtype=dtype)

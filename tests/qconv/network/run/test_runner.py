@@ -130,7 +130,11 @@ def test_layers_of_one_expression_are_told_so() -> None:
         Layer("q", "QuantizeLinear", ("b", "s", "z"), ("y",)),
         Layer("abs", "Abs", ("b",), ("c",)),
     )
-    held = {"s": np.asarray(0.1, np.float32), "z": np.asarray(3, np.uint8), "ones": np.ones(5, np.float32)}
+    held: dict[str, Any] = {
+        "s": np.asarray(0.1, np.float32),
+        "z": np.asarray(3, np.uint8),
+        "ones": np.ones(5, np.float32),
+    }
     types = {"x": "uint8", "a": "float32", "b": "float32", "c": "float32", "y": "uint8"}
     tensors = {name: Tensor(name, dtype, (4, 5)) for name, dtype in types.items()}
     network = Network(("x",), ("y", "c"), layers, tensors, held)
