@@ -158,10 +158,18 @@ MUTANTS = (
         (CONSTANTS + "::test_what_reads_a_tensor_has_two_outputs_folds_or_reads_nothing_stays",),
     ),
     Mutant(
+        "constants: floats behind what is left out are computed",
+        "fold_constants",
+        "layer.op in without or is_real",
+        "layer.op in without",
+        "An integer layer finds floats where it reads bytes.",
+        (CONSTANTS + "::test_bytes_that_follow_from_what_is_left_out_are_computed",),
+    ),
+    Mutant(
         "constants: computed ones have no tensor",
         "fold_constants",
-        "constants[y], tensors[y] = array, Tensor(y, str(array.dtype), array.shape)",
-        "constants[y] = array",
+        "known[y], tensors[y] = array, Tensor(y, str(array.dtype), array.shape)",
+        "known[y] = array",
         "Its shape and type stay unknown to the layers that read it.",
         (
             CONSTANTS

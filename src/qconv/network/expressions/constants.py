@@ -22,9 +22,10 @@ LARGEST = 2**24
 
 
 def fold_constants(network: Network, without: Collection[str] = ()) -> Network:
-    """Return the network with the outputs of such layers as constants, except of the ops that are left out."""
+    """Return the network with the outputs of such layers as constants. Ops that are left out stay layers, and so do
+    floats that follow from them."""
     known, tensors, kept = dict(network.constants), dict(network.tensors), list[Layer]()
-    left = set[str]()  # outputs of layers that stay, whose values others follow from
+    left = set[str]()  # outputs of layers that stay
     for layer in network.layers:
         array = _computed(replace(network, constants=known, tensors=tensors), layer)
         if array is None:
@@ -32,7 +33,8 @@ def fold_constants(network: Network, without: Collection[str] = ()) -> Network:
             continue
         (y,) = layer.outputs
         known[y], tensors[y] = array, Tensor(y, str(array.dtype), array.shape)
-        if layer.op in without:
+        is_real = array.dtype.kind == "f" and not left.isdisjoint(layer.inputs)
+        if layer.op in without or is_real:
             kept.append(layer)
             left.add(y)
     constants = {name: array for name, array in known.items() if name not in left}

@@ -90,6 +90,23 @@ def test_an_op_that_is_left_out_and_what_reads_it_stay() -> None:
     assert set(made.constants) - set(held) == {"wq"}
 
 
+def test_bytes_that_follow_from_what_is_left_out_are_computed() -> None:
+    """MobileViT has weights that are dequantized and quantized again."""
+    layers = (
+        Layer("d", "DequantizeLinear", ("wq", "s", "z"), ("wd",)),
+        Layer("n", "Neg", ("wd",), ("wn",)),
+        Layer("q", "QuantizeLinear", ("wn", "s", "z"), ("again",)),
+        Layer("t", "Transpose", ("again",), ("y",), {"perm": [1, 0, 2, 3]}),
+    )
+    wq = expected(np.float32(0.02), np.int8(3))
+    held = {"wq": wq, "s": np.float32(0.02), "z": np.int8(3)}
+    network = network_of(layers, held, {"wd": "float32", "wn": "float32", "again": "int8", "y": "int8"}, "y")
+    made = fold_constants(network, without=("DequantizeLinear",))
+    assert [layer.name for layer in made.layers] == ["d", "n", "t"]
+    np.testing.assert_array_equal(made.constants["again"], np.clip(6 - wq.astype(int), -128, 127))
+    assert set(made.constants) - set(held) == {"again"}
+
+
 def test_an_output_of_the_network_stays_a_layer() -> None:
     layers = (
         Layer("neg", "Neg", ("w",), ("a",)),
