@@ -11,6 +11,22 @@ FUSE, PRODUCTS, REDUCTIONS, AHEAD = (
 
 MUTANTS = (
     Mutant(
+        "fuse: a fold has the name of a tensor",
+        "_Fusion._parted",
+        'name = next(name for at in count() if (name := f"{y}/{at}") not in self.tensors)',
+        'name = f"{y}/0"',
+        "A tensor of that name is overwritten, and so is the fold before it.",
+        ("expressions/test_fuse.py::test_a_tensor_may_have_any_name",),
+    ),
+    Mutant(
+        "fuse: what is too large for a kernel ends the session",
+        "_Fusion._append",
+        "except ValueError as error:",
+        "except KeyError as error:",
+        "The layer would run elsewhere, as its shape is no error.",
+        ("expressions/test_fuse.py::test_what_is_too_large_for_a_kernel_stays_elsewhere",),
+    ),
+    Mutant(
         "lowering: a folded shuffle is read as a shuffle",
         "_with_expressions",
         "network = unfolded(network, ends)",

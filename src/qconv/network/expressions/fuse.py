@@ -10,8 +10,9 @@ which it would have to be computed again. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from qconv.expression.function import COMPUTED
 from qconv.expression.index import Index
@@ -120,7 +121,7 @@ class _Fusion:
     def _parted(self, y: str, one: _Pending, only_long: bool = False) -> _Pending:
         """Store folds of a pending tensor as tensors of their own, and return what is left."""
         while (part := parted(one.lazy, only_long)) is not None:
-            name = f"{y}/{len(self.tensors)}"
+            name = next(name for at in count() if (name := f"{y}/{at}") not in self.tensors)
             fold = self._reading(one, part.fold)
             self.tensors[name] = Tensor(name, fold.lazy.dtype, fold.lazy.shape)
             if len(folds_of(_root(fold.lazy))) > 1:  # folds of folds
@@ -227,10 +228,25 @@ class _Fusion:
         }
         lasts = tuple(self.lasts.get(each, False) and len(tensors[each][0]) > 2 for each in inputs)
         made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last)
-        self.lasts[name] = made.kernel(lasts).is_last
+        try:
+            self.lasts[name] = made.kernel(lasts).is_last
+        except ValueError as error:  # such as of more elements than kernels count
+            if of_layer is None:
+                raise Unserved(str(error)) from None
+            self._leave(one.parts, str(error))
+            return
         self.served[layer.name] = made
         self.shapes[name] = one.lazy.shape
         self.layers.append(layer)
+
+
+    def _leave(self, parts: Sequence[Layer], why: str) -> None:
+        """Append layers that run elsewhere after all."""
+        there = {layer.name for layer in self.layers}
+        for part in parts:
+            if part.name not in there:
+                self.layers.append(part)
+                self.why_not[part.name] = why
 
 
 def _root(lazy: Lazy) -> Node:

@@ -66,16 +66,23 @@ class Kernel:
     is_last: bool
 
 
+@dataclass(frozen=True)
+class _Numbers:
+    """The operand of all single numbers of a type."""
+
+    dtype: str
+
+
 @dataclass
 class _Names:
     """The operands of a kernel, in the order of their first use."""
 
     held: Callable[[str], Held]
-    names: dict[str, str] = field(default_factory=dict)
-    numbers: dict[str, dict[str, int]] = field(default_factory=dict)  # single ones, by type: the place of each
+    names: dict[str | _Numbers, str] = field(default_factory=dict)
+    numbers: dict[_Numbers, dict[str, int]] = field(default_factory=dict)  # the place of each
     tables: set[str] = field(default_factory=set)
 
-    def __call__(self, tensor: str) -> str:
+    def __call__(self, tensor: str | _Numbers) -> str:
         return self.names.setdefault(tensor, f"x{len(self.names)}")
 
     def table(self, tensor: str) -> str:
@@ -84,18 +91,19 @@ class _Names:
 
     def place(self, tensor: str, dtype: str) -> tuple[str, Index]:
         """Return the operand that has all single numbers of a type, and the place of one."""
-        places = self.numbers.setdefault(dtype, {})
-        return self(dtype), Index((), places.setdefault(tensor, len(places)))
+        numbers = _Numbers(dtype)
+        places = self.numbers.setdefault(numbers, {})
+        return self(numbers), Index((), places.setdefault(tensor, len(places)))
 
     @property
     def tensors(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(tuple(self.numbers.get(name, {name: 0})) for name in self.names)
+        return tuple(tuple(self.numbers[name]) if isinstance(name, _Numbers) else (name,) for name in self.names)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
-            Operand(name, len(self.numbers[name]), True)
-            if name in self.numbers
+            Operand(name.dtype, len(self.numbers[name]), True)
+            if isinstance(name, _Numbers)
             else self.held(name).operand(name in self.tables)
             for name in self.names
         )

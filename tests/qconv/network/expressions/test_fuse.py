@@ -48,6 +48,26 @@ def test_an_output_of_a_layer_with_several_stays_a_layer() -> None:
     assert unfolded(network, ("neg",)).layers == (*outputs, folded)
 
 
+def test_what_is_too_large_for_a_kernel_stays_elsewhere() -> None:
+    layers = (Layer("neg", "Neg", ("x",), ("a",)), Layer("abs", "Abs", ("a",), ("y",)))
+    tensors = {name: Tensor(name, "float32", (70_000, 70_000)) for name in "xay"}
+    fused, served, why_not = fuse(Network(("x",), ("y",), layers, tensors, {}), {})
+    assert [layer.name for layer in fused.layers] == ["neg", "abs"]
+    assert not served
+    assert why_not.keys() == {"neg", "abs"}
+    assert "must be between 1 and" in why_not["abs"]
+
+
+@pytest.mark.parametrize("name", ["float32", "x0", "b/0"])
+def test_a_tensor_may_have_any_name(name: str) -> None:
+    """Operands of single numbers and parts of folds have names of their own."""
+    chain = Chain(**{name: (3, 4)})
+    chain.hold(half=np.float32(0.5))
+    chain.layer("Mul", f"{name} half", "a", (3, 4))
+    chain.layer("Softmax", "a", "b", (3, 4), axis=0)
+    assert chain.kernels("b") == ["map", "reduce", "reduce", "map"]
+
+
 class Chain:
     """Layers of floats, one after the other, and the constants that they read."""
 
