@@ -239,7 +239,6 @@ class _Fusion:
         self.shapes[name] = one.lazy.shape
         self.layers.append(layer)
 
-
     def _leave(self, parts: Sequence[Layer], why: str) -> None:
         """Append layers that run elsewhere after all."""
         there = {layer.name for layer in self.layers}
