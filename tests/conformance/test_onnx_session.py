@@ -71,8 +71,9 @@ def same(one: Any, other: Any) -> bool:
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
     if one.dtype.kind in "fc":
-        # A function of many nodes may be fused differently after a rewrite.
-        return bool(np.allclose(one, other, 1e-6, 1e-6, equal_nan=True))
+        # A function of many nodes may be fused differently after a rewrite. In test_sce_NCd1d2d3d4d5_mean_weight, the
+        # sums of ONNX Runtime are 2.8e-6 off the exact ones, and those of the kernels 1e-7.
+        return bool(np.allclose(one, other, 2e-6, 2e-6, equal_nan=True))
     return bool((one == other).all())
 
 

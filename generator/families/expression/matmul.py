@@ -54,6 +54,7 @@ CHOICES: Choices = {
 ADDED = {FLOAT: "tile::fma(a, b, sum)"}
 # Most terms of a slab that a thread holds in registers.
 MOST_FETCHED = 24
+MOST_FETCHED_GUARDED = 16  # each has conditions, and an address of its own
 # Most terms of each sum that are multiplied without a branch.
 UNROLLED = 16
 # Clocks of a load from device memory, and of one from shared memory.
@@ -287,7 +288,9 @@ def plan(problem: MatMul, config: MatMulConfig, target: Target) -> MatMulPlan:
         at_most(thread, tile, f"thread_{name}, of a tile of tile_{name}={tile}")
     workers = config.tile_m * config.tile_n // (config.thread_m * config.thread_n)
     at_most(workers, config.threads, "threads that multiply")
-    at_most(fetched_of(config), MOST_FETCHED, "terms of a slab per thread")
+    is_guarded = any(isinstance(node, Load) and node.guards for node in in_order(problem.fold))
+    most = MOST_FETCHED_GUARDED if is_guarded else MOST_FETCHED
+    at_most(fetched_of(config), most, "terms of a slab per thread")
     m, n = prod(problem.m), prod(problem.n)
     vector = vector_of(problem)
     columns = sum(

@@ -10,7 +10,7 @@ from typing import ClassVar
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.expression import Reduce
-from qconv.expression.function import CTYPES, FUNCTIONS
+from qconv.expression.function import CTYPES, FUNCTIONS, LONG
 from qconv.expression.index import Axis
 from qconv.expression.node import Call, Load, Statement, in_order
 from qconv.generator.families import Family
@@ -61,6 +61,8 @@ SAYS = {
 MOST_SHUFFLED = 32
 # Registers per thread for the elements that it has, and for the lanes of all folds of a pass.
 MOST_HELD_REGISTERS, MOST_LANE_REGISTERS = 112, 64
+MOST_ACROSS = 32  # clang keeps an address for each
+MOST_LONG_REGISTERS = 16  # compilers unroll the loop over columns, and comparing int64 takes several for each
 # An H200, for the cost of a plan.
 PROCESSORS, THREADS_PER_SM, REGISTERS_PER_SM, LANES_PER_SM = 132, 2048, 65536, 128
 SECTOR_BYTES, BYTES_PER_CLOCK = 32, 2400
@@ -341,6 +343,8 @@ def plan(problem: Reduce, config: ReduceConfig, target: Target) -> ReducePlan:
         smem_bytes = config.threads * config.vector * sum(fold.bytes for fold in made.folds)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     _check_registers(made, config, jumps, min(vectors, config.unroll))
+    if config.across and target.vendor == "amd":
+        at_most(config.vector * config.unroll, MOST_ACROSS, "elements in flight, of rows beside each other, on AMD")
     teams = config.threads // config.team
     blocks = ceil_div(problem.row_count, teams * rows)
     return ReducePlan(problem, config, target, blocks, lanes, smem_bytes)
@@ -356,7 +360,9 @@ def _check_vector(problem: Reduce, config: ReduceConfig) -> None:
 
 
 def _check_registers(made: Passes, config: ReduceConfig, jumps: int, steps: int) -> None:
-    at_most(held_registers(made, config, steps), MOST_HELD_REGISTERS, "registers of a thread for its elements")
+    is_long = any(made.problem.named[load.operand].dtype == LONG for load in made.loads)
+    most = MOST_LONG_REGISTERS if is_long else MOST_HELD_REGISTERS
+    at_most(held_registers(made, config, steps), most, "registers of a thread for its elements")
     lanes = max(sum(fold.bytes for fold in each.folds) for each in made.all) // 4 * config.vector * jumps
     at_most(lanes, MOST_LANE_REGISTERS, "registers of a thread for the lanes of a pass")
 

@@ -85,8 +85,11 @@ def _with_expressions(
     ends, _ = serve_ends(network, moving)
     network = unfolded(network, ends)
     network, here, left = fuse(network, ends)
-    ops = {layer.name: layer.op for layer in network.layers}
-    reasons = {name: why_not.get(name, why) if is_of_integers(ops[name]) else why for name, why in left.items()}
+    reasons = {
+        layer.name: why_not.get(layer.name, left[layer.name]) if is_of_integers(layer.op) else left[layer.name]
+        for layer in network.layers
+        if layer.name in left
+    }
     network, arranged = find_regions(network, here, choices)
     return Lowered(network, arranged, reasons)
 

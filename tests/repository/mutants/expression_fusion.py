@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         "lowering: a layer of integers says nothing of integers",
         "_with_expressions",
-        "if is_of_integers(ops[name]) else why",
-        "if False else why",
+        "if is_of_integers(layer.op) else left[layer.name]",
+        "if False else left[layer.name]",
         "A model of quantize_dynamic would not be told of quantize_static.",
         ("onnx/test_lowering.py::test_a_model_of_quantize_dynamic_says_that_its_zero_points_are_computed[QUInt8]",),
     ),
