@@ -54,7 +54,7 @@ CHOICES: Choices = {
 ADDED = {FLOAT: "tile::fma(a, b, sum)"}
 # Most terms of a slab that a thread holds in registers.
 MOST_FETCHED = 24
-MOST_FETCHED_GUARDED = 16  # each has conditions, and an address of its own
+MOST_FETCHED_GUARDED = 18  # each has conditions, and an address of its own
 # Most terms of each sum that are multiplied without a branch.
 UNROLLED = 16
 # Clocks of a load from device memory, and of one from shared memory.
