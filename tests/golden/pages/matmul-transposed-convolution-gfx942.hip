@@ -8,14 +8,14 @@
 //   y = t3
 //
 // target    gfx942
-// config    matmul threads=256 tile_m=1 tile_n=16 thread_m=1 thread_n=1 slab=128
-// launch    matmul<<<900x1x1, 256, 19456 B>>> when: call
+// config    matmul threads=128 tile_m=1 tile_n=16 thread_m=1 thread_n=1 slab=128
+// launch    matmul<<<900x1x1, 128, 19456 B>>> when: call
 
 @@ // The problem.
 M=900 N=16 DEPTH=512
 
 @@ // The config.
-THREADS=256
+THREADS=128
 constexpr int TILE_M = 1;
 constexpr int TILE_N = 16;
 constexpr int THREAD_M = 1;
