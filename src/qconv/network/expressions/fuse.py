@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 
 from qconv.expression.function import COMPUTED
@@ -55,6 +56,11 @@ class _Pending:
     constants: Mapping[str, Array]
     reads: frozenset[str]  # tensors in memory
 
+    @cached_property
+    def root(self) -> Node:
+        """Return the expression of an element, over the axes of the tensor."""
+        return _root(self.lazy)
+
 
 @dataclass
 class _Fusion:
@@ -67,6 +73,11 @@ class _Fusion:
     layers: list[Layer] = field(default_factory=list)
     lasts: dict[str, bool] = field(default_factory=dict)  # tensors in memory
     shapes: dict[str, Shape] = field(default_factory=dict)  # of tensors that kernels of expressions make
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """Return the places of the layers, by their names."""
+        return {layer.name: at for at, layer in enumerate(self.network.layers)}
 
     def run(self) -> None:
         for layer in self.network.layers:
@@ -124,7 +135,7 @@ class _Fusion:
             name = next(name for at in count() if (name := f"{y}/{at}") not in self.tensors)
             fold = self._reading(one, part.fold)
             self.tensors[name] = Tensor(name, fold.lazy.dtype, fold.lazy.shape)
-            if len(folds_of(_root(fold.lazy))) > 1:  # folds of folds
+            if len(folds_of(fold.root)) > 1:  # folds of folds
                 fold = self._parted(name, fold) if not self._is_one_kernel(fold) else fold
             self._append(name, fold)
             one = self._reading(one, part.rest(name))
@@ -139,8 +150,7 @@ class _Fusion:
 
     def _is_stored_for(self, name: str, folds: bool) -> bool:
         """True where a reader needs a pending tensor in memory."""
-        one = self.pending[name]
-        root = _root(one.lazy)
+        root = self.pending[name].root
         readers = len(self.network.consumers.get(name, ())) + (name in self.network.outputs)
         if has_fold(root):
             return folds or readers > 1
@@ -148,7 +158,7 @@ class _Fusion:
         return functions > (FOLDED if folds else MOST_FUNCTIONS) or (readers > 1 and functions > CHEAP)
 
     def _has_fold(self, name: str) -> bool:
-        return has_fold(_root(self.pending[name].lazy))
+        return has_fold(self.pending[name].root)
 
     def _result(self, layer: Layer, read_layer: ReadLight) -> _Pending:
         inputs = [self._input(name) if name else None for name in layer.inputs]
@@ -158,16 +168,16 @@ class _Fusion:
             raise Unserved("its output has no elements")
         before = [self.pending[name] for name in layer.reads if name in self.pending]
         parts = {part.name: part for one in before for part in one.parts} | {layer.name: layer}
-        order = {one.name: at for at, one in enumerate(self.network.layers)}
         constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
-        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element | Place)}
+        nodes = in_order(_root(lazy))
+        read = {node.tensor for node in nodes if isinstance(node, Element | Place)}
         for name in read:
             if 0 in (self.network.tensor(name).extents or ()):
                 raise Unserved(f"its input {name!r} has no elements")
-        tables = {table for node in in_order(_root(lazy)) if isinstance(node, Element) for table in _tables(node)}
+        tables = {table for node in nodes if isinstance(node, Element) for table in _tables(node)}
         return _Pending(
             lazy,
-            tuple(sorted(parts.values(), key=lambda part: order[part.name])),
+            tuple(sorted(parts.values(), key=lambda part: self.order[part.name])),
             constants
             | {name: self.network.constants[name] for name in read | tables if name in self.network.constants},
             frozenset(name for name in read if name not in constants and name not in self.network.constants),
@@ -190,7 +200,7 @@ class _Fusion:
 
     def _is_one_kernel(self, one: _Pending, is_one_layer: bool = False) -> bool:
         """True where one kernel makes the tensor. A single layer may have as many operands as a kernel has."""
-        read, functions = cost_of(_root(one.lazy))
+        read, functions = cost_of(one.root)
         if not is_one_layer and (read > MOST_READ or functions > MOST_FUNCTIONS):
             return False
         large = [array for array in one.constants.values() if array.size > 1]
