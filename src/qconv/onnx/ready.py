@@ -43,11 +43,6 @@ class ReadyModel:
         self._has_advised = False
         self.parts = Parts(self.network, lowered.served, device, elsewhere, {})
 
-    @property
-    def is_served(self) -> bool:
-        """True where all layers run on kernels."""
-        return not self._why_not
-
     def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
         """Run. The first time, warn about layers that ran elsewhere, which cost more than all others."""
         made = self.runner.run(feeds, wanted)

@@ -36,6 +36,7 @@ from qconv.onnx.blocked import in_blocks
 from qconv.onnx.built import Opened, is_folder, open_folder, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
+from qconv.onnx.lowering import lower
 from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, rewritten, source_of
 from qconv.onnx.ready import ReadyModel
 from qconv.onnx.tensor import Unsupported
@@ -122,7 +123,8 @@ class Session:
         self._making = Lock()
         with self._answering():
             if is_open and not self._computes_shapes:
-                self._computes_shapes = not self._made(self._model, self._fallback, False).is_served
+                lowered = lower(network, self._fallback.function, self._choices or Choices(), opened.bits)
+                self._computes_shapes = bool(lowered.why_not)
             if not self._computes_shapes:
                 self._last = self._of_any_shape
             elif not self._deciding and None not in known.values():
