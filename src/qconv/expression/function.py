@@ -78,12 +78,21 @@ def _shifted(a: Array, by: Array, left: bool) -> Array:
 
 
 def _maximum(a: Array, b: Array) -> Array:
-    """Return the larger one, NaN if an argument is, and the second of two zeros."""
-    return np.where((a > b) | (a != a), a, b)
+    """Return the larger one, NaN if an argument is. Of two zeros, the positive one is larger."""
+    return np.where((a > b) | (a != a) | ((a == b) & _is_negative(b)), a, b)
 
 
 def _minimum(a: Array, b: Array) -> Array:
-    return np.where((a < b) | (a != a), a, b)
+    return np.where((a < b) | (a != a) | ((a == b) & _is_negative(a)), a, b)
+
+
+def _is_negative(a: Array) -> Array:
+    return np.signbit(a) if a.dtype == np.float32 else a < 0
+
+
+def _nearest(a: Array) -> Array:
+    """Return the nearest integer, the even one of two; it saturates, and NaN is 0."""
+    return _to_integer("int32")(np.rint(a))
 
 
 def _select(condition: Array, a: Array, b: Array) -> Array:
@@ -146,8 +155,8 @@ FUNCTIONS = _each(
     Function("divide", 2, _divide, wants=("divide",)),
     Function("modulo", 2, _modulo, INTEGERS),
     Function("remainder", 2, _remainder, wants=("bits",)),
-    Function("maximum", 2, _maximum),
-    Function("minimum", 2, _minimum),
+    Function("maximum", 2, _maximum, wants=("extremes",)),
+    Function("minimum", 2, _minimum, wants=("extremes",)),
     Function("negate", 1, lambda a: -a),
     Function("absolute", 1, np.abs, wants=("activation",)),
     Function("flush", 1, flush, (FLOAT,), wants=("activation",)),
@@ -194,6 +203,7 @@ FUNCTIONS = _each(
     Function("select", 3, _select, ALL),
     Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT, ("conversions",)),
     Function("to_int32", 1, _to_integer("int32"), ALL, INT, ("conversions",)),
+    Function("nearest", 1, _nearest, (FLOAT,), INT, ("conversions",)),
     Function("to_int64", 1, _to_integer("int64"), ALL, LONG, ("conversions",)),
     Function("to_bool", 1, lambda a: a != 0, ALL, BOOL, ("conversions",)),
     Function("to_half", 1, _to_half, (FLOAT,), FLOAT, ("half",)),

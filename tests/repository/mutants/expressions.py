@@ -54,6 +54,22 @@ MUTANTS = (
         (bits("sigmoid-float32"),),
     ),
     Mutant(
+        "functions: the larger of two zeros",
+        "templates/prelude/cpu.j2",
+        "return a > b || (a == b && __builtin_signbit(b)) ? a : b;",
+        "return a > b ? a : b;",
+        "A device has the other sign of a zero.",
+        (bits("maximum-float32"),),
+    ),
+    Mutant(
+        "functions: nearest truncates",
+        "templates/prelude/cpu.j2",
+        "return truncated(__builtin_rintf(a)); }",
+        "return truncated(a); }",
+        "Half of all requantized values are one too small.",
+        (bits("nearest-float32"),),
+    ),
+    Mutant(
         "functions: a negative base of an odd power",
         "src/qconv/expression/elementary.py",
         "made = np.where(is_odd & np.signbit(a), -made, made)",

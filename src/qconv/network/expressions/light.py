@@ -153,6 +153,6 @@ def _binary(one: QuantizedBinary, reader: Reader) -> Lazy:
             whole = call("to_float32", call("multiply", *moved))
             total = call("add", call("multiply", whole, number("ratio")), number("y_zero"))
         clamped = call("minimum", call("maximum", total, number("low")), number("high"))
-        return call("to_int32", call("round", clamped))
+        return call("nearest", clamped)
 
     return Lazy(shape, problem.out_type, at)
