@@ -29,7 +29,7 @@ from qconv.generator.families import (
 )
 from qconv.generator.families.conversion import choosing, elementwise
 from qconv.generator.families.expression import map as mapping
-from qconv.generator.families.expression import matmul, reduce
+from qconv.generator.families.expression import matmul, matmul_mma, reduce
 from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, pooling, shuffle, table
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
@@ -96,6 +96,7 @@ FAMILIES: dict[str, Family] = {
         mapping.FAMILY,
         reduce.FAMILY,
         matmul.FAMILY,
+        matmul_mma.FAMILY,
     )
 }
 

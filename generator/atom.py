@@ -60,13 +60,16 @@ class Atom:
 
     def files(self, q: Quantization, target: Target, operands: str) -> InstructionFiles:
         """Return the files for these types. `operands` names where the lanes read pixels: `tiles` or `windows`."""
+        return self.files_of(q.x_type, q.w_type, target, operands)
+
+    def files_of(self, x_type: str, w_type: str, target: Target, operands: str) -> InstructionFiles:
         name = self.instruction.file or self.instruction.name
         # NVIDIA has one file per instruction; AMD's instructions share files where their layouts agree.
         atom = name if self.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
         operation = "emulated" if target.vendor == "cpu" else atom if self.is_nvidia else atom.partition("_")[0]
         return InstructionFiles(
             instruction=self.instruction,
-            spelled=self.instruction.spell(q.x_type, q.w_type),
+            spelled=self.instruction.spell(x_type, w_type),
             atom=atom,
             operation=f"instruction/{operation}.j2",
             sums_may_sink=operation == "wmma",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from random_matmuls import attention, convolution, convolutions, matmuls, of_bytes, transposed
 
@@ -27,6 +28,19 @@ PROBLEMS: dict[str, list[MatMul]] = {
         transposed(1, (14, 14), 32, 16, 4, 2),
     ],
 }
+
+
+@pytest.mark.gpu
+def test_the_largest_products_on_matrix_instructions(gpu: Device) -> None:
+    """The hardware's sums of whole numbers are exact up to 2**24."""
+    m, n, k = 130, 70, 258
+    do = f"s=sum_of(multiply(to_float32(x0[m0*{k}+k0]),to_float32(x1[n0*{k}+k0])))"
+    problem = registry.parse(f"matmul:m={m}:n={n}:k={k}:in=uint8*{m * k},uint8*{n * k}:out=float32:do={do}")
+    left, right = np.full((m, k), 255, np.uint8), np.full((n, k), 255, np.uint8)
+    left[::3, ::5] = right[::2, ::7] = 254
+    for plan in generator.cheapest(problem, gpu.target, 40):
+        got = load(plan, gpu)(left.reshape(-1), right.reshape(-1))
+        np.testing.assert_array_equal(got, left.astype(np.int64) @ right.T, str(plan.config))
 
 
 @pytest.mark.gpu

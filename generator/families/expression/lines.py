@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.expression import elementary
@@ -82,6 +82,13 @@ def loaded(load: Load) -> str:
     """Return the vector of a load, which is read only where its guards hold."""
     vector = f"load_vector({address(load)})"
     return f"{guarded(load.guards)} ? {vector} : Vector<{load.operand.upper()}>{{}}" if load.guards else vector
+
+
+def vector_loaded(load: Load, axis: Axis, number: int) -> str:
+    """Return the line that loads a vector along an axis, from the element `first_<axis>` on."""
+    first = Axis(f"first_{axis.name}", axis.extent)
+    moved = replace(load, at=load.at.substituted(lambda each: Index.of(first if each == axis else each)))
+    return f"const Vector<{load.operand.upper()}> v{number} = {loaded(moved)};"
 
 
 def widened(dtype: str, element: str) -> str:

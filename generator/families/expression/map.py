@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import log2
 from typing import ClassVar
@@ -10,7 +10,6 @@ from typing import ClassVar
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.expression import Map
-from qconv.expression.index import Axis, Index
 from qconv.expression.node import Load, in_order, indices_of, statements
 from qconv.generator.families import Family
 from qconv.generator.families.expression.lines import (
@@ -21,8 +20,8 @@ from qconv.generator.families.expression.lines import (
     axes_of,
     fields_of,
     is_vector,
-    loaded,
     stored,
+    vector_loaded,
     wants_of,
 )
 from qconv.generator.families.tensor_ops.binary import constants_of
@@ -114,7 +113,7 @@ class MapPlan(WaitingPlan):
         axes = axes_of(problem.axes, "first")[::-1]
         if self._inner:
             axes[-1] = axes[-1].replace("const int ", "const int first_", 1)
-        loads = [self._load(load, at) for load, at in numbers.items()]
+        loads = [vector_loaded(load, problem.axes[-1], at) for load, at in numbers.items()]
         made = statements(problem.root)
         inside = [f"[[maybe_unused]] const int {axis} = first_{axis} + lane;" for axis in self._inner]
         return MapContext(
@@ -129,13 +128,6 @@ class MapPlan(WaitingPlan):
     def _inner(self) -> list[str]:
         """Return the name of the axis along which vectors lie."""
         return [axis.name for axis in self.problem.axes[-1:] if axis.extent > 1]
-
-    def _load(self, load: Load, at: int) -> str:
-        """Return the line that loads a vector, where its guards hold."""
-        inner = self.problem.axes[-1]
-        first = Axis(f"first_{inner.name}", inner.extent)
-        moved = replace(load, at=load.at.substituted(lambda axis: Index.of(first if axis == inner else axis)))
-        return f"const Vector<{load.operand.upper()}> v{at} = {loaded(moved)};"
 
     def cost(self) -> float:
         config = self.config

@@ -12,19 +12,10 @@ from typing import ClassVar
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression import MatMul
 from qconv.expression.function import CTYPES, FLOAT, LONG
-from qconv.expression.index import Axis, Index
-from qconv.expression.node import Fold, Load, Node, Statement, in_order, statements
+from qconv.expression.node import in_order, statements
 from qconv.generator.families import Choices, Family
-from qconv.generator.families.expression.lines import (
-    ExpressionContext,
-    Lines,
-    aliases_of,
-    axes_of,
-    fields_of,
-    index_of,
-    stored,
-    wants_of,
-)
+from qconv.generator.families.expression.factors import Factor, factors_of, finish_of, writes_along_m
+from qconv.generator.families.expression.lines import ExpressionContext, Lines, aliases_of, fields_of, wants_of
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import WIDEST
@@ -115,6 +106,7 @@ class MatMulPlan(WaitingPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config, vector = self.config, vector_of(self.problem)
+        left, right = factors_of(self.problem)
         return {
             "The problem.": (
                 Constant("M", self.m),
@@ -129,62 +121,31 @@ class MatMulPlan(WaitingPlan):
                 Constant("COLUMN_THREADS", config.tile_n // config.thread_n, "threads per row of a tile"),
                 Constant("LEFT_VECTOR", min(vector, config.thread_m), "rows per load from shared memory"),
                 Constant("RIGHT_VECTOR", min(vector, config.thread_n), "columns per load from shared memory"),
-                Constant("LEFT_ALONG_K", self._is_along_k(self.problem.left, "m"), "neighbours in device memory"),
-                Constant("RIGHT_ALONG_K", self._is_along_k(self.problem.right, "n"), "neighbours in device memory"),
-                Constant("WRITE_ALONG_M", self._writes_along_m, "neighbours in the output"),
+                Constant("LEFT_ALONG_K", left.is_along_k, "neighbours in device memory"),
+                Constant("RIGHT_ALONG_K", right.is_along_k, "neighbours in device memory"),
+                Constant("WRITE_ALONG_M", writes_along_m(self.problem), "neighbours in the output"),
                 Constant("SLABS", self.slabs),
                 Constant("BUFFERS", buffers_of(self.slabs)),
                 Constant("SMEM_BYTES", self.smem_bytes),
             ),
         }
 
-    def _is_along_k(self, root: Node, name: str) -> bool:
-        """True where the loads of a factor read neighbours along k, rather than along its other axes."""
-        loads = [node for node in in_order(root) if isinstance(node, Load)]
-        along, across = (
-            max((_run(load.at, self.problem.axes_of(axes)) for load in loads), default=1) for axes in ("k", name)
-        )
-        return along > across
-
-    @property
-    def _writes_along_m(self) -> bool:
-        at = self.problem.y_at
-        return _run(at, self.problem.axes_of("m")) > _run(at, self.problem.axes_of("n"))
-
     @property
     def context(self) -> MatMulContext:
         problem = self.problem
         made = statements(problem.root)
-        lines = Lines(problem)
-        wants = wants_of(problem, in_order(problem.root))
         dtype = problem.fold.dtype
-        after = _outside(problem.root)
-        finish = [statement for statement in made if statement.node in after]
-        (sums,) = (statement.name for statement in made if isinstance(statement.node, Fold))
+        left, right = map(_term, factors_of(problem))
         return MatMulContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
-            wants=wants | ({"fma"} if dtype == FLOAT else {"fn:add"}),
+            wants=wants_of(problem, in_order(problem.root)) | ({"fma"} if dtype == FLOAT else {"fn:add"}),
             term=CTYPES[dtype],
             added=ADDED.get(dtype, "scalar::add(sum, scalar::multiply(a, b))"),
-            left=self._term(lines, problem.left, "m", "row"),
-            right=self._term(lines, problem.right, "n", "column"),
-            finish=[
-                *axes_of(problem.axes_of("batch"), "batch"),
-                *axes_of(problem.axes_of("m"), "row"),
-                *axes_of(problem.axes_of("n"), "column"),
-                f"const Term {sums} = sum;",
-                *lines.of(finish),
-                f"args.y[{index_of(problem.y_at)}] = {stored(problem.y_type, made[-1].name)};",
-            ],
+            left=left,
+            right=right,
+            finish=finish_of(problem),
             unroll=max(4, min(UNROLLED, 64 // (self.config.thread_m * self.config.thread_n))),
         )
-
-    def _term(self, lines: Lines, root: Node, name: str, at: str) -> list[str]:
-        """Return the lines that return a term of a factor."""
-        made: tuple[Statement, ...] = statements(root)
-        axes = (("batch", "batch"), (name, at), ("k", "k"))
-        split = [line for field, of in axes for line in axes_of(self.problem.axes_of(field), of)]
-        return [*split, *lines.of(made), f"return {made[-1].name};"]
 
     def cost(self) -> float:
         """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at
@@ -222,30 +183,17 @@ class MatMulPlan(WaitingPlan):
         """Estimate the clocks of an SM to fetch a slab, and to store it to shared memory."""
         config = self.config
         total = 0.0
-        for tile, root, name in ((config.tile_m, self.problem.left, "m"), (config.tile_n, self.problem.right, "n")):
-            run = config.slab if self._is_along_k(root, name) else tile
-            scattered = max(1.0, LINE_BYTES / (4 * run))
-            total += tile * config.slab * (len(in_order(root)) + 12) / 128 * scattered
+        for tile, factor in zip((config.tile_m, config.tile_n), factors_of(self.problem), strict=True):
+            neighbours = config.slab if factor.is_along_k else tile
+            scattered = max(1.0, LINE_BYTES / (4 * neighbours))
+            total += tile * config.slab * (len(factor.nodes) + 12) / 128 * scattered
         return total
 
 
-def _run(at: Index, axes: tuple[Axis, ...]) -> int:
-    """Return the number of neighbours that an index reads as the last of the axes grows."""
-    inner = next((axis for axis in reversed(axes) if axis.extent > 1), None)
-    steps = {atom: times for atom, times in at.terms if isinstance(atom, Axis)}
-    return inner.extent if inner is not None and steps.get(inner) == 1 else 1
-
-
-def _outside(root: Node) -> set[Node]:
-    """Return the nodes that follow the sum."""
-    found: set[Node] = set()
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, Fold) and node not in found:
-            found.add(node)
-            waiting.extend(node.arguments)
-    return found
+def _term(factor: Factor) -> list[str]:
+    """Return the lines that return a term of a factor."""
+    made = statements(factor.root)
+    return [*factor.split("k"), *Lines(factor.problem).of(made), f"return {made[-1].name};"]
 
 
 def vector_of(problem: MatMul) -> int:
@@ -288,7 +236,7 @@ def plan(problem: MatMul, config: MatMulConfig, target: Target) -> MatMulPlan:
         at_most(thread, tile, f"thread_{name}, of a tile of tile_{name}={tile}")
     workers = config.tile_m * config.tile_n // (config.thread_m * config.thread_n)
     at_most(workers, config.threads, "threads that multiply")
-    is_guarded = any(isinstance(node, Load) and node.guards for node in in_order(problem.fold))
+    is_guarded = any(factor.is_guarded for factor in factors_of(problem))
     most = MOST_FETCHED_GUARDED if is_guarded else MOST_FETCHED
     at_most(fetched_of(config), most, "terms of a slab per thread")
     m, n = prod(problem.m), prod(problem.n)

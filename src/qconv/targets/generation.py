@@ -19,6 +19,7 @@ from qconv.targets.instruction_tables import (
     MFMA_32X32X16,
     MFMA_32X32X32,
     MMA_M8N8K16,
+    MMA_M16N8K16_F16,
     MMA_M16N8K32,
     ON_THE_CPU,
     SDOT4,
@@ -127,10 +128,10 @@ _FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
     "packs_floats",
 }
 TURING = _nvidia("Turing", frozenset(), MMA_M8N8K16)
-AMPERE = _nvidia("Ampere", _FROM_AMPERE, MMA_M16N8K32)
-ADA = _nvidia("Ada", _FROM_AMPERE, MMA_M16N8K32)
-HOPPER = replace(_nvidia("Hopper", _FROM_HOPPER, MMA_M16N8K32), warpgroup=WGMMA_M64K32)
-BLACKWELL = _nvidia("Blackwell", _FROM_HOPPER, MMA_M16N8K32)
+AMPERE = _nvidia("Ampere", _FROM_AMPERE, MMA_M16N8K32, MMA_M16N8K16_F16)
+ADA = _nvidia("Ada", _FROM_AMPERE, MMA_M16N8K32, MMA_M16N8K16_F16)
+HOPPER = replace(_nvidia("Hopper", _FROM_HOPPER, MMA_M16N8K32, MMA_M16N8K16_F16), warpgroup=WGMMA_M64K32)
+BLACKWELL = _nvidia("Blackwell", _FROM_HOPPER, MMA_M16N8K32, MMA_M16N8K16_F16)
 BLACKWELL_100 = replace(BLACKWELL, name="Blackwell 10.0", tensor_memory=TCGEN05_M128K32)
 
 

@@ -18,6 +18,7 @@ from qconv.targets.instruction import (
 
 SIGNED = ("int8",)
 BYTES = ("int8", "uint8")
+HALVES = ("float16",)
 SUMS = "int32"
 
 # Dot products of four bytes. dp4a and sudot4 mix signs. sdot4 stands for the pair v_dot4_i32_i8 and v_dot4_u32_u8,
@@ -74,6 +75,40 @@ MMA_M16N8K32 = MatrixInstruction(
         element_bits=32,
     ),
     mnemonic="mma.sync.aligned.m16n8k32.row.col.s32.{a}.{b}.s32",
+)
+# "Matrix Fragments for mma.m16n8k16 with floating point type": lanes hold the bytes that they hold for m16n8k32.
+MMA_M16N8K16_F16 = MatrixInstruction(
+    name="mma_m16n8k16_f16",
+    m=16,
+    n=8,
+    k=16,
+    lanes=32,
+    a_types=HALVES,
+    b_types=HALVES,
+    sum_type="float32",
+    a=Fragment(
+        "m",
+        "k",
+        lane=(Dim(4, "k", 2), Dim(8, "m", 1)),
+        element=(Dim(2, "k", 1), Dim(2, "m", 8), Dim(2, "k", 8)),
+        element_bits=16,
+    ),
+    b=Fragment(
+        "k",
+        "n",
+        lane=(Dim(4, "k", 2), Dim(8, "n", 1)),
+        element=(Dim(2, "k", 1), Dim(2, "k", 8)),
+        element_bits=16,
+    ),
+    d=Fragment(
+        "m",
+        "n",
+        lane=(Dim(4, "n", 2), Dim(8, "m", 1)),
+        element=(Dim(2, "n", 1), Dim(2, "m", 8)),
+        element_bits=32,
+    ),
+    mnemonic="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    file="mma_m16n8k32",
 )
 
 # wgmma follows the PTX ISA manual 9.2, "Asynchronous Warpgroup Level Matrix Instructions": integer widths from table

@@ -10,7 +10,18 @@ from qconv.dtypes import RANGES
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Guard, Node, call
 from qconv.network.expressions.guarding import guarded
-from qconv.network.expressions.lazy import Indices, Lazy, Product, Reader, Shape, clamped, converted, number
+from qconv.network.expressions.lazy import (
+    Element,
+    Indices,
+    Lazy,
+    Place,
+    Product,
+    Reader,
+    Shape,
+    clamped,
+    converted,
+    number,
+)
 from qconv.network.expressions.readers.movement import reshaped, swapped
 from qconv.network.graph.served import Unserved
 
@@ -48,8 +59,17 @@ def _over(one: Lazy, function: Callable[[Node, Indices], Node], dtype: str = "")
     return Lazy(one.shape, dtype or one.dtype, lambda indices: function(one.at(indices), indices))
 
 
+def _in_range(x: Lazy) -> Lazy:
+    """Return bytes as an expression from whose text it follows that they are bytes, which matrix instructions need."""
+    if x.dtype not in ("int8", "uint8"):
+        return x
+    wrap = f"wrap_{x.dtype}"
+    return _over(x, lambda node, _: node if isinstance(node, Element | Place) else call(wrap, node), x.dtype)
+
+
 def _minus(x: Lazy, zero: Lazy | None, axis: int) -> Lazy:
     """Return integers minus a zero point: one for the tensor, or one per element of an axis."""
+    x = _in_range(x)
     if zero is None:
         return _over(x, lambda node, indices: node, "int32")
     if zero.elements == 1:

@@ -1,0 +1,99 @@
+"""The two factors of a `matmul`, as its families read them, and what follows a sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from qconv.expression import MatMul
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Fold, Load, Node, in_order, statements
+from qconv.expression.whole import Range, whole
+from qconv.generator.families.expression.lines import Lines, axes_of, index_of, stored
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A factor of a problem, whose terms have the axes `axes` and k. C++ calls the place along `axes` `at`."""
+
+    problem: MatMul
+    root: Node
+    axes: str
+    at: str
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        return in_order(self.root)
+
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, Load))
+
+    @cached_property
+    def is_along_k(self) -> bool:
+        """True where the loads read neighbours along k, rather than along the other axes."""
+        along, across = (
+            max((run(load.at, self.problem.axes_of(axes)) for load in self.loads), default=1)
+            for axes in ("k", self.axes)
+        )
+        return along > across
+
+    @cached_property
+    def is_guarded(self) -> bool:
+        return any(load.guards for load in self.loads)
+
+    @cached_property
+    def range(self) -> Range | None:
+        """Return bounds of the terms where they are known to be whole numbers."""
+        return whole(self.problem, self.root)
+
+    def split(self, k: str) -> list[str]:
+        """Return the lines that split the places of a term into indices."""
+        axes = (("batch", "batch"), (self.axes, self.at), ("k", k))
+        return [line for field, of in axes for line in axes_of(self.problem.axes_of(field), of)]
+
+
+@lru_cache(maxsize=64)
+def factors_of(problem: MatMul) -> tuple[Factor, Factor]:
+    """Return the left and the right factor. A search asks for them with every config."""
+    return Factor(problem, problem.left, "m", "row"), Factor(problem, problem.right, "n", "column")
+
+
+def writes_along_m(problem: MatMul) -> bool:
+    """True where neighbours in the output are rows, rather than columns."""
+    at = problem.y_at
+    return run(at, problem.axes_of("m")) > run(at, problem.axes_of("n"))
+
+
+def run(at: Index, axes: tuple[Axis, ...]) -> int:
+    """Return the number of neighbours that an index reads as the last of the axes grows."""
+    inner = next((axis for axis in reversed(axes) if axis.extent > 1), None)
+    steps = {atom: times for atom, times in at.terms if isinstance(atom, Axis)}
+    return inner.extent if inner is not None and steps.get(inner) == 1 else 1
+
+
+def finish_of(problem: MatMul) -> list[str]:
+    """Return the lines that write an element of the output, from its sum."""
+    made = statements(problem.root)
+    after = _outside(problem.root)
+    (sums,) = (statement.name for statement in made if isinstance(statement.node, Fold))
+    return [
+        *axes_of(problem.axes_of("batch"), "batch"),
+        *axes_of(problem.axes_of("m"), "row"),
+        *axes_of(problem.axes_of("n"), "column"),
+        f"const Term {sums} = sum;",
+        *Lines(problem).of([statement for statement in made if statement.node in after]),
+        f"args.y[{index_of(problem.y_at)}] = {stored(problem.y_type, made[-1].name)};",
+    ]
+
+
+def _outside(root: Node) -> set[Node]:
+    """Return the nodes that follow the sum."""
+    found: set[Node] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Fold) and node not in found:
+            found.add(node)
+            waiting.extend(node.arguments)
+    return found

@@ -1,0 +1,356 @@
+"""The `matmul_mma` family: sums of products of small whole numbers, such as bytes without their zero points, on matrix
+instructions of fp16 factors and fp32 sums. All sums are exact, so that their order is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from math import prod
+from typing import ClassVar, Literal
+
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.errors import Infeasible
+from qconv.expression import MatMul
+from qconv.expression.function import CTYPES, FLOAT
+from qconv.expression.index import Axis
+from qconv.expression.node import Load, in_order, statements
+from qconv.generator.atom import Atom
+from qconv.generator.families import Choices, Family
+from qconv.generator.families.expression.factors import Factor, factors_of, finish_of
+from qconv.generator.families.expression.lines import (
+    ExpressionContext,
+    Lines,
+    aliases_of,
+    fields_of,
+    is_vector,
+    vector_loaded,
+    wants_of,
+)
+from qconv.generator.families.tensor_ops.binary import constants_of
+from qconv.generator.plan import (
+    Config,
+    Constant,
+    Field,
+    Launch,
+    Roles,
+    WaitingPlan,
+    at_most,
+    ceil_div,
+    check_choices,
+)
+from qconv.op import WIDEST
+from qconv.targets.target import Target
+
+HALF = "float16"
+# Whole numbers up to here are exact in fp16, and sums of their products up to EXACT in fp32.
+MOST_FACTOR, EXACT = 2**11, 2**24
+# Terms of a factor in 16 bytes, which a thread computes at a time.
+CHUNK = 8
+# Chunks of a slab that a thread holds in registers.
+MOST_CHUNKS = 12
+# Clocks of a load from device memory.
+FAR = 700
+# Products of an SM in a clock.
+RATE = 4096
+
+
+@dataclass(frozen=True)
+class MatMulMma(Config):
+    family: ClassVar[str] = "matmul_mma"
+    tile_m: int  # rows per block
+    tile_n: int  # columns per block
+    warp_m: int  # rows per warp
+    warp_n: int  # columns per warp
+    slab: int  # terms of each sum in shared memory at a time
+
+
+CHOICES: Choices = {
+    "tile_m": (16, 32, 64, 128),
+    "tile_n": (16, 32, 64, 128),
+    "warp_m": (16, 32, 64),
+    "warp_n": (8, 16, 32, 64),
+    "slab": (16, 32, 64, 128),
+}
+
+
+@dataclass(frozen=True)
+class MatMulMmaRoles(Roles):
+    atom: str
+    operation: str
+    spelled: str
+    instruction: object
+    fragments: str
+    sum_register: Literal["f"] = "f"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatMulMmaContext(ExpressionContext):
+    term: str  # type of the sums in C++
+    left: list[str]  # lines that load vectors of a factor
+    left_term: list[str]  # lines of one term
+    left_result: str
+    right: list[str]
+    right_term: list[str]
+    right_result: str
+    finish: list[str]  # lines that write an output
+
+
+@dataclass(frozen=True)
+class MatMulMmaPlan(WaitingPlan):
+    page: ClassVar[str] = "families/expression/matmul_mma.j2"
+
+    problem: MatMul
+    config: MatMulMma
+    atom: Atom
+    m: int
+    n: int
+    tiles_m: int
+    tiles_n: int
+    exact_slabs: int  # whose sums are exact in fp32
+
+    @cached_property
+    def threads(self) -> int:
+        config = self.config
+        return self.target.warp_size * (config.tile_m // config.warp_m) * (config.tile_n // config.warp_n)
+
+    @cached_property
+    def batches(self) -> int:
+        return prod(self.problem.batch)
+
+    @cached_property
+    def blocks(self) -> int:
+        return self.batches * self.tiles_m * self.tiles_n
+
+    @cached_property
+    def slabs(self) -> int:
+        return ceil_div(self.problem.depth, self.config.slab)
+
+    @cached_property
+    def smem_bytes(self) -> int:
+        return min(2, self.slabs) * 2 * self.config.slab * (self.config.tile_m + self.config.tile_n)
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        return (Launch("matmul_mma", (self.blocks, 1, 1), self.threads, self.smem_bytes),)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return fields_of(self.problem)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        sizes = {each.name: ELEMENT_TYPES[each.dtype].bytes for each in (*self.problem.inputs, *self.problem.outputs)}
+        read = {load.operand for load in self.vectors}
+        return {name: size * (self.vector if name in read else 1) for name, size in sizes.items()}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return aliases_of(self.problem)
+
+    @property
+    def vector(self) -> int:
+        """Return the neighbours along k that are computed together."""
+        return _vectors(self.problem)[0]
+
+    @property
+    def vectors(self) -> tuple[Load, ...]:
+        """Return the loads of neighbours along k."""
+        return _vectors(self.problem)[1]
+
+    @property
+    def _inner(self) -> Axis | None:
+        return _inner(self.problem)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return (*super().wants, "warp", "half", "half_pairs", "matrices")
+
+    @property
+    def roles(self) -> MatMulMmaRoles:
+        files = self.atom.files_of(HALF, HALF, self.target, "tiles")
+        return MatMulMmaRoles(files.atom, files.operation, files.spelled, files.instruction, files.fragments)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        atom, (left, right) = self.atom, factors_of(self.problem)
+        return {
+            "The problem.": (
+                Constant("M", self.m),
+                Constant("N", self.n),
+                Constant("DEPTH", self.problem.depth, "products per sum"),
+            ),
+            "The config.": constants_of(self.config),
+            "Derived values.": (
+                Constant("WARP_SIZE", self.target.warp_size),
+                Constant("THREADS", self.threads),
+                Constant("ATOM_M", atom.pixels, "rows of one instruction"),
+                Constant("ATOM_N", atom.channels, "columns of one instruction"),
+                Constant("K_BLOCK", atom.block_k, "bytes of the sums per fragment"),
+                Constant("TILE_K", 2 * self.config.slab, "bytes per row of a slab"),
+                Constant("X_SIGNED", True, may_be_unused=True),
+                Constant("W_SIGNED", True, may_be_unused=True),
+                Constant("TILES_M", self.tiles_m, "blocks per column of a batch"),
+                Constant("TILES_N", self.tiles_n, "blocks per row of a batch"),
+                Constant("VECTOR", self.vector, "neighbours along k that are computed together"),
+                Constant("LEFT_ALONG_K", left.is_along_k, "neighbours in memory"),
+                Constant("RIGHT_ALONG_K", right.is_along_k, "neighbours in memory"),
+                Constant("SLABS", self.slabs),
+                Constant("EXACT_SLABS", self.exact_slabs, "slabs whose sums are exact in fp32"),
+                Constant("BUFFERS", min(2, self.slabs)),
+                Constant("SMEM_BYTES", self.smem_bytes),
+            ),
+        }
+
+    @property
+    def context(self) -> MatMulMmaContext:
+        problem = self.problem
+        made = statements(problem.root)
+        left, right = map(self._factor, factors_of(problem))
+        return MatMulMmaContext(
+            says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
+            wants=wants_of(problem, in_order(problem.root)) | {"fn:add", "bits", "from_half"},
+            term=CTYPES[problem.fold.dtype],
+            left=left[0],
+            left_term=left[1],
+            left_result=left[2],
+            right=right[0],
+            right_term=right[1],
+            right_result=right[2],
+            finish=finish_of(problem),
+        )
+
+    def _factor(self, factor: Factor) -> tuple[list[str], list[str], str]:
+        """Return the lines that load the vectors of a factor, the lines of one of its terms, and the term's name."""
+        made, inner = statements(factor.root), self._inner
+        numbers = {load: number for number, load in enumerate(self.vectors) if load in factor.loads}
+        lines = Lines(self.problem, lambda load: f"v{numbers[load]}.element[lane]" if load in numbers else None)
+        begin, inside = factor.split("first"), []
+        if inner is not None:
+            begin = [line.replace(f"const int {inner.name} ", f"const int first_{inner.name} ") for line in begin]
+            begin += [vector_loaded(load, inner, number) for load, number in numbers.items()]
+            inside = [f"[[maybe_unused]] const int {inner.name} = first_{inner.name} + lane;"]
+        return begin, [*inside, *lines.of(made)], made[-1].name
+
+    def cost(self) -> float:
+        """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at
+        least the loads of one block."""
+        config, target = self.config, self.target
+        sums = config.warp_m * config.warp_n // target.warp_size
+        registers = 48 + 4 * self.chunks + sums * (1 if self.exact_slabs >= self.slabs else 2)
+        resident = min(
+            max(1, target.registers_per_sm // (registers * self.threads)),
+            max(1, target.smem_bytes_per_sm // self.smem_bytes),
+            max(1, target.threads_per_sm // self.threads),
+        )
+        per_sm = min(resident, ceil_div(self.blocks, target.processors))
+        rounds = max(1.0, self.blocks / (target.processors * per_sm))
+        products = config.tile_m * config.tile_n * config.slab / RATE
+        issued = per_sm * (self._staged + products)
+        return rounds * (self.slabs * max(issued, FAR / 2) + FAR)
+
+    @cached_property
+    def chunks(self) -> int:
+        """Return the chunks of a slab per thread."""
+        per_row = self.config.slab // CHUNK
+        return sum(ceil_div(tile * per_row, self.threads) for tile in (self.config.tile_m, self.config.tile_n))
+
+    @property
+    def _staged(self) -> float:
+        """Estimate the clocks of an SM to compute the terms of a slab."""
+        total = 0.0
+        for tile, factor in zip((self.config.tile_m, self.config.tile_n), factors_of(self.problem), strict=True):
+            scalar = sum(load not in self.vectors for load in factor.loads)
+            total += tile * self.config.slab * (len(factor.nodes) + 3 * scalar) / 128
+        return total
+
+
+def _inner(problem: MatMul) -> Axis | None:
+    """Return the fastest axis of k."""
+    axes = [axis for axis in problem.axes_of("k") if axis.extent > 1]
+    return axes[-1] if axes else None
+
+
+@lru_cache(maxsize=64)
+def _vectors(problem: MatMul) -> tuple[int, tuple[Load, ...]]:
+    """Return as many neighbours along k as divide its fastest axis, and the loads that read them as one."""
+    inner = _inner(problem)
+    vector = next(each for each in (CHUNK, CHUNK // 2, 1) if inner is None or inner.extent % each == 0)
+    loads = dict.fromkeys(load for factor in factors_of(problem) for load in factor.loads)
+    if inner is None:
+        return 1, ()
+    return vector, tuple(
+        load
+        for load in loads
+        if vector * ELEMENT_TYPES[problem.named[load.operand].dtype].bytes <= WIDEST and is_vector(load, inner, vector)
+    )
+
+
+def promising(problem: MatMul, target: Target, choices: Choices) -> Iterator[MatMulMma]:
+    """Generate the configs of whole warps, whose tile is not far larger than the problem."""
+    if _atom(target) is None or _reach(problem) is None:
+        return
+    m, n = prod(problem.m), prod(problem.n)
+    for tile_m, tile_n, warp_m, warp_n in product(
+        *(choices[name] for name in ("tile_m", "tile_n", "warp_m", "warp_n"))
+    ):
+        if (tile_m > 16 and tile_m >= 2 * m) or (tile_n > 16 and tile_n >= 2 * n):
+            continue
+        if tile_m % warp_m or tile_n % warp_n or not 2 <= tile_m // warp_m * (tile_n // warp_n) <= 8:
+            continue
+        for slab in choices["slab"]:
+            if slab == min(choices["slab"]) or slab < 2 * problem.depth:
+                yield MatMulMma(tile_m, tile_n, warp_m, warp_n, slab)
+
+
+def _atom(target: Target) -> Atom | None:
+    return next((Atom(each) for each in target.instructions if each.accepts(HALF, HALF)), None)
+
+
+def _reach(problem: MatMul) -> int | None:
+    """Return the largest product of two terms, or None where the factors are other numbers than fp16 holds exactly."""
+    left, right = (factor.range for factor in factors_of(problem))
+    if left is None or right is None or max(left.magnitude, right.magnitude) > MOST_FACTOR:
+        return None
+    return max(1, left.magnitude * right.magnitude)
+
+
+def plan(problem: MatMul, config: MatMulMma, target: Target) -> MatMulMmaPlan:
+    check_choices(config, CHOICES)
+    atom, reach = _atom(target), _reach(problem)
+    if atom is None:
+        raise Infeasible(f"{target.name} has no matrix instruction of fp16 factors")
+    if reach is None:
+        raise Infeasible(f"the factors are not known to be whole numbers up to {MOST_FACTOR}")
+    if problem.fold.dtype == FLOAT:
+        at_most(problem.depth * reach, EXACT, "sums of products in float32")
+    elif problem.fold.dtype != "int32":
+        raise Infeasible(f"sums are {problem.fold.dtype}; the family has float32 and int32")
+    for tile, warp, atoms, name in (
+        (config.tile_m, config.warp_m, atom.pixels, "m"),
+        (config.tile_n, config.warp_n, atom.channels, "n"),
+    ):
+        if tile % warp or warp % atoms:
+            raise Infeasible(f"tile_{name}={tile} is not whole warps of warp_{name}={warp}, which are {atoms} or more")
+    m, n = prod(problem.m), prod(problem.n)
+    exact = EXACT // (reach * config.slab)
+    at_most(1, exact, "slabs whose sums are exact in fp32")
+    made = MatMulMmaPlan(
+        problem, config, target, atom, m, n, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), exact
+    )
+    at_most(made.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    at_most(made.chunks, MOST_CHUNKS, "chunks of a slab per thread")
+    at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    return made
+
+
+FAMILY = Family(
+    ops=("matmul",),
+    config=MatMulMma,
+    choices=CHOICES,
+    plan=plan,
+    cost=MatMulMmaPlan.cost,
+    promising=promising,
+    predicts_time=False,
+)
