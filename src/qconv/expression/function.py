@@ -117,6 +117,17 @@ def _to_integer(dtype: str) -> Callable[[Array], Array]:
     return convert
 
 
+def _quantize(a: Array, scale: Array, zero: Array, low: Array, high: Array) -> Array:
+    """Return a / scale, rounded half to even, plus the zero point, clamped. The quotient is a times the inverse of the
+    scale, which all elements share, and a correction: it has the bits of a division, except of extreme scales. From
+    2**23 on it is not corrected, because there the result is clamped."""
+    inverse = np.float32(1) / scale
+    rough = a * inverse
+    exact = fma(fma(-scale, rough, a), inverse, rough)
+    quotient = np.where(np.abs(rough) < np.float32(2**23), exact, rough)
+    return _to_integer("int32")(_minimum(_maximum(np.rint(quotient) + zero, low), high))
+
+
 def _narrow(dtype: str) -> Callable[[Array], Array]:
     """Return a conversion to a narrower integer, which wraps, held in int32."""
     return lambda a: a.astype(dtype).astype(np.int32)
@@ -204,6 +215,14 @@ FUNCTIONS = _each(
     Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT, ("conversions",)),
     Function("to_int32", 1, _to_integer("int32"), ALL, INT, ("conversions",)),
     Function("nearest", 1, _nearest, (FLOAT,), INT, ("conversions",)),
+    Function(
+        "quantize",
+        5,
+        _quantize,
+        (FLOAT,),
+        INT,
+        ("conversions", "divide", "fma", "activation", "whole", "extremes"),
+    ),
     Function("to_int64", 1, _to_integer("int64"), ALL, LONG, ("conversions",)),
     Function("to_bool", 1, lambda a: a != 0, ALL, BOOL, ("conversions",)),
     Function("to_half", 1, _to_half, (FLOAT,), FLOAT, ("half",)),

@@ -39,7 +39,7 @@ def loop(function: Function, dtype: str) -> str:
     types = [CTYPES[dtype]] * function.arity
     if function.name == "select":
         types[0] = "bool"
-    names = "abc"[: function.arity]
+    names = "abcde"[: function.arity]
     parameters = ", ".join(f"const {ctype}* {name}" for ctype, name in zip(types, names, strict=True))
     arguments = ", ".join(f"{name}[i]" for name in names)
     result = CTYPES[function.result or dtype]
@@ -70,7 +70,7 @@ def drawn(dtype: str, arity: int) -> list[Array]:
         ends: Array = np.array([False, True])
         return [np.array(each) for each in zip(*itertools.product(ends, repeat=arity), strict=True)]
     if dtype == FLOAT:
-        ends = np.array(ENDS + (TURNS if arity < 3 else ()), np.float32)
+        ends = np.array(ENDS[:: 1 + (arity > 3)] + (TURNS if arity < 3 else ()), np.float32)
         bits = rng.integers(0, 2**32, (arity, 20_000), np.uint32).view(np.float32)
         usual = rng.standard_normal((arity, 20_000)) * np.exp2(rng.integers(-12, 12, (arity, 20_000)))
         random = np.concatenate([bits, usual.astype(np.float32)], 1)
@@ -110,6 +110,18 @@ def test_the_kernel_has_the_bits_of_numpy(library: ctypes.CDLL, function: Functi
     bits = f"V{got.dtype.itemsize}"
     differs = (got.view(bits) != want.view(bits)) & ~((got != got) & (want != want))
     assert not differs.any(), f"{[a[differs][:3] for a in given]}: {got[differs][:3]} instead of {want[differs][:3]}"
+
+
+def test_quantize_has_the_bits_of_a_division() -> None:
+    """Of scales that are no extremes: half to even, and of numbers that lie between two integers."""
+    rng = np.random.default_rng(4)
+    scale = np.exp2(rng.uniform(-60, 60, 400_000)).astype(np.float32)
+    halves = (rng.integers(-600, 600, scale.size) / 2).astype(np.float32)
+    near = np.nextafter(halves * scale, rng.choice([-np.inf, np.inf], scale.size), dtype=np.float32)
+    zero, low, high = (np.full(scale.size, value, np.float32) for value in (3, -128, 127))
+    for a in (halves * scale, near, rng.normal(0, 50, scale.size).astype(np.float32) * scale):
+        want = np.clip(np.rint(a / scale) + zero, low, high).astype(np.int32)
+        np.testing.assert_array_equal(by_numpy(FUNCTIONS["quantize"], [a, scale, zero, low, high]), want)
 
 
 def uniform(low: float, high: float) -> Array:

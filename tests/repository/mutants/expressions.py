@@ -70,6 +70,22 @@ MUTANTS = (
         (bits("nearest-float32"),),
     ),
     Mutant(
+        "functions: quantize corrects no quotient",
+        "templates/families/expression/functions.j2",
+        "const float quotient = tile::magnitude(rough) < 0x1p23f ? exact : rough;",
+        "const float quotient = rough;",
+        "Ties, and numbers near them, are rounded to the other side.",
+        (bits("quantize-float32"),),
+    ),
+    Mutant(
+        "functions: quantize corrects to a rough quotient",
+        "src/qconv/expression/function.py",
+        "exact = fma(fma(-scale, rough, a), inverse, rough)",
+        "exact = rough",
+        "The oracle's quotient is not that of a division.",
+        (f"{FUNCTION}::test_quantize_has_the_bits_of_a_division",),
+    ),
+    Mutant(
         "functions: a negative base of an odd power",
         "src/qconv/expression/elementary.py",
         "made = np.where(is_odd & np.signbit(a), -made, made)",

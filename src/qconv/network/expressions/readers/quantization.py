@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping
 from qconv.dtypes import RANGES
 from qconv.expression.index import Index
 from qconv.expression.node import Node, Number, call
-from qconv.network.expressions.lazy import Indices, Lazy, Reader, broadcast, clamped, converted, narrowed
+from qconv.network.expressions.lazy import (
+    Indices,
+    Lazy,
+    Reader,
+    broadcast,
+    clamped,
+    converted,
+    narrowed,
+    number,
+)
 from qconv.network.expressions.readers.activations import leaky_relu
 from qconv.network.graph.served import Unserved
 
@@ -27,20 +36,18 @@ def dequantized(element: Node, scale: Node, zero: Node | None) -> Node:
 def quantized(real: Node, scale: Node, zero: Node | None, dtype: str, rounds_last: bool = False) -> Node:
     """Round half to even, add the zero point, and saturate. The zero point is added in floats, where nothing overflows;
     it decides ties if it is added before they are rounded."""
-    value = call("divide", converted(real, "float32"), converted(scale, "float32"))
-    if zero is None:
-        value = call("round", value)
-    elif rounds_last:
-        value = call("round", call("add", value, converted(zero, "float32")))
-    else:
-        value = call("add", call("round", value), converted(zero, "float32"))
-    return call("to_int32", clamped(value, *RANGES[dtype], "float32"))
+    real, scale = converted(real, "float32"), converted(scale, "float32")
+    moved = number(0, "float32") if zero is None else converted(zero, "float32")
+    low, high = RANGES[dtype]
+    if rounds_last:
+        return call("nearest", clamped(call("add", call("divide", real, scale), moved), low, high, "float32"))
+    return call("quantize", real, scale, moved, number(low, "float32"), number(high, "float32"))
 
 
-def _along(reader: Reader, number: int) -> At:
+def _along(reader: Reader, which: int) -> At:
     """Return the scale or the zero point of an element of the first input: one for the tensor, one per element of an
     axis, or one per block of elements along an axis."""
-    one, shape = reader.x(number), reader.x().shape
+    one, shape = reader.x(which), reader.x().shape
     if one.elements == 1:
         return lambda indices: one.at((Index(),) * len(one.shape))
     axis = int(reader.attribute("axis", 1)) % len(shape)
@@ -91,10 +98,10 @@ def single(one: Lazy) -> Node:
     return one.at((Index(),) * len(one.shape))
 
 
-def _scale_and_zero(reader: Reader, number: int) -> tuple[Node, Node | None]:
+def _scale_and_zero(reader: Reader, which: int) -> tuple[Node, Node | None]:
     """Return the scale that is the input of this number, and the zero point behind it; None if that is not given."""
-    zero = single(reader.x(number + 1)) if reader.has(number + 1) else None
-    return single(reader.x(number)), zero
+    zero = single(reader.x(which + 1)) if reader.has(which + 1) else None
+    return single(reader.x(which)), zero
 
 
 def _quantized_op(function: Callable[..., Node], count: int) -> Callable[[Reader], Lazy]:

@@ -152,7 +152,12 @@ def softmax(finish: Callable[[Node, Node], Node]) -> Callable[[Reader], Lazy]:
 def normalized(x: Lazy, axes: Sequence[int], epsilon: float, indices: Indices) -> Node:
     """Return an element minus the mean of its row, over the standard deviation."""
     row = Row(x, axes, indices)
-    return call("divide", call("subtract", x.at(indices), row.mean()), _deviation(row, epsilon))
+    return call("multiply", call("subtract", x.at(indices), row.mean()), _inverse(_deviation(row, epsilon)))
+
+
+def _inverse(of_row: Node) -> Node:
+    """Return the inverse of a number per row: a product per element takes a tenth of the time of a division."""
+    return call("divide", number(1, "float32"), of_row)
 
 
 def _deviation(row: Row, epsilon: float) -> Node:
@@ -177,8 +182,7 @@ def layer_normalization(reader: Reader) -> Lazy:
     if output == 1:
         return _over(x, axes, True, dtype, lambda row: converted(row.mean(), dtype))
     if output == 2:
-        one = number(1, "float32")
-        return _over(x, axes, True, dtype, lambda row: converted(call("divide", one, _deviation(row, epsilon)), dtype))
+        return _over(x, axes, True, dtype, lambda row: converted(_inverse(_deviation(row, epsilon)), dtype))
 
     return _normalization(reader, x, axes, lambda one, indices: one.expanded(x.shape)(indices))
 
@@ -190,7 +194,7 @@ def rms_normalization(reader: Reader) -> Lazy:
     def at(indices: Indices) -> Node:
         row = Row(x, axes, indices)
         size = call("sqrt", call("add", row.mean(_square(row.element)), epsilon))
-        made = call("divide", x.at(indices), size)
+        made = call("multiply", x.at(indices), _inverse(size))
         return converted(_scaled(reader, made, lambda one: one.expanded(x.shape)(indices)), dtype)
 
     return Lazy(x.shape, dtype, at)
@@ -264,7 +268,7 @@ def mean_variance_normalization(reader: Reader) -> Lazy:
         row = Row(x, axes, indices)
         mean = row.mean()
         deviation = call("add", call("sqrt", row.mean(_square(call("subtract", row.element, mean)))), tiny)
-        return converted(call("divide", call("subtract", x.at(indices), mean), deviation), dtype)
+        return converted(call("multiply", call("subtract", x.at(indices), mean), _inverse(deviation)), dtype)
 
     return Lazy(x.shape, dtype, at)
 
@@ -281,5 +285,5 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "MeanVarianceNormalization": mean_variance_normalization,
     "RMSNormalization": rms_normalization,
     "SimplifiedLayerNormalization": rms_normalization,
-    "Softmax": softmax(lambda difference, total: call("divide", call("exp", difference), total)),
+    "Softmax": softmax(lambda difference, total: call("multiply", call("exp", difference), _inverse(total))),
 }
