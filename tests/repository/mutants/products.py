@@ -3,10 +3,15 @@
 from mutants.mutant import Mutant
 
 OF_PROBLEM, OF_PAGE = "qconv/expression/test_matmul.py", "templates/test_matmul.py"
+OF_WHOLE, OF_MMA = "qconv/expression/test_whole.py", "templates/test_matmul_mma.py"
 
 
 def exact(name: str) -> str:
     return f"{OF_PAGE}::test_every_bit_is_the_oracles[{name}]"
+
+
+def on_matrices(name: str) -> str:
+    return f"{OF_MMA}::test_every_bit_is_the_oracles[{name}]"
 
 
 MUTANTS = (
@@ -177,5 +182,85 @@ MUTANTS = (
         "",
         "They write sums of nothing over those of others.",
         (f"{OF_PAGE}::test_nothing_is_found[bytes with zero points-thread]",),
+    ),
+    Mutant(
+        "whole: a fill is no value",
+        "qconv/expression/whole.py",
+        "None if arguments[0] is None else loaded.join(arguments[0])",
+        "loaded",
+        "What a guarded load gives outside of its guards is out of the bounds.",
+        (f"{OF_WHOLE}::test_known_bounds", f"{OF_WHOLE}::test_unknown_bounds"),
+    ),
+    Mutant(
+        "whole: a difference of ranges",
+        "qconv/expression/whole.py",
+        "Range(a.low - b.high, a.high - b.low)",
+        "Range(a.low - b.low, a.high - b.high)",
+        "Bytes of two types differ by more.",
+        (f"{OF_WHOLE}::test_every_value_is_within_the_bounds",),
+    ),
+    Mutant(
+        "matmul_mma: sums of one slab more",
+        "expression/matmul_mma.py",
+        "exact = EXACT // (reach * config.slab)",
+        "exact = 1 + EXACT // (reach * config.slab)",
+        "The largest sums have more bits than fp32.",
+        (f"{OF_MMA}::test_the_largest_products_are_exact",),
+    ),
+    Mutant(
+        "matmul_mma: the totals are those of the last slabs",
+        "expression/matmul_mma.j2",
+        "if (EXACT_SLABS < SLABS && slab % EXACT_SLABS == EXACT_SLABS - 1) add(totals, sums);",
+        "if (EXACT_SLABS < SLABS && slab % EXACT_SLABS == EXACT_SLABS - 1) sums = {};",
+        "Long sums lose what came first.",
+        (on_matrices("sums in several parts"),),
+    ),
+    Mutant(
+        "matmul_mma: terms behind the last k",
+        "expression/matmul_mma.j2",
+        "is_behind ? 0.0f : some[lane]",
+        "some[lane]",
+        "They are added where k is no whole number of slabs.",
+        (on_matrices("no vectors"),),
+    ),
+    Mutant(
+        "matmul_mma: columns in the order of the rows of a slab",
+        "expression/matmul_mma.j2",
+        "place_of(int row) { return column_of_row(row); }",
+        "place_of(int row) { return row; }",
+        "A lane's columns are no neighbours.",
+        (on_matrices("vectors of eight"),),
+    ),
+    Mutant(
+        "matmul_mma: chunks of neighbouring rows",
+        "expression/matmul_mma.j2",
+        "swizzled_offset(row / 8 * 8, row % 8, chunk)",
+        "swizzled_offset(row / 8 * 8, 0, chunk)",
+        "Eight rows are stored in one place.",
+        (on_matrices("vectors of eight"),),
+    ),
+    Mutant(
+        "matmul_mma: a vector of a load that is none",
+        "expression/matmul_mma.py",
+        "and is_vector(load, inner, vector)",
+        "",
+        "A factor across k is read along it.",
+        (on_matrices("a factor across k"), on_matrices("quantized, transposed")),
+    ),
+    Mutant(
+        "matrix instructions on the CPU: the first of two halves twice",
+        "instruction/two_products.j2",
+        "static_cast<unsigned short>(a >> 16)",
+        "static_cast<unsigned short>(a)",
+        "Every second term is another.",
+        (on_matrices("vectors of eight"),),
+    ),
+    Mutant(
+        "quantized: exponentials of whole differences",
+        "readers/quantized.py",
+        "exp(differences * np.float32(scale.reshape(())))",
+        "exp(differences)",
+        "The softmax of a known scale is that of scale 1.",
+        ("readers/test_quantized.py::test_softmax",),
     ),
 )

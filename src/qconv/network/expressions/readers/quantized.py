@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qconv.expression.node import Node
-from qconv.network.expressions.lazy import Lazy, Reader
+import numpy as np
+
+from qconv.expression.elementary import exp
+from qconv.expression.node import Node, call
+from qconv.network.expressions.lazy import Indices, Lazy, Place, Reader, number
 from qconv.network.expressions.readers import joining, reductions, windows
 from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type, single
 from qconv.network.graph.served import Unserved
+
+# The largest difference of two bytes.
+MOST_DIFFERENCE = 255
 
 
 @dataclass
@@ -56,6 +62,29 @@ def of_one(op: str, function: Callable[[Reader], Lazy]) -> Callable[[Reader], La
     return read
 
 
+def softmax(reader: Reader) -> Lazy:
+    """Read a softmax of bytes: the exponential of a byte's difference from the largest is an entry of a table."""
+    x, scale, dtype = reader.x(), reader.optional(1), quantized_type(reader)
+    if x.dtype not in ("int8", "uint8") or scale is None or scale.size != 1:
+        return of_one("Softmax", reductions.READERS["Softmax"])(reader)
+    axes, differences = reductions.softmax_axes(reader), np.arange(-MOST_DIFFERENCE, 1, dtype=np.float32)
+    table = reader.add(exp(differences * np.float32(scale.reshape(()))))
+    y_scale, y_zero = _numbers(reader.x(3), reader.x(4) if reader.has(4) else None)
+
+    def raised(element: Node, most: Node) -> Node:
+        place = call("add", call("subtract", element, most), number(MOST_DIFFERENCE, "int32"))
+        return Place(table, call("bit_and", place, number(MOST_DIFFERENCE, "int32")), "float32")
+
+    def at(indices: Indices) -> Node:
+        row = reductions.Row(x, axes, indices)
+        most = row.fold("maximum")
+        total = row.fold("sum", raised(row.element, most))
+        share = call("multiply", raised(x.at(indices), most), reductions.inverse(total))
+        return quantized(share, y_scale, y_zero, dtype)
+
+    return Lazy(x.shape, dtype, at)
+
+
 def concat(reader: Reader) -> Lazy:
     """Read a concatenation: the scale and the zero point of y, then each tensor with its own."""
     scale, zero, *rest = reader.inputs
@@ -75,7 +104,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "com.microsoft.QLinearConcat": concat,
     "com.microsoft.QLinearGlobalAveragePool": of_one("GlobalAveragePool", windows.global_average_pool),
     "com.microsoft.QLinearReduceMean": of_one("ReduceMean", reductions.reduction),
-    "com.microsoft.QLinearSoftmax": of_one("Softmax", reductions.READERS["Softmax"]),
+    "com.microsoft.QLinearSoftmax": softmax,
 }
 # Ops that fold their input.
 FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat"}
