@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: threads read along the longer stride",
-        "MatMulPlan._is_along_k",
+        "Factor.is_along_k",
         "return along > across",
         "return along < across",
         "Loads of neighbouring threads are of different cache lines.",
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: any step is a neighbour",
-        "_run",
+        "expression/factors.py",
         "steps.get(inner) == 1",
         "steps.get(inner)",
         "Elements that are far apart are taken for neighbours.",
@@ -197,7 +197,7 @@ MUTANTS = (
         "Range(a.low - b.high, a.high - b.low)",
         "Range(a.low - b.low, a.high - b.high)",
         "Bytes of two types differ by more.",
-        (f"{OF_WHOLE}::test_every_value_is_within_the_bounds",),
+        (f"{OF_WHOLE}::test_known_bounds",),
     ),
     Mutant(
         "matmul_mma: sums of one slab more",

@@ -214,8 +214,8 @@ ATOMS = (
     Mutant(
         "emulated: a word of the reduction is left out",
         "multiply_add",
-        "for (int k = 0; k < K / 4; ++k) sum",
-        "for (int k = 1; k < K / 4; ++k) sum",
+        "for (int k = 0; k < K / PER_WORD; ++k) d[i]",
+        "for (int k = 1; k < K / PER_WORD; ++k) d[i]",
         "Every word of the instruction's reduction counts.",
         (mma("tile"),),
     ),
