@@ -260,13 +260,26 @@ def matmul() -> Canvas:
     return c
 
 
+def matmul_mma() -> Canvas:
+    c = Canvas(860, 350, "matmul_mma")
+    says = ("the right factor in fp16: k by n", "the left factor: m by k", "the output: m by n")
+    product(c, ("tile_m", "warp_m"), ("tile_n", "warp_n"), "slab", says)
+    c.text(600, 140, "slabs in shared memory")
+    for at, (fill, state) in enumerate((("one", "multiplied"), ("three", "on its way"))):
+        c.box(600, 150 + 26 * at, 90, 22, fill)
+        c.text(700, 166 + 26 * at, state)
+    c.text(600, 240, "sums in fp32, as long as")
+    c.text(600, 262, "they are exact, then in int32")
+    return c
+
+
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
         *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, halo_split),
         *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
-        *(streams.map, matmul, reduce),
+        *(streams.map, matmul, matmul_mma, reduce),
     )
 } | {"map": maps}  # a function of that name would hide Python's
 

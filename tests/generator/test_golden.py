@@ -14,6 +14,7 @@ import pytest
 from golden_cases import CASES, plan_of
 
 from qconv import generator
+from qconv.generator.families.expression.matmul_mma import MatMulMmaPlan
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.targets.instruction_tables import WGMMA_M64K32
 from qconv.targets.target import TARGETS
@@ -101,10 +102,10 @@ def test_warpgroups_are_told_what_the_table_spells(reviewed: Mapping[str, str]) 
 
 
 def test_between_them_every_matrix_instruction_and_every_role() -> None:
-    plans = [plan for name in CASES if isinstance(plan := plan_of(name), MmaPlan)]
-    assert {plan.shape.atom.instruction.name for plan in plans} == {
-        i.name for t in TARGETS.values() for i in t.instructions
-    }
+    every = [plan_of(name) for name in CASES]
+    plans = [plan for plan in every if isinstance(plan, MmaPlan)]
+    atoms = [plan.shape.atom for plan in plans] + [plan.atom for plan in every if isinstance(plan, MatMulMmaPlan)]
+    assert {atom.instruction.name for atom in atoms} == {i.name for t in TARGETS.values() for i in t.instructions}
     for role, values in {
         "loader": {"async", "registers", "buffers"},
         "combine": {"none", "scratch", "cluster"},

@@ -199,6 +199,7 @@ static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
+constexpr int PER_WORD = 4;  // elements of a register
 
 // A lane's number, and an element's number within a lane, are mixed-radix numbers whose first dimension
 // varies fastest. Each count in a dimension advances `row` rows and `column` columns of the operand. Lanes
@@ -242,10 +243,10 @@ constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
 constexpr int LANE_STRIDE = 64 / 4;
 
-// The inverse map: for each row and each four elements along k, the index of their word among the exchanged
+// The inverse map: for each row and each word of elements along k, the index of that word among the exchanged
 // words.
 template <int ROWS>
-struct Holders { unsigned short of[ROWS][K / 4]; };
+struct Holders { unsigned short of[ROWS][K / PER_WORD]; };
 
 template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
@@ -253,18 +254,18 @@ constexpr Holders<ROWS> holders(
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
-            found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(PER_WORD * index, byte_dims);
+            found.of[of_lane.row + within.row][(of_lane.column + within.column) / PER_WORD] =
                 static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
-              "a register must have four neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
-              "a register must have four neighbours along k");
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % PER_WORD == 0,
+              "a register must have neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % PER_WORD == 0,
+              "a register must have neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
 
@@ -279,7 +280,11 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
     return static_cast<unsigned>(product(a, b, 0) + product(a, b, 1) + product(a, b, 2) + product(a, b, 3));
 }
 
-// Computes D += A * B modulo 2**32, by one warp.
+__device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
+    return static_cast<Sum>(static_cast<unsigned>(sum) + four_products(a, b));
+}
+
+// Computes D += A * B by one warp; integers modulo 2**32.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
     int line = __builtin_LINE()) {
@@ -291,9 +296,7 @@ __device__ __forceinline__ void multiply_add(
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
-        unsigned sum = static_cast<unsigned>(d[i]);
-        for (int k = 0; k < K / 4; ++k) sum += four_products(shown[a_row[k]], shown[b_row[k]]);
-        d[i] = static_cast<Sum>(sum);
+        for (int k = 0; k < K / PER_WORD; ++k) d[i] = add_products(d[i], shown[a_row[k]], shown[b_row[k]]);
     }
 }
 
@@ -412,8 +415,9 @@ __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
            (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
 }
 
-@@ b9273ecb in shared.cpp: // Unrolled by hand: compilers keep a loop of four iterations at -O2, and it takes nearly twice as long.
-@@ 5+0
+__device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
+    return static_cast<Sum>(static_cast<unsigned>(sum) + four_products(a, b));
+}
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 
 using Factor = Operand;

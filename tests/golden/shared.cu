@@ -974,6 +974,18 @@ using Output = signed char;
 
 using X = unsigned char;
 
+// NaN if an argument is; of two zeros, the positive one is larger.
+__device__ __forceinline__ float larger(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+#else
+    return a != a || b != b ? a + b : fmaxf(a, b);
+#endif
+}
+__device__ __forceinline__ float smaller(float a, float b) { return -larger(-a, -b); }
+
 __device__ __forceinline__ float half_to_float(unsigned short half) {
     float a;
     asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
@@ -1019,16 +1031,13 @@ __device__ __forceinline__ long long divide(long long a, long long b) {
     return b == 0 ? 0 : a / b;
 }
 
-// NaN if an argument is.
 template <class T>
-__device__ __forceinline__ T maximum(T a, T b) { return a > b || a != a ? a : b; }
-
-// NaN if an argument is.
-template <class T>
-__device__ __forceinline__ T minimum(T a, T b) { return a < b || a != a ? a : b; }
+__device__ __forceinline__ T maximum(T a, T b) { return a > b ? a : b; }
+__device__ __forceinline__ float maximum(float a, float b) { return tile::larger(a, b); }
 
 template <class T>
-__device__ __forceinline__ T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == T(0) ? T(0) : a; }
+__device__ __forceinline__ T minimum(T a, T b) { return a < b ? a : b; }
+__device__ __forceinline__ float minimum(float a, float b) { return tile::smaller(a, b); }
 
 
 // Elementary functions, composed of correctly rounded operations only. Each returns NaN for NaN.
@@ -1048,17 +1057,19 @@ __device__ __forceinline__ float odd(float a, Terms... terms) {
 
 }  // namespace scalar
 
+// These saturate, and give zero for NaN.
+__device__ __forceinline__ int truncated(float a) { return __float2int_rz(a); }
+__device__ __forceinline__ int nearest(float a) { return __float2int_rn(a); }  // half to even
+
 template <class T>
 __device__ __forceinline__ float to_float32(T a) { return static_cast<float>(a); }
 
 template <class T>
 __device__ __forceinline__ bool to_bool(T a) { return a != T(0); }
 
-// A float is rounded toward zero and saturates; NaN gives zero.
-__device__ __forceinline__ int to_int32(float a) {
-    if (!(a > -0x1p31f)) return a != a ? 0 : static_cast<int>(0x80000000u);
-    return a >= 0x1p31f ? 0x7fffffff : static_cast<int>(a);
-}
+// A float saturates; NaN gives zero.
+__device__ __forceinline__ int to_int32(float a) { return tile::truncated(a); }
+__device__ __forceinline__ int nearest(float a) { return tile::nearest(a); }
 template <class T>
 __device__ __forceinline__ int to_int32(T a) { return static_cast<int>(a); }
 
@@ -1074,3 +1085,15 @@ __device__ __forceinline__ int wrap_int8(int a) { return static_cast<signed char
 __device__ __forceinline__ int wrap_uint8(int a) { return static_cast<unsigned char>(a); }
 __device__ __forceinline__ int wrap_int16(int a) { return static_cast<short>(a); }
 __device__ __forceinline__ int wrap_uint16(int a) { return static_cast<unsigned short>(a); }
+
+__device__ __forceinline__ float sqrt(float a) { return __fsqrt_rn(a); }
+__device__ __forceinline__ float floor(float a) { return floorf(a); }
+__device__ __forceinline__ float ceil(float a) { return ceilf(a); }
+__device__ __forceinline__ float round(float a) { return rintf(a); }  // half to even
+
+using X0 = unsigned char;
+using X1 = signed char;
+using X2 = unsigned char;
+using X3 = int;
+using X4 = float;
+using Output = signed char;

@@ -275,6 +275,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "map-rows-of-table-cpu.cpp": (EXPRESSIONS["rows of a table"], "cpu", None),
     "matmul-convolution-sm_90a.cu": (convolution(8, (56, 56), 64, 64, (3, 3), stride=2, pad=1), "sm_90a", None),
     "matmul-attention-sm_80.cu": (attention(12, 197, 64), "sm_80", None),
+    "matmul_mma-bytes-sm_90a.cu": (of_bytes(197, 192, 300), "sm_90a", None),
     "matmul-bytes-gfx1100.hip": (of_bytes(32, 1000, 512), "gfx1100", None),
     "matmul-transposed-convolution-gfx942.hip": (transposed(1, (14, 14), 32, 16, 4, 2), "gfx942", None),
     "choosing-dynamic-tensor-cpu.cpp": (Dynamic.of("ort", outer=1, channels=1, inner=2**20), "cpu", SLICED),

@@ -27,11 +27,6 @@
 @@ // The config.
 THREADS=128 VECTOR=16 UNROLL=2
 
-__device__ __forceinline__ float sqrt(float a) { return __fsqrt_rn(a); }
-__device__ __forceinline__ float floor(float a) { return floorf(a); }
-__device__ __forceinline__ float ceil(float a) { return ceilf(a); }
-__device__ __forceinline__ float round(float a) { return rintf(a); }  // half to even
-
 using X0 = signed char;
 using X1 = float;
 using X2 = signed char;

@@ -41,12 +41,16 @@ WRITE_ALONG_M=false
 constexpr int SLABS = 4;
 BUFFERS=2 SMEM_BYTES=54272
 
-using X0 = unsigned char;
-using X1 = signed char;
-using X2 = unsigned char;
-using X3 = int;
-using X4 = float;
-using Output = signed char;
+@@ 37a0922a in shared.cu: // NaN if an argument is; of two zeros, the positive one is larger.
+@@ 3+7
+    return __builtin_isunordered(a, b) ? a + b : __builtin_fmaxf(a, b);
+
+// These saturate, and give zero for NaN.
+__device__ __forceinline__ int truncated(float a) {
+    const int inside = static_cast<int>(a > -0x1p31f && a < 0x1p31f ? a : 0.0f);
+    return a >= 0x1p31f ? 0x7fffffff : a <= -0x1p31f ? static_cast<int>(0x80000000u) : inside;
+}
+__device__ __forceinline__ int nearest(float a) { return truncated(__builtin_rintf(a)); }  // half to even
 
 // The kernel's only parameter.
 struct Arguments {
@@ -76,24 +80,9 @@ __device__ __forceinline__ Term add_product(Term a, Term b, Term sum) {
     return scalar::add(sum, scalar::multiply(a, b));
 }
 
-// Computes an element of the output from its sum.
-__device__ __forceinline__ void finish(
-    const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row, [[maybe_unused]] int column,
-    Term sum) {
-    [[maybe_unused]] const int m0 = row;
-    [[maybe_unused]] const int n0 = column;
-    const Term t5 = sum;
-    const int t6 = tile::load(args.x3 + n0);
-    const int t7 = scalar::add(t5, t6);
-    const float t8 = scalar::to_float32(t7);
-    const float t9 = tile::load(args.x4 + n0);
-    const float t10 = scalar::multiply(t8, t9);
-    const float t11 = scalar::round(t10);
-    const float t12 = scalar::minimum(127.0f, t11);
-    const float t13 = scalar::maximum(-128.0f, t12);
-    const int t14 = scalar::to_int32(t13);
+@@ 039ebfb9 in pages/matmul_mma-bytes-sm_90a.cu: // Computes an element of the output from its sum.
+@@ 17+1
     args.y[m0 * 1000 + n0] = static_cast<Output>(t14);
-}
 
 @@ b370397d in pages/matmul-convolution-sm_90a.cu: // Adds the products of a slab, k after k.
 @@ 4+1

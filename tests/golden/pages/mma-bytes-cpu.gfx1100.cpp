@@ -30,6 +30,7 @@ static_assert(B_REGISTERS == 4, "B_REGISTERS must be those of the instruction");
 static_assert(D_REGISTERS == 8, "D_REGISTERS must be those of the instruction");
 
 constexpr int M = 16, N = 16, K = 16;
+constexpr int PER_WORD = 4;  // elements of a register
 
 // A lane's number, and an element's number within a lane, are mixed-radix numbers whose first dimension
 // varies fastest. Each count in a dimension advances `row` rows and `column` columns of the operand. Lanes
@@ -66,7 +67,7 @@ __device__ __forceinline__ void check_copies(const unsigned* shown, int line) {
     if (!same) qconv_cpu_fail("two lanes that hold copies of an operand differ", line);
 }
 
-@@ 383b9f90 in shared.cpp: // Computes D += A * B modulo 2**32, by one warp.
+@@ b09c0070 in shared.cpp: // Computes D += A * B by one warp; integers modulo 2**32.
 @@ 9+0
     check_copies(shown, line);
 

@@ -1,0 +1,297 @@
+// matmul:m=197:n=192:k=300:in=uint8*59100,int8*57600!,uint8*1,int32*192!,float32*192!:out=int8:
+//     do=t0=x0[m0*300+k0];t1=x2[0];t2=subtract(t0,t1);t3=x1[n0*300+k0];t4=multiply(t2,t3);t5=sum_of(t4);t6=x3[n0];t7=add(t5,t6);t8=to_float32(t7);t9=x4[n0];t10=multiply(t8,t9);t11=round(t10);t12=minimum(127.0,t11);t13=maximum(-128.0,t12);t14=to_int32(t13)
+//
+//   t0 = x0[m0 * 300 + k0]
+//   t1 = x2[0]
+//   t2 = subtract(t0, t1)
+//   t3 = x1[n0 * 300 + k0]
+//   t4 = multiply(t2, t3)
+//   t5 = sum_of(t4)
+//   t6 = x3[n0]
+//   t7 = add(t5, t6)
+//   t8 = to_float32(t7)
+//   t9 = x4[n0]
+//   t10 = multiply(t8, t9)
+//   t11 = round(t10)
+//   t12 = minimum(127.0, t11)
+//   t13 = maximum(-128.0, t12)
+//   t14 = to_int32(t13)
+//   y = t14
+//
+// target    sm_90a
+// config    matmul_mma tile_m=16 tile_n=16 warp_m=16 warp_n=8 slab=128
+// launch    matmul_mma<<<156x1x1, 64, 16384 B>>> when: call
+
+@@ // The problem.
+M=197 N=192 DEPTH=300
+
+@@ // The config.
+constexpr int TILE_M = 16;
+constexpr int TILE_N = 16;
+constexpr int WARP_M = 16;
+constexpr int WARP_N = 8;
+constexpr int SLAB = 128;
+
+// Derived values.
+constexpr int WARP_SIZE = 32;
+constexpr int THREADS = 64;
+constexpr int ATOM_M = 16;  // rows of one instruction
+constexpr int ATOM_N = 8;  // columns of one instruction
+constexpr int K_BLOCK = 32;  // bytes of the sums per fragment
+constexpr int TILE_K = 256;  // bytes per row of a slab
+[[maybe_unused]] constexpr bool X_SIGNED = true;
+[[maybe_unused]] constexpr bool W_SIGNED = true;
+constexpr int TILES_M = 13;  // blocks per column of a batch
+constexpr int TILES_N = 12;  // blocks per row of a batch
+constexpr int VECTOR = 4;  // neighbours along k that are computed together
+constexpr bool LEFT_ALONG_K = true;  // neighbours in memory
+constexpr bool RIGHT_ALONG_K = true;  // neighbours in memory
+constexpr int SLABS = 3;
+constexpr int EXACT_SLABS = 4;  // slabs whose sums are exact in fp32
+constexpr int BUFFERS = 2;
+constexpr int SMEM_BYTES = 16384;
+
+__device__ __forceinline__ unsigned half_pair(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// The kernel's only parameter.
+struct Arguments {
+    const X0* x0;  // uint8*59100
+    const X1* x1;  // int8*57600!
+    const X2* x2;  // uint8*1
+    const X3* x3;  // int32*192!
+    const X4* x4;  // float32*192!
+    Output* y;  // output
+};
+
+using Term = int;  // in which sums are given on
+using Sum = float;       // in which the instruction adds
+
+// Returns the offset of the 16-byte chunk `chunk` of row `row + low` in a factor's slab; `row` is a multiple
+// of 8. The chunks of neighbouring rows are permuted, so that eight rows of one chunk cover all banks.
+constexpr int CHUNKS = TILE_K / 16;
+__device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
+    return (row + low) * TILE_K + (chunk ^ (low / (CHUNKS < 8 ? 8 / CHUNKS : 1) % CHUNKS)) * 16;
+}
+
+// Computes D += A * B, by one warp.
+__device__ __forceinline__ void multiply_add(
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]),
+          "+f"(d[1]),
+          "+f"(d[2]),
+          "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+constexpr int ATOMS_M = WARP_M / ATOM_M, ATOMS_N = WARP_N / ATOM_N;
+constexpr int ROWS_OF_LANE = ATOMS_M * LANE_PIXELS, COLUMNS_OF_LANE = ATOMS_N * LANE_CHANNELS;
+
+// Maps a row of the right factor's slab to its column of the tile: a lane ends up with neighbouring columns
+// across all its atoms.
+__device__ __forceinline__ int column_of_row(unsigned row) {
+    const unsigned atom = row % WARP_N / ATOM_N;
+    return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * COLUMNS_OF_LANE + atom * LANE_CHANNELS +
+           index_of_channel(row % ATOM_N);
+}
+
+// The left factor has M rows, the right one N columns. Each computes VECTOR terms at a time, neighbours along
+// k of which `first` is the first. Neighbouring threads read neighbours along k, or across it.
+struct Left {
+    static constexpr int TILE = TILE_M, EXTENT = M;
+    static constexpr bool ALONG_K = LEFT_ALONG_K;
+    static __device__ __forceinline__ int place_of(int row) { return row; }
+    static __device__ __forceinline__ void terms(
+        [[maybe_unused]] const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row,
+        [[maybe_unused]] int first, Sum (&term)[VECTOR]) {
+        [[maybe_unused]] const int m0 = row;
+        [[maybe_unused]] const int first_k0 = first;
+        const Vector<X0> v0 = load_vector(args.x0 + (m0 * 300 + first_k0));
+#pragma unroll
+        for (int lane = 0; lane < VECTOR; ++lane) {
+            [[maybe_unused]] const int k0 = first_k0 + lane;
+            const int t0 = v0.element[lane];
+            const int t1 = tile::load(args.x2);
+            const int t2 = scalar::subtract(t0, t1);
+            term[lane] = static_cast<Sum>(t2);
+        }
+    }
+};
+struct Right {
+    static constexpr int TILE = TILE_N, EXTENT = N;
+    static constexpr bool ALONG_K = RIGHT_ALONG_K;
+    static __device__ __forceinline__ int place_of(int row) { return column_of_row(row); }
+    static __device__ __forceinline__ void terms(
+        [[maybe_unused]] const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int column,
+        [[maybe_unused]] int first, Sum (&term)[VECTOR]) {
+        [[maybe_unused]] const int n0 = column;
+        [[maybe_unused]] const int first_k0 = first;
+        const Vector<X1> v1 = load_vector(args.x1 + (n0 * 300 + first_k0));
+#pragma unroll
+        for (int lane = 0; lane < VECTOR; ++lane) {
+            [[maybe_unused]] const int k0 = first_k0 + lane;
+            const int t0 = v1.element[lane];
+            term[lane] = static_cast<Sum>(t0);
+        }
+    }
+};
+
+// Computes an element of the output from its sum.
+__device__ __forceinline__ void finish(
+    const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row, [[maybe_unused]] int column,
+    Term sum) {
+    [[maybe_unused]] const int m0 = row;
+    [[maybe_unused]] const int n0 = column;
+    const Term t5 = sum;
+    const int t6 = tile::load(args.x3 + n0);
+    const int t7 = scalar::add(t5, t6);
+    const float t8 = scalar::to_float32(t7);
+    const float t9 = tile::load(args.x4 + n0);
+    const float t10 = scalar::multiply(t8, t9);
+    const float t11 = scalar::round(t10);
+    const float t12 = scalar::minimum(127.0f, t11);
+    const float t13 = scalar::maximum(-128.0f, t12);
+    const int t14 = scalar::to_int32(t13);
+    args.y[m0 * 192 + n0] = static_cast<Output>(t14);
+}
+
+// SLAB terms in fp16 of each row of the two tiles.
+struct Shared {
+    unsigned char left[BUFFERS][TILE_M * TILE_K];
+    unsigned char right[BUFFERS][TILE_N * TILE_K];
+};
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
+
+// A thread's chunks of a slab, on their way from device memory to shared memory. A chunk has eight terms.
+template <class Side>
+struct Fetched { tile::Words<4> chunk[(Side::TILE * CHUNKS + THREADS - 1) / THREADS]; };
+
+// Calls `take(i, row, chunk)` for the thread's chunks of a slab.
+template <class Side, class Take>
+__device__ __forceinline__ void for_each_chunk(Take take) {
+    constexpr int COUNT = Side::TILE * CHUNKS;
+#pragma unroll
+    for (int i = 0; i < (COUNT + THREADS - 1) / THREADS; ++i) {
+        const int number = i * THREADS + tile::thread();
+        if (COUNT % THREADS != 0 && number >= COUNT) continue;
+        if constexpr (Side::ALONG_K) take(i, number / CHUNKS, number % CHUNKS);
+        else take(i, number % Side::TILE, number / Side::TILE);
+    }
+}
+
+// Computes the terms of a slab. A row beyond the last one reads the last one and is never written; behind the
+// last k, terms are 0.
+template <class Side>
+__device__ __forceinline__ void fetch(
+    Fetched<Side>& fetched, const Arguments& args, int batch, int first, int first_k) {
+    for_each_chunk<Side>([&](int i, int row, int chunk) {
+        int at = first + Side::place_of(row);
+        if (Side::EXTENT % Side::TILE != 0 && at >= Side::EXTENT) at = Side::EXTENT - 1;
+        Sum term[8];
+#pragma unroll
+        for (int part = 0; part < 8; part += VECTOR) {
+            const int k = first_k + chunk * 8 + part;
+            const bool is_behind = DEPTH % SLAB != 0 && k >= DEPTH;
+            Sum some[VECTOR];
+            Side::terms(args, batch, at, is_behind ? 0 : k, some);
+#pragma unroll
+            for (int lane = 0; lane < VECTOR; ++lane) term[part + lane] = is_behind ? 0.0f : some[lane];
+        }
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+            fetched.chunk[i].word[word] = tile::half_pair(term[2 * word], term[2 * word + 1]);
+        }
+    });
+}
+
+template <class Side>
+__device__ __forceinline__ void stage(unsigned char* slab, const Fetched<Side>& fetched) {
+    for_each_chunk<Side>([&](int i, int row, int chunk) {
+        *reinterpret_cast<tile::Words<4>*>(slab + swizzled_offset(row / 8 * 8, row % 8, chunk)) =
+            fetched.chunk[i];
+    });
+}
+
+template <class Element>
+struct Atoms { Element of[ATOMS_M][ATOMS_N][D_REGISTERS]; };
+
+// Adds the products of a slab.
+__device__ __forceinline__ void multiply(
+    Atoms<Sum>& sums, unsigned char* left, unsigned char* right, int first_row, int first_column) {
+#pragma unroll
+    for (int block = 0; block < TILE_K / K_BLOCK; ++block) {
+        XFragment x[ATOMS_M];
+        WFragment w[ATOMS_N];
+        load_fragments(left, first_row, block, x);
+        load_fragments(right, first_column, block, w);
+#pragma unroll
+        for (int i = 0; i < ATOMS_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < ATOMS_N; ++j) multiply_add(x[i], w[j], sums.of[i][j]);
+        }
+    }
+}
+
+// Moves the sums of the last slabs to the totals.
+__device__ __forceinline__ void add(Atoms<Term>& totals, Atoms<Sum>& sums) {
+#pragma unroll
+    for (int i = 0; i < ATOMS_M; ++i) {
+#pragma unroll
+        for (int j = 0; j < ATOMS_N; ++j) {
+#pragma unroll
+            for (int d = 0; d < D_REGISTERS; ++d) {
+                totals.of[i][j][d] = scalar::add(totals.of[i][j][d], static_cast<Term>(sums.of[i][j][d]));
+                sums.of[i][j][d] = 0.0f;
+            }
+        }
+    }
+}
+
+// A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, it fetches the
+// next one.
+extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
+    Shared& shared = tile::shared_memory<Shared>();
+    const int batch = tile::block_x() / (TILES_M * TILES_N);
+    const int tile_row = tile::block_x() / TILES_N % TILES_M * TILE_M;
+    const int tile_column = tile::block_x() % TILES_N * TILE_N;
+    const int first_row = tile::warp() / (TILE_N / WARP_N) * WARP_M;
+    const int first_column = tile::warp() % (TILE_N / WARP_N) * WARP_N;
+
+    Atoms<Sum> sums = {};
+    Atoms<Term> totals = {};
+    Fetched<Left> left;
+    Fetched<Right> right;
+    fetch(left, args, batch, tile_row, 0);
+    fetch(right, args, batch, tile_column, 0);
+    for (int slab = 0; slab < SLABS; ++slab) {
+        const int buffer = slab % BUFFERS;
+        stage(shared.left[buffer], left);
+        stage(shared.right[buffer], right);
+        tile::barrier();
+        if (slab + 1 < SLABS) {
+            fetch(left, args, batch, tile_row, (slab + 1) * SLAB);
+            fetch(right, args, batch, tile_column, (slab + 1) * SLAB);
+        }
+        multiply(sums, shared.left[buffer], shared.right[buffer], first_row, first_column);
+        if (EXACT_SLABS < SLABS && slab % EXACT_SLABS == EXACT_SLABS - 1) add(totals, sums);
+    }
+    add(totals, sums);
+#pragma unroll
+    for (int i = 0; i < ROWS_OF_LANE; ++i) {
+        const int row = tile_row + first_row + i / LANE_PIXELS * ATOM_M + pixel_of_lane(i % LANE_PIXELS);
+#pragma unroll
+        for (int j = 0; j < COLUMNS_OF_LANE; ++j) {
+            const int column = tile_column + first_column + channel_lane() * COLUMNS_OF_LANE + j;
+            const Term sum =
+                totals.of[i / LANE_PIXELS][j / LANE_CHANNELS][register_of(i % LANE_PIXELS, j % LANE_CHANNELS)];
+            if (row < M && column < N) finish(args, batch, row, column, sum);
+        }
+    }
+}
