@@ -254,7 +254,8 @@ constexpr Holders<ROWS> holders(
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Position of_lane = position_of(lane, lane_dims), within = position_of(PER_WORD * index, byte_dims);
+            const Position of_lane = position_of(lane, lane_dims);
+            const Position within = position_of(PER_WORD * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / PER_WORD] =
                 static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }

@@ -1091,6 +1091,50 @@ __device__ __forceinline__ float floor(float a) { return floorf(a); }
 __device__ __forceinline__ float ceil(float a) { return ceilf(a); }
 __device__ __forceinline__ float round(float a) { return rintf(a); }  // half to even
 
+// Calls `take(i, at, part)` for the thread's parts of a slab: number i is of row or column `at`.
+template <class Side, class Take>
+__device__ __forceinline__ void for_each_part(Take take) {
+    constexpr int COUNT = Side::TILE * PARTS;
+#pragma unroll
+    for (int i = 0; i < (COUNT + THREADS - 1) / THREADS; ++i) {
+        const int number = i * THREADS + tile::thread();
+        if (COUNT % THREADS != 0 && number >= COUNT) continue;
+        if constexpr (Side::ALONG_K) take(i, number / PARTS, number % PARTS);
+        else take(i, number % Side::TILE, number / Side::TILE);
+    }
+}
+
+// The block's tile: its batch, its first row and its first column.
+struct Place {
+    int batch, row, column;
+
+    __device__ __forceinline__ Place()
+        : batch(tile::block_x() / (TILES_M * TILES_N)),
+          row(tile::block_x() / TILES_N % TILES_M * TILE_M),
+          column(tile::block_x() % TILES_N * TILE_N) {}
+};
+
+// Calls `body(slab, buffer)` for every slab. While it multiplies one, the next one is fetched.
+template <class Body>
+__device__ __forceinline__ void for_each_slab(
+    const Arguments& args, Shared& shared, const Place& place, const Body& body) {
+    Fetched<Left> left;
+    Fetched<Right> right;
+    fetch(left, args, place.batch, place.row, 0);
+    fetch(right, args, place.batch, place.column, 0);
+    for (int slab = 0; slab < SLABS; ++slab) {
+        const int buffer = slab % BUFFERS;
+        stage(shared.left[buffer], left);
+        stage(shared.right[buffer], right);
+        tile::barrier();
+        if (slab + 1 < SLABS) {
+            fetch(left, args, place.batch, place.row, (slab + 1) * SLAB);
+            fetch(right, args, place.batch, place.column, (slab + 1) * SLAB);
+        }
+        body(slab, buffer);
+    }
+}
+
 using X0 = unsigned char;
 using X1 = signed char;
 using X2 = unsigned char;

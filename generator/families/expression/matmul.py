@@ -61,6 +61,7 @@ class MatMulContext(ExpressionContext):
     right: list[str]
     finish: list[str]  # lines that write an output
     unroll: int
+    terms: str = "terms"  # the page that fetches a slab and stores it
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,7 @@ class MatMulMmaContext(ExpressionContext):
     right_term: list[str]
     right_result: str
     finish: list[str]  # lines that write an output
+    terms: str = "chunks"  # the page that computes a slab and stores it
 
 
 @dataclass(frozen=True)

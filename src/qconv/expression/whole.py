@@ -28,7 +28,7 @@ def _products(a: Range, b: Range) -> Range:
     return Range(min(every), max(every))
 
 
-# Of functions of whole numbers that cannot wrap around where the result is as small as here.
+# The bounds of functions of whole numbers, which do not wrap around where the result is as small as here.
 _RANGES: Mapping[str, Callable[..., Range]] = {
     "add": lambda a, b: Range(a.low + b.low, a.high + b.high),
     "subtract": lambda a, b: Range(a.low - b.high, a.high - b.low),

@@ -41,15 +41,15 @@ struct Arguments {
     Output* y;  // output
 };
 
-@@ 5294ae2b in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
-@@ 8+7
+@@ cc01f85c in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
+@@ 9+7
         [[maybe_unused]] const int b0 = batch;
         [[maybe_unused]] const int m0 = row;
         [[maybe_unused]] const int k0 = k;
         const float t0 = tile::load(args.x0 + (b0 * 12608 + m0 * 64 + k0));
-@@ 24+0
+@@ 26+0
         [[maybe_unused]] const int b0 = batch;
-@@ 25+4
+@@ 27+4
         [[maybe_unused]] const int k0 = k;
         const float t0 = tile::load(args.x1 + (b0 * 12608 + n0 * 64 + k0));
 
@@ -67,5 +67,5 @@ __device__ __forceinline__ void finish(
     args.y[b0 * 38809 + m0 * 197 + n0] = t6 == t6 ? t6 : tile::as_float(0x7fc00000u);
 }
 
-@@ 1de8a3d5 in pages/matmul-convolution-sm_90a.cu: // A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, it fetches the
-@@ 4+2
+@@ c3626135 in pages/matmul-convolution-sm_90a.cu: // A block computes a tile of TILE_M x TILE_N outputs of one batch.
+@@ 3+2

@@ -63,16 +63,17 @@ struct Arguments {
 };
 
 using Term = int;  // in which terms are multiplied and added
+constexpr int PARTS = SLAB;  // of a row of a slab, each of which a thread fetches at a time
 
-@@ 5294ae2b in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
-@@ 8+8
+@@ cc01f85c in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
+@@ 9+8
         [[maybe_unused]] const int m0 = row;
         [[maybe_unused]] const int k0 = k;
         const int t0 = tile::load(args.x0 + (m0 * 512 + k0));
         const int t1 = tile::load(args.x2);
         const int t2 = scalar::subtract(t0, t1);
         return t2;
-@@ 25+4
+@@ 27+4
         [[maybe_unused]] const int k0 = k;
         const int t0 = tile::load(args.x1 + (n0 * 512 + k0));
 

@@ -47,11 +47,13 @@ struct Arguments {
 };
 
 using Term = float;  // in which terms are multiplied and added
+constexpr int PARTS = SLAB;  // of a row of a slab, each of which a thread fetches at a time
 
 // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
 struct Left {
     static constexpr int TILE = TILE_M, EXTENT = M, VECTOR = LEFT_VECTOR;
     static constexpr bool ALONG_K = LEFT_ALONG_K;
+    static __device__ __forceinline__ Term none() { return Term(0); }
     static __device__ __forceinline__ Term term(
         [[maybe_unused]] const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row,
         [[maybe_unused]] int k) {
@@ -68,6 +70,7 @@ struct Left {
 struct Right {
     static constexpr int TILE = TILE_N, EXTENT = N, VECTOR = RIGHT_VECTOR;
     static constexpr bool ALONG_K = RIGHT_ALONG_K;
+    static __device__ __forceinline__ Term none() { return Term(-0.0f); }
     static __device__ __forceinline__ Term term(
         [[maybe_unused]] const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int column,
         [[maybe_unused]] int k) {
@@ -115,36 +118,23 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 template <class Side>
 struct Fetched { Term term[(Side::TILE * SLAB + THREADS - 1) / THREADS]; };
 
-// Calls `take(i, at, k)` for the thread's terms of a slab: number i is of row or column `at`.
-template <class Side, class Take>
-__device__ __forceinline__ void for_each_term(Take take) {
-    constexpr int TERMS = Side::TILE * SLAB;
-#pragma unroll
-    for (int i = 0; i < (TERMS + THREADS - 1) / THREADS; ++i) {
-        const int term = i * THREADS + tile::thread();
-        if (TERMS % THREADS != 0 && term >= TERMS) continue;
-        if constexpr (Side::ALONG_K) take(i, term / SLAB, term % SLAB);
-        else take(i, term % Side::TILE, term / Side::TILE);
-    }
-}
-
 // Fetches a slab. A row beyond the last one reads the last one and is never written. Behind the last k, terms
 // are 0 on the left and -0 on the right: their product is -0, which changes no sum.
 template <class Side>
 __device__ __forceinline__ void fetch(
-    Fetched<Side>& fetched, const Arguments& args, int batch, int first, int first_k, Term none) {
-    for_each_term<Side>([&](int i, int at, int k) {
+    Fetched<Side>& fetched, const Arguments& args, int batch, int first, int first_k) {
+    for_each_part<Side>([&](int i, int at, int k) {
         at += first, k += first_k;
         if (Side::EXTENT % Side::TILE != 0 && at >= Side::EXTENT) at = Side::EXTENT - 1;
         const bool is_behind = DEPTH % SLAB != 0 && k >= DEPTH;
         const Term term = Side::term(args, batch, at, is_behind ? DEPTH - 1 : k);
-        fetched.term[i] = is_behind ? none : term;
+        fetched.term[i] = is_behind ? Side::none() : term;
     });
 }
 
 template <class Side>
 __device__ __forceinline__ void stage(Slab<Side>& slab, const Fetched<Side>& fetched) {
-    for_each_term<Side>([&](int i, int at, int k) {
+    for_each_part<Side>([&](int i, int at, int k) {
         slab[k][at / Side::VECTOR].term[at % Side::VECTOR] = fetched.term[i];
     });
 }
@@ -181,44 +171,29 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, it fetches the
-// next one.
+// A block computes a tile of TILE_M x TILE_N outputs of one batch.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();
     Shared& shared = tile::shared_memory<Shared>();
-    const int batch = tile::block_x() / (TILES_M * TILES_N);
-    const int first_row = tile::block_x() / TILES_N % TILES_M * TILE_M;
-    const int first_column = tile::block_x() % TILES_N * TILE_N;
+    const Place place;
     // Neighbouring threads write neighbours in the output.
     const int y = WRITE_ALONG_M ? tile::thread() % ROW_THREADS : tile::thread() / COLUMN_THREADS;
     const int x = WRITE_ALONG_M ? tile::thread() / ROW_THREADS : tile::thread() % COLUMN_THREADS;
     const bool multiplies = tile::thread() < ROW_THREADS * COLUMN_THREADS;
 
     Sums sums = {};
-    Fetched<Left> left;
-    Fetched<Right> right;
-    fetch(left, args, batch, first_row, 0, Term(0));
-    fetch(right, args, batch, first_column, 0, Term(-0.0f));
-    for (int slab = 0; slab < SLABS; ++slab) {
-        const int buffer = slab % BUFFERS;
-        stage(shared.left[buffer], left);
-        stage(shared.right[buffer], right);
-        tile::barrier();
-        if (slab + 1 < SLABS) {
-            fetch(left, args, batch, first_row, (slab + 1) * SLAB, Term(0));
-            fetch(right, args, batch, first_column, (slab + 1) * SLAB, Term(-0.0f));
-        }
+    for_each_slab(args, shared, place, [&](int, int buffer) {
         if (multiplies) multiply(sums, shared.left[buffer], shared.right[buffer], y, x);
-    }
+    });
     if (!multiplies) return;
 #pragma unroll
     for (int i = 0; i < THREAD_M; ++i) {
-        const int row = first_row + row_of(y, i);
+        const int row = place.row + row_of(y, i);
 #pragma unroll
         for (int j = 0; j < THREAD_N; ++j) {
-            const int column = first_column + column_of(x, j);
-            if (row < M && column < N) finish(args, batch, row, column, sums[i][j]);
+            const int column = place.column + column_of(x, j);
+            if (row < M && column < N) finish(args, place.batch, row, column, sums[i][j]);
         }
     }
 }

@@ -38,15 +38,15 @@ BUFFERS=2 SMEM_BYTES=19456
     const X0* x0;  // float32*6272
     const X1* x1;  // float32*8192!
 
-@@ 5294ae2b in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
-@@ 8+7
+@@ cc01f85c in pages/matmul-convolution-sm_90a.cu: // The left factor has M rows, the right one N columns. Threads fetch neighbours along k, or across it.
+@@ 9+7
         [[maybe_unused]] const int m2 = row % 30;
         [[maybe_unused]] const int m1 = row / 30 % 30;
         [[maybe_unused]] const int k2 = k % 32;
         [[maybe_unused]] const int k1 = k / 32 % 4;
         [[maybe_unused]] const int k0 = k / 32 / 4;
         const float t0 = static_cast<unsigned>((m1 - k0 + 4) % 2) < 1u && static_cast<unsigned>((m2 - k1 + 4) % 2) < 1u && static_cast<unsigned>((m1 - k0 + 4) / 2 - 2) < 14u && static_cast<unsigned>((m2 - k1 + 4) / 2 - 2) < 14u ? tile::load(args.x0 + ((m1 - k0 + 4) / 2 * 448 + (m2 - k1 + 4) / 2 * 32 + k2 - 960)) : 0.0f;
-@@ 25+4
+@@ 27+4
         [[maybe_unused]] const int k2 = k % 32;
         [[maybe_unused]] const int k1 = k / 32 % 4;
         [[maybe_unused]] const int k0 = k / 32 / 4;

@@ -72,7 +72,7 @@ using Sum = float;       // in which the instruction adds
 
 // Returns the offset of the 16-byte chunk `chunk` of row `row + low` in a factor's slab; `row` is a multiple
 // of 8. The chunks of neighbouring rows are permuted, so that eight rows of one chunk cover all banks.
-constexpr int CHUNKS = TILE_K / 16;
+constexpr int CHUNKS = TILE_K / 16, PARTS = CHUNKS;  // a thread computes a chunk at a time
 __device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
     return (row + low) * TILE_K + (chunk ^ (low / (CHUNKS < 8 ? 8 / CHUNKS : 1) % CHUNKS)) * 16;
 }
@@ -171,25 +171,12 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 template <class Side>
 struct Fetched { tile::Words<4> chunk[(Side::TILE * CHUNKS + THREADS - 1) / THREADS]; };
 
-// Calls `take(i, row, chunk)` for the thread's chunks of a slab.
-template <class Side, class Take>
-__device__ __forceinline__ void for_each_chunk(Take take) {
-    constexpr int COUNT = Side::TILE * CHUNKS;
-#pragma unroll
-    for (int i = 0; i < (COUNT + THREADS - 1) / THREADS; ++i) {
-        const int number = i * THREADS + tile::thread();
-        if (COUNT % THREADS != 0 && number >= COUNT) continue;
-        if constexpr (Side::ALONG_K) take(i, number / CHUNKS, number % CHUNKS);
-        else take(i, number % Side::TILE, number / Side::TILE);
-    }
-}
-
 // Computes the terms of a slab. A row beyond the last one reads the last one and is never written; behind the
 // last k, terms are 0.
 template <class Side>
 __device__ __forceinline__ void fetch(
     Fetched<Side>& fetched, const Arguments& args, int batch, int first, int first_k) {
-    for_each_chunk<Side>([&](int i, int row, int chunk) {
+    for_each_part<Side>([&](int i, int row, int chunk) {
         int at = first + Side::place_of(row);
         if (Side::EXTENT % Side::TILE != 0 && at >= Side::EXTENT) at = Side::EXTENT - 1;
         Sum term[8];
@@ -211,7 +198,7 @@ __device__ __forceinline__ void fetch(
 
 template <class Side>
 __device__ __forceinline__ void stage(unsigned char* slab, const Fetched<Side>& fetched) {
-    for_each_chunk<Side>([&](int i, int row, int chunk) {
+    for_each_part<Side>([&](int i, int row, int chunk) {
         *reinterpret_cast<tile::Words<4>*>(slab + swizzled_offset(row / 8 * 8, row % 8, chunk)) =
             fetched.chunk[i];
     });
@@ -252,46 +239,31 @@ __device__ __forceinline__ void add(Atoms<Term>& totals, Atoms<Sum>& sums) {
     }
 }
 
-// A block computes a tile of TILE_M x TILE_N outputs of one batch. While it multiplies a slab, it fetches the
-// next one.
+// A block computes a tile of TILE_M x TILE_N outputs of one batch.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();
     Shared& shared = tile::shared_memory<Shared>();
-    const int batch = tile::block_x() / (TILES_M * TILES_N);
-    const int tile_row = tile::block_x() / TILES_N % TILES_M * TILE_M;
-    const int tile_column = tile::block_x() % TILES_N * TILE_N;
+    const Place place;
     const int first_row = tile::warp() / (TILE_N / WARP_N) * WARP_M;
     const int first_column = tile::warp() % (TILE_N / WARP_N) * WARP_N;
 
     Atoms<Sum> sums = {};
     Atoms<Term> totals = {};
-    Fetched<Left> left;
-    Fetched<Right> right;
-    fetch(left, args, batch, tile_row, 0);
-    fetch(right, args, batch, tile_column, 0);
-    for (int slab = 0; slab < SLABS; ++slab) {
-        const int buffer = slab % BUFFERS;
-        stage(shared.left[buffer], left);
-        stage(shared.right[buffer], right);
-        tile::barrier();
-        if (slab + 1 < SLABS) {
-            fetch(left, args, batch, tile_row, (slab + 1) * SLAB);
-            fetch(right, args, batch, tile_column, (slab + 1) * SLAB);
-        }
+    for_each_slab(args, shared, place, [&](int slab, int buffer) {
         multiply(sums, shared.left[buffer], shared.right[buffer], first_row, first_column);
         if (EXACT_SLABS < SLABS && slab % EXACT_SLABS == EXACT_SLABS - 1) add(totals, sums);
-    }
+    });
     add(totals, sums);
 #pragma unroll
     for (int i = 0; i < ROWS_OF_LANE; ++i) {
-        const int row = tile_row + first_row + i / LANE_PIXELS * ATOM_M + pixel_of_lane(i % LANE_PIXELS);
+        const int row = place.row + first_row + i / LANE_PIXELS * ATOM_M + pixel_of_lane(i % LANE_PIXELS);
 #pragma unroll
         for (int j = 0; j < COLUMNS_OF_LANE; ++j) {
-            const int column = tile_column + first_column + channel_lane() * COLUMNS_OF_LANE + j;
-            const Term sum =
-                totals.of[i / LANE_PIXELS][j / LANE_CHANNELS][register_of(i % LANE_PIXELS, j % LANE_CHANNELS)];
-            if (row < M && column < N) finish(args, batch, row, column, sum);
+            const int column = place.column + first_column + channel_lane() * COLUMNS_OF_LANE + j;
+            const int at = register_of(i % LANE_PIXELS, j % LANE_CHANNELS);
+            const Term sum = totals.of[i / LANE_PIXELS][j / LANE_CHANNELS][at];
+            if (row < M && column < N) finish(args, place.batch, row, column, sum);
         }
     }
 }

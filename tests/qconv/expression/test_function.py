@@ -113,7 +113,7 @@ def test_the_kernel_has_the_bits_of_numpy(library: ctypes.CDLL, function: Functi
 
 
 def test_quantize_has_the_bits_of_a_division() -> None:
-    """Of scales that are no extremes: half to even, and of numbers that lie between two integers."""
+    """The scales are no extremes; the numbers are ties, their neighbours, and any."""
     rng = np.random.default_rng(4)
     scale = np.exp2(rng.uniform(-60, 60, 400_000)).astype(np.float32)
     halves = (rng.integers(-600, 600, scale.size) / 2).astype(np.float32)

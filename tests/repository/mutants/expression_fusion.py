@@ -172,9 +172,9 @@ MUTANTS = (
     ),
     Mutant(
         "reductions: exponentials of the elements themselves",
-        "softmax",
-        'total = row.fold("sum", call("exp", call("subtract", row.element, most)))',
-        'total = row.fold("sum", call("exp", row.element))',
+        "readers/reductions.py",
+        'row.fold("sum", raised(row.element, most))',
+        'row.fold("sum", call("exp", row.element))',
         "The sum is that of other numbers, and overflows.",
         (REDUCTIONS + "::test_softmax_of_an_axis",),
     ),

@@ -122,14 +122,14 @@ MUTANTS = (
     Mutant(
         "products: terms behind the last are 0",
         "families/expression/matmul.j2",
-        "fetch(right, args, batch, first_column, 0, Term(-0.0f));",
-        "fetch(right, args, batch, first_column, 0, Term(0));",
+        "return Term(-0.0f);",
+        "return Term(0);",
         "A sum of -0 becomes 0.",
         (f"{OF_PAGE}::test_a_product_that_is_too_small_keeps_its_sign",),
     ),
     Mutant(
         "products: no term is behind the last",
-        "families/expression/matmul.j2",
+        "families/expression/terms.j2",
         "DEPTH % SLAB != 0 && k >= DEPTH;",
         "DEPTH % SLAB != 0 && k > DEPTH;",
         "The last term is added once more.",
@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: one buffer for two slabs",
-        "families/expression/matmul.j2",
+        "families/expression/slabs.j2",
         "const int buffer = slab % BUFFERS;",
         "const int buffer = 0;",
         "A slab is overwritten while other threads multiply it.",
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: no thread waits for the slab",
-        "families/expression/matmul.j2",
+        "families/expression/slabs.j2",
         "        tile::barrier();\n",
         "",
         "Terms are read before they are written.",
@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: a row behind the last is read",
-        "families/expression/matmul.j2",
+        "families/expression/terms.j2",
         "at = Side::EXTENT - 1;",
         "at = Side::EXTENT + 999;",
         "The address may be of no array.",
@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: batches as further rows",
-        "families/expression/matmul.j2",
+        "families/expression/slabs.j2",
         "tile::block_x() / TILES_N % TILES_M * TILE_M",
         "tile::block_x() / TILES_N * TILE_M",
         "The tiles of the second batch have no rows.",
@@ -217,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "matmul_mma: terms behind the last k",
-        "expression/matmul_mma.j2",
+        "expression/chunks.j2",
         "is_behind ? 0.0f : some[lane]",
         "some[lane]",
         "They are added where k is no whole number of slabs.",
@@ -233,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "matmul_mma: chunks of neighbouring rows",
-        "expression/matmul_mma.j2",
+        "expression/chunks.j2",
         "swizzled_offset(row / 8 * 8, row % 8, chunk)",
         "swizzled_offset(row / 8 * 8, 0, chunk)",
         "Eight rows are stored in one place.",

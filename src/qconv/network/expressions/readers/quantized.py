@@ -9,7 +9,7 @@ import numpy as np
 
 from qconv.expression.elementary import exp
 from qconv.expression.node import Node, call
-from qconv.network.expressions.lazy import Indices, Lazy, Place, Reader, number
+from qconv.network.expressions.lazy import Lazy, Place, Reader, number
 from qconv.network.expressions.readers import joining, reductions, windows
 from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type, single
 from qconv.network.graph.served import Unserved
@@ -66,8 +66,8 @@ def softmax(reader: Reader) -> Lazy:
     """Read a softmax of bytes: the exponential of a byte's difference from the largest is an entry of a table."""
     x, scale, dtype = reader.x(), reader.optional(1), quantized_type(reader)
     if x.dtype not in ("int8", "uint8") or scale is None or scale.size != 1:
-        return of_one("Softmax", reductions.READERS["Softmax"])(reader)
-    axes, differences = reductions.softmax_axes(reader), np.arange(-MOST_DIFFERENCE, 1, dtype=np.float32)
+        return of_one("Softmax", reductions.softmax)(reader)
+    differences = np.arange(-MOST_DIFFERENCE, 1, dtype=np.float32)
     table = reader.add(exp(differences * np.float32(scale.reshape(()))))
     y_scale, y_zero = _numbers(reader.x(3), reader.x(4) if reader.has(4) else None)
 
@@ -75,14 +75,11 @@ def softmax(reader: Reader) -> Lazy:
         place = call("add", call("subtract", element, most), number(MOST_DIFFERENCE, "int32"))
         return Place(table, call("bit_and", place, number(MOST_DIFFERENCE, "int32")), "float32")
 
-    def at(indices: Indices) -> Node:
-        row = reductions.Row(x, axes, indices)
-        most = row.fold("maximum")
-        total = row.fold("sum", raised(row.element, most))
-        share = call("multiply", raised(x.at(indices), most), reductions.inverse(total))
+    def finish(element: Node, most: Node, total: Node) -> Node:
+        share = call("multiply", raised(element, most), reductions.inverse(total))
         return quantized(share, y_scale, y_zero, dtype)
 
-    return Lazy(x.shape, dtype, at)
+    return reductions.softmax_of(reader, raised, finish)
 
 
 def concat(reader: Reader) -> Lazy:

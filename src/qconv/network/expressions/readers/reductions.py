@@ -129,27 +129,47 @@ def arg(kind: str) -> Callable[[Reader], Lazy]:
     return read
 
 
-def softmax_axes(reader: Reader) -> tuple[int, ...]:
+def _softmax_axes(reader: Reader) -> tuple[int, ...]:
     rank, is_old = len(reader.x().shape), 0 < reader.network.opset < OF_ONE_AXIS
     axis = int(reader.attribute("axis", 1 if is_old else -1)) % max(rank, 1)
     return tuple(range(axis, rank)) if is_old else (axis,)
 
 
-def softmax(finish: Callable[[Node, Node], Node]) -> Callable[[Reader], Lazy]:
-    """Read a softmax. `finish` combines an element's difference from the largest with the sum of exponentials."""
+def softmax_of(
+    reader: Reader, raised: Callable[[Node, Node], Node], finish: Callable[[Node, Node, Node], Node]
+) -> Lazy:
+    """Return what `finish` makes of an element, the largest of its row, and the sum of the row's exponentials. `raised`
+    makes an exponential of an element and the largest."""
+    x, axes = reader.x(), _softmax_axes(reader)
 
-    def read(reader: Reader) -> Lazy:
-        x, dtype, axes = reader.x(), reader.y_dtype, softmax_axes(reader)
+    def at(indices: Indices) -> Node:
+        row = Row(x, axes, indices)
+        most = row.fold("maximum")
+        return finish(x.at(indices), most, row.fold("sum", raised(row.element, most)))
 
-        def at(indices: Indices) -> Node:
-            row = Row(x, axes, indices)
-            most = row.fold("maximum")
-            total = row.fold("sum", call("exp", call("subtract", row.element, most)))
-            return converted(finish(call("subtract", x.at(indices), most), total), dtype)
+    return Lazy(x.shape, reader.y_dtype, at)
 
-        return Lazy(x.shape, dtype, at)
 
-    return read
+def softmax(reader: Reader) -> Lazy:
+    dtype = reader.y_dtype
+
+    def finish(element: Node, most: Node, total: Node) -> Node:
+        return converted(call("multiply", _raised(element, most), inverse(total)), dtype)
+
+    return softmax_of(reader, _raised, finish)
+
+
+def log_softmax(reader: Reader) -> Lazy:
+    dtype = reader.y_dtype
+
+    def finish(element: Node, most: Node, total: Node) -> Node:
+        return converted(call("subtract", call("subtract", element, most), call("log", total)), dtype)
+
+    return softmax_of(reader, _raised, finish)
+
+
+def _raised(element: Node, most: Node) -> Node:
+    return call("exp", call("subtract", element, most))
 
 
 def normalized(x: Lazy, axes: Sequence[int], epsilon: float, indices: Indices) -> Node:
@@ -283,10 +303,10 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "GroupNormalization": group_normalization,
     "InstanceNormalization": instance_normalization,
     "LayerNormalization": layer_normalization,
-    "LogSoftmax": softmax(lambda difference, total: call("subtract", difference, call("log", total))),
+    "LogSoftmax": log_softmax,
     "LpNormalization": lp_normalization,
     "MeanVarianceNormalization": mean_variance_normalization,
     "RMSNormalization": rms_normalization,
     "SimplifiedLayerNormalization": rms_normalization,
-    "Softmax": softmax(lambda difference, total: call("multiply", call("exp", difference), inverse(total))),
+    "Softmax": softmax,
 }
