@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qconv.expression.node import Node
-from qconv.network.expressions.lazy import Lazy, Reader
+from qconv.expression.node import Node, Number, call
+from qconv.network.expressions.lazy import Indices, Lazy, Reader
 from qconv.network.expressions.readers import joining, reductions, windows
 from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type, single
 from qconv.network.graph.served import Unserved
@@ -31,6 +31,10 @@ def _reals(x: Lazy, scale: Lazy | None, zero: Lazy | None) -> Lazy:
     return Lazy(x.shape, "float32", lambda indices: dequantized(x.at(indices), *numbers))
 
 
+def _of_floats(reader: Reader, inputs: Sequence[Lazy | None], op: str) -> _OfFloats:
+    return _OfFloats(replace(reader.layer, op=op, inputs=("",) * len(inputs)), reader.network, inputs, reader.added)
+
+
 def _between(
     reader: Reader,
     function: Callable[[Reader], Lazy],
@@ -40,8 +44,7 @@ def _between(
 ) -> Lazy:
     """Return a function of real inputs, quantized by a scale and a zero point."""
     dtype = quantized_type(reader)
-    inner = _OfFloats(replace(reader.layer, op=op, inputs=("",) * len(inputs)), reader.network, inputs, reader.added)
-    made, (scale, zero) = function(inner), _numbers(*numbers)
+    made, (scale, zero) = function(_of_floats(reader, inputs, op)), _numbers(*numbers)
     return Lazy(made.shape, dtype, lambda indices: quantized(made.at(indices), scale, zero, dtype))
 
 
@@ -54,6 +57,20 @@ def of_one(op: str, function: Callable[[Reader], Lazy]) -> Callable[[Reader], La
         return _between(reader, function, [_reals(x, inputs[1], inputs[2])], op, inputs[3:5])
 
     return read
+
+
+def softmax(reader: Reader) -> Lazy:
+    """Read a softmax. ONNX Runtime counts its output in as many steps as are whole in 1: 254 for a scale of 1 / 255 that
+    was rounded up."""
+    inputs, dtype = [*reader.inputs, *(None for _ in range(5 - len(reader.inputs)))], quantized_type(reader)
+    scale, zero = _numbers(*inputs[3:5])
+    steps = call("floor", call("divide", Number(1.0), scale))
+    made = reductions.READERS["Softmax"](_of_floats(reader, [_reals(reader.x(0), inputs[1], inputs[2])], "Softmax"))
+
+    def at(indices: Indices) -> Node:
+        return quantized(call("multiply", made.at(indices), steps), Number(1.0), zero, dtype)
+
+    return Lazy(made.shape, dtype, at)
 
 
 def concat(reader: Reader) -> Lazy:
@@ -75,7 +92,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "com.microsoft.QLinearConcat": concat,
     "com.microsoft.QLinearGlobalAveragePool": of_one("GlobalAveragePool", windows.global_average_pool),
     "com.microsoft.QLinearReduceMean": of_one("ReduceMean", reductions.reduction),
-    "com.microsoft.QLinearSoftmax": of_one("Softmax", reductions.READERS["Softmax"]),
+    "com.microsoft.QLinearSoftmax": softmax,
 }
 # Ops that fold their input.
 FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat"}
