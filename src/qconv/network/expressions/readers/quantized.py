@@ -60,8 +60,8 @@ def of_one(op: str, function: Callable[[Reader], Lazy]) -> Callable[[Reader], La
 
 
 def softmax(reader: Reader) -> Lazy:
-    """Read a softmax. ONNX Runtime counts its output in as many steps as are whole in 1: 254 for a scale of 1 / 255 that
-    was rounded up."""
+    """Read a softmax. ONNX Runtime counts its output in whole steps: in 254 for a scale of 1 / 255 that was rounded
+    up."""
     inputs, dtype = [*reader.inputs, *(None for _ in range(5 - len(reader.inputs)))], quantized_type(reader)
     scale, zero = _numbers(*inputs[3:5])
     steps = call("floor", call("divide", Number(1.0), scale))

@@ -267,15 +267,16 @@ def test_a_normalization_between_bytes_has_the_bits_of_floats(x_type: str, y_typ
         helper.make_node("BatchNormalization", ["real", "s", "b", "m", "v"], ["made"]),
         helper.make_node("QuantizeLinear", ["made", "y_s", "y_z"], ["y"]),
     ]
-    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for dtype in (x_type, y_type)]
+    shape = (1, count, 16, 16)
     shown = [
-        helper.make_tensor_value_info(name, kind, [1, count, 16, 16]) for name, kind in zip("xy", kinds, strict=True)
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+        for name, dtype in (("x", x_type), ("y", y_type))
     ]
     constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
     graph = helper.make_graph(nodes, "normalized", shown[:1], shown[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     every = np.arange(256, dtype=np.uint8).view(x_type).reshape(1, 1, 16, 16)
-    feeds = {"x": np.broadcast_to(every, (1, count, 16, 16)).copy()}
+    feeds = {"x": np.broadcast_to(every, shape).copy()}
     (got,) = Session(model, "cpu", strict=True).run(None, feeds)
     np.testing.assert_array_equal(got, expected(model, feeds))
 
