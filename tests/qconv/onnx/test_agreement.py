@@ -55,10 +55,8 @@ def test_differences_are_counted_in_quanta() -> None:
 
 
 def trained(name: str) -> Any:
-    pytest.importorskip("cv2", reason="opencv is not installed: pip install '.[networks]'")
-    pytest.importorskip(
-        "rapidocr_onnxruntime", reason="rapidocr-onnxruntime is not installed: pip install '.[networks]'"
-    )
+    for package in ("cv2", "rapidocr_onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[networks]'")
     import fallback_table
     from drawn_text import drawn
 
