@@ -23,7 +23,7 @@ def _drawn(rng: np.random.Generator, height: int, width: int) -> Any:
     paper, ink = rng.uniform(150, 255, 3), rng.uniform(0, 100, 3)
     if rng.random() < 0.3:
         paper, ink = ink, paper
-    image = np.full((height, width, 3), paper, np.uint8)
+    image: Any = np.full((height, width, 3), paper, np.uint8)
     for baseline in range(36, height, LINE):
         letters = "".join(rng.choice(list(string.ascii_letters + string.digits), int(rng.integers(3, 9))))
         at = int(rng.integers(2, 16)), baseline - int(rng.integers(0, 8))
