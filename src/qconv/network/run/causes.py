@@ -6,10 +6,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from qconv.network.run.report import LayerReport
+
+class Row(Protocol):
+    """A layer of a report, as far as its cause needs it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def follows(self) -> str | None: ...
+    @property
+    def cure(self) -> str | None: ...
+    @property
+    def operations(self) -> int | None: ...
+    @property
+    def bytes_in(self) -> int | None: ...
+    @property
+    def bytes_out(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -32,10 +50,10 @@ class Cause:
         return {**vars(self), "ops": dict(self.ops), "layers": list(self.layers)}
 
 
-def causes_of(rows: Sequence[LayerReport]) -> tuple[Cause, ...]:
+def causes_of(rows: Sequence[Row]) -> tuple[Cause, ...]:
     """Return the causes of these rows, that of the most multiplications first, then of the most bytes."""
     by_name = {row.name: row for row in rows}
-    found: dict[str, dict[str, list[LayerReport]]] = {}  # by the reason, then by the layer that has it
+    found: dict[str, dict[str, list[Row]]] = {}  # by the reason, then by the layer that has it
     for row in rows:
         root = _root(row, by_name)
         found.setdefault(root.why, {}).setdefault(root.name, []).append(row)
@@ -43,7 +61,7 @@ def causes_of(rows: Sequence[LayerReport]) -> tuple[Cause, ...]:
     return tuple(sorted(causes, key=lambda one: (-one.operations, -one.bytes, -len(one.layers))))
 
 
-def _root(row: LayerReport, by_name: Mapping[str, LayerReport]) -> LayerReport:
+def _root(row: Row, by_name: Mapping[str, Row]) -> Row:
     """Return the layer because of which this one is where it is: itself, or one that it follows."""
     passed = {row.name}
     while row.follows is not None and row.follows in by_name and row.follows not in passed:
@@ -52,7 +70,7 @@ def _root(row: LayerReport, by_name: Mapping[str, LayerReport]) -> LayerReport:
     return row
 
 
-def _cause(own: Sequence[LayerReport], rows: Sequence[LayerReport]) -> Cause:
+def _cause(own: Sequence[Row], rows: Sequence[Row]) -> Cause:
     crossing = sum((row.bytes_in or 0) + (row.bytes_out or 0) for row in rows)
     return Cause(
         own[0].why,
