@@ -27,7 +27,7 @@ class Planned:
     """A placeholder for the instance of a kernel that can only run elsewhere, with the methods that a network calls."""
 
     def __init__(self, choice: Choice) -> None:
-        self.why = choice.why
+        self.why, self.plan = choice.why, choice.plan
 
     def pack(self, *_: Any, **__: Any) -> None:
         """Do nothing: weights are packed on the device that runs the kernel."""

@@ -1,4 +1,5 @@
-"""The errors that qconv raises besides `ValueError`, which always means that the problem as stated is wrong."""
+"""The errors that qconv raises besides `ValueError`, which always means that the problem as stated is wrong; and a
+warning."""
 
 
 class Infeasible(Exception):
@@ -51,6 +52,11 @@ class WrongOutput(Exception):
 
 class DeviceError(Exception):
     """The requested device does not exist here, or a package that it needs is not installed."""
+
+
+class SlowNetwork(UserWarning):
+    """A session leaves layers to ONNX Runtime, or more than a twentieth of its multiplications in floats. The message
+    has the weightiest causes, and what can be done about them."""
 
 
 def first_line(error: Exception) -> str:

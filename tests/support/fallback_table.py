@@ -86,10 +86,15 @@ def sessions(name: str, form: str) -> Iterator[tuple[str, Session | None]]:
                 yield says, None
 
 
-def described(model: Any, shape: tuple[int, ...]) -> Session:
-    """Return a session for inputs of this shape, whose kernels are chosen and not compiled."""
+def fix(model: Any, shape: tuple[int, ...]) -> None:
+    """Give the only input this shape."""
     for dim, extent in zip(model.graph.input[0].type.tensor_type.shape.dim, shape, strict=True):
         dim.dim_value = extent
+
+
+def described(model: Any, shape: tuple[int, ...]) -> Session:
+    """Return a session for inputs of this shape, whose kernels are chosen and not compiled."""
+    fix(model, shape)
     device = open_device("cpu")
     with answered_by(Collected(Place(device.name, device.target))):
         return Session(model, "cpu")

@@ -146,7 +146,7 @@ def outcome(case: Any, area: str, device: str) -> Outcome:
         return Outcome(case.name, area, _short(f"{kind}{error}"))
     explanation = session.explain()
     causes = explanation.causes or ((explanation.advice,) if explanation.fallen_back else ())
-    return Outcome(case.name, area, _short("; ".join(causes[:MOST_CAUSES])))
+    return Outcome(case.name, area, _short("; ".join(map(str, causes[:MOST_CAUSES]))))
 
 
 def _short(text: str) -> str:

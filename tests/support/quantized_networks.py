@@ -264,17 +264,21 @@ def quantized(
         return onnx.load(path)
 
 
+def reference(model: Any, config: Mapping[str, str] | None = None, without: Collection[str] = ()) -> Any:
+    """Return ONNX Runtime's session with its default optimizations, except the named ones."""
+    options = onnxruntime.SessionOptions()
+    for name, value in (config or {}).items():
+        options.add_session_config_entry(name, value)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=set(without)
+    )
+
+
 def by_ort(
     model: Any, feeds: Mapping[str, Any], config: Mapping[str, str] | None = None, without: Collection[str] = ()
 ) -> list[Any]:
     """Return ONNX Runtime's outputs with its default optimizations, except the named ones."""
-    options = onnxruntime.SessionOptions()
-    for name, value in (config or {}).items():
-        options.add_session_config_entry(name, value)
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=set(without)
-    )
-    return list(session.run(None, dict(feeds)))
+    return list(reference(model, config, without).run(None, dict(feeds)))
 
 
 def tensors_by_ort(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import click
 
-from qconv.cli import build, database, doctor, export, inspect, interruption, measure, report, topics, tuning
+from qconv.cli import build, database, doctor, explain, export, inspect, interruption, measure, report, topics, tuning
 from qconv.cli.failures import failure_of, without_passwords
 from qconv.cli.incomplete import asks_for_json
 from qconv.version import __version__
@@ -39,6 +39,7 @@ IN_SHORT = {
     "db": "The tuning database: list, merge, export, prune.",
     "devices": "The devices here, and what can be compiled for.",
     "doctor": "What works here, what is missing, how to get it.",
+    "explain": "Where a model's layers run, and why.",
     "export": "Write winners to ship, as sources or a library.",
     "help": "Help by topics: ops, environment, completion.",
     "lookup": "The kernel that would be used, and why.",
@@ -58,6 +59,7 @@ for command in (
     inspect.devices,
     doctor.doctor,
     build.build,
+    explain.explain,
     export.export,
     database.db,
     report.report,

@@ -115,6 +115,10 @@ class MatMul(Expression):
         return prod(self.k)
 
     @property
+    def is_of_floats(self) -> bool:
+        return self.fold.dtype == FLOAT
+
+    @property
     def operations(self) -> int:
         return 2 * self.elements * self.depth
 

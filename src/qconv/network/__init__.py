@@ -6,7 +6,7 @@ A front end (today ONNX) reads its model into a `Network` and supplies a way to 
 from __future__ import annotations
 
 from qconv.network.graph.graph import Layer, Network, Tensor
-from qconv.network.graph.served import Served, Unserved
+from qconv.network.graph.served import Reason, Served, Unserved
 from qconv.network.graph.value import Value
 from qconv.network.layers.argmax import fold_dequantized
 from qconv.network.layers.boundary import serve_ends
@@ -38,6 +38,7 @@ __all__ = [
     "Network",
     "Parts",
     "Profile",
+    "Reason",
     "Region",
     "Runner",
     "Segment",

@@ -13,6 +13,7 @@ import onnx
 
 from qconv.network import Layer, Network
 from qconv.onnx.model import EVERY_OPTIMIZATION, ReadModel, part_of, read, read_by, rewritten
+from qconv.onnx.own_names import adopt_names
 from qconv.tensor_ops.problem import BYTES
 
 DOMAIN = "com.microsoft.nchwc"
@@ -44,6 +45,7 @@ def in_blocks(model: ReadModel, config: Mapping[str, str]) -> ReadModel:
         node.output[:] = [_renamed(name, own) for name in node.output]
         if node.domain == DOMAIN:  # ONNX Runtime names it after the output of the node that it replaces
             node.name = made_by.get(node.name, node.name)
+    adopt_names(decided.node, nodes, model.nodes.keys() - {layer.name for layer in floats})
     return read(_joined(model, floats, decided), config)
 
 

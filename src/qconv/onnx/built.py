@@ -27,6 +27,7 @@ from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of, tensor_of
 from qconv.onnx.options import Bits, settings
 from qconv.onnx.options import bits as asked_bits
+from qconv.onnx.own_names import with_own_names
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
 
@@ -73,7 +74,8 @@ def build(
         raise ValueError(f"{out} is not empty: give a new folder")
     meaning = asked_bits(bits)
     config = settings(config, meaning)
-    proto = rewritten(source_of(model), config, without=meaning.without)
+    source = source_of(model)
+    proto = with_own_names(rewritten(source, config, without=meaning.without), source)
     batches = _batches_of(proto, batches)
     collected = Collected(place, database)
     arranged: dict[str, tuple[Arranged, ...]] = {}

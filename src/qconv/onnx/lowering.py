@@ -11,6 +11,7 @@ from qconv.network import (
     Choices,
     Layer,
     Network,
+    Reason,
     Region,
     Served,
     Unserved,
@@ -46,7 +47,7 @@ class Lowered:
 
     network: Network
     served: Mapping[str, Served | Region]
-    why_not: Mapping[str, str]
+    why_not: Mapping[str, Reason]
 
 
 def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
@@ -77,7 +78,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
 
 
 def _with_expressions(
-    network: Network, served: Mapping[str, Served], why_not: Mapping[str, str], choices: Choices
+    network: Network, served: Mapping[str, Served], why_not: Mapping[str, Reason], choices: Choices
 ) -> Lowered:
     """Return the network with expressions for all layers that they compute. Of a layer of integers that runs elsewhere,
     the reason is why no kernel of integers computes it."""
@@ -94,27 +95,33 @@ def _with_expressions(
     return Lowered(network, arranged, reasons)
 
 
-def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, str]]:
+def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, Reason]]:
     """Return the layers that run on kernels, and the reasons of all others, by their names."""
     served: dict[str, Served] = {}
-    why_not: dict[str, str] = {}
+    why_not: dict[str, Reason] = {}
     for layer in network.layers:
         try:
             served[layer.name] = read_layer(layer, network)
         except Unserved as error:
-            why_not[layer.name] = _with_remedy(network, layer, str(error))
+            why_not[layer.name] = _with_remedy(network, layer, error.reason)
     return served, why_not
 
 
-def _with_remedy(network: Network, layer: Layer, why: str) -> str:
+def _is_blocked(layer: Layer) -> bool:
+    return layer.op.startswith(DOMAIN) and layer.op not in REORDERS
+
+
+def _with_remedy(network: Network, layer: Layer, why: Reason) -> Reason:
     if layer.op in REORDERS:
-        return "it brings floats into the blocks of ONNX Runtime's own layers, or back"
+        beside = (network.producers.get(layer.inputs[0]), *network.consumers.get(layer.outputs[0], ()))
+        own = next((one.name for one in beside if one is not None and _is_blocked(one)), None)
+        return Reason("it brings floats into the blocks of ONNX Runtime's own layers, or back", own)
     source = network.producers.get(layer.inputs[0]) if layer.inputs else None
     if source is not None and source.op in REORDERS:
         source = network.producers.get(source.inputs[0])
     if layer.op not in FLOAT_CONVOLUTIONS or source is None or source.op != "DequantizeLinear":
         return why
     said = "ONNX Runtime computes it in floats with these settings, and integers would be other bits"
-    if network.tensor(source.inputs[0]).dtype == "int8":
-        said += '; bits="integers" makes it an integer layer, as uint8 activations do'
-    return said
+    is_signed = network.tensor(source.inputs[0]).dtype == "int8"
+    cure = 'bits="integers" makes it an integer layer, as uint8 activations do'
+    return Reason(said, cure=cure if is_signed else None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from qconv.device import Device
-from qconv.network import Choices, Explanation, Layer, Network, Parts, Runner, Value
+from qconv.network import Choices, Explanation, Layer, Network, Parts, Reason, Runner
 from qconv.network.run.arrange import Arranging
 from qconv.network.run.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
@@ -15,7 +15,7 @@ from qconv.onnx.model import ReadModel
 from qconv.onnx.options import Bits
 from qconv.onnx.tensor import Unsupported
 
-log = logging.getLogger("qconv")
+CHANNELS_LAST = "its channels are last there, as in ONNX Runtime, which makes other bits"
 
 
 class ReadyModel:
@@ -35,22 +35,13 @@ class ReadyModel:
         lowered = lower(model.network, fallback.function, choices, bits)
         self.network, self._why_not = lowered.network, dict(lowered.why_not)
         for name in fallback.turned & self._why_not.keys():
-            self._why_not[name] += "; its channels are last there, as in ONNX Runtime, which makes other bits"
+            why = self._why_not[name]
+            self._why_not[name] = replace(why, text=f"{why.text}; {CHANNELS_LAST}")
         if strict and self._why_not:
             raise Unsupported(_refusal(self.network, self._why_not))
         elsewhere: Elsewhere = Nowhere() if strict else fallback
         self.runner = Runner(self.network, lowered.served, device, elsewhere, arranging)
-        self._has_advised = False
         self.parts = Parts(self.network, lowered.served, device, elsewhere, {})
-
-    def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
-        """Run. The first time, warn about layers that ran elsewhere, which cost more than all others."""
-        made = self.runner.run(feeds, wanted)
-        if not self._has_advised:
-            self._has_advised = True
-            if advice := self.explain().advice:
-                log.warning("%s", advice)
-        return made
 
     def explain(self) -> Explanation:
         return self.runner.explain(self._why_not)
@@ -64,7 +55,7 @@ class Nowhere:
         raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
 
 
-def _refusal(network: Network, why_not: Mapping[str, str]) -> str:
+def _refusal(network: Network, why_not: Mapping[str, Reason]) -> str:
     ops = {layer.name: layer.op for layer in network.layers}
     lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
     return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ import onnx
 from onnx import numpy_helper
 
 from qconv.device import Device, open_device
+from qconv.errors import SlowNetwork
 from qconv.host_array import check_unmasked
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.serving import found
@@ -25,6 +27,7 @@ from qconv.network import (
     Contender,
     Explanation,
     Memory,
+    Network,
     Profile,
     Value,
 )
@@ -38,9 +41,11 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, rewritten, source_of
+from qconv.onnx.own_names import with_own_names
 from qconv.onnx.ready import ReadyModel
 from qconv.onnx.tensor import Unsupported
 from qconv.op import WIDEST
+from qconv.tensor_ops.problem import BYTES
 from qconv.tuner.workload import NetworkProblems
 
 if TYPE_CHECKING:
@@ -48,6 +53,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("qconv")
+# Frames from a warning to the caller of `run`.
+CALLERS = 3
 
 
 class Session:
@@ -96,9 +103,10 @@ class Session:
         else:
             meaning = options.bits(bits)
             config = options.settings(config, meaning)
-            read_model = read(rewritten(source_of(model), config, without=meaning.without), config)
+            source = source_of(model)
+            proto = with_own_names(rewritten(source, config, without=meaning.without), source)
             arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
-            opened = Opened(read_model, config, arranger, meaning)
+            opened = Opened(read(proto, config), config, arranger, meaning)
         self._opened = opened
         blocks = opened.bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
         self._model = in_blocks(opened.model, opened.config) if blocks else opened.model
@@ -121,6 +129,7 @@ class Session:
         self._ready: dict[Known, ReadyModel] = {}
         self._last: ReadyModel | None = None
         self._making = Lock()
+        self._has_advised = False
         with self._answering():
             if is_open and not self._computes_shapes:
                 lowered = lower(network, self._fallback.function, self._choices or Choices(), opened.bits)
@@ -253,9 +262,12 @@ class Session:
         return ReadyModel(model, fallback, self._device, choices, self._opened.arranging, self._opened.bits, strict)
 
     def _form(self, name: str) -> Form:
+        return self._form_in(self._model.network, name)
+
+    def _form_in(self, network: Network, name: str) -> Form:
         if name in self._seen:
             return self._seen[name]
-        tensor = self._model.network.tensor(name)
+        tensor = network.tensor(name)
         if tensor.extents is None or tensor.dtype in (None, "object"):
             raise ValueError(f"the shape of its input {name!r} is unknown before the first run")
         return tensor.extents, str(tensor.dtype), False
@@ -266,10 +278,23 @@ class Session:
         recorded from the second with the same shapes."""
         return sum((one.runner.memory for one in self._every), Memory())
 
-    def explain(self) -> Explanation:
-        """Return a report on each layer: where it runs, why, and how many bytes cross. Printing shows a table."""
+    def explain(self, profile: Profile | None = None) -> Explanation:
+        """Return a report on each layer of the last run: where it runs, why, how many bytes cross, the memory that it
+        needs and the time that it is predicted to take; with a profile of this session, the measured time as well.
+        Printing shows a table, and `as_dict()` has the same as data."""
         with self._answering():
-            return self._described.explain()
+            made = self._described.explain()
+        return made if profile is None else made.with_times(profile)
+
+    def random_feeds(self, seed: int = 0) -> dict[str, Any]:
+        """Return random inputs like those of the last run, or of the shapes that are known: floats of the standard
+        normal distribution, bytes of their whole range, and 0 or 1 for others."""
+        rng = np.random.default_rng(seed)
+        network = self._described.network
+        deciding = {name: self._defaults[name] for name in self._deciding if name in self._defaults}
+        return {
+            name: _random(rng, *self._form_in(network, name)[:2]) for name in network.inputs if name not in deciding
+        }
 
     def profile(self, feeds: Mapping[str, Any]) -> Profile:
         """Return the time of every served layer and of every subgraph elsewhere, in one run that waits for each."""
@@ -283,7 +308,11 @@ class Session:
             if name not in self.output_names:
                 raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
         ready, given = self._ready_for(self._checked(feeds))
-        values = ready.run(given, names)
+        values = ready.runner.run(given, names)
+        if not self._has_advised:
+            self._has_advised = True
+            if advice := ready.explain().advice:
+                warnings.warn(advice, SlowNetwork, stacklevel=CALLERS)
         return [values[name] for name in names]
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
@@ -319,6 +348,14 @@ def _known(shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> Known:
         tuple(sorted((name, tuple(shape)) for name, shape in shapes.items())),
         tuple(sorted((name, array.tobytes()) for name, array in values.items())),
     )
+
+
+def _random(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        return rng.standard_normal(shape).astype(kind)
+    least, most = (np.iinfo(kind).min, np.iinfo(kind).max) if dtype in BYTES else (0, 1)
+    return rng.integers(least, most, shape, endpoint=True).astype(kind)
 
 
 def session_of(path: Path, batch: int | None, device: str | None) -> Session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ import qconv
 from qconv.conversion import Quantize
 from qconv.device import Device
 from qconv.device.cpu import CpuDevice
+from qconv.errors import SlowNetwork
 from qconv.onnx import Session, Unsupported
+from qconv.onnx.built import with_batch
 
 # As quantize_static makes them, with and without the settings with which ONNX Runtime folds int8 on every processor.
 QUANTIZED = [
@@ -301,22 +304,53 @@ def test_the_bytes_of_an_open_batch_are_those_of_the_last_run(model: Any) -> Non
         assert session.explain().crossing_bytes == feeds["x"].nbytes + y.nbytes
 
 
-def test_a_session_warns_once_about_what_runs_elsewhere(
-    model: Any, partly: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    feeds = {"x": networks.images(1, 0)}
+def test_a_session_warns_once_about_what_runs_elsewhere(model: Any, partly: Any) -> None:
     whole, part = Session(model, "cpu"), Session(partly, "cpu", bits="onnxruntime")
-    for _ in range(2):
-        whole.run(None, feeds)
-        assert not caplog.messages
-    for _ in range(2):
-        part.run(None, feeds)
-    (said,) = caplog.messages
+    feeds = [{"x": networks.images(count, 0)} for count in (1, 1, 2)]
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for fed in feeds:
+            whole.run(None, fed)
+        assert not given
+        for fed in feeds:
+            part.run(None, fed)
+    (said,) = given
+    assert (said.category, Path(said.filename)) == (SlowNetwork, Path(__file__))
     assert re.match(
-        r"\d+ of \d+ layers, with \d+\.\d % of the multiplications, run elsewhere, in \d parts, and \d+ B", said
+        r"\d+ of \d+ layers, with \d+\.\d % of the multiplications, run elsewhere, in \d parts, and \d+ B",
+        str(said.message),
     )
-    assert "no kernel here computes" in said
-    assert said == part.explain().advice
+    assert "no kernel here computes" in str(said.message)
+
+
+def test_causes_carry_what_follows_from_them(partly: Any) -> None:
+    """Conversions beside a layer of floats are no causes, and multiplications stand first."""
+    session = Session(partly, "cpu", bits="onnxruntime")
+    session.run(None, {"x": networks.images(1, 0)})
+    explanation = session.explain()
+    assert not any("come from elsewhere" in one.why or "read elsewhere" in one.why for one in explanation.causes)
+    weights = [(one.operations, one.bytes) for one in explanation.causes]
+    assert weights == sorted(weights, reverse=True)
+    assert sum(one.operations for one in explanation.causes) == sum(
+        row.operations or 0 for row in explanation.rows if row.runs_on != "qconv"
+    )
+
+
+def test_a_profile_gives_an_explanation_its_times(session: Session, partly: Any) -> None:
+    feeds = {"x": networks.images(1, 0)}
+    assert all(row.measured_us is None for row in session.explain().rows)
+    assert all(row.measured_us for row in session.explain(session.profile(feeds)).rows)
+    part = Session(partly, "cpu", bits="onnxruntime")
+    explanation = part.explain(profile := part.profile(feeds))
+    assert explanation.measured_us == pytest.approx(profile.total_us)
+
+
+def test_random_feeds_are_of_the_known_shapes(model: Any) -> None:
+    (x,) = Session(with_batch(model, 2), "cpu").random_feeds(seed=1).values()
+    assert (x.shape, x.dtype) == (networks.images(2, 0).shape, np.float32)
+    assert np.unique(x).size > x.size // 2
+    with pytest.raises(ValueError, match="the shape of its input 'x' is unknown before the first run"):
+        Session(model, "cpu").random_feeds()
 
 
 def test_a_profile_has_every_step(session: Session, partly: Any) -> None:

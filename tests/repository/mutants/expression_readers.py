@@ -48,6 +48,22 @@ MUTANTS = (
         (ELEMENTWISE + "::test_batch_normalization_of_any_rank",),
     ),
     Mutant(
+        "batch normalization: a factor is one quotient",
+        "_folded",
+        "scale * (np.float32(1) / np.sqrt(variance + np.float32(epsilon)))",
+        "scale / np.sqrt(variance + np.float32(epsilon))",
+        "ONNX Runtime rounds the inverse of the deviation.",
+        (ELEMENTWISE + "::test_batch_normalization_of_any_rank",),
+    ),
+    Mutant(
+        "softmax of bytes: the steps are no whole number",
+        "readers/quantized.py",
+        'call("floor", call("divide", Number(1.0), scale))',
+        'call("divide", Number(1.0), scale)',
+        "ONNX Runtime cuts the inverse of the scale.",
+        ("readers/test_quantized.py::test_softmax_in_whole_steps",),
+    ),
+    Mutant(
         "is_infinite: one sign is both",
         "is_infinite",
         "Number(sign * inf)",

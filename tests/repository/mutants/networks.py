@@ -13,7 +13,6 @@ ELEMENTWISE = "layers/test_binary.py"
 UNUSUAL = "test_session_unusual.py"
 SESSION = "test_session.py"
 TRANSPOSED = "layers/test_transposed.py"
-NORMALIZED = "layers/test_normalized.py"
 
 MUTANTS = (
     Mutant(
@@ -489,30 +488,6 @@ MUTANTS = (
         (REPORT + "::test_operations_follow_from_shapes",),
     ),
     Mutant(
-        "report: the most layers are the first cause",
-        "Explanation.causes",
-        "-sum(row.operations or 0 for row in item[1]), ",
-        "",
-        "A deployer mends the weightiest cause first.",
-        (REPORT + "::test_multiplications_are_counted_on_both_sides",),
-    ),
-    Mutant(
-        "report: what follows is a cause",
-        "Explanation.causes",
-        " and not row.why.startswith(FOLLOWS)",
-        "",
-        "A conversion is elsewhere because its neighbour is.",
-        (REPORT + "::test_multiplications_are_counted_on_both_sides",),
-    ),
-    Mutant(
-        "session: advice with every run",
-        "ReadyModel.run",
-        "self._has_advised = True",
-        "self._has_advised = False",
-        "A program runs a session a million times.",
-        (SESSION + "::test_a_session_warns_once_about_what_runs_elsewhere",),
-    ),
-    Mutant(
         "transposed: filters are not reversed",
         "_of_phases",
         "[:, :, ::-1, :, ::-1]",
@@ -615,53 +590,5 @@ MUTANTS = (
         "instead.get(layer.name, layer) for layer in network.layers if layer.op not in READERS)",
         "The mean itself may be an output.",
         ("layers/test_means.py::test_floats_that_others_read_are_computed_too",),
-    ),
-    Mutant(
-        "normalized: the shift counts units of the weights",
-        "normalization_between",
-        'np.rint(shifts / (float(given["x_scale"]) * units))',
-        "np.rint(shifts / units)",
-        "A product has the scales of both operands.",
-        (NORMALIZED + "::test_it_is_at_most_one_step_from_floats",),
-    ),
-    Mutant(
-        "normalized: factors have no sign",
-        "normalization_between",
-        "np.rint(factors / units)",
-        "np.rint(abs(factors) / units)",
-        "A channel may be turned upside down.",
-        (NORMALIZED + "::test_it_is_at_most_one_step_from_floats",),
-    ),
-    Mutant(
-        "normalized: shifts leave int32",
-        "normalization_between",
-        'np.maximum(abs(factors) / WEIGHT, abs(shifts) / float(given["x_scale"]) / MOST_SHIFT)',
-        "abs(factors) / WEIGHT",
-        "A channel that hardly depends on its input has a shift of many units.",
-        (NORMALIZED + "::test_channels_that_do_not_depend_on_the_input",),
-    ),
-    Mutant(
-        "normalized: the usual epsilon",
-        "_factors_and_shifts",
-        'float(reading.layer.attributes.get("epsilon", EPSILON))',
-        "EPSILON",
-        "A model names its own.",
-        (NORMALIZED + "::test_it_is_at_most_one_step_from_floats",),
-    ),
-    Mutant(
-        "normalized: the mean is left out",
-        "_factors_and_shifts",
-        "shift - mean * factors",
-        "shift",
-        "The mean is subtracted before the factor.",
-        (NORMALIZED + "::test_it_is_at_most_one_step_from_floats",),
-    ),
-    Mutant(
-        "normalized: factors that are not finite",
-        "_factors_and_shifts",
-        "not np.isfinite(factors).all() or not np.isfinite(shifts).all()",
-        "False",
-        "No weight is infinite.",
-        (NORMALIZED + "::test_factors_that_are_not_finite_stay_in_floats",),
     ),
 )

@@ -258,7 +258,7 @@ MUTANTS = (
     Mutant(
         "quantized: exponentials of whole differences",
         "readers/quantized.py",
-        "exp(differences * np.float32(scale.reshape(())))",
+        "exp(differences * np.float32(known.reshape(())))",
         "exp(differences)",
         "The softmax of a known scale is that of scale 1.",
         ("readers/test_quantized.py::test_softmax",),

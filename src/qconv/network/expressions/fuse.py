@@ -37,7 +37,7 @@ from qconv.network.expressions.light import ReadLight, taken_over
 from qconv.network.expressions.partial import parted
 from qconv.network.expressions.readers import FOLDING, READERS
 from qconv.network.graph.graph import Layer, Network, Tensor
-from qconv.network.graph.served import Served, Unserved
+from qconv.network.graph.served import Reason, Served, Unserved
 from qconv.network.layers.boundary import has_channels_last
 
 # Functions per element that are computed again rather than stored for a second reader, and for a reduction or a
@@ -68,7 +68,7 @@ class _Fusion:
     served: dict[str, Served]
     tensors: dict[str, Tensor]  # of the network, and those that folds become
     lights: Mapping[str, ReadLight] = field(default_factory=dict)
-    why_not: dict[str, str] = field(default_factory=dict)
+    why_not: dict[str, Reason] = field(default_factory=dict)
     pending: dict[str, _Pending] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
     lasts: dict[str, bool] = field(default_factory=dict)  # tensors in memory
@@ -87,7 +87,7 @@ class _Fusion:
             try:
                 self._read(layer)
             except Unserved as error:
-                self.why_not[layer.name] = str(error)
+                self.why_not[layer.name] = error.reason
                 self._keep(layer)
         for name in self.network.outputs:
             self._store(name)
@@ -193,8 +193,10 @@ class _Fusion:
         extents, dtype = (known, tensor.dtype) if array is None else (array.shape, str(array.dtype))
         if extents is None or dtype not in COMPUTED:
             shown = "unknown" if extents is None else f"{extents} of {dtype}"
+            maker = self.network.producers.get(name)
             raise Unserved(
-                f"its input {name!r} is {shown}; the kernels of expressions read known shapes of {', '.join(COMPUTED)}"
+                f"its input {name!r} is {shown}; the kernels of expressions read known shapes of {', '.join(COMPUTED)}",
+                None if maker is None else maker.name,
             )
         return stored(name, extents, dtype)
 
@@ -255,7 +257,7 @@ class _Fusion:
         for part in parts:
             if part.name not in there:
                 self.layers.append(part)
-                self.why_not[part.name] = why
+                self.why_not[part.name] = Reason(why)
 
 
 def _root(lazy: Lazy) -> Node:
@@ -267,7 +269,7 @@ def _tables(element: Element) -> frozenset[str]:
     return frozenset().union(*(index.tables for index in indices))
 
 
-def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, str]]:
+def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, Reason]]:
     """Return the network with expressions in the place of layers that they compute, the served layers, and why each
     other layer is not one."""
     tensors = dict(network.tensors)

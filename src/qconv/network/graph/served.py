@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from qconv.device import Device
@@ -11,8 +12,25 @@ from qconv.network.graph.value import Value
 from qconv.op import Problem
 
 
+@dataclass(frozen=True)
+class Reason:
+    """Why a layer runs elsewhere. `follows` is the name of the layer because of which it does, None where the layer
+    itself is the cause. `cure` is what a user can do about it, None where nothing is known."""
+
+    text: str
+    follows: str | None = None
+    cure: str | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.cure is None else f"{self.text}; {self.cure}"
+
+
 class Unserved(ValueError):
     """No kernel computes the layer, so it runs elsewhere. The message says why."""
+
+    def __init__(self, text: str, follows: str | None = None, cure: str | None = None) -> None:
+        self.reason = Reason(text, follows, cure)
+        super().__init__(str(self.reason))
 
 
 class Prepared(Protocol):

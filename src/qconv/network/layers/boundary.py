@@ -24,7 +24,7 @@ from qconv.device import Device
 from qconv.instances.load.serving import lookup
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.reading import Reading
-from qconv.network.graph.served import Prepared, Served, Unserved
+from qconv.network.graph.served import Prepared, Reason, Served, Unserved
 from qconv.network.graph.value import Value, has_two_orders, last_of
 from qconv.network.layers.concatenation import Joined
 from qconv.network.layers.convolution import IntegerConvolution
@@ -94,12 +94,12 @@ class _Converted:
         return Value.ordered(self._device, y, self._gives_last)
 
 
-def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:
+def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, Reason]]:
     """Return the served layers, extended by conversions at the boundary of the network, and why each other conversion
     is not served."""
     makers = {one.y: one for one in served.values()}
     found: dict[str, Served] = dict(served)
-    left: dict[str, str] = {}
+    left: dict[str, Reason] = {}
     for layer in network.layers:
         if layer.name in served:  # a folded table may have the name of its QuantizeLinear
             continue
@@ -115,7 +115,7 @@ def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str
             found[layer.name] = _read(layer, network, any(map(has_channels_last, beside)))
             found |= {move.layer.name: move for move in moves}
         except Unserved as error:
-            left[layer.name] = str(error)
+            left[layer.name] = error.reason
     return found, left
 
 
@@ -141,7 +141,7 @@ def _moves_from_caller(layer: Layer, network: Network) -> list[Served]:
     maker = network.producers.get(x)
     if maker is None or maker.op not in MOVES or network.only_consumer(x) is None:
         by = "are constants" if maker is None else f"come from elsewhere, of {maker.op} ({maker.name})"
-        raise Unserved(f"the floats that it reads {by}")
+        raise Unserved(f"the floats that it reads {by}", None if maker is None else maker.name)
     return [MOVES[maker.op](_OfAnyType(maker, network)), *_moves_from_caller(maker, network)]
 
 
@@ -150,7 +150,7 @@ def _moves_to_caller(layer: Layer, network: Network) -> list[Served]:
     found: list[Served] = []
     for reader in network.consumers.get(layer.outputs[0], ()):
         if reader.op not in MOVES:
-            raise Unserved(f"the floats that it makes are read elsewhere, by {reader.op} ({reader.name})")
+            raise Unserved(f"the floats that it makes are read elsewhere, by {reader.op} ({reader.name})", reader.name)
         found += [MOVES[reader.op](_OfAnyType(reader, network)), *_moves_to_caller(reader, network)]
     return found
 
@@ -161,7 +161,7 @@ def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Serve
     readers = network.consumers.get(y, ())
     for reader in readers:
         if reader.name not in served:
-            raise Unserved(f"the bytes that it makes are read elsewhere, by {reader.op} ({reader.name})")
+            raise Unserved(f"the bytes that it makes are read elsewhere, by {reader.op} ({reader.name})", reader.name)
     if y in network.outputs or not readers:
         raise Unserved("the bytes that it makes are an output of the network")
     return [served[reader.name] for reader in readers]
@@ -170,7 +170,10 @@ def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Serve
 def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served]) -> Served:
     """Return the served layer whose bytes this layer dequantizes for the caller."""
     if layer.inputs[0] not in makers:
-        raise Unserved("the bytes that it reads come from elsewhere")
+        # It is there for the floats that another layer reads; the bytes may themselves be read by this one alone.
+        beside = (*network.consumers.get(layer.outputs[0], ()), network.producers.get(layer.inputs[0]))
+        follows = next((one.name for one in beside if one is not None), None)
+        raise Unserved("the bytes that it reads come from elsewhere", follows)
     return makers[layer.inputs[0]]
 
 

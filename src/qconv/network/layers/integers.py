@@ -10,12 +10,10 @@ from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Served
 from qconv.network.layers.between import Between
 from qconv.network.layers.means import mean_between
-from qconv.network.layers.normalized import normalization_between
 from qconv.network.layers.transposed import transposed_between
 
 # Returns the layer and both conversions as one. Raises ValueError where no kernel computes them.
 READERS: Mapping[str, Callable[[Between], Served]] = {
-    "BatchNormalization": normalization_between,
     "ConvTranspose": transposed_between,
     "GlobalAveragePool": mean_between,
     "ReduceMean": mean_between,

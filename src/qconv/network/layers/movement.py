@@ -13,7 +13,7 @@ import numpy as np
 from qconv.device import Device
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.reading import Reading
-from qconv.network.graph.served import Prepared, Served, Unserved
+from qconv.network.graph.served import Prepared, Reason, Served, Unserved
 from qconv.network.graph.value import Shape, Value, last_of
 
 # Maps the shape of an input to that of the output.
@@ -108,7 +108,7 @@ class _Transposed:
         return Value(self._device, there=self._device.contiguous(seen))
 
 
-def serve_moving(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:
+def serve_moving(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, Reason]]:
     """Return the served layers without those that only move bytes between layers that run elsewhere, and why each of
     these is not served.
 
@@ -127,8 +127,15 @@ def serve_moving(network: Network, served: Mapping[str, Served]) -> tuple[dict[s
         of_caller = all(_is_of_caller(network, maker) for maker in makers)
         if is_made_here or (one.layer.name in wanted and of_caller):
             here.add(one.layer.name)
-    left = {name: LEFT for name in served if name not in here}
+    left = {name: Reason(LEFT, _neighbour(network, one)) for name, one in served.items() if name not in here}
     return {name: one for name, one in served.items() if name in here}, left
+
+
+def _neighbour(network: Network, one: Served) -> str | None:
+    """Return the layer elsewhere that makes what this one moves, or else the first that reads it."""
+    makers = (network.producers.get(name) for name in one.inputs)
+    beside = (*(maker for maker in makers if maker is not None), *network.consumers.get(one.y, ()))
+    return beside[0].name if beside else None
 
 
 def _is_of_caller(network: Network, maker: Layer | None) -> bool:

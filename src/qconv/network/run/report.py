@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from qconv.instances.load.needs import Needs
 from qconv.network.graph.graph import Layer, Network, Tensor
+from qconv.network.graph.served import Reason
 from qconv.network.graph.value import Shape
+from qconv.network.run.causes import Cause, causes_of, counted
 from qconv.network.run.memory import Memory
 from qconv.network.run.work import operations_of
+from qconv.tensor_ops.problem import BYTES
 
 HERE, ELSEWHERE = "qconv", "fallback"
-# How a reason begins that follows from another layer's.
-FOLLOWS = ("it only moves bytes", "the bytes that it reads", "the floats that it", "it brings floats into the blocks")
 # Causes in a sentence of advice.
 MOST_CAUSES = 3
+# The share of the multiplications that a quantized network may leave in floats before its user is told.
+MOST_IN_FLOATS = 0.05
+IN_FLOATS = Reason(
+    "its products are of floats",
+    cure="they are of integers where its inputs are dequantized and its output is quantized, as by quantize_static",
+)
 
 
 @dataclass(frozen=True)
 class LayerReport:
     """A row of the report. `bytes_in` and `bytes_out` cross between the two sides, and `operations` are the multiplies
-    and adds; None if a shape depends on the inputs."""
+    and adds; None if a shape depends on the inputs. A layer elsewhere may be there because of the one that it
+    `follows`. `in_floats`: it multiplies floats. `may_differ`: its bits may be others than with `bits="onnxruntime"`.
+    The time of a subgraph elsewhere is measured as a whole, and stands at its first layer."""
 
     name: str
     op: str
@@ -30,12 +41,27 @@ class LayerReport:
     bytes_in: int | None
     bytes_out: int | None
     operations: int | None = 0
+    follows: str | None = None
+    cure: str | None = None
+    in_floats: bool = False
+    may_differ: bool = False
+    needs: Needs = field(default_factory=Needs)
+    measured_us: float | None = None
 
     def __str__(self) -> str:
         return (
-            f"{self.runs_on:<12} {self.op:<28} in {_shown(self.bytes_in):>10} out {_shown(self.bytes_out):>10}  "
-            f"{self.name}: {self.why}"
+            f"{self.runs_on:<12} {self.op:<28} in {_shown(self.bytes_in):>10} out {_shown(self.bytes_out):>10} "
+            f"{self._times} {self.name}: {self.why}"
         )
+
+    @property
+    def _times(self) -> str:
+        predicted = "unknown" if self.needs.predicted_us is None else f"{self.needs.predicted_us:.2f} us"
+        measured = "" if self.measured_us is None else f" measured {self.measured_us:.2f} us"
+        return f"predicted {predicted:>10}{measured} "
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**{name: value for name, value in vars(self).items() if name != "needs"}, **vars(self.needs)}
 
 
 @dataclass(frozen=True)
@@ -67,56 +93,126 @@ class Explanation:
     @property
     def share(self) -> float | None:
         """Return the kernels' share of the multiplications, or None while a shape is unknown."""
-        counts = [row.operations for row in self.rows]
-        if None in counts:
-            return None
-        everything = sum(count or 0 for count in counts)
-        here = sum(row.operations or 0 for row in self.rows if row.runs_on == HERE)
-        return here / everything if everything else 1.0
+        return self._share_of(lambda row: row.runs_on == HERE)
 
     @property
-    def causes(self) -> tuple[str, ...]:
-        """Return why layers run elsewhere, the cause of the most multiplications first, with the ops and their
-        counts."""
-        found: dict[str, list[LayerReport]] = {}
-        for row in self.rows:
-            if row.runs_on != HERE and not row.why.startswith(FOLLOWS):
-                found.setdefault(row.why, []).append(row)
-        ordered = sorted(found.items(), key=lambda item: (-sum(row.operations or 0 for row in item[1]), -len(item[1])))
-        return tuple(f"{_counted(row.op for row in rows)}: {why}" for why, rows in ordered)
+    def float_share(self) -> float | None:
+        """Return the share of the multiplications that are of floats, on kernels or elsewhere."""
+        return self._share_of(lambda row: row.in_floats)
+
+    def _share_of(self, counts: Callable[[LayerReport], bool]) -> float | None:
+        if any(row.operations is None for row in self.rows):
+            return None
+        everything = sum(row.operations or 0 for row in self.rows)
+        some = sum(row.operations or 0 for row in self.rows if counts(row))
+        return some / everything if everything else float(counts(NOTHING))
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Return why layers run elsewhere, the cause of the most multiplications first, then of the most bytes."""
+        return causes_of([row for row in self.rows if row.runs_on != HERE])
+
+    @property
+    def float_causes(self) -> tuple[Cause, ...]:
+        """Return why layers on kernels multiply floats."""
+        here = (row for row in self.rows if row.runs_on == HERE and row.in_floats and row.operations)
+        return causes_of([replace(row, why=str(IN_FLOATS), cure=IN_FLOATS.cure) for row in here])
+
+    @property
+    def predicted_us(self) -> float:
+        """Return the sum of all predicted times; `unpredicted` counts the layers on kernels that it lacks."""
+        return sum(row.needs.predicted_us or 0.0 for row in self.rows)
+
+    @property
+    def unpredicted(self) -> int:
+        return sum(row.runs_on == HERE and row.needs.predicted_us is None for row in self.rows)
+
+    @property
+    def measured_us(self) -> float | None:
+        """Return the sum of all measured times, or None where none was measured."""
+        known = [row.measured_us for row in self.rows if row.measured_us is not None]
+        return sum(known) if known else None
+
+    def with_times(self, profile: Profile) -> Explanation:
+        """Return the report with the measured times of a profile."""
+        times = {one.layers[0]: one.time_us for one in profile.rows if one.layers}
+        rows = (replace(row, measured_us=times.get(row.name)) for row in self.rows)
+        return replace(self, rows=tuple(rows))
 
     @property
     def advice(self) -> str:
-        """Return a sentence about what runs elsewhere, with the weightiest causes, or "" if nothing does."""
-        if not self.fallen_back:
-            return ""
-        share = "" if self.share is None else f", with {100 * (1 - self.share):.1f} % of the multiplications"
-        causes = "; ".join(self.causes[:MOST_CAUSES]) or "see explain()"
-        return (
-            f"{sum(self.fallen_back.values())} of {len(self.rows)} layers{share}, run elsewhere, in {self.islands} "
-            f"parts, and {_shown(self.crossing_bytes)} cross in each run: {causes}"
-        )
+        """Return sentences about what runs elsewhere, and about more than a twentieth of the multiplications in floats,
+        with the weightiest causes and their cures; or "" if there is nothing to say."""
+        said = []
+        if self.fallen_back:
+            share = "" if self.share is None else f", with {100 * (1 - self.share):.1f} % of the multiplications"
+            said.append(
+                f"{sum(self.fallen_back.values())} of {len(self.rows)} layers{share}, run elsewhere, in {self.islands} "
+                f"parts, and {_shown(self.crossing_bytes)} cross in each run: {_listed(self.causes)}"
+            )
+        if (self.float_share or 0.0) > MOST_IN_FLOATS and (causes := self.float_causes):
+            said.append(f"{_percent(self.float_share)} of the multiplications are in floats: {_listed(causes)}")
+        return ". ".join(said)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as data that JSON can have."""
+        return {
+            "layers": [row.as_dict() for row in self.rows],
+            "share": self.share,
+            "float_share": self.float_share,
+            "islands": self.islands,
+            "crossing_bytes": self.crossing_bytes,
+            "causes": [cause.as_dict() for cause in self.causes],
+            "float_causes": [cause.as_dict() for cause in self.float_causes],
+            "weight_bytes": self._total("weight_bytes"),
+            "workspace_bytes": self._total("workspace_bytes"),
+            "memory": vars(self.memory),
+            "predicted_us": self.predicted_us,
+            "unpredicted": self.unpredicted,
+            "measured_us": self.measured_us,
+            "advice": self.advice,
+        }
+
+    def _total(self, name: str) -> int:
+        return sum(getattr(row.needs, name) for row in self.rows)
 
     def __str__(self) -> str:
         here = sum(row.runs_on == HERE for row in self.rows)
-        elsewhere = _counted(row.op for row in self.rows if row.runs_on != HERE) or "nothing"
+        elsewhere = counted(self.fallen_back) or "nothing"
         said = f"{here} of {len(self.rows)} layers run on qconv's kernels; elsewhere: {elsewhere}"
+        work = f"multiplications on qconv's kernels: {_percent(self.share)}; subgraphs elsewhere: {self.islands}"
+        floats = f"multiplications in floats: {_percent(self.float_share)}"
         crossing = f"bytes that cross: {_shown(self.crossing_bytes)}"
-        share = "?" if self.share is None else f"{100 * self.share:.1f} %"
-        work = f"multiplications on qconv's kernels: {share}; subgraphs elsewhere: {self.islands}"
+        causes = [f"cause: {cause}" for cause in self.causes]
+        if self.advice and not self.fallen_back:
+            causes = [f"cause of floats: {cause}" for cause in self.float_causes]
+        weights, workspaces = self._total("weight_bytes"), self._total("workspace_bytes")
+        held = f"weights and constants in {weights} B; workspaces in {workspaces} B"
         memory = [str(self.memory)] if self.memory.recordings else []
-        return "\n".join([*map(str, self.rows), said, work, crossing, *memory])
+        lines = [*map(str, self.rows), said, work, floats, crossing, *causes, self._time, held, *memory]
+        return "\n".join(lines)
+
+    @property
+    def _time(self) -> str:
+        missing = f", without {self.unpredicted} layers whose time is unknown" if self.unpredicted else ""
+        measured = "" if self.measured_us is None else f"; measured {self.measured_us:.2f} us, each layer by itself"
+        return f"predicted {self.predicted_us:.2f} us{missing}{measured}"
+
+
+# A layer that stands for a network without multiplications: none of them are elsewhere, and none of floats.
+NOTHING = LayerReport("", "", HERE, "", 0, 0)
 
 
 @dataclass(frozen=True)
 class LayerTime:
     """The time of a layer. For a served layer it includes its kernels and the conversion of its inputs' layout; for
-    others, the transfer of its inputs to the host."""
+    others, the transfer of its inputs to the host. `layers` are the names of all that ran in this time."""
 
     name: str
     op: str
     runs_on: str
     time_us: float
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,16 +228,22 @@ class Profile:
         return "\n".join([*lines, f"{self.total_us:>10.1f} us  in all"])
 
 
+@dataclass(frozen=True)
+class Placed:
+    """Where a layer runs and why, and for one on kernels the multiplies and adds and the needs of its kernels."""
+
+    runs_on: str
+    why: Reason
+    operations: int | None = None
+    in_floats: bool = False
+    needs: Needs = field(default_factory=Needs)
+
+
 def explained(
-    network: Network,
-    order: Sequence[Layer],
-    reasons: Mapping[str, tuple[str, str]],
-    seen: Mapping[str, Tensor],
-    operations: Mapping[str, int],
+    network: Network, order: Sequence[Layer], places: Mapping[str, Placed], seen: Mapping[str, Tensor]
 ) -> Explanation:
-    """Return the report. `reasons` maps a layer to where it runs and why; `seen` has the shapes of the last run, and
-    `operations` those of the layers on kernels."""
-    sides = {name: where for name, (where, _) in reasons.items()}
+    """Return the report. `places` are by the names of layers; `seen` has the shapes of the last run."""
+    sides = {name: place.runs_on for name, place in places.items()}
 
     def producer_side(name: str) -> str:
         made = network.producers.get(name)
@@ -157,15 +259,26 @@ def explained(
 
     rows = []
     for layer in order:
-        where, why = reasons[layer.name]
-        here = where == HERE
+        place = places[layer.name]
+        here = place.runs_on == HERE
         moved = [name for name in layer.reads if name not in network.constants]
         came = [name for name in moved if (producer_side(name) == HERE) != here]
-        goes = [name for name in layer.outputs if name and _leaves(network, name, sides, where)]
-        counted = operations.get(layer.name)
-        work = operations_of(layer, shape_of) if counted is None else counted
-        rows.append(LayerReport(layer.name, layer.op, where, why, size(came), size(goes), work))
+        goes = [name for name in layer.outputs if name and _leaves(network, name, sides, place.runs_on)]
+        work = operations_of(layer, shape_of) if place.operations is None else place.operations
+        rows.append(
+            LayerReport(
+                layer.name, layer.op, place.runs_on, str(place.why), size(came), size(goes), work, place.why.follows,
+                place.why.cure, place.in_floats if here else _multiplies_floats(network, layer),
+                here and not (layer.is_exact and not layer.is_expression), place.needs,
+            )
+        )  # fmt: skip
     return Explanation(tuple(rows))
+
+
+def _multiplies_floats(network: Network, layer: Layer) -> bool:
+    """True where a layer that runs elsewhere reads floats and no bytes."""
+    types = {network.tensor(name).dtype for name in layer.inputs if name}
+    return "float32" in types and types.isdisjoint(BYTES)
 
 
 def _leaves(network: Network, name: str, sides: Mapping[str, str], where: str) -> bool:
@@ -174,8 +287,12 @@ def _leaves(network: Network, name: str, sides: Mapping[str, str], where: str) -
     return crosses or (where == HERE and name in network.outputs)
 
 
-def _counted(ops: Iterable[str]) -> str:
-    return ", ".join(f"{op} {count}" for op, count in Counter(ops).items())
+def _listed(causes: Collection[Cause]) -> str:
+    return "; ".join(map(str, list(causes)[:MOST_CAUSES]))
+
+
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{100 * share:.1f} %"
 
 
 def _shown(count: int | None) -> str:

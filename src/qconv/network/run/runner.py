@@ -12,18 +12,20 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from qconv.device import Device
+from qconv.expression.matmul import MatMul
 from qconv.instances.load.ahead import compile_ahead, looked_up
 from qconv.instances.load.expected import Expectations
+from qconv.instances.load.needs import needs_of
 from qconv.instances.load.serving import in_sequence
 from qconv.network.graph.graph import Layer, Network
-from qconv.network.graph.served import Prepared, Served
+from qconv.network.graph.served import Prepared, Reason, Served
 from qconv.network.graph.value import Value
 from qconv.network.run.arrange import Arrangement, Arranger, Arranging, Key
 from qconv.network.run.memory import Memory
 from qconv.network.run.partition import Segment, partition
 from qconv.network.run.recorded import Form, LastRun, Recorded, Refused, forms_of, places_of
 from qconv.network.run.region import Region
-from qconv.network.run.report import ELSEWHERE, HERE, Explanation, LayerTime, Profile, explained
+from qconv.network.run.report import ELSEWHERE, HERE, Explanation, LayerTime, Placed, Profile, explained
 from qconv.op import Problem
 
 log = logging.getLogger("qconv")
@@ -115,7 +117,7 @@ class Runner:
                 time_us = self._recorded_us(segment, values, run)
             op = segment.layers[0].op if len(names) == 1 else f"{len(names)} layers"
             name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
-            rows.append(LayerTime(name, op, HERE if segment.served else ELSEWHERE, time_us))
+            rows.append(LayerTime(name, op, HERE if segment.served else ELSEWHERE, time_us, tuple(names)))
             return made
 
         def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -180,23 +182,32 @@ class Runner:
         every = list(self._recordings.values())
         return sum((one.memory for one in every if isinstance(one, Recorded)), Memory())
 
-    def explain(self, why_not: Mapping[str, str]) -> Explanation:
+    def explain(self, why_not: Mapping[str, Reason]) -> Explanation:
         """Return the report. `why_not` has the reason for each layer that runs elsewhere, by its name."""
-        reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
+        places = {name: Placed(ELSEWHERE, why) for name, why in why_not.items()}
         last = self._last_run
         decided = {key: why for one in last.arranged.values() for key, why in one.whys.items()}
-        order, operations = self._in_order(), dict[str, int]()
+        order = self._in_order()
         for layer in order:
             if layer.key in self._steps:
-                chosen = last.chosen.get(layer.key)
-                why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
-                where = ELSEWHERE if isinstance(chosen, Refused) else HERE
-                if chosen is not None and not isinstance(chosen, Refused):
-                    operations[layer.name] = sum(problem.operations for problem in chosen.problems)
-                reasons[layer.name] = where, _parts_of(layer) + decided.get(layer.key, "") + why
-        made = explained(replace(self.network, layers=tuple(order)), order, reasons, last.seen, operations)
-        islands = sum(not segment.served for segment in self.segments)
+                places[layer.name] = self._placed(layer, decided.get(layer.key, ""))
+        made = explained(replace(self.network, layers=tuple(order)), order, places, last.seen)
+        refused = sum(isinstance(last.chosen.get(layer.key), Refused) for layer in order)
+        islands = sum(not segment.served for segment in self.segments) + refused
         return replace(made, islands=islands, memory=self.memory)
+
+    def _placed(self, layer: Layer, decided: str) -> Placed:
+        """Return the place of a served layer in its last run. `decided` says why it is, or is not, part of another."""
+        chosen = self._last_run.chosen.get(layer.key)
+        why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
+        reason = Reason(_parts_of(layer) + decided + why)
+        if chosen is None:
+            return Placed(HERE, reason)
+        if isinstance(chosen, Refused):
+            return Placed(ELSEWHERE, reason)
+        operations = sum(problem.operations for problem in chosen.problems)
+        in_floats = any(isinstance(problem, MatMul) and problem.is_of_floats for problem in chosen.problems)
+        return Placed(HERE, reason, operations, in_floats, needs_of(chosen.problems, self._device.spec))
 
     def _in_order(self) -> list[Layer]:
         """Return the layers in the order in which they run, with the last arrangement of each region."""

@@ -10,7 +10,7 @@ import pytest
 
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
-from qconv.network import Layer, Network, Runner, Tensor, Value, read_layer
+from qconv.network import Layer, Network, Reason, Runner, Tensor, Value, read_layer
 from qconv.network.run.recorded import LastRun
 from qconv.network.run.runner import Subgraph
 
@@ -65,7 +65,7 @@ def explained(runner: Runner, batch: int) -> tuple[str, int | None, int | None]:
     x = np.random.default_rng(batch).integers(-128, 128, (batch, 3)).astype("int8")
     y = runner.run({"x": Value(CPU, host=x)}, ["y"])["y"].on_host
     np.testing.assert_array_equal(y, (x.astype("int32") @ HELD["w"]).astype("int8"))
-    row = runner.explain({"second": "a cast"}).rows[0]
+    row = runner.explain({"second": Reason("a cast")}).rows[0]
     return row.runs_on, row.bytes_in, row.bytes_out
 
 
@@ -85,5 +85,5 @@ def test_a_run_that_was_refused_is_forgotten_with_the_next(runs_before: int) -> 
         assert explained(runner, 4)[0] == "qconv"
     with pytest.raises(ValueError, match="strict"):
         explained(runner, 0)
-    assert runner.explain({"second": "a cast"}).rows[0].runs_on == "fallback"
+    assert runner.explain({"second": Reason("a cast")}).rows[0].runs_on == "fallback"
     assert explained(runner, 4) == ("qconv", 12, 80)

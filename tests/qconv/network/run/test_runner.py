@@ -11,7 +11,7 @@ import pytest
 
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
-from qconv.network import Layer, Network, Runner, Tensor, Value, read_layer
+from qconv.network import Layer, Network, Reason, Runner, Tensor, Value, read_layer
 from qconv.network.expressions.fuse import fuse
 from qconv.network.layers import convolution as module
 from qconv.network.run import runner as running
@@ -117,7 +117,7 @@ def test_a_shape_that_no_kernel_serves_runs_elsewhere() -> None:
     y = runner.run({"x": Value(CPU, host=np.zeros((0, 3, 4, 4), np.int8))}, ["y"])["y"]
     assert y.shape[0] == 0
     assert elsewhere.prepared == ["a", "b", "conv"]
-    (row,) = [row for row in runner.explain({"a": "", "b": ""}).rows if row.name == "conv"]
+    (row,) = [row for row in runner.explain({"a": Reason(""), "b": Reason("")}).rows if row.name == "conv"]
     assert row.runs_on == "fallback"
     assert "n=0" in row.why
 

@@ -232,7 +232,7 @@ def batch_normalization(reader: Reader) -> Lazy:
     x, dtype = reader.x(), reader.y_dtype
     epsilon = float(reader.attribute("epsilon", 1e-5))
     given = [reader.optional(number) for number in range(1, 5)]
-    known = [np.asarray(each, np.float64) for each in given if each is not None]
+    known = [np.asarray(each, np.float32) for each in given if each is not None]
     factors, summands = _folded(reader, known, epsilon) if len(known) == 4 else _computed(reader, epsilon)
     axis = min(1, len(x.shape) - 1)
 
@@ -244,9 +244,11 @@ def batch_normalization(reader: Reader) -> Lazy:
 
 
 def _folded(reader: Reader, known: Sequence[Array], epsilon: float) -> tuple[At, At]:
+    """Return the factor and the summand of a channel, rounded as ONNX Runtime rounds them."""
     scale, bias, mean, variance = known
-    factors = scale / np.sqrt(variance + epsilon)
-    folded = [each.astype(np.float32) for each in (factors, bias - mean * factors)]
+    with np.errstate(all="ignore"):  # such as of a variance below 0
+        factors = scale * (np.float32(1) / np.sqrt(variance + np.float32(epsilon)))
+        folded = (factors, bias - mean * factors)
     factor, summand = (stored(reader.add(each), each.shape, "float32") for each in folded)
     return factor.at, summand.at
 
@@ -255,7 +257,8 @@ def _computed(reader: Reader, epsilon: float) -> tuple[At, At]:
     scale, bias, mean, variance = (reader.x(number) for number in range(1, 5))
 
     def factor(channel: Indices) -> Node:
-        return call("divide", scale.at(channel), call("sqrt", call("add", variance.at(channel), Number(epsilon))))
+        deviation = call("sqrt", call("add", variance.at(channel), Number(epsilon)))
+        return call("multiply", scale.at(channel), call("divide", Number(1.0), deviation))
 
     def summand(channel: Indices) -> Node:
         return call("subtract", bias.at(channel), call("multiply", mean.at(channel), factor(channel)))

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qconv.dtypes import RANGES
 from qconv.expression.elementary import exp
-from qconv.expression.node import Node, call
-from qconv.network.expressions.lazy import Lazy, Place, Reader, number
+from qconv.expression.node import Node, Number, call
+from qconv.network.expressions.lazy import Lazy, Place, Reader, clamped, converted, number
 from qconv.network.expressions.readers import joining, reductions, windows
 from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type, single
 from qconv.network.graph.served import Unserved
@@ -37,6 +38,10 @@ def _reals(x: Lazy, scale: Lazy | None, zero: Lazy | None) -> Lazy:
     return Lazy(x.shape, "float32", lambda indices: dequantized(x.at(indices), *numbers))
 
 
+def _of_floats(reader: Reader, inputs: Sequence[Lazy | None], op: str) -> _OfFloats:
+    return _OfFloats(replace(reader.layer, op=op, inputs=("",) * len(inputs)), reader.network, inputs, reader.added)
+
+
 def _between(
     reader: Reader,
     function: Callable[[Reader], Lazy],
@@ -46,8 +51,7 @@ def _between(
 ) -> Lazy:
     """Return a function of real inputs, quantized by a scale and a zero point."""
     dtype = quantized_type(reader)
-    inner = _OfFloats(replace(reader.layer, op=op, inputs=("",) * len(inputs)), reader.network, inputs, reader.added)
-    made, (scale, zero) = function(inner), _numbers(*numbers)
+    made, (scale, zero) = function(_of_floats(reader, inputs, op)), _numbers(*numbers)
     return Lazy(made.shape, dtype, lambda indices: quantized(made.at(indices), scale, zero, dtype))
 
 
@@ -63,23 +67,39 @@ def of_one(op: str, function: Callable[[Reader], Lazy]) -> Callable[[Reader], La
 
 
 def softmax(reader: Reader) -> Lazy:
-    """Read a softmax of bytes: the exponential of a byte's difference from the largest is an entry of a table."""
-    x, scale, dtype = reader.x(), reader.optional(1), quantized_type(reader)
-    if x.dtype not in ("int8", "uint8") or scale is None or scale.size != 1:
-        return of_one("Softmax", reductions.softmax)(reader)
-    differences = np.arange(-MOST_DIFFERENCE, 1, dtype=np.float32)
-    table = reader.add(exp(differences * np.float32(scale.reshape(()))))
-    y_scale, y_zero = _numbers(reader.x(3), reader.x(4) if reader.has(4) else None)
-
-    def raised(element: Node, most: Node) -> Node:
-        place = call("add", call("subtract", element, most), number(MOST_DIFFERENCE, "int32"))
-        return Place(table, call("bit_and", place, number(MOST_DIFFERENCE, "int32")), "float32")
+    """Read a softmax of bytes. ONNX Runtime counts its output in whole steps: in 254 for a scale of 1 / 255 that was
+    rounded up."""
+    dtype = quantized_type(reader)
+    raised = _raised(reader)
+    scale, zero = _numbers(reader.x(3), reader.x(4) if reader.has(4) else None)
+    steps = call("floor", call("divide", Number(1.0), scale))
 
     def finish(element: Node, most: Node, total: Node) -> Node:
-        share = call("multiply", raised(element, most), reductions.inverse(total))
-        return quantized(share, y_scale, y_zero, dtype)
+        of_row = call("multiply", steps, reductions.inverse(total))
+        whole = call("nearest", call("multiply", raised(element, most), of_row))
+        moved = whole if zero is None else call("add", whole, converted(zero, "int32"))
+        return clamped(moved, *RANGES[dtype], "int32")
 
     return reductions.softmax_of(reader, raised, finish)
+
+
+def _raised(reader: Reader) -> Callable[[Node, Node], Node]:
+    """Return the exponential of a byte's difference from the largest: an entry of a table, if the scale is known."""
+    scale, known = single(reader.x(1)), reader.optional(1)
+    if known is None:
+        return lambda element, most: call("exp", call("multiply", _real(call("subtract", element, most)), scale))
+    differences = np.arange(-MOST_DIFFERENCE, 1, dtype=np.float32)
+    table, last = reader.add(exp(differences * np.float32(known.reshape(())))), number(MOST_DIFFERENCE, "int32")
+
+    def looked_up(element: Node, most: Node) -> Node:
+        place = call("add", call("subtract", element, most), last)
+        return Place(table, call("bit_and", place, last), "float32")
+
+    return looked_up
+
+
+def _real(node: Node) -> Node:
+    return call("to_float32", node)
 
 
 def concat(reader: Reader) -> Lazy:

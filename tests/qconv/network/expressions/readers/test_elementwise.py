@@ -252,7 +252,33 @@ def test_batch_normalization_of_any_rank(shape: tuple[int, ...], is_constant: bo
     arrays = {"x": drawn(rng, "float32", shape), **arrays, "variance": rng.uniform(0.1, 3, 6).astype(np.float32)}
     want = expected(model_of("BatchNormalization", arrays, "float32", epsilon=1e-3), arrays)
     constants = list(arrays)[1:] if is_constant else []
-    agrees(computed("BatchNormalization", arrays, want, constants, epsilon=1e-3), want, 2e-6)
+    agrees(computed("BatchNormalization", arrays, want, constants, epsilon=1e-3), want)
+
+
+@pytest.mark.parametrize(("x_type", "y_type"), [("uint8", "uint8"), ("int8", "uint8"), ("uint8", "int8")])
+def test_a_normalization_between_bytes_has_the_bits_of_floats(x_type: str, y_type: str) -> None:
+    """A convolution of integers would round its shift to a unit of the weights, and one output in 500 with it."""
+    rng, count = np.random.default_rng(22), 100
+    held = {name: rng.uniform(low, 2, count).astype(np.float32) for name, low in (("s", -2), ("b", -2), ("m", -2))}
+    held |= {"v": rng.uniform(0.3, 2, count).astype(np.float32), "x_s": np.float32(0.031), "y_s": np.float32(0.047)}
+    held |= {"x_z": np.array(7, x_type), "y_z": np.array(-9 if y_type == "int8" else 90, y_type)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "x_s", "x_z"], ["real"]),
+        helper.make_node("BatchNormalization", ["real", "s", "b", "m", "v"], ["made"]),
+        helper.make_node("QuantizeLinear", ["made", "y_s", "y_z"], ["y"]),
+    ]
+    shape = (1, count, 16, 16)
+    shown = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+        for name, dtype in (("x", x_type), ("y", y_type))
+    ]
+    constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
+    graph = helper.make_graph(nodes, "normalized", shown[:1], shown[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    every = np.arange(256, dtype=np.uint8).view(x_type).reshape(1, 1, 16, 16)
+    feeds = {"x": np.broadcast_to(every, shape).copy()}
+    (got,) = Session(model, "cpu", strict=True).run(None, feeds)
+    np.testing.assert_array_equal(got, expected(model, feeds))
 
 
 def test_dropout_of_inference_changes_nothing() -> None:
