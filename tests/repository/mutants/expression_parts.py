@@ -3,13 +3,14 @@ and of elements whose place is a value."""
 
 from mutants.mutant import Mutant
 
-LIGHT, PARTIAL, CONSTANTS, KERNEL, NODE, PROBLEM = (
+LIGHT, PARTIAL, CONSTANTS, KERNEL, NODE, PROBLEM, EXPRESSED = (
     "expressions/test_light.py",
     "expressions/test_partial.py",
     "expressions/test_constants.py",
     "expressions/test_kernel.py",
     "expression/test_node.py",
     "expression/test_problem.py",
+    "expressions/test_expressed.py",
 )
 
 MUTANTS = (
@@ -105,17 +106,57 @@ MUTANTS = (
         "partial: a row of a prime number of columns is stored apart",
         "parted",
         "if only_long and made is fold:",
-        "if only_long and not _is_slow(fold, rows):",
+        "if only_long and not is_slow:",
         "It has no parts, and its reader could fold it.",
         (PARTIAL + "::test_a_prime_number_of_columns_has_no_parts",),
     ),
     Mutant(
         "partial: two axes of columns have one place",
         "_in_two",
-        "flat = flat // axis.extent",
-        "flat = flat",
+        "unflat(whole, [axis.extent for axis in folded])",
+        "unflat(whole % folded[-1].extent, [axis.extent for axis in folded])",
         "Elements are read twice and others never.",
         (PARTIAL + "::test_folds_of_integers_in_parts_are_exact",),
+    ),
+    Mutant(
+        "partial: columns stay in the order of the model",
+        "_in_order_of_memory",
+        "return fold if is_ordered or steps[ordered[-1]] != 1 else Folding(fold.kind, of, ordered)",
+        "return fold",
+        "Neighbouring threads read bytes that are far from each other.",
+        (EXPRESSED + "::test_groups_of_channels_are_read_as_they_lie",),
+    ),
+    Mutant(
+        "partial: rows stay in the order of the model",
+        "_by_steps",
+        "if all(axis in steps for axis in axes) else axes",
+        "if not axes else axes",
+        "The parts of a row are neighbours, and not the channels.",
+        (EXPRESSED + "::test_long_rows_of_channels_are_folded_by_channel",),
+    ),
+    Mutant(
+        "kernel: a map has the order in which it reads fewer neighbours",
+        "reads_last",
+        "else last < model",
+        "else model < last",
+        "It reads across, and so does what reads it.",
+        (EXPRESSED + "::test_a_map_that_a_transposed_normalization_reads_keeps_its_channels_last",),
+    ),
+    Mutant(
+        "kernel: a move is the same bytes in another shape",
+        "Kernel.only_copies",
+        "problem.root.at == same",
+        "bool(same.terms)",
+        "The elements stay where they are.",
+        (EXPRESSED + "::test_pixels_become_patches_in_one_map",),
+    ),
+    Mutant(
+        "light: blocks of pixels are copied element by element",
+        "network/expressions/light.py",
+        "COPIES = (Blocks, Reshaped, Shuffled, Transposed)",
+        "COPIES = (Reshaped, Shuffled, Transposed)",
+        "A copy of strides takes ten times as long as a map.",
+        (EXPRESSED + "::test_blocks_of_pixels_are_moved_by_a_map",),
     ),
     Mutant(
         "kernel: a fold of folds is one row",

@@ -8,6 +8,22 @@ ELEMENTWISE, ACTIVATIONS, QUANTIZATION = (
 
 MUTANTS = (
     Mutant(
+        "joining: a cut tensor turns by the length of its end",
+        "_rolled",
+        "return placed(end, (indices[axis] + moved) % extent - moved)",
+        "return placed(end, (indices[axis] + cut) % extent - cut)",
+        "It turns the other way.",
+        ("readers/test_joining.py::test_a_tensor_that_is_cut_and_joined_again_has_one_index",),
+    ),
+    Mutant(
+        "quantized: bytes of other zero points are joined",
+        "_has_numbers_of_output",
+        "and zero.dtype == y_zero.dtype and zero == y_zero)",
+        "and zero.dtype == y_zero.dtype)",
+        "They are other numbers.",
+        ("readers/test_quantized.py::test_a_concatenation_with_one_scale_for_all_moves_bytes",),
+    ),
+    Mutant(
         "elementwise: nothing is narrowed",
         "elementwise",
         "narrowed(function(*(at(indices) for at in elements)), dtype)",

@@ -20,7 +20,8 @@ from qconv.network.graph.value import Value, last_of
 @dataclass(frozen=True, eq=False)
 class Expressed:
     """Layers as one expression. `lasts` says for each input whether its channels are expected to be last in memory, and
-    `wants_last` whether the next layer reads them so."""
+    `wants_last` whether the next layer reads them so. `is_inside`: the output is no output of the network, so that it
+    may be an input in another shape."""
 
     layer: Layer
     lazy: Lazy
@@ -29,6 +30,7 @@ class Expressed:
     constants: Mapping[str, Array]
     lasts: tuple[bool, ...]
     wants_last: bool
+    is_inside: bool = False
     _kernels: dict[tuple[bool, ...], Kernel] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -82,12 +84,18 @@ class _Expressed:
 
     def _made(self, lasts: tuple[bool, ...]) -> Callable[[Sequence[Value]], Value]:
         kernel = self._one.kernel(lasts)
+        shape = last_of(kernel.y_shape) if kernel.is_last else kernel.y_shape
+        if self._one.is_inside and kernel.only_copies and kernel.tensors[0][0] in self._one.inputs:
+            self.why = "no kernel: the same bytes in another shape"
+            (is_last,) = lasts
+            return lambda inputs: Value.ordered(
+                self._device, inputs[0].in_order(is_last).reshape(shape), kernel.is_last
+            )
         instance = lookup(kernel.problem, self._device.spec)
         self.problems, self.why = (*self.problems, kernel.problem), instance.why
         constants = self._one.constants
         packed = instance.pack(*(self._constant(names) for names in kernel.tensors if names[0] in constants))
         read = [self._one.inputs.index(names[0]) for names in kernel.tensors if names[0] not in constants]
-        shape = last_of(kernel.y_shape) if kernel.is_last else kernel.y_shape
 
         def run(inputs: Sequence[Value]) -> Value:
             arrays = [inputs[at].in_order(lasts[at]).reshape(-1) for at in read]

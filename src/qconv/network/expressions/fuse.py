@@ -5,22 +5,24 @@ which it would have to be computed again. The rules:
 
 - elementwise functions and movement join their inputs;
 - a reduction or a product computes cheap functions of its inputs itself, and is in memory for the next one;
-- elementwise functions behind a reduction or a product join it where they read it in the order in which it is made.
+- elementwise functions behind a reduction or a product join it where they read it in the order in which it is made;
+- a tensor has its channels last where a layer of another kind reads it, or its own kernel reads neighbours that way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
+from math import prod
 
 from qconv.expression.function import COMPUTED
 from qconv.expression.index import Index
 from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.expressed import Expressed
-from qconv.network.expressions.kernel import Inexpressible, check_one_kernel, folds_of
+from qconv.network.expressions.kernel import Held, Inexpressible, check_one_kernel, folds_of, reads_last
 from qconv.network.expressions.lazy import (
     Array,
     Element,
@@ -36,6 +38,7 @@ from qconv.network.expressions.lazy import (
 from qconv.network.expressions.light import ReadLight, taken_over
 from qconv.network.expressions.partial import parted
 from qconv.network.expressions.readers import FOLDING, READERS
+from qconv.network.expressions.readers.movement import READERS as MOVING
 from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.served import Reason, Served, Unserved
 from qconv.network.layers.boundary import has_channels_last
@@ -43,8 +46,12 @@ from qconv.network.layers.boundary import has_channels_last
 # Functions per element that are computed again rather than stored for a second reader, and for a reduction or a
 # product, which read their inputs several times.
 CHEAP, FOLDED = 10, 16
+# Functions of a dequantization.
+WIDENED = 3
 # Elements and functions of one kernel.
 MOST_READ, MOST_FUNCTIONS = 16, 96
+# Functions of a tensor that readers compute which become one kernel, so that these have room beside it.
+MOST_JOINED = MOST_FUNCTIONS // 2
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,8 @@ class _Fusion:
             try:
                 self._read(layer)
             except Unserved as error:
-                self.why_not[layer.name] = error.reason
+                if layer.name not in self.served:
+                    self.why_not[layer.name] = error.reason
                 self._keep(layer)
         for name in self.network.outputs:
             self._store(name)
@@ -108,9 +116,10 @@ class _Fusion:
         if read is None or layer.captured or len(made) != 1:
             raise Unserved(f"no kernel here computes {layer.op}")
         (y,) = made
-        folds = layer.op in FOLDING and layer.name not in self.lights
+        folds = layer.op in FOLDING and layer.name not in self.lights and not self._joins_again(layer)
+        most = FOLDED if folds else FOLDED - WIDENED if self._is_widened_for_fold(layer) else MOST_FUNCTIONS
         for name in layer.reads:
-            if name in self.pending and self._is_stored_for(name, folds):
+            if name in self.pending and self._is_stored_for(name, folds, most):
                 self._store(name)
         result = self._result(layer, read)
         if not self._is_one_kernel(result):
@@ -118,6 +127,8 @@ class _Fusion:
                 if name in self.pending and self._has_fold(name):
                     self._store(name)
             result = self._result(layer, read)
+        if not self._is_one_kernel(result) and self._is_cheap(layer):
+            result = self._parted(y, result)
         if not self._is_one_kernel(result):
             for name in layer.reads:
                 self._store(name)
@@ -131,7 +142,7 @@ class _Fusion:
 
     def _parted(self, y: str, one: _Pending, only_long: bool = False) -> _Pending:
         """Store folds of a pending tensor as tensors of their own, and return what is left."""
-        while (part := parted(one.lazy, only_long)) is not None:
+        while (part := parted(one.lazy, self._held_for(one), only_long)) is not None:
             name = next(name for at in count() if (name := f"{y}/{at}") not in self.tensors)
             fold = self._reading(one, part.fold)
             self.tensors[name] = Tensor(name, fold.lazy.dtype, fold.lazy.shape)
@@ -148,14 +159,92 @@ class _Fusion:
         read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element | Place)}
         return replace(one, lazy=lazy, reads=frozenset(name for name in read if name not in one.constants))
 
-    def _is_stored_for(self, name: str, folds: bool) -> bool:
-        """True where a reader needs a pending tensor in memory."""
+    def _is_widened_for_fold(self, layer: Layer) -> bool:
+        """True where what a layer dequantizes is only folded: bytes in memory are a quarter of the real numbers."""
+        behind: Layer | None = layer
+        if layer.op != "DequantizeLinear":
+            return False
+        while behind is not None and (behind is layer or behind.op in MOVING):
+            behind = self.network.only_consumer(behind.outputs[0])
+        return behind is not None and behind.op in FOLDING and behind.name not in self.lights
+
+    def _is_stored_for(self, name: str, folds: bool, most: int) -> bool:
+        """True where a reader, which computes this many functions of a tensor, needs a pending one in memory."""
         root = self.pending[name].root
         readers = len(self.network.consumers.get(name, ())) + (name in self.network.outputs)
+        if self._is_rolled(name):
+            readers = 1
         if has_fold(root):
             return folds or readers > 1
         _, functions = cost_of(root)
-        return functions > (FOLDED if folds else MOST_FUNCTIONS) or (readers > 1 and functions > CHEAP)
+        if readers > 1:
+            most = min(most, MOST_JOINED if self._meet(name) else CHEAP)
+        return functions > most
+
+    def _is_rolled(self, name: str) -> bool:
+        """True where two layers cut a tensor, and a third one joins its parts again, in the other order: it is read
+        once."""
+        cuts = self.network.consumers.get(name, ())
+        if len(cuts) != 2 or any(cut.op not in ("Slice", "Split") for cut in cuts) or name in self.network.outputs:
+            return False
+        joins = [self.network.only_consumer(cut.outputs[0]) for cut in cuts]
+        elements = [prod(self.network.tensor(each).extents or ()) for each in (name, *(cut.outputs[0] for cut in cuts))]
+        return joins[0] is not None and joins[0] is joins[1] and elements[0] == elements[1] + elements[2]
+
+    def _joins_again(self, layer: Layer) -> bool:
+        cuts = [self.network.producers.get(name) for name in layer.inputs]
+        return layer.op == "Concat" and any(cut is not None and self._is_rolled(cut.inputs[0]) for cut in cuts)
+
+    def _meet(self, name: str) -> bool:
+        """True where one of the readers of a tensor has all others as parts, as a product with its own sigmoid has."""
+        readers = self.network.consumers.get(name, ())
+        names = {reader.name for reader in readers}
+        ends = [reader for reader in readers if not self._leads_to(reader, names - {reader.name})]
+        return len(ends) == 1 and name not in self.network.outputs
+
+    def _leads_to(self, layer: Layer, ends: Collection[str]) -> bool:
+        """True where functions of elements alone lie between a layer and one of others."""
+        while self._is_of_elements(layer) and layer.outputs[0] not in self.network.outputs:
+            behind = self.network.only_consumer(layer.outputs[0])
+            if behind is None or behind.name in ends:
+                return behind is not None
+            layer = behind
+        return False
+
+    def _is_of_elements(self, layer: Layer) -> bool:
+        is_known = layer.name in self.lights or (layer.op in READERS and layer.name not in self.served)
+        return is_known and layer.op not in FOLDING and layer.op not in MOVING and len(layer.outputs) == 1
+
+    def _is_cheap(self, layer: Layer) -> bool:
+        """True where each of several kernels may compute the inputs of a layer again."""
+        pending = [self.pending[name].root for name in layer.reads if name in self.pending]
+        return bool(pending) and all(not has_fold(root) and cost_of(root)[1] <= CHEAP for root in pending)
+
+    def _held_for(self, one: _Pending) -> Callable[[str], Held]:
+        """Return how the tensors that an expression reads lie in memory."""
+
+        def held(name: str) -> Held:
+            if name in one.constants:
+                return Held(one.constants[name].shape, str(one.constants[name].dtype))
+            tensor = self.network.tensor(name)
+            shape = self.shapes.get(name, tensor.extents or ())
+            return Held(shape, tensor.dtype or "", self.lasts.get(name, False) and len(shape) > 2)
+
+        return held
+
+    def _wants_last(self, name: str, one: _Pending) -> bool:
+        """True where a tensor should have its channels last: as a reader of another kind wants them, else as they are
+        in what a map reads."""
+        rank = len(one.lazy.shape)
+        if rank < 3:
+            return False
+        readers = (each.name for each in self.network.consumers.get(name, ()) if each.name not in self.lights)
+        if any(has_channels_last(self.served[reader]) for reader in readers if reader in self.served):
+            return True
+        held = self._held_for(one)
+        prefers = None if has_fold(one.root) else reads_last(one.lazy, held)
+        alike = [each for each in one.reads if len(held(each).shape) == rank]
+        return any(held(each).is_last for each in alike) if prefers is None else prefers
 
     def _has_fold(self, name: str) -> bool:
         return has_fold(self.pending[name].root)
@@ -227,19 +316,12 @@ class _Fusion:
         last = of_layer or replace(one.parts[-1], name=name)
         inputs = tuple(sorted(one.reads))
         layer = Layer(last.name, last.op, inputs, (name,), parts=one.parts, is_expression=True)
-        rank = len(one.lazy.shape)
-        alike = [each for each in inputs if len(self.network.tensor(each).shape or ()) == rank]
-        readers = (self.served.get(reader.name) for reader in self.network.consumers.get(name, ()))
-        wants_last = rank > 2 and (
-            any(reader is not None and has_channels_last(reader) for reader in readers)
-            or any(self.lasts.get(each, False) for each in alike)
-        )
-        read = {each: self.network.tensor(each) for each in inputs}
-        tensors = {
-            each: (self.shapes.get(each, tensor.extents or ()), tensor.dtype or "") for each, tensor in read.items()
-        }
-        lasts = tuple(self.lasts.get(each, False) and len(tensors[each][0]) > 2 for each in inputs)
-        made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last)
+        held = {each: self._held_for(one)(each) for each in inputs}
+        tensors = {each: (tensor.shape, tensor.dtype) for each, tensor in held.items()}
+        lasts = tuple(tensor.is_last for tensor in held.values())
+        wants_last = of_layer is not None and self._wants_last(name, one)
+        is_inside = name not in self.network.outputs
+        made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last, is_inside)
         try:
             self.lasts[name] = made.kernel(lasts).is_last
         except ValueError as error:  # such as of more elements than kernels count

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
 from qconv.expression.map import Map
 from qconv.expression.matmul import MatMul
@@ -64,6 +65,16 @@ class Kernel:
     tensors: tuple[tuple[str, ...], ...]  # several where an operand consists of single numbers
     y_shape: Shape
     is_last: bool
+
+    @property
+    def only_copies(self) -> bool:
+        """True where the output has the bytes of an operand in the same order."""
+        problem = self.problem
+        if not isinstance(problem, Map) or len(problem.operands) > 1 or not isinstance(problem.root, Load):
+            return False
+        (x,), same = problem.operands, flat(map(Index.of, problem.axes), problem.shape)
+        is_whole = x.elements == problem.elements and not problem.root.guards and problem.root.at == same
+        return is_whole and x.dtype == problem.y_type and len(self.tensors[0]) == 1
 
 
 @dataclass(frozen=True)
@@ -146,6 +157,29 @@ def check_one_kernel(lazy: Lazy) -> None:
         raise Inexpressible("the columns of its reductions are not the last axes of the output")
 
 
+def reads_last(lazy: Lazy, held: Callable[[str], Held]) -> bool | None:
+    """Return whether a map with its channels last reads more neighbours than one in the model's order; None where they
+    read equally many."""
+    axes, root = _in_parts(lazy)
+    read = {node for node in in_order(root) if isinstance(node, Element)}
+    scattered = {order.is_last: _scattered_bytes(read, held, order.axes[-1:]) for order in _orders(axes, True)}
+    model, last = scattered[False], scattered.get(True)
+    return None if last in (None, model) else last < model
+
+
+def _scattered_bytes(read: Set[Element], held: Callable[[str], Held], axes: Sequence[Axis]) -> int:
+    """Return the bytes of the tensors of which neighbours along an axis are no neighbours in memory."""
+    total = 0
+    for node in read:
+        one = held(node.tensor)
+        at = one.offset(node.indices)
+        for axis in axes:
+            rest = at - Index.of(axis)
+            if axis in at.axes and axis in rest.axes:
+                total += prod(one.shape) * ELEMENT_TYPES[one.dtype].bytes
+    return total
+
+
 @dataclass(frozen=True)
 class _Order:
     """An order of the axes in which the output may be stored, without those of one element."""
@@ -168,32 +202,48 @@ def _in_parts(lazy: Lazy) -> tuple[list[list[Axis]], Node]:
     parts = [[axis] for axis in axes_for(lazy.shape)]
     while True:
         root = lazy.at(tuple(flat(map(Index.of, each), (one.extent for one in each)) for each in parts))
-        cuts = {
-            atom.of.terms[0][0]: atom.by
-            for node in in_order(root)
-            for index in indices_within(node)
-            for atom in index.atoms
-            if isinstance(atom, Quotient | Remainder) and _is_cut(atom)
-        }
-        found = [(each, axis) for each in parts for axis in each if axis in cuts]
-        if not found:
+        cuts = _cuts(root, {axis for each in parts for axis in each})
+        if not cuts:
             return parts, root
-        for each, axis in found:
-            inner = cuts[axis]
-            at = each.index(axis)
-            each[at : at + 1] = [
-                Axis(f"{axis.name}q", axis.extent // inner),
-                Axis(f"{axis.name}r", inner),
-            ]
+        for each in parts:
+            each[:] = [half for axis in each for half in _halves(axis, cuts)]
 
 
-def _is_cut(atom: Quotient | Remainder) -> bool:
-    """True where an axis by itself is divided into equal parts."""
+def cut_along(axes: Sequence[Axis], root: Node) -> tuple[tuple[Axis, ...], Node]:
+    """Return the axes in the parts in which an expression reads them, and the expression of these."""
+    found = tuple(axes)
+    while cuts := _cuts(root, set(found)):
+        halves = {axis: _halves(axis, cuts) for axis in found}
+        places = {axis: flat(map(Index.of, each), (one.extent for one in each)) for axis, each in halves.items()}
+        root = substituted(root, lambda axis: places.get(axis, Index.of(axis)))  # noqa: B023
+        found = tuple(half for axis in found for half in halves[axis])
+    return found, root
+
+
+def _cuts(root: Node, axes: Set[Axis]) -> dict[Axis, int]:
+    """Return the axes that are divided into equal parts by themselves, with the extent of a part."""
+    found = {}
+    for node in in_order(root):
+        for index in indices_within(node):
+            for atom in index.atoms:
+                if isinstance(atom, Quotient | Remainder) and (axis := _cut_axis(atom)) is not None and axis in axes:
+                    found[axis] = atom.by
+    return found
+
+
+def _cut_axis(atom: Quotient | Remainder) -> Axis | None:
+    """Return the axis that is divided by itself, or None where something else is."""
     terms = atom.of.terms
     if len(terms) != 1 or terms[0][1] != 1 or atom.of.constant:
-        return False
+        return None
     axis = terms[0][0]
-    return isinstance(axis, Axis) and axis.name.startswith("o") and axis.extent % atom.by == 0
+    return axis if isinstance(axis, Axis) and axis.extent % atom.by == 0 else None
+
+
+def _halves(axis: Axis, cuts: Mapping[Axis, int]) -> tuple[Axis, ...]:
+    if axis not in cuts:
+        return (axis,)
+    return Axis(f"{axis.name}q", axis.extent // cuts[axis]), Axis(f"{axis.name}r", cuts[axis])
 
 
 def _map(root: Node, dtype: str, order: _Order, names: _Names) -> Map:

@@ -5,7 +5,7 @@ become parts of one, with the same bits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,7 +22,9 @@ from qconv.network.layers.binary import QuantizedBinary
 from qconv.network.layers.concatenation import Joined
 from qconv.network.layers.convolution import IntegerConvolution
 from qconv.network.layers.folds import with_sum, with_table
-from qconv.network.layers.movement import Moving
+from qconv.network.layers.movement import Moving, Reshaped, Transposed
+from qconv.network.layers.pixel_blocks import Blocks
+from qconv.network.layers.shuffle import Shuffled
 from qconv.network.layers.table import Tabulated
 from qconv.tensor_ops import Add
 from qconv.tensor_ops.binary import steps, turned
@@ -31,6 +33,8 @@ from qconv.tensor_ops.concat import MOST_TENSORS
 ReadLight = Callable[[Reader], Lazy]
 # Neighbouring layers that compute, from which on one kernel is worth more than theirs.
 FEWEST = 2
+# Layers that would copy element by element, where an expression has vectors, or is no copy.
+COPIES = (Blocks, Reshaped, Shuffled, Transposed)
 
 
 def taken_over(network: Network, served: Mapping[str, Served]) -> dict[str, ReadLight]:
@@ -42,9 +46,10 @@ def taken_over(network: Network, served: Mapping[str, Served]) -> dict[str, Read
         if isinstance(one, Joined) and len(one.inputs) > MOST_TENSORS and layer.op in READERS:
             taken[layer.name] = READERS[layer.op]
         elif one is not None and not _joins_a_convolution(network, served, one):
-            read = _reader(one)
+            read = _reader(network, one)
             if read is not None:
                 readers[layer.name] = read
+    taken |= {name: read for name, read in readers.items() if isinstance(served[name], COPIES)}
     for group in _groups(network, served, readers):
         computing = [layer for layer in group if isinstance(served.get(layer.name), QuantizedBinary | Tabulated)]
         if len(computing) >= FEWEST or any(layer.name not in served for layer in group):
@@ -85,7 +90,7 @@ def _groups(network: Network, served: Mapping[str, Served], readers: Mapping[str
             yield group
 
 
-def _reader(one: Served) -> ReadLight | None:
+def _reader(network: Network, one: Served) -> ReadLight | None:
     """Return the reader of a light layer, or None for another one."""
     if isinstance(one, QuantizedBinary):
         return partial(_binary, one)
@@ -93,6 +98,10 @@ def _reader(one: Served) -> ReadLight | None:
         return partial(_tabulated, one)
     if isinstance(one, Joined) and any(table is not None for table in one.tables):
         return partial(_joined, one)
+    if isinstance(one, Shuffled):
+        shape = network.tensor(one.inputs[0]).extents
+        is_known = shape is not None and not one.is_shuffle_of(shape)
+        return partial(_in_turn, one.layer.unfolded) if is_known else None
     is_moving = isinstance(one, Moving) and len(one.layer.unfolded) == 1
     return READERS.get(one.layer.op) if is_moving else None
 
@@ -101,6 +110,14 @@ def _looked_up(reader: Reader, x: Lazy, table: Array) -> Lazy:
     """Return the entries of a table for bytes."""
     name, last = reader.add(table), Number(len(table) - 1, "int32")
     return Lazy(x.shape, str(table.dtype), lambda indices: Place(name, call("bit_and", x.at(indices), last), "int32"))
+
+
+def _in_turn(layers: Sequence[Layer], reader: Reader) -> Lazy:
+    """Read layers of which each reads the one before."""
+    x = reader.x()
+    for layer in layers:
+        x = READERS[layer.op](Reader(layer, reader.network, [x], reader.added))
+    return x
 
 
 def _tabulated(one: Tabulated, reader: Reader) -> Lazy:

@@ -24,14 +24,18 @@ class Shuffled(Moving):
     swap: Transposed
     join: Reshaped
 
+    def is_shuffle_of(self, shape: Shape) -> bool:
+        """True where both reshapes only split and join the channels. Otherwise the three run as they are."""
+        split = self.split.to(shape)
+        swapped = tuple(split[axis] for axis in _swapping(len(split))) if len(split) > 2 else split
+        is_of_channels = len(split) == len(shape) + 1 > 3 and (split[0], prod(split[1:3]), *split[3:]) == shape
+        is_back = self.join.to(swapped) == shape and self.swap.axes == _swapping(len(split))
+        return is_of_channels and is_back and split[1] <= MOST_GROUPS
+
     def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
         (shape,) = shapes
         split = self.split.to(shape)
-        swapped = tuple(split[axis] for axis in _swapping(len(split))) if len(split) > 2 else split
-        joined = self.join.to(swapped)
-        # A shuffle if both reshapes only split and join the channels. Otherwise the three run as they are.
-        is_shuffle = len(split) == len(shape) + 1 > 3 and (split[0], prod(split[1:3]), *split[3:]) == shape == joined
-        if is_shuffle and self.swap.axes == _swapping(len(split)) and split[1] <= MOST_GROUPS:
+        if self.is_shuffle_of(shape):
             return _Shuffled(ChannelShuffle(prod((shape[0], *shape[2:])), split[1], split[2], self.dtype), device)
         split_prepared, swap_prepared = self.split.prepare(shapes, device), self.swap.prepare([split], device)
         turned = tuple(split[axis] for axis in self.swap.axes or ())

@@ -65,7 +65,7 @@ def test_a_tensor_may_have_any_name(name: str) -> None:
     chain.hold(half=np.float32(0.5))
     chain.layer("Mul", f"{name} half", "a", (3, 4))
     chain.layer("Softmax", "a", "b", (3, 4), axis=0)
-    assert chain.kernels("b") == ["map", "reduce", "reduce", "map"]
+    assert chain.kernels("b") == ["reduce", "reduce", "map"]
 
 
 class Chain:
@@ -231,3 +231,30 @@ def test_a_folded_shuffle_that_is_not_served_is_read_by_its_parts() -> None:
     session = Session(model, "cpu", strict=True)
     (got,), (want,) = session.run(None, {"x": x}), by_onnxruntime(model, {"x": x})
     assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
+
+
+def test_readers_of_a_tensor_that_become_one_kernel_compute_it() -> None:
+    """A product with its own sigmoid is one of them; a tensor that leaves the network is in memory."""
+    for outputs, read in ((("y",), ["x"]), (("y", "t"), ["x", "t"])):
+        chain = Chain(x=SHAPE)
+        for at in range(CHEAP):
+            chain.layer("Neg", f"t{at}" if at else "x", f"t{at + 1}", SHAPE)
+        chain.layer("Abs", f"t{CHEAP}", "t", SHAPE)
+        chain.layer("Sigmoid", "t", "a", SHAPE)
+        chain.layer("Ceil", "a", "b", SHAPE)
+        chain.layer("Mul", "t b", "y", SHAPE)
+        fused, served, _ = fuse(chain.network(*outputs), {})
+        assert [name for layer in fused.layers for name in layer.inputs] == read
+        assert all(layer.name in served for layer in fused.layers)
+        assert chain.kernels("y") == ["map"]
+
+
+def test_a_normalization_whose_rows_are_rolled_is_one_kernel() -> None:
+    chain = Chain(x=SHAPE)
+    whole = {"one": np.array([5]), "end": np.array([12]), "none": np.array([0]), "axis": np.array([1])}
+    chain.hold(scale=np.ones(40, np.float32), **whole)
+    chain.layer("LayerNormalization", "x scale", "n", SHAPE, axis=-1)
+    chain.layer("Slice", "n one end axis", "a", (2, 7, 40))
+    chain.layer("Slice", "n none one axis", "b", (2, 5, 40))
+    chain.layer("Concat", "a b", "y", SHAPE, axis=1)
+    assert chain.kernels("y") == ["reduce"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -32,13 +32,32 @@ def concat(reader: Reader) -> Lazy:
     shape = (*inputs[0].shape[:axis], begin, *inputs[0].shape[axis + 1 :])
 
     def at(indices: Indices) -> Any:
-        made: Any = number(0, inputs[0].dtype)
+        made = _rolled(parts, axis, indices)
+        if made is not None:
+            return made
+        made = number(0, inputs[0].dtype)
         for one, first in reversed(parts):
             own = (*indices[:axis], indices[axis] - first, *indices[axis + 1 :])
             made = guarded(one.at(own), [Guard(own[axis], one.shape[axis])], made)
         return made
 
     return Lazy(shape, inputs[0].dtype, at)
+
+
+def _rolled(parts: Sequence[tuple[Lazy, int]], axis: int, indices: Indices) -> Any:
+    """Return the element of a tensor that is joined again behind a cut, its end first: it has one index, which wraps.
+    None for other parts."""
+    if len(parts) != 2:
+        return None
+    (end, _), (begin, cut) = parts
+    moved, extent = begin.shape[axis], cut + begin.shape[axis]
+
+    def placed(one: Lazy, place: Index) -> Any:
+        return one.at((*indices[:axis], place, *indices[axis + 1 :]))
+
+    if placed(end, indices[axis] - extent) != placed(begin, indices[axis] - cut):
+        return None
+    return placed(end, (indices[axis] + moved) % extent - moved)
 
 
 def pad(reader: Reader) -> Lazy:

@@ -17,6 +17,8 @@ from qconv.network.graph.served import Unserved
 
 # The largest difference of two bytes.
 MOST_DIFFERENCE = 255
+# A scale with which no real number of a quantized one overflows, or is flushed to zero.
+LEAST_SCALE = 1e-30
 
 
 @dataclass
@@ -106,8 +108,21 @@ def concat(reader: Reader) -> Lazy:
     """Read a concatenation: the scale and the zero point of y, then each tensor with its own."""
     scale, zero, *rest = reader.inputs
     parts = [rest[at : at + 3] for at in range(0, len(rest), 3)]
+    if all(_has_numbers_of_output(reader, 2 + at) for at in range(0, len(rest), 3)):
+        inputs = [_given(part[0]) for part in parts]
+        layer = replace(reader.layer, op="Concat", inputs=("",) * len(inputs))
+        return joining.concat(Reader(layer, reader.network, inputs, reader.added))
     inputs = [_reals(_given(part[0]), part[1], part[2]) for part in parts]
     return _between(reader, joining.concat, inputs, "Concat", (scale, zero))
+
+
+def _has_numbers_of_output(reader: Reader, part: int) -> bool:
+    """True where a part has the scale and the zero point of the output, so that no byte changes."""
+    scale, y_scale, zero, y_zero = (reader.optional(number) for number in (part + 1, 0, part + 2, 1))
+    if scale is None or y_scale is None or zero is None or y_zero is None:
+        return False
+    is_same = scale.size == zero.size == 1 and scale.dtype == y_scale.dtype == np.float32 and scale == y_scale
+    return bool(is_same and LEAST_SCALE < scale < 1 / LEAST_SCALE and zero.dtype == y_zero.dtype and zero == y_zero)
 
 
 def _given(one: Lazy | None) -> Lazy:

@@ -53,6 +53,26 @@ def test_computed_tensors_are_joined_in_one_kernel() -> None:
     runs_here(model, {"x": x})
 
 
+@pytest.mark.parametrize("cut", [1, 5, 7])
+def test_a_tensor_that_is_cut_and_joined_again_has_one_index(cut: int) -> None:
+    """No element is read of which only the other part is used, and none is guarded."""
+    x = drawn(RNG, (2, 8, 6))
+    nodes = [
+        helper.make_node("Slice", ["x", "b", "e", "a"], ["end"]),
+        helper.make_node("Slice", ["x", "z", "b", "a"], ["begin"]),
+        helper.make_node("Concat", ["end", "begin"], ["y"], axis=1),
+    ]
+    model = model_of_nodes(nodes, {"x": x}, {"b": ints(cut), "e": ints(8), "a": ints(1), "z": ints(0)})
+    assert_as_onnxruntime(model, {"x": x})
+    (key,) = keys_of(model)
+    assert "guarded" not in key
+    assert key.count("x0[") == 1
+    nodes[2].input[:] = ["begin", "end"]
+    assert_as_onnxruntime(
+        model_of_nodes(nodes, {"x": x}, {"b": ints(cut), "e": ints(8), "a": ints(1), "z": ints(0)}), {"x": x}
+    )
+
+
 @pytest.mark.parametrize(("count", "kernels"), [(24, 1), (33, 0)])
 def test_as_many_tensors_are_joined_as_a_kernel_has_operands(count: int, kernels: int) -> None:
     model, feeds = joined(1, *(drawn(RNG, (1, 2, 3)) for _ in range(count)))

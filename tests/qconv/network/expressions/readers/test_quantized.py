@@ -12,8 +12,11 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from one_expression import Arrays, computed, expected, model_of
+from one_expression import Arrays, computed, evaluated, expected, model_of, network_of
 from onnx import helper
+
+from qconv.network.expressions.expressed import Expressed
+from qconv.network.expressions.fuse import fuse
 
 X_SCALE, Y_SCALE = np.float32(0.05), np.float32(0.08)
 
@@ -65,6 +68,22 @@ def test_concatenation_with_a_scale_for_each(dtype: str) -> None:
         arrays |= {f"x{at}": whole(dtype, 2, 3 + at, 4, seed=at), f"s{at}": np.float32(scale)}
         arrays |= {f"z{at}": whole(dtype, seed=20 + at)}
     assert steps("QLinearConcat", arrays, dtype, axis=1) == 0
+
+
+@pytest.mark.parametrize("zero", [3, 4])
+def test_a_concatenation_with_one_scale_for_all_moves_bytes(zero: int) -> None:
+    """Only where the zero points are equal, too."""
+    arrays: dict[str, Any] = {"y_scale": np.float32(0.05), "y_zero": np.uint8(3)}
+    for at in range(2):
+        arrays |= {f"x{at}": whole("uint8", 2, 3 + at, 4, seed=at), f"s{at}": np.float32(0.05), f"z{at}": np.uint8(3)}
+    arrays["z1"] = np.uint8(zero)
+    constants = [name for name in arrays if not name.startswith("x")]
+    want = expected(model_of("com.microsoft.QLinearConcat", arrays, "uint8", constants, axis=1), arrays)
+    network = network_of("com.microsoft.QLinearConcat", arrays, want, constants, axis=1)
+    np.testing.assert_array_equal(evaluated(network, arrays), want)
+    (one,) = fuse(network, {})[1].values()
+    assert isinstance(one, Expressed)
+    assert ("divide" in one.kernel(one.lasts).problem.key) is (zero == 4)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
