@@ -13,13 +13,13 @@ from qconv.expression.node import Node, in_order
 from qconv.network.expressions.lazy import (
     Element,
     Folding,
-    Indices,
     Lazy,
     Product,
     axes_for,
     indices_within,
     rewritten,
     substituted,
+    tensor_of,
     with_arguments,
 )
 
@@ -47,7 +47,7 @@ def parted(lazy: Lazy, only_long: bool) -> Parted | None:
         made = _in_two(fold) if _is_slow(fold, rows) else fold
         if only_long and made is fold:
             continue
-        return Parted(_tensor(made, made.dtype, rows), partial(_rest, lazy, root, fold, rows))
+        return Parted(tensor_of(made, made.dtype, rows), partial(_rest, lazy, root, fold, rows))
     return None
 
 
@@ -98,14 +98,4 @@ def _rest(lazy: Lazy, root: Node, fold: Folding, rows: tuple[Axis, ...], name: s
             return Element(name, tuple(map(Index.of, rows)), fold.dtype)
         return with_arguments(node, arguments)
 
-    return _tensor(rewritten(root, change), lazy.dtype, axes_for(lazy.shape))
-
-
-def _tensor(root: Node, dtype: str, axes: tuple[Axis, ...]) -> Lazy:
-    """Return an expression as a tensor of its axes."""
-
-    def at(indices: Indices) -> Node:
-        given = dict(zip(axes, indices, strict=True))
-        return substituted(root, lambda axis: given.get(axis, Index.of(axis)))
-
-    return Lazy(tuple(axis.extent for axis in axes), dtype, at)
+    return tensor_of(rewritten(root, change), lazy.dtype, axes_for(lazy.shape))
