@@ -71,8 +71,12 @@ class Tensors:
 
 
 def _is_within(fill: Node, dtype: str) -> bool:
+    return isinstance(fill, Number) and _fits(np.asarray(fill.value), dtype)
+
+
+def _fits(values: Array, dtype: str) -> bool:
     low, high = RANGES[dtype]
-    return isinstance(fill, Number) and low <= fill.value <= high
+    return bool(low <= values.min() and values.max() <= high)
 
 
 def with_tables(lazy: Lazy, tensors: Tensors, add: Callable[[Array], str]) -> Lazy:
@@ -195,9 +199,10 @@ class _Functions:
         """Return the values of a function of a byte, in the order of `codes`."""
         if node not in self._tables:
             values = np.broadcast_to(self._values(node), (ENTRIES,))
-            fitting = (dtype for dtype in BYTES if RANGES[dtype][0] <= values.min() and values.max() <= RANGES[dtype][1])
-            dtype = next(fitting, INT) if node.dtype == INT else node.dtype
-            self._tables[node] = stored(values, node.stored if isinstance(node, Byte) else dtype)
+            dtype = node.stored if isinstance(node, Byte) else node.dtype
+            if dtype == INT:
+                dtype = next((each for each in BYTES if _fits(values, each)), INT)
+            self._tables[node] = stored(values, dtype)
         return self._tables[node]
 
     def _values(self, node: Node) -> Array:

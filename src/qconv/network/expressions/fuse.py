@@ -10,7 +10,6 @@ which it would have to be computed again. The rules:
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -172,8 +171,11 @@ class _Fusion:
             raise Unserved("its output has no elements")
         before = [self.pending[name] for name in layer.reads if name in self.pending]
         parts = {part.name: part for one in before for part in one.parts} | {layer.name: layer}
-        constants = ChainMap(reader.added, *(one.constants for one in before), self.network.constants)
-        lazy = with_tables(lazy, Tensors(constants.get, self._type_of), reader.add)
+        constants = dict(self.network.constants)
+        for one in before:
+            constants |= one.constants
+        lazy = with_tables(lazy, Tensors((constants | reader.added).get, self._type_of), reader.add)
+        constants |= reader.added
         nodes = in_order(_root(lazy))
         read = {node.tensor for node in nodes if isinstance(node, Element | Place)}
         for name in read:
