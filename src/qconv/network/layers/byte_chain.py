@@ -20,6 +20,7 @@ from qconv.network.layers.convolution import IntegerConvolution
 from qconv.network.layers.folds import with_table
 from qconv.network.layers.table import Tabulated, codes
 from qconv.op import Sample
+from qconv.tensor_ops import Add
 from qconv.tensor_ops.binary import compute, turned
 from qconv.tensor_ops.problem import BYTES
 
@@ -76,21 +77,21 @@ def _extended(network: Network, one: QuantizedBinary | Tabulated, found: Mapping
     if isinstance(one, Tabulated):
         values = one.table[read[0].values.view(np.uint8)]
     else:
-        shape = _shape(network, read[0].convolution.y)
+        shape = _shape(network, read[0].convolution.y, one.kind is Add)
         numbers = [each for each in one.operands if not isinstance(each, str)]
-        if shape is None or any(each.size != 1 or each.ndim > len(shape) for each in numbers):
+        if not shape or any(each.size != 1 or each.ndim > len(shape) for each in numbers):
             return None
         values = _combined(one, shape, [found[each].values if isinstance(each, str) else each for each in one.operands])
     layers = {layer.name: layer for each in read for layer in each.layers}
     return _Chain(read[0].convolution, (*layers.values(), one.layer), values)
 
 
-def _shape(network: Network, name: str) -> tuple[int, ...] | None:
-    """Return a shape that decides the order of a sum like the tensor's, or None where the tensor's is unknown."""
+def _shape(network: Network, name: str, decides: bool) -> tuple[int, ...]:
+    """Return a shape like that of a tensor: the extents of 1 decide the order of a sum. () stands for none, where an
+    unknown extent could decide it."""
     shape = network.tensor(name).shape or ()
-    if not shape or None in shape[1:] or (shape[0] is None and set(shape[1:]) <= {1}):
-        return None
-    return tuple(1 if extent == 1 else 2 for extent in shape)
+    is_known = None not in shape[1:] and (None not in shape or not set(shape[1:]) <= {1})
+    return tuple(1 if extent == 1 else 2 for extent in shape) if is_known or not decides else ()
 
 
 def _combined(one: QuantizedBinary, shape: tuple[int, ...], operands: list[Array]) -> Array:

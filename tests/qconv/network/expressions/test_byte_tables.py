@@ -366,6 +366,34 @@ def test_tables_are_part_of_reductions(dtype: str, monkeypatch: pytest.MonkeyPat
     assert "looked_up" in problems[0].do
 
 
+def test_a_fold_and_a_table_of_one_layer_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is made where the square is added, and the sum is in parts."""
+    chain = Chain("uint8", (1, 16384))
+    real = chain.layer("DequantizeLinear", "x", np.float32(0.01), np.uint8(200))
+    bent = chain.layer("Neg", chain.layer("Abs", chain.layer("Neg", chain.layer("Exp", real))))
+    last = chain.layer("Abs", chain.layer("Neg", bent))
+    chain.layer("ReduceSumSquare", last, np.array([1]))
+    chain.tensors[chain.layers[-1].outputs[0]] = Tensor("sum", FLOAT, (1, 1))
+    first, second = chain.kernels(monkeypatch)
+    assert "looked_up" in first.do
+    assert "looked_up" not in second.do
+
+
+def test_only_the_table_that_is_read_is_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its parts are gone."""
+    chain = Chain("uint8", (2, 16, 24))
+    zero, scale, y = np.array(7, "uint8"), np.float32(0.04), "x"
+    for _ in range(4):
+        y = chain.layer("com.microsoft.QLinearSigmoid", y, scale, zero, scale, zero, dtype="uint8")
+    (problem,) = chain.kernels(monkeypatch)
+    assert len(problem.operands) == 2
+    network = Network(("x",), (y,), tuple(chain.layers), chain.tensors, chain.held)
+    made, served, _ = fuse(network, {})
+    (one,) = [served[layer.name] for layer in made.layers]
+    assert isinstance(one, Expressed)
+    assert [array.size for array in one.constants.values()] == [256]
+
+
 @TYPES
 def test_light_layers_behind_a_bias_are_one_lookup(dtype: str) -> None:
     made = Bytes(dtype, "bias")
