@@ -63,8 +63,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     network, served = fold_tables(network, served, function)
     network, served = fold_dequantized(network, served)
     network, served = fold_shuffles(network, served)
-    if choices.tables is not False:
-        network, served = fold_byte_chains(network, served)
+    network, served = fold_byte_chains(network, served)
     if choices.tables:
         network, served = fold_tables_behind(network, served)
     if choices.sums:

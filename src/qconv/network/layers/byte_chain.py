@@ -1,7 +1,7 @@
-"""Chains of sums, products and tables that are one function of the bytes of a convolution, as a table of it.
+"""Chains of sums, products and tables that are one function of the bytes of a tensor, as a table.
 
-A SiLU is a table and a product, a GELU several of each: where a convolution can look the result up itself, they need no
-launch and no memory.
+A SiLU is a table and a product, a GELU several of each. As one table it reads its input once, and the convolution or
+the expression that makes the input can look it up itself.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qconv.arithmetic.parameter import ENTRIES
-from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.graph import Network
 from qconv.network.graph.reading import Array
 from qconv.network.graph.served import Served
 from qconv.network.layers.binary import QuantizedBinary
-from qconv.network.layers.convolution import IntegerConvolution
-from qconv.network.layers.folds import with_table
 from qconv.network.layers.table import Tabulated, codes
 from qconv.op import Sample
 from qconv.tensor_ops import Add
@@ -27,63 +25,69 @@ from qconv.tensor_ops.problem import BYTES
 
 @dataclass(frozen=True)
 class _Chain:
-    """The layers of a function of the bytes of a convolution, and its values for `codes`."""
+    """A function of a tensor's bytes: the names of its layers, in order, and its values for `codes`."""
 
-    convolution: IntegerConvolution
-    layers: tuple[Layer, ...]
+    layers: tuple[str, ...]
     values: Array
 
 
 def fold_byte_chains(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """Fold the longest chains behind convolutions that compute their tables."""
-    for chain in reversed(_chains(network, served)):
-        if any(served.get(layer.name) is None for layer in chain.layers):
-            continue  # part of a longer one
-        table = _table(network, chain)
-        made = replace(
-            network, layers=tuple(table.layer if one.name == table.layer.name else one for one in network.layers)
-        ).without_unread()
-        if with_table(made, chain.convolution, table) is not None:
-            left = {layer.name for layer in made.layers}
-            network = made
-            served = {name: one for name, one in {**served, table.layer.name: table}.items() if name in left}
+    """Fold the longest chains of several layers. What other layers read of the middle of one is the end of a chain."""
+    read = (one.inputs for one in served.values() if isinstance(one, QuantizedBinary | Tabulated))
+    for x in dict.fromkeys(name for names in read for name in names):
+        chain = _longest(network, served, x)
+        if chain is None:
+            continue
+        table = _table(network, x, chain)
+        layers = (table.layer if layer.name == table.layer.name else layer for layer in network.layers)
+        network = replace(network, layers=tuple(layers)).without_unread()
+        left = {layer.name for layer in network.layers}
+        served = {name: one for name, one in {**served, table.layer.name: table}.items() if name in left}
     return network, dict(served)
 
 
-def _table(network: Network, chain: _Chain) -> Tabulated:
-    last, x = chain.layers[-1], chain.convolution.y
-    names = {layer.name for layer in chain.layers}
-    layer = replace(last, inputs=(x,), parts=tuple(layer for layer in network.layers if layer.name in names))
-    return Tabulated(layer, x, last.outputs[0], chain.convolution.out_type, chain.values)
+def _table(network: Network, x: str, chain: _Chain) -> Tabulated:
+    parts = {layer.name: layer for layer in network.layers if layer.name in chain.layers}
+    last = parts[chain.layers[-1]]
+    layer = replace(last, inputs=(x,), parts=tuple(parts.values()))
+    return Tabulated(layer, x, last.outputs[0], network.tensor(x).dtype or "", chain.values)
 
 
-def _chains(network: Network, served: Mapping[str, Served]) -> list[_Chain]:
-    """Return the chains of several layers, in the order of their last ones."""
-    found: dict[str, _Chain] = {}  # by the tensor that a chain makes
+def _longest(network: Network, served: Mapping[str, Served], x: str) -> _Chain | None:
+    dtype = network.tensor(x).dtype
+    if dtype not in BYTES:
+        return None
+    found = {x: _Chain((), codes(dtype))}  # by the tensor that a chain makes
     for layer in network.layers:
         one = served.get(layer.name)
-        if isinstance(one, IntegerConvolution) and one.out_type in BYTES:
-            found[one.y] = _Chain(one, (), codes(one.out_type))
-        elif isinstance(one, QuantizedBinary | Tabulated) and (chain := _extended(network, one, found)) is not None:
-            found[one.y] = chain
-    return [chain for chain in found.values() if len(chain.layers) > 1]
+        if isinstance(one, QuantizedBinary | Tabulated) and all(name in found for name in one.inputs):
+            values = _values(network, x, one, found)
+            if values is not None:
+                parts = dict.fromkeys(part for name in one.inputs for part in found[name].layers)
+                found[one.y] = _Chain((*parts, layer.name), values)
+    closed = (chain for chain in reversed(found.values()) if len(chain.layers) > 1 and _is_closed(network, chain))
+    return next(closed, None)
 
 
-def _extended(network: Network, one: QuantizedBinary | Tabulated, found: Mapping[str, _Chain]) -> _Chain | None:
-    """Return the chain that ends with a layer, or None where the layer needs anything but one byte."""
-    read = [found[name] for name in one.inputs if name in found]
-    if len(read) < len(one.inputs) or len({each.convolution.y for each in read}) != 1:
-        return None
+def _is_closed(network: Network, chain: _Chain) -> bool:
+    """True where nothing but the chain reads what is within it."""
+    within = (layer for layer in network.layers if layer.name in chain.layers[:-1])
+    return all(
+        name not in network.outputs and all(one.name in chain.layers for one in network.consumers.get(name, ()))
+        for layer in within
+        for name in layer.outputs
+    )
+
+
+def _values(network: Network, x: str, one: QuantizedBinary | Tabulated, found: Mapping[str, _Chain]) -> Array | None:
+    """Return the values of a layer that reads chains, or None where it needs more than one byte."""
     if isinstance(one, Tabulated):
-        values = one.table[read[0].values.view(np.uint8)]
-    else:
-        shape = _shape(network, read[0].convolution.y, one.kind is Add)
-        numbers = [each for each in one.operands if not isinstance(each, str)]
-        if not shape or any(each.size != 1 or each.ndim > len(shape) for each in numbers):
-            return None
-        values = _combined(one, shape, [found[each].values if isinstance(each, str) else each for each in one.operands])
-    layers = {layer.name: layer for each in read for layer in each.layers}
-    return _Chain(read[0].convolution, (*layers.values(), one.layer), values)
+        return one.table[found[one.x].values.view(np.uint8)]
+    shape = _shape(network, x, one.kind is Add)
+    numbers = [each for each in one.operands if not isinstance(each, str)]
+    if not shape or any(each.size != 1 or each.ndim > len(shape) for each in numbers):
+        return None
+    return _combined(one, shape, [found[each].values if isinstance(each, str) else each for each in one.operands])
 
 
 def _shape(network: Network, name: str, decides: bool) -> tuple[int, ...]:

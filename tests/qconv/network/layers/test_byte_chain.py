@@ -116,7 +116,7 @@ def test_the_layer_has_its_parts() -> None:
     assert table.table.shape == every.shape
 
 
-@pytest.mark.parametrize("what", ["read twice", "an output", "a vector", "another tensor", "another convolution"])
+@pytest.mark.parametrize("what", ["a vector", "another tensor", "another convolution"])
 def test_what_needs_more_than_one_byte_stays(what: str) -> None:
     model = Chain("uint8", 7)
     other: Any = model.x
@@ -125,28 +125,46 @@ def test_what_needs_more_than_one_byte_stays(what: str) -> None:
     if what == "another convolution":
         other = model.conv(model.x, 8, 8, model.is_of[model.x], model.is_of[model.own])
         model.is_of[other] = model.is_of[model.own]
-    outputs = [model.silu(model.own)]
-    if what == "read twice":
-        outputs.append(model.node("MaxPool", [model.own], kernel_shape=[2, 2]))
-    elif what == "an output":
-        outputs.append(model.own)
-    else:
-        outputs = [model.op("QLinearMul", model.op("QLinearSigmoid", model.own), other)]
-    assert not any(isinstance(one, Tabulated) and one.layer.parts for one in folded(model, *outputs))
-    assert len(model.ran(*outputs)) >= 2
+    y = model.op("QLinearMul", model.op("QLinearSigmoid", model.own), other)
+    assert not any(isinstance(one, Tabulated) and one.layer.parts for one in folded(model, y))
+    assert len(model.ran(y)) >= 2
 
 
-def test_the_longest_chain_that_only_its_end_is_read_of_is_folded() -> None:
-    """What another layer reads of its middle stays a tensor."""
+@pytest.mark.parametrize("what", ["read twice", "an output"])
+def test_a_tensor_with_other_readers_is_looked_up(what: str) -> None:
+    model = Chain("uint8", 8)
+    y = model.silu(model.own)
+    more = model.node("MaxPool", [model.own], kernel_shape=[2, 2]) if what == "read twice" else model.own
+    assert [one.y for one in folded(model, y, more) if isinstance(one, Tabulated)] == [y]
+    assert len(model.ran(y, more)) == 2 + (what == "read twice")
+
+
+def test_the_middle_of_a_chain_that_others_read_is_an_end_of_one() -> None:
+    """And the start of another one."""
     model = Chain("uint8", 9)
     middle = model.silu(model.own)
     y = model.op("QLinearAdd", model.op("QLinearSigmoid", middle), [5])
     z = model.op("QLinearAdd", y, model.x)
-    own, first, *rest = folded(model, z, middle)
-    assert (own.y, first.y) == (model.own, middle)
+    own, first, second, last = folded(model, z, middle)
+    assert (own.y, first.x, first.y, second.x, second.y, last.y) == (model.own, model.own, middle, middle, y, z)
     assert [part.op for part in first.layer.parts] == ["com.microsoft.QLinearSigmoid", "com.microsoft.QLinearMul"]
-    assert len(rest) == 3
-    assert len(folded(model, z)) == 3
+    (_, whole, last) = folded(model, z)
+    assert (whole.x, whole.y, len(whole.layer.parts)) == (model.own, y, 4)
+    assert model.ran(z, middle)
+    assert model.ran(z)
+
+
+def test_a_chain_behind_any_tensor_is_a_table() -> None:
+    """Its first layer reads what no convolution makes."""
+    model = Chain("int8", 10)
+    pooled = model.node("MaxPool", [model.x], kernel_shape=[2, 2])
+    model.is_of[pooled] = model.is_of[model.x]
+    y = model.silu(pooled)
+    assert [type(one) is Tabulated for one in folded(model, y)] == [False, True]
+    assert model.ran(y) == [pooled, y]
+    alone = Chain("int8", 12)
+    y = alone.silu(alone.x)
+    assert alone.ran(y) == [y]
 
 
 def test_where_the_choice_is_open_both_ways_are_compared() -> None:
