@@ -5,7 +5,8 @@ which it would have to be computed again. The rules:
 
 - elementwise functions and movement join their inputs;
 - a reduction or a product computes cheap functions of its inputs itself, and is in memory for the next one;
-- elementwise functions behind a reduction or a product join it where they read it in the order in which it is made.
+- elementwise functions behind a reduction or a product join it where they read it in the order in which it is made;
+- functions of one byte become a table where they cost more than a lookup.
 """
 
 from __future__ import annotations
