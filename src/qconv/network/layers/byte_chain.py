@@ -49,7 +49,8 @@ def fold_byte_chains(network: Network, served: Mapping[str, Served]) -> tuple[Ne
 def _table(network: Network, x: str, chain: _Chain) -> Tabulated:
     parts = {layer.name: layer for layer in network.layers if layer.name in chain.layers}
     last = parts[chain.layers[-1]]
-    layer = replace(last, inputs=(x,), parts=tuple(parts.values()))
+    is_exact = all(part.is_exact for part in parts.values())
+    layer = replace(last, inputs=(x,), parts=tuple(parts.values()), is_exact=is_exact)
     return Tabulated(layer, x, last.outputs[0], network.tensor(x).dtype or "", chain.values)
 
 
