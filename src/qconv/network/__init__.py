@@ -10,6 +10,7 @@ from qconv.network.graph.served import Reason, Served, Unserved
 from qconv.network.graph.value import Value
 from qconv.network.layers.argmax import fold_dequantized
 from qconv.network.layers.boundary import serve_ends
+from qconv.network.layers.byte_chain import fold_byte_chains
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
@@ -47,6 +48,7 @@ __all__ = [
     "Unserved",
     "Value",
     "find_regions",
+    "fold_byte_chains",
     "fold_clamps",
     "fold_dequantized",
     "fold_integers",

@@ -16,6 +16,7 @@ from qconv.network import (
     Served,
     Unserved,
     find_regions,
+    fold_byte_chains,
     fold_clamps,
     fold_dequantized,
     fold_integers,
@@ -63,6 +64,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     network, served = fold_tables(network, served, function)
     network, served = fold_dequantized(network, served)
     network, served = fold_shuffles(network, served)
+    network, served = fold_byte_chains(network, served)
     if choices.tables:
         network, served = fold_tables_behind(network, served)
     if choices.sums:

@@ -52,7 +52,7 @@ FLOAT_POOLS = {
 # Sums and tables that are part of the preceding convolutions.
 FOLDED = {
     ("resnet", "QDQ"): 2,
-    ("squeeze_excite", "QOperator"): 2,
+    ("squeeze_excite", "QOperator"): 4,
     ("resnext", "QOperator"): 3,
     ("mobilenet_v3", "QDQ"): 10,
     ("mobilenet_v3", "QOperator"): 7,
@@ -133,7 +133,7 @@ def test_a_network(network: str, form: str, types: str) -> None:
     # A division by a constant, between quantized tensors.
     whys = [row.why for row in explanation.rows if row.op == "Div" and row.runs_on == "qconv"]
     assert len(whys) == (2 if network == "squeeze_excite" else 0)
-    assert all(why.startswith("DequantizeLinear, Div, QuantizeLinear folded") for why in whys)
+    assert all("DequantizeLinear, Div, QuantizeLinear folded" in why for why in whys)
 
 
 @pytest.mark.parametrize("types", networks.TYPES)

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "fuse: a fold has the name of a tensor",
         "_Fusion._parted",
-        'name = next(name for at in count() if (name := f"{y}/{at}") not in self.tensors)',
+        "name = next(name for name in names if name not in self.tensors and name not in one.constants)",
         'name = f"{y}/0"',
         "A tensor of that name is overwritten, and so is the fold before it.",
         ("expressions/test_fuse.py::test_a_tensor_may_have_any_name",),

@@ -6,7 +6,8 @@ which it would have to be computed again. The rules:
 - elementwise functions and movement join their inputs;
 - a reduction or a product computes cheap functions of its inputs itself, and is in memory for the next one;
 - elementwise functions behind a reduction or a product join it where they read it in the order in which it is made;
-- a tensor has its channels last where a layer of another kind reads it, or its own kernel reads neighbours that way.
+- a tensor has its channels last where a layer of another kind reads it, or its own kernel reads neighbours that way;
+- functions of one byte become a table where they cost more than a lookup.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from qconv.expression.function import COMPUTED
 from qconv.expression.index import Index
 from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
+from qconv.network.expressions.byte_tables import Tensors, with_tables
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.kernel import Held, Inexpressible, check_one_kernel, folds_of, reads_last
 from qconv.network.expressions.lazy import (
@@ -33,6 +35,7 @@ from qconv.network.expressions.lazy import (
     axes_for,
     cost_of,
     has_fold,
+    indices_within,
     stored,
 )
 from qconv.network.expressions.light import ReadLight, taken_over
@@ -143,7 +146,8 @@ class _Fusion:
     def _parted(self, y: str, one: _Pending, only_long: bool = False) -> _Pending:
         """Store folds of a pending tensor as tensors of their own, and return what is left."""
         while (part := parted(one.lazy, self._held_for(one), only_long)) is not None:
-            name = next(name for at in count() if (name := f"{y}/{at}") not in self.tensors)
+            names = (f"{y}/{at}" for at in count())
+            name = next(name for name in names if name not in self.tensors and name not in one.constants)
             fold = self._reading(one, part.fold)
             self.tensors[name] = Tensor(name, fold.lazy.dtype, fold.lazy.shape)
             if len(folds_of(fold.root)) > 1:  # folds of folds
@@ -257,20 +261,26 @@ class _Fusion:
             raise Unserved("its output has no elements")
         before = [self.pending[name] for name in layer.reads if name in self.pending]
         parts = {part.name: part for one in before for part in one.parts} | {layer.name: layer}
-        constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
+        constants = dict(self.network.constants)
+        for one in before:
+            constants |= one.constants
+        lazy = with_tables(lazy, Tensors((constants | reader.added).get, self._type_of), reader.add)
+        constants |= reader.added
         nodes = in_order(_root(lazy))
         read = {node.tensor for node in nodes if isinstance(node, Element | Place)}
         for name in read:
             if 0 in (self.network.tensor(name).extents or ()):
                 raise Unserved(f"its input {name!r} has no elements")
-        tables = {table for node in nodes if isinstance(node, Element) for table in _tables(node)}
+        tables = {table for node in nodes for index in indices_within(node) for table in index.tables}
         return _Pending(
             lazy,
             tuple(sorted(parts.values(), key=lambda part: self.order[part.name])),
-            constants
-            | {name: self.network.constants[name] for name in read | tables if name in self.network.constants},
-            frozenset(name for name in read if name not in constants and name not in self.network.constants),
+            {name: constants[name] for name in read | tables if name in constants},
+            frozenset(name for name in read if name not in constants),
         )
+
+    def _type_of(self, name: str) -> str | None:
+        return self.network.tensor(name).dtype
 
     def _input(self, name: str) -> Lazy:
         if name in self.pending:
@@ -344,11 +354,6 @@ class _Fusion:
 
 def _root(lazy: Lazy) -> Node:
     return lazy.at(tuple(map(Index.of, axes_for(lazy.shape))))
-
-
-def _tables(element: Element) -> frozenset[str]:
-    indices = (*element.indices, *(guard.index for guard in element.guards))
-    return frozenset().union(*(index.tables for index in indices))
 
 
 def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, Reason]]:

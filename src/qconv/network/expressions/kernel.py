@@ -15,6 +15,7 @@ from qconv.expression.node import Call, Fold, Load, Lookup, Node, Position, in_o
 from qconv.expression.problem import Expression, Operand
 from qconv.expression.reduce import Reduce
 from qconv.network.expressions.lazy import (
+    Byte,
     Element,
     Folding,
     Lazy,
@@ -260,6 +261,8 @@ def _lowered(root: Node, names: _Names) -> Node:
             return Position(_with_tables(node.at, names))
         if isinstance(node, Place):
             return Lookup(names(node.tensor), arguments[0], node.dtype)
+        if isinstance(node, Byte):
+            return arguments[0]
         if not isinstance(node, Element):
             return with_arguments(node, arguments)
         one = names.held(node.tensor)

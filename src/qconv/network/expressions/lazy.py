@@ -69,6 +69,29 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Byte:
+    """A value that is in the range of int8 or of uint8. It says so, and computes nothing."""
+
+    of: Node
+    stored: str
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.of, self.stored))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return (self.of,)
+
+    @property
+    def dtype(self) -> str:
+        return INT
+
+
+@dataclass(frozen=True)
 class Folding:
     """A fold of an expression over axes of its own."""
 
@@ -266,6 +289,8 @@ def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
         return Element(node.tensor, node.indices, node.dtype, node.guards, arguments[0])
     if isinstance(node, Place):
         return Place(node.tensor, arguments[0], node.dtype)
+    if isinstance(node, Byte):
+        return Byte(arguments[0], node.stored)
     if isinstance(node, Lookup):
         return Lookup(node.operand, arguments[0], node.dtype)
     if isinstance(node, Load) and arguments:
@@ -343,3 +368,13 @@ def cost_of(root: Node) -> tuple[int, int]:
 def axes_for(shape: Shape) -> tuple[Axis, ...]:
     """Return the axes over which a kernel that makes this shape loops."""
     return tuple(Axis(f"o{at}", extent) for at, extent in enumerate(shape))
+
+
+def tensor_of(root: Node, dtype: str, axes: tuple[Axis, ...]) -> Lazy:
+    """Return an expression as a tensor of its axes."""
+
+    def at(indices: Indices) -> Node:
+        given = dict(zip(axes, indices, strict=True))
+        return substituted(root, lambda axis: given.get(axis, Index.of(axis)))
+
+    return Lazy(tuple(axis.extent for axis in axes), dtype, at)

@@ -16,13 +16,13 @@ from qconv.network.expressions.kernel import Held, cut_along
 from qconv.network.expressions.lazy import (
     Element,
     Folding,
-    Indices,
     Lazy,
     Product,
     axes_for,
     indices_within,
     rewritten,
     substituted,
+    tensor_of,
     with_arguments,
 )
 
@@ -57,7 +57,7 @@ def parted(lazy: Lazy, held: Callable[[str], Held], only_long: bool) -> Parted |
         rows = _by_steps(rows, _steps(made.of, held))
         whole = _finished(root, fold)
         stored = _replaced(whole, fold, made)
-        return Parted(_tensor(stored, stored.dtype, rows), partial(_rest, lazy, root, whole, rows))
+        return Parted(tensor_of(stored, stored.dtype, rows), partial(_rest, lazy, root, whole, rows))
     return None
 
 
@@ -153,14 +153,4 @@ def _replaced(root: Node, old: Node, new: Node) -> Node:
 def _rest(lazy: Lazy, root: Node, whole: Node, rows: tuple[Axis, ...], name: str) -> Lazy:
     """Return the expression with a stored tensor in the place of a part."""
     read = Element(name, tuple(map(Index.of, rows)), whole.dtype)
-    return _tensor(_replaced(root, whole, read), lazy.dtype, axes_for(lazy.shape))
-
-
-def _tensor(root: Node, dtype: str, axes: tuple[Axis, ...]) -> Lazy:
-    """Return an expression as a tensor of its axes."""
-
-    def at(indices: Indices) -> Node:
-        given = dict(zip(axes, indices, strict=True))
-        return substituted(root, lambda axis: given.get(axis, Index.of(axis)))
-
-    return Lazy(tuple(axis.extent for axis in axes), dtype, at)
+    return tensor_of(_replaced(root, whole, read), lazy.dtype, axes_for(lazy.shape))

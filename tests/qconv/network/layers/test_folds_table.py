@@ -106,7 +106,7 @@ def test_a_product_of_matrices_and_a_function() -> None:
 
 
 def test_the_layer_that_reads_it_has_the_scale_of_the_table() -> None:
-    """The first of two consecutive tables is folded; a convolution after a table reads the table's output."""
+    """Two consecutive tables are folded as one; a convolution after a table reads the table's output."""
     model = Model("uint8", 5)
     a_is, b_is, c_is, d_is, e_is = (model.numbers() for _ in range(5))
     a = model.conv(model.input(2, 8, 5, 6), 8, 16, model.numbers(), a_is)
@@ -114,8 +114,8 @@ def test_the_layer_that_reads_it_has_the_scale_of_the_table() -> None:
     c = quantized(model, "QLinearLeakyRelu", b, b_is, c_is, alpha=0.3)
     d = model.conv(c, 16, 8, c_is, d_is, 3)
     said = ran(model, quantized(model, "QLinearLeakyRelu", d, d_is, e_is, alpha=-1.0))
-    assert list(said) == [a, c, d]
-    assert [why.startswith("QLinearConv, com.microsoft.") for why in said.values()] == [True, False, True]
+    assert list(said) == [a, d]
+    assert all(why.startswith("QLinearConv, com.microsoft.") for why in said.values())
 
 
 def test_a_sum_behind_a_function_stays() -> None:

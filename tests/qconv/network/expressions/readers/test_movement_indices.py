@@ -68,12 +68,22 @@ CASES: dict[str, tuple[Any, ...]] = {
     "channels of two tensors": (
         [
             node("Slice", "x b e a", "p"),
+            node("Slice", "x z c a", "q"),
+            node("Concat", "p q", "y", axis=1),
+        ],
+        (2, 8, 4, 4),
+        {"z": ints(0), "c": ints(2), "b": ints(3), "e": ints(8), "a": ints(1)},
+        "do=t0=guarded(x0[i0*128+i1*16+i2-80],0.0,i1-5,2);t1=guarded(x0[i0*128+i1*16+i2+48],t0,i1,5)",
+    ),
+    "channels that are rotated": (
+        [
+            node("Slice", "x b e a", "p"),
             node("Slice", "x z b a", "q"),
             node("Concat", "p q", "y", axis=1),
         ],
         (2, 8, 4, 4),
         {"z": ints(0), "b": ints(4), "e": ints(8), "a": ints(1)},
-        "do=t0=guarded(x0[i0*128+i1*16+i2-64],0.0,i1-4,4);t1=guarded(x0[i0*128+i1*16+i2+64],t0,i1,4)",
+        "shape=2,8,16:in=float32*256:out=float32:do=t0=x0[i0*128+(i1+4)%8*16+i2]",
     ),
 }
 
