@@ -57,7 +57,7 @@ def compile_ahead(problems: Iterable[Problem], device: Device) -> None:
 
 def _kernels(choice: Choice) -> list[tuple[Plan, Source, str | None]]:
     plans = choice.plan.kernels
-    sources = [generator.render(plan) for plan in plans]
+    sources = serving.handed_over(choice) or [generator.render(plan) for plan in plans]
     serving.hand_over(choice, sources)
     return [(plan, source, choice.toolchain) for plan, source in zip(plans, sources, strict=True)]
 

@@ -37,7 +37,7 @@ MOST_BYTES = 2**25
 # Databases that are larger together are not read to find their digest.
 LARGEST_DATABASES = 2**28
 OF_THE_PROGRAM = (".py", ".j2", ".json", ".h", ".cpp")
-# What a lookup ends with: a choice, or why there is none.
+# The end of a lookup: a choice, or why there is none.
 Answer = Choice | Infeasible
 
 
@@ -50,7 +50,7 @@ class ChoiceCache:
     @classmethod
     def of(cls, databases: Sequence[str]) -> ChoiceCache:
         """Return the choices of lookups in these databases."""
-        own, measured = _program(), _contents(databases)
+        own, measured = _program(), contents_of(databases)
         if own is None or measured is None:
             return cls(None)
         try:
@@ -138,10 +138,14 @@ def _without_oldest(folder: Path, new: Path) -> None:
 @lru_cache(maxsize=1)
 def _program() -> bytes | None:
     """Return a digest of the program's own files, or None where it is not installed as files."""
-    digest = hashlib.sha256()
     package = find_spec("qconv")
-    roots = [] if package is None else package.submodule_search_locations or []
-    paths = [path for root in roots for path in _own_files(Path(root))]
+    return digest_of(map(Path, package.submodule_search_locations or [])) if package is not None else None
+
+
+def digest_of(roots: Iterable[Path]) -> bytes | None:
+    """Return a digest of the sources and tables in folders, or None where there are none."""
+    paths = [path for root in roots for path in _own_files(root)]
+    digest = hashlib.sha256()
     for path in paths:
         digest.update(path.read_bytes())
     return digest.digest() if paths else None
@@ -154,7 +158,7 @@ def _own_files(root: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(OF_THE_PROGRAM))
 
 
-def _contents(databases: Iterable[str]) -> bytes | None:
+def contents_of(databases: Iterable[str]) -> bytes | None:
     """Return a digest of databases, or None where one is no file, or they are too large."""
     digest, size = hashlib.sha256(), 0
     for database in databases:

@@ -113,6 +113,7 @@ def forget() -> None:
     _warm.clear()
     _chosen.clear()
     _caches.clear()
+    _rendered.clear()
 
 
 def is_warm(problem: Problem, device: Device, in_sequence: bool) -> bool:
@@ -120,9 +121,7 @@ def is_warm(problem: Problem, device: Device, in_sequence: bool) -> bool:
     return (problem, device.spec, None, in_sequence) in _warm
 
 
-def answers(
-    problems: Iterable[Problem], device: Place, database: str | Rows | None, in_sequence: bool
-) -> list[Answer]:
+def answers(problems: Iterable[Problem], device: Place, database: str | Rows | None, in_sequence: bool) -> list[Answer]:
     """Return what lookups choose; where no kernel serves a problem, the reason. With the default databases, each is
     chosen once until `forget()`."""
     wanted = list(problems)
@@ -130,7 +129,7 @@ def answers(
         found = _remembered(dict.fromkeys(wanted), device, in_sequence)
     else:
         with open_layers(database, device, serves=True) as layers:
-            found = {problem: _answer(problem, device, layers, in_sequence) for problem in dict.fromkeys(wanted)}
+            found = {problem: _chosen_in(layers, problem, device, in_sequence) for problem in dict.fromkeys(wanted)}
     return [found[problem] for problem in wanted]
 
 
@@ -150,28 +149,40 @@ def _remembered(problems: Iterable[Problem], device: Place, in_sequence: bool) -
             answer = cache.find(problem, device, in_sequence)
             if answer is None:
                 layers = layers or opened.enter_context(open_layers(None, device, serves=True))
-                answer = new[problem] = _answer(problem, device, layers, in_sequence)
+                answer = new[problem] = _without_sources(_chosen_in(layers, problem, device, in_sequence))
             found[problem] = answer
             _chosen.keep(keys[problem], answer)
     cache.add(new, device, in_sequence)
     return found
 
 
-def _answer(problem: Problem, device: Place, layers: Layered, in_sequence: bool) -> Answer:
+def _chosen_in(layers: Layered, problem: Problem, device: Place, in_sequence: bool) -> Answer:
     try:
-        # Sources are long, and remembered choices are many.
-        return replace(choose(problem, device, layers, in_sequence), sources=None)
+        return choose(problem, device, layers, in_sequence)
     except Infeasible as why:
         return Infeasible(str(why))
 
 
-def _of_plan(plan: Plan) -> tuple[Problem, Config, str]:
-    return plan.problem, plan.config, plan.target.name
+def _without_sources(answer: Answer) -> Answer:
+    """Return a choice to be remembered. Its sources are long; they wait for its first lookup."""
+    if isinstance(answer, Infeasible) or answer.sources is None:
+        return answer
+    hand_over(answer, answer.sources)
+    return replace(answer, sources=None)
 
 
 def hand_over(choice: Choice, sources: Sequence[Source]) -> None:
-    """Keep rendered sources for the next lookup that has this choice."""
+    """Keep rendered sources for whoever loads this choice next."""
     _rendered.keep(_of_plan(choice.plan), tuple(sources))
+
+
+def handed_over(choice: Choice) -> tuple[Source, ...] | None:
+    """Return the sources that were rendered already, for the only time."""
+    return choice.sources or _rendered.take(_of_plan(choice.plan))
+
+
+def _of_plan(plan: Plan) -> tuple[Problem, Config, str]:
+    return plan.problem, plan.config, plan.target.name
 
 
 def default_database() -> str:
@@ -183,7 +194,7 @@ def found(problem: Problem, device: Device, database: str | Rows | None, in_sequ
     (answer,) = answers([problem], device, database, in_sequence)
     if isinstance(answer, Infeasible):
         raise Infeasible(str(answer))
-    choice = replace(answer, sources=_rendered.take(_of_plan(answer.plan)))
+    choice = replace(answer, sources=handed_over(answer))
     log.info("%s on %s: %s", problem, device.name, choice.reason)
     return Instance(choice, load(choice.plan, device, choice.toolchain, choice.sources))
 
@@ -227,9 +238,7 @@ def _users(database: str | None = None) -> tuple[str, ...]:
 
 def _of_layers() -> tuple[str, ...]:
     """Return the databases of the layers in QCONV_PATH."""
-    return tuple(
-        str(layer.database) for layer in folders.layers() if not layer.is_user and layer.database.exists()
-    )
+    return tuple(str(layer.database) for layer in folders.layers() if not layer.is_user and layer.database.exists())
 
 
 @lru_cache(maxsize=64)

@@ -213,8 +213,8 @@ MUTANTS = (
     Mutant(
         "ahead: a choice of another kind of run",
         "found",
-        "_chosen.pop((problem, device.spec, in_sequence), None)",
-        "_chosen.pop((problem, device.spec, True), None)",
+        "answers([problem], device, database, in_sequence)",
+        "answers([problem], device, database, True)",
         "A kernel outside of a network would be chosen by its time within one.",
         (AHEAD + "::test_a_lookup_takes_the_choice_that_was_made",),
     ),
