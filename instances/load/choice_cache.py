@@ -87,18 +87,21 @@ class ChoiceCache:
             config = generator.config_from_json(json.dumps(one["config"]))
             expected = None if one["expected"] is None else Expected(**one["expected"])
             plan = generator.plan(problem, config, device.target)
-            return Choice(
-                plan, one["origin"], one["reason"], one["toolchain"], None, one["measured_us"], expected, one["is_kept"]
-            )
+            return Choice(plan, one["origin"], one["reason"], expected=expected)
         except (ValueError, KeyError, TypeError) as error:
             log.warning("the choice of %s in %s is not used: %s", problem, self._path, error)
             return None
 
     def add(self, answers: Mapping[Problem, Answer], device: Place, in_sequence: bool) -> None:
-        """Append answers. A cache that cannot be written keeps none: a lookup does not fail for it."""
-        if self._path is None or not answers:
+        """Append answers, except those that are measured: a lookup finds them as fast in the database. A cache that
+        cannot be written keeps none; a lookup does not fail for it."""
+        lines = [
+            json.dumps({"key": _key(problem, device, in_sequence)} | _shown(answer))
+            for problem, answer in answers.items()
+            if isinstance(answer, Infeasible) or answer.origin != "exact"
+        ]
+        if self._path is None or not lines:
             return
-        lines = [json.dumps({"key": _key(one, device, in_sequence)} | _shown(how)) for one, how in answers.items()]
         try:
             folder = folders.make(FOLDER)
             _without_oldest(folder, self._path)
@@ -121,10 +124,7 @@ def _shown(answer: Answer) -> dict[str, Any]:
         "config": answer.plan.config.as_dict(),
         "origin": answer.origin,
         "reason": answer.reason,
-        "toolchain": answer.toolchain,
-        "measured_us": answer.measured_us,
         "expected": None if answer.expected is None else asdict(answer.expected),
-        "is_kept": answer.is_kept,
     }
 
 

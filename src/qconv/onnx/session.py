@@ -213,8 +213,8 @@ class Session:
 
     def _ready_for(self, feeds: Mapping[str, Value]) -> tuple[ReadyModel, dict[str, Value]]:
         """Return the model that serves these inputs, and those of them that it reads."""
-        self._last = self._model_for(feeds)
-        return self._last, {name: value for name, value in feeds.items() if name in self._last.network.inputs}
+        ready = self._last = self._model_for(feeds)  # another thread may run with other shapes meanwhile
+        return ready, {name: value for name, value in feeds.items() if name in ready.network.inputs}
 
     def _model_for(self, feeds: Mapping[str, Value]) -> ReadyModel:
         if not self._computes_shapes and not self._ready:
