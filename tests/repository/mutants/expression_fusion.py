@@ -181,10 +181,18 @@ MUTANTS = (
     Mutant(
         "quantized ops: a tensor's numbers are another's",
         "readers/quantized.py",
-        "[_reals(_given(part[0]), part[1], part[2]) for part in parts]",
-        "[_reals(_given(part[0]), parts[0][1], part[2]) for part in parts]",
+        "[_reals(_given(given[at]), given[at + 1], given[at + 2])",
+        "[_reals(_given(given[at]), given[1], given[at + 2])",
         "Each tensor of a concatenation has a scale.",
         ("readers/test_quantized.py::test_concatenation_with_a_scale_for_each",),
+    ),
+    Mutant(
+        "quantized ops: a choice is quantized as its second tensor",
+        "readers/quantized.py",
+        "reader.inputs[7:9]",
+        "reader.inputs[5:7]",
+        "Its output has a scale of its own.",
+        ("readers/test_quantized.py::test_a_choice_between_tensors_with_a_scale_for_each",),
     ),
     Mutant(
         "ahead: what is loaded is chosen again",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from qconv.expression.node import Node
 from qconv.network.expressions.lazy import Lazy, Reader
-from qconv.network.expressions.readers import joining, reductions, windows
+from qconv.network.expressions.readers import elementwise, joining, reductions, windows
 from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type, single
 from qconv.network.graph.served import Unserved
 
@@ -56,12 +56,20 @@ def of_one(op: str, function: Callable[[Reader], Lazy]) -> Callable[[Reader], La
     return read
 
 
+def _triples(given: Sequence[Lazy | None]) -> list[Lazy]:
+    """Return tensors of which each is followed by its scale and its zero point."""
+    return [_reals(_given(given[at]), given[at + 1], given[at + 2]) for at in range(0, len(given), 3)]
+
+
 def concat(reader: Reader) -> Lazy:
     """Read a concatenation: the scale and the zero point of y, then each tensor with its own."""
-    scale, zero, *rest = reader.inputs
-    parts = [rest[at : at + 3] for at in range(0, len(rest), 3)]
-    inputs = [_reals(_given(part[0]), part[1], part[2]) for part in parts]
-    return _between(reader, joining.concat, inputs, "Concat", (scale, zero))
+    return _between(reader, joining.concat, _triples(reader.inputs[2:]), "Concat", reader.inputs[:2])
+
+
+def where(reader: Reader) -> Lazy:
+    """Read a choice: the condition, both tensors with their numbers, the numbers of y."""
+    inputs = [reader.x(0), *_triples(reader.inputs[1:7])]
+    return _between(reader, elementwise.where, inputs, "Where", reader.inputs[7:9])
 
 
 def _given(one: Lazy | None) -> Lazy:
@@ -76,6 +84,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "com.microsoft.QLinearGlobalAveragePool": of_one("GlobalAveragePool", windows.global_average_pool),
     "com.microsoft.QLinearReduceMean": of_one("ReduceMean", reductions.reduction),
     "com.microsoft.QLinearSoftmax": of_one("Softmax", reductions.READERS["Softmax"]),
+    "com.microsoft.QLinearWhere": where,
 }
 # Ops that fold their input.
-FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat"}
+FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat", "com.microsoft.QLinearWhere"}
