@@ -15,10 +15,14 @@ from qconv.instances.choose.lookup import Place
 from qconv.instances.load.serving import answers
 from qconv.op import Problem
 from qconv.problem.chain import Chain
+from qconv.recent import Recent
 from qconv.targets.target import Target
 
 if TYPE_CHECKING:
     from qconv.tune_db.layered import Source
+
+# Problems whose times are cached. A session that sees new shapes all day asks for many.
+MOST_TIMES = 8192
 
 
 @dataclass(frozen=True)
@@ -51,15 +55,17 @@ class Expectations:
         self.device = device
         self._database = database
         self._in_sequence = in_sequence
-        self._found: dict[Problem, LookupTime | None] = {}
+        self._found: Recent[Problem, tuple[LookupTime | None]] = Recent(MOST_TIMES)
 
     def of(self, problems: Iterable[Problem]) -> list[LookupTime | None]:
         """Return the times of problems, None for those that no kernel serves."""
         wanted = list(problems)
-        new = [problem for problem in dict.fromkeys(wanted) if problem not in self._found]
+        found = {problem: known[0] for problem in wanted if (known := self._found.get(problem)) is not None}
+        new = [problem for problem in dict.fromkeys(wanted) if problem not in found]
         for problem, answer in zip(new, answers(new, self.device, self._database, self._in_sequence), strict=True):
-            self._found[problem] = None if isinstance(answer, Infeasible) else _time_of(answer)
-        return [self._found[problem] for problem in wanted]
+            found[problem] = None if isinstance(answer, Infeasible) else _time_of(answer)
+            self._found.keep(problem, (found[problem],))
+        return [found[problem] for problem in wanted]
 
     def one_kernel_us(self, problem: Problem) -> float | None:
         """Return the predicted time of the best fused kernel for the problem, even if a lookup would not choose it.

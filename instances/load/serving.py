@@ -125,6 +125,8 @@ def answers(problems: Iterable[Problem], device: Place, database: str | Rows | N
     """Return what lookups choose; where no kernel serves a problem, the reason. With the default databases, each is
     chosen once until `forget()`."""
     wanted = list(problems)
+    if not wanted:
+        return []
     if database is None:
         found = _remembered(dict.fromkeys(wanted), device, in_sequence)
     else:

@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "session: every open extent is made known",
         "onnx/session.py",
-        "self._computes_shapes = bool(lowered.why_not)",
+        "self._computes_shapes = bool(self._lowered.why_not)",
         "self._computes_shapes = True",
         "A network of integers would be made again for each batch.",
         ("onnx/test_known_shapes.py::test_open_extents_are_made_known_only_where_a_layer_would_run_elsewhere",),

@@ -34,6 +34,14 @@ MUTANTS = (
         (MEMORY,),
     ),
     Mutant(
+        "expected: every time is kept",
+        "Expectations.__init__",
+        "Recent(MOST_TIMES)",
+        "Recent(10**9)",
+        "A session that sees new shapes all day would fill the memory.",
+        ("test_expected.py",),
+    ),
+    Mutant(
         "recent: the newest goes",
         "Recent.keep",
         "next(iter(self._values))",
