@@ -13,7 +13,6 @@ from qconv.errors import CompileError
 from qconv.generator import Source
 from qconv.generator.plan import Plan
 from qconv.instances.choose import Choice
-from qconv.instances.choose.lookup import choose
 from qconv.instances.load import serving
 from qconv.op import Problem
 
@@ -49,21 +48,17 @@ def compile_ahead(problems: Iterable[Problem], device: Device) -> None:
     new = [problem for problem in dict.fromkeys(problems) if not serving.is_warm(problem, device, in_sequence)]
     if serving.is_answered() or program.is_forbidden() or len(new) < 2:
         return
-    with serving.open_layers(None, device, serves=True) as layers:
-        for problem in new:
-            try:
-                serving.keep(problem, device, in_sequence, choose(problem, device, layers, in_sequence))
-            except ValueError:
-                continue
-    choices = [serving.kept(problem, device, in_sequence) for problem in new]
-    kernels = [kernel for choice in choices if choice is not None for kernel in _kernels(choice)]
+    found = serving.answers(new, device, None, in_sequence)
+    choices = [answer for answer in found if isinstance(answer, Choice)]
+    kernels = [kernel for choice in choices for kernel in _kernels(choice)]
     with ThreadPoolExecutor(min(MOST_COMPILERS, os.cpu_count() or 1)) as pool:
         list(pool.map(_compile, kernels))
 
 
 def _kernels(choice: Choice) -> list[tuple[Plan, Source, str | None]]:
     plans = choice.plan.kernels
-    sources = choice.sources or [generator.render(plan) for plan in plans]
+    sources = serving.handed_over(choice) or [generator.render(plan) for plan in plans]
+    serving.hand_over(choice, sources)
     return [(plan, source, choice.toolchain) for plan, source in zip(plans, sources, strict=True)]
 
 

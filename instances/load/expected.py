@@ -10,14 +10,19 @@ from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.cost_units import CLOCK_MHZ, LAUNCH, MEMORY, copied
-from qconv.instances.choose.lookup import Place, choose
-from qconv.instances.load.serving import open_layers
+from qconv.instances.choose import Choice
+from qconv.instances.choose.lookup import Place
+from qconv.instances.load.serving import answers
 from qconv.op import Problem
 from qconv.problem.chain import Chain
+from qconv.recent import Recent
 from qconv.targets.target import Target
 
 if TYPE_CHECKING:
     from qconv.tune_db.layered import Source
+
+# Problems whose times are cached. A session that sees new shapes all day asks for many.
+MOST_TIMES = 8192
 
 
 @dataclass(frozen=True)
@@ -50,24 +55,17 @@ class Expectations:
         self.device = device
         self._database = database
         self._in_sequence = in_sequence
-        self._found: dict[Problem, LookupTime | None] = {}
+        self._found: Recent[Problem, tuple[LookupTime | None]] = Recent(MOST_TIMES)
 
     def of(self, problems: Iterable[Problem]) -> list[LookupTime | None]:
         """Return the times of problems, None for those that no kernel serves."""
         wanted = list(problems)
-        new = [problem for problem in dict.fromkeys(wanted) if problem not in self._found]
-        if new:
-            with open_layers(self._database, self.device, serves=True) as layers:
-                for problem in new:
-                    try:
-                        choice = choose(problem, self.device, layers, self._in_sequence)
-                    except Infeasible:
-                        self._found[problem] = None
-                    else:
-                        predicted_us = _predicted_us(choice.plan)
-                        found = LookupTime(choice.plan, choice.measured_us, predicted_us, choice.is_kept)
-                        self._found[problem] = found
-        return [self._found[problem] for problem in wanted]
+        found = {problem: known[0] for problem in wanted if (known := self._found.get(problem)) is not None}
+        new = [problem for problem in dict.fromkeys(wanted) if problem not in found]
+        for problem, answer in zip(new, answers(new, self.device, self._database, self._in_sequence), strict=True):
+            found[problem] = None if isinstance(answer, Infeasible) else _time_of(answer)
+            self._found.keep(problem, (found[problem],))
+        return [found[problem] for problem in wanted]
 
     def one_kernel_us(self, problem: Problem) -> float | None:
         """Return the predicted time of the best fused kernel for the problem, even if a lookup would not choose it.
@@ -80,6 +78,10 @@ def spared_us(chain: Chain, target: Target) -> float:
     """Return the time that a fused kernel saves: launches, and memory traffic of the intermediate tensors."""
     clocks = (len(chain.LAYERS) - 1) * LAUNCH + 2 * chain.mid_bytes / target.processors / MEMORY
     return clocks / CLOCK_MHZ
+
+
+def _time_of(choice: Choice) -> LookupTime:
+    return LookupTime(choice.plan, choice.measured_us, _predicted_us(choice.plan), choice.is_kept)
 
 
 def _predicted_us(plan: Plan) -> float:

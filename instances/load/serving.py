@@ -5,32 +5,39 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qconv.device import Device, folders, open_device
-from qconv.errors import CacheError, DatabaseCut
+from qconv.errors import CacheError, DatabaseCut, Infeasible
+from qconv.generator import Config, Plan, Source
 from qconv.instances.choose import Choice
 from qconv.instances.choose.lookup import Place, choose
+from qconv.instances.load.choice_cache import Answer, ChoiceCache
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.pair import load
 from qconv.op import Problem
 from qconv.ops.registry import problem_of
+from qconv.recent import Recent
 
 if TYPE_CHECKING:
-    from qconv.tune_db.layered import Layered, Source
+    from qconv.tune_db.layered import Layered
+    from qconv.tune_db.layered import Source as Rows
 
 log = logging.getLogger("qconv")
 
-_warm: dict[tuple[Problem, str | None, str | None, bool], Instance] = {}
+# Instances and choices that are remembered, and sources that wait for their lookup. Each instance has a loaded kernel.
+MOST_WARM, MOST_CHOSEN, MOST_RENDERED = 1024, 8192, 512
 
-# Choices that were made ahead of their lookup, which takes them.
-_chosen: dict[tuple[Problem, str, bool], Choice] = {}
-
+_warm: Recent[tuple[Problem, str | None, str | None, bool], Instance] = Recent(MOST_WARM)
+_caches: dict[tuple[str, ...], ChoiceCache] = {}  # by the databases
+_rendered: Recent[tuple[Problem, Config, str], tuple[Source, ...]] = Recent(MOST_RENDERED)
+_chosen: Recent[tuple[Problem, str, str, bool, tuple[str, ...]], Answer] = Recent(MOST_CHOSEN)
 
 # A function that answers all lookups in its context instead of the databases.
 _instead: ContextVar[Callable[[Problem], Instance] | None] = ContextVar("instead", default=None)
@@ -96,7 +103,8 @@ def lookup(problem: Problem | str, device: str | None = None, database: str | No
     key = problem, device, database, is_in_sequence()
     instance = _warm.get(key)
     if instance is None:
-        instance = _warm[key] = found(problem, open_device(device), database, is_in_sequence())
+        instance = found(problem, open_device(device), database, is_in_sequence())
+        _warm.keep(key, instance)
     return instance
 
 
@@ -104,6 +112,8 @@ def forget() -> None:
     """Clear the cache, so that later lookups see what was tuned in the meantime."""
     _warm.clear()
     _chosen.clear()
+    _caches.clear()
+    _rendered.clear()
 
 
 def is_warm(problem: Problem, device: Device, in_sequence: bool) -> bool:
@@ -111,31 +121,88 @@ def is_warm(problem: Problem, device: Device, in_sequence: bool) -> bool:
     return (problem, device.spec, None, in_sequence) in _warm
 
 
-def keep(problem: Problem, device: Device, in_sequence: bool, choice: Choice) -> None:
-    """Keep a choice for the next lookup with the default database."""
-    _chosen[problem, device.spec, in_sequence] = choice
+def answers(problems: Iterable[Problem], device: Place, database: str | Rows | None, in_sequence: bool) -> list[Answer]:
+    """Return what lookups choose; where no kernel serves a problem, the reason. With the default databases, each is
+    chosen once until `forget()`."""
+    wanted = list(problems)
+    if not wanted:
+        return []
+    if database is None:
+        found = _remembered(dict.fromkeys(wanted), device, in_sequence)
+    else:
+        with open_layers(database, device, serves=True) as layers:
+            found = {problem: _chosen_in(layers, problem, device, in_sequence) for problem in dict.fromkeys(wanted)}
+    return [found[problem] for problem in wanted]
 
 
-def kept(problem: Problem, device: Device, in_sequence: bool) -> Choice | None:
-    return _chosen.get((problem, device.spec, in_sequence))
+def _remembered(problems: Iterable[Problem], device: Place, in_sequence: bool) -> dict[Problem, Answer]:
+    """Return answers with the default databases: from memory, from disk, or else new ones."""
+    databases = (*_users(), *_of_layers())
+    keys = {problem: (problem, device.name, device.target.name, in_sequence, databases) for problem in problems}
+    found = {problem: answer for problem, key in keys.items() if (answer := _chosen.get(key)) is not None}
+    if len(found) == len(keys):
+        return found
+    if databases not in _caches:
+        _caches[databases] = ChoiceCache.of(databases)
+    cache, new = _caches[databases], dict[Problem, Answer]()
+    with ExitStack() as opened:
+        layers: Layered | None = None
+        for problem in (problem for problem in keys if problem not in found):
+            answer = cache.find(problem, device, in_sequence)
+            if answer is None:
+                layers = layers or opened.enter_context(open_layers(None, device, serves=True))
+                answer = new[problem] = _without_sources(_chosen_in(layers, problem, device, in_sequence))
+            found[problem] = answer
+            _chosen.keep(keys[problem], answer)
+    cache.add(new, device, in_sequence)
+    return found
+
+
+def _chosen_in(layers: Layered, problem: Problem, device: Place, in_sequence: bool) -> Answer:
+    try:
+        return choose(problem, device, layers, in_sequence)
+    except Infeasible as why:
+        return Infeasible(str(why))
+
+
+def _without_sources(answer: Answer) -> Answer:
+    """Return a choice to be remembered. Its sources are long; they wait for its first lookup."""
+    if isinstance(answer, Infeasible) or answer.sources is None:
+        return answer
+    hand_over(answer, answer.sources)
+    return replace(answer, sources=None)
+
+
+def hand_over(choice: Choice, sources: Sequence[Source]) -> None:
+    """Keep rendered sources for whoever loads this choice next."""
+    _rendered.keep(_of_plan(choice.plan), tuple(sources))
+
+
+def handed_over(choice: Choice) -> tuple[Source, ...] | None:
+    """Return the sources that were rendered already, for the only time."""
+    return choice.sources or _rendered.take(_of_plan(choice.plan))
+
+
+def _of_plan(plan: Plan) -> tuple[Problem, Config, str]:
+    return plan.problem, plan.config, plan.target.name
 
 
 def default_database() -> str:
     return os.environ.get("QCONV_DB") or str(folders.cache_root() / folders.DATABASE)
 
 
-def found(problem: Problem, device: Device, database: str | Source | None, in_sequence: bool) -> Instance:
+def found(problem: Problem, device: Device, database: str | Rows | None, in_sequence: bool) -> Instance:
     """Look up an instance as `lookup` does, without caching it."""
-    choice = None if database is not None else _chosen.pop((problem, device.spec, in_sequence), None)
-    if choice is None:
-        with open_layers(database, device, serves=True) as layers:
-            choice = choose(problem, device, layers, in_sequence)
+    (answer,) = answers([problem], device, database, in_sequence)
+    if isinstance(answer, Infeasible):
+        raise Infeasible(str(answer))
+    choice = replace(answer, sources=handed_over(answer))
     log.info("%s on %s: %s", problem, device.name, choice.reason)
     return Instance(choice, load(choice.plan, device, choice.toolchain, choice.sources))
 
 
 @contextmanager
-def open_layers(database: str | Source | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
+def open_layers(database: str | Rows | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
     """Open the user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. A
     database that is named must exist; one that is already open stays open. With `serves`, for a running program, a
     truncated database is skipped with a warning."""
@@ -144,7 +211,7 @@ def open_layers(database: str | Source | None, device: Place, *, serves: bool = 
     from qconv.tune_db.layered import Layered
 
     with ExitStack() as opened:
-        found: list[Source] = []
+        found: list[Rows] = []
 
         def add(where: str | Path, **how: bool) -> None:
             try:
@@ -156,12 +223,24 @@ def open_layers(database: str | Source | None, device: Place, *, serves: bool = 
 
         if database is not None and not isinstance(database, str):
             found.append(database)
-        elif database is not None or has_database():
-            add(database or default_database())
-        for layer in folders.layers():
-            if not layer.is_user and layer.database.exists():
-                add(layer.database, read_only=True)
+        else:
+            for path in _users(database):
+                add(path)
+        for path in _of_layers():
+            add(path, read_only=True)
         yield Layered([*found, shipped.layer(device.name)])
+
+
+def _users(database: str | None = None) -> tuple[str, ...]:
+    """Return the named database, or the user's if there is one."""
+    if database is None and not has_database():
+        return ()
+    return (database or default_database(),)
+
+
+def _of_layers() -> tuple[str, ...]:
+    """Return the databases of the layers in QCONV_PATH."""
+    return tuple(str(layer.database) for layer in folders.layers() if not layer.is_user and layer.database.exists())
 
 
 @lru_cache(maxsize=64)

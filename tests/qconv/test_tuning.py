@@ -29,7 +29,7 @@ def test_problems_are_tuned_and_looked_up_at_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(compile_ahead, "build", lambda *_: None)
     db = str(tmp_path / "t.sqlite")
     given = [SLOW, FAST, str(SLOW)]
-    monkeypatch.setitem(serving._warm, (SLOW, "cpu", db, False), "what was looked up before")
+    serving._warm.keep((SLOW, "cpu", db, False), "what was looked up before")  # type: ignore[arg-type]
     slow, fast = qconv.tune(given, 9, device="cpu", database=db, strategy="cheapest")
     assert (slow.entry.problem, slow.entry.count, slow.entry.places) == (SLOW, 2, ("problem 1", "problem 3"))
     assert slow.trials + fast.trials == 18

@@ -29,6 +29,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.host_array",
         "qconv.integer_input",
         "qconv.op",
+        "qconv.recent",
         "qconv.arithmetic",
         "qconv.targets",
         "qconv.sampling",

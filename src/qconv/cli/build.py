@@ -17,6 +17,7 @@ from qconv.cli.options import (
     problem_or_words_options,
     quiet_option,
 )
+from qconv.cli.ranges import numbers_of
 from qconv.op import quoted
 from qconv.ops.registry import is_key
 
@@ -34,6 +35,7 @@ class Asked:
     database: str | None
     out: Path | None
     batch: str | None
+    extents: tuple[str, ...]
     bits: str | None
     as_json: bool
 
@@ -51,10 +53,18 @@ class Asked:
         """Return the batches to build a model for, or None if none are given."""
         if self.batch is None:
             return None
-        batches = self.batch.split(",")
-        if not all(one.isascii() and one.isdigit() and int(one) for one in batches):
-            raise ValueError(f"--batch {self.batch!r} must be numbers of at least 1, with commas between them")
-        return list(map(int, batches))
+        return numbers_of("--batch", self.batch)
+
+    @property
+    def open_extents(self) -> dict[str, list[int]]:
+        """Return the extents to build a model for, by their names in the model."""
+        found: dict[str, list[int]] = {}
+        for text in self.extents:
+            name, equals, numbers = text.rpartition("=")
+            if not (equals and name) or name in found:
+                raise ValueError(f"--extent {text!r} must be NAME=NUMBERS, once for each name of the model's extents")
+            found[name] = numbers_of(f"--extent {name}", numbers)
+        return found
 
 
 @click.command(cls=ProblemCommand)
@@ -70,7 +80,14 @@ class Asked:
     type=click.Path(file_okay=False, path_type=Path),
     help="A folder that QCONV_PATH can name, or for a model one that a session loads. Default: the cache alone.",
 )
-@click.option("--batch", metavar="1,32", help="For a model: the batches it is built for. Default: its own, or 1.")
+@click.option("--batch", metavar="1-4,32", help="For a model: the batches it is built for. Default: its own, or 1.")
+@click.option(
+    "--extent",
+    "extents",
+    multiple=True,
+    metavar="NAME=224-640:32",
+    help="For a model: the numbers of another open extent, by its name there. Each is built with each of the others.",
+)
 @click.option(
     "--bits",
     type=click.Choice(["integers", "onnxruntime"]),
@@ -88,6 +105,10 @@ def build(**options: Any) -> None:
         return
     if asked.batch is not None:
         raise click.UsageError(f"--batch {asked.batch} belongs to a MODEL.onnx: a problem has its own n, leave it out")
+    if asked.extents:
+        raise click.UsageError(
+            f"--extent {asked.extents[0]} belongs to a MODEL.onnx: a problem has its own, leave it out"
+        )
     if asked.bits is not None:
         raise click.UsageError(f"--bits {asked.bits} belongs to a MODEL.onnx: a problem has its own mode, leave it out")
     _build_problems(asked)
@@ -135,7 +156,7 @@ def _build_problems(asked: Asked) -> None:
 def _build_model(asked: Asked) -> None:
     if len(asked.words) != 1 or len(asked.targets) != 1 or asked.out is None:
         raise ValueError("a model is built alone, for one --target, into a folder that --out names")
-    batches = asked.batches
+    batches, extents = asked.batches, asked.open_extents
     try:
         from qconv.onnx import built
     except ImportError as missing:
@@ -146,7 +167,14 @@ def _build_model(asked: Asked) -> None:
     (name,) = asked.targets
     place = building.places(target(name), asked.device)[0]
     count = built.build(
-        asked.words[0], asked.out, place, batches, bits=asked.bits, database=asked.database, watch=_watch
+        asked.words[0],
+        asked.out,
+        place,
+        batches,
+        extents=extents,
+        bits=asked.bits,
+        database=asked.database,
+        watch=_watch,
     )
     document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}
     if asked.as_json:

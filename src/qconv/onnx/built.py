@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import ClassVar, TypeGuard
 
@@ -44,9 +45,10 @@ class Arranged:
 
 @dataclass(frozen=True)
 class NetworkManifest(Manifest):
-    SCHEMA: ClassVar[str] = "qconv-network-3"
+    SCHEMA: ClassVar[str] = "qconv-network-4"
     device: str
     batches: tuple[int, ...]
+    extents: dict[str, tuple[int, ...]]  # other open extents of the inputs, by their names
     config: dict[str, str]  # ONNX Runtime's settings
     bits: str
     arranged: dict[str, tuple[Arranged, ...]]  # by the region's layer
@@ -64,26 +66,30 @@ def build(
     place: Place,
     batches: Sequence[int] | None = None,
     config: Mapping[str, str] | None = None,
+    extents: Mapping[str, Sequence[int]] | None = None,
     bits: str | None = None,
     database: str | None = None,
     watch: Callable[[Built], None] = lambda built: None,
 ) -> int:
-    """Write the folder for inputs of these batches; by default the model's own, or 1. Return the number of problems
-    that it has kernels for. The device need not be present, because nothing runs."""
+    """Write the folder for inputs of these batches, by default the model's own, or 1, each with each combination of its
+    other open extents. Return the number of problems that it has kernels for. The device need not be present, because
+    nothing runs."""
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: give a new folder")
     meaning = asked_bits(bits)
     config = settings(config, meaning)
     source = source_of(model)
     proto = with_own_names(rewritten(source, config, without=meaning.without), source)
-    batches = _batches_of(proto, batches)
+    batches, extents = _batches_of(proto, batches), extents or {}
+    _check_extents(proto, extents)
     collected = Collected(place, database)
     arranged: dict[str, tuple[Arranged, ...]] = {}
     whole = read(proto, config)
     if meaning is Bits.ONNXRUNTIME:
         whole = in_blocks(whole, config)
-    for batch in batches:
-        shapes = {value.name: tensor_of(value).extents or () for value in with_batch(proto, batch).graph.input}
+    for batch, *others in product(batches, *extents.values()):
+        fixed = with_batch(proto, batch, dict(zip(extents, others, strict=True)))
+        shapes = {value.name: tensor_of(value).extents or () for value in fixed.graph.input}
         known = with_known_shapes(whole, shapes, {}, config)
         expectations = Expectations(place, database, in_sequence=True)
         for name, entries in _prepared(known, config, meaning, collected, expectations).items():
@@ -98,6 +104,7 @@ def build(
         files=files_in(out),
         device=place.name,
         batches=tuple(batches),
+        extents={name: tuple(numbers) for name, numbers in extents.items()},
         config=config,
         bits=meaning,
         arranged=arranged,
@@ -145,9 +152,24 @@ def _inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in proto.graph.input if value.name not in held and value.type.tensor_type.shape.dim]
 
 
-def with_batch(proto: onnx.ModelProto, batch: int) -> onnx.ModelProto:
-    """Return the model with the first extent of its inputs set to `batch` where it is open."""
-    fixed = onnx.ModelProto()
+def _check_extents(proto: onnx.ModelProto, extents: Mapping[str, Sequence[int]]) -> None:
+    """Reject names that no open extent has, and extents without numbers."""
+    dims = [dim for value in _inputs(proto) for dim in value.type.tensor_type.shape.dim[1:]]
+    names = dict.fromkeys(dim.dim_param for dim in dims if dim.dim_param)
+    for name, numbers in extents.items():
+        if name not in names:
+            raise ValueError(
+                f"the extent {quoted(name)} is none of the model's open ones behind the batch "
+                f"({', '.join(names) or 'it has none'}): correct its name, or leave it out"
+            )
+        if not numbers or min(numbers) < 1:
+            raise ValueError(f"{name}={quoted(tuple(numbers))} must have at least one number, of at least 1")
+
+
+def with_batch(proto: onnx.ModelProto, batch: int, extents: Mapping[str, int] | None = None) -> onnx.ModelProto:
+    """Return the model with the first extent of its inputs set to `batch` where it is open, and others by their
+    names."""
+    fixed, named = onnx.ModelProto(), extents or {}
     fixed.CopyFrom(proto)
     del fixed.graph.value_info[:]
     for value in _inputs(fixed):
@@ -155,9 +177,12 @@ def with_batch(proto: onnx.ModelProto, batch: int) -> onnx.ModelProto:
         if not dims[0].HasField("dim_value"):
             dims[0].dim_value = batch
         for at, dim in enumerate(dims):
+            if dim.dim_param in named:
+                dim.dim_value = named[dim.dim_param]
             if not dim.HasField("dim_value"):
+                remedy = f"give {dim.dim_param}, by --extent of build, or fix it" if dim.dim_param else "fix it"
                 raise Unsupported(
-                    f"extent {at} of the input {value.name!r} is open, and --batch fixes the first: fix it"
+                    f"extent {at} of the input {value.name!r} is open, and --batch fixes the first: {remedy}"
                 )
     for value in fixed.graph.output:
         forget_shape(value)
@@ -182,13 +207,17 @@ class Decided:
     folder: Path
     batches: Sequence[int]
     arranged_before: Mapping[str, Sequence[Arranged]]
+    extents: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
         for one in self.arranged_before.get(region.layer.name, ()):
             if one.shapes == tuple(shapes):
                 return Arrangement(region.steps(one.fused), one.fused)
         batches = ", ".join(map(str, self.batches))
-        raise KernelMissing(f"{self.folder} was built for batches of {batches}; for inputs {list(shapes)}, {AGAIN}")
+        others = "".join(f" and {name} of {', '.join(map(str, each))}" for name, each in self.extents.items())
+        raise KernelMissing(
+            f"{self.folder} was built for batches of {batches}{others}; for inputs {list(shapes)}, {AGAIN}"
+        )
 
 
 def is_folder(model: object) -> TypeGuard[str | Path]:
@@ -199,6 +228,6 @@ def is_folder(model: object) -> TypeGuard[str | Path]:
 def open_folder(folder: Path, device: Device) -> Opened:
     manifest = read_manifest(folder, NetworkManifest, device)
     model = read(onnx.load(folder / GRAPH), manifest.config)
-    decided = Decided(folder, manifest.batches, manifest.arranged)
+    decided = Decided(folder, manifest.batches, manifest.arranged, manifest.extents)
     deployed = Deployed(folder, manifest.choices, device)
     return Opened(model, manifest.config, decided, asked_bits(manifest.bits), deployed.answering)

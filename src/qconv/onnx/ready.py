@@ -6,33 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from qconv.device import Device
-from qconv.network import Choices, Explanation, Layer, Network, Parts, Reason, Runner
+from qconv.network import Explanation, Layer, Network, Parts, Reason, Runner
 from qconv.network.run.arrange import Arranging
 from qconv.network.run.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
-from qconv.onnx.lowering import lower
-from qconv.onnx.model import ReadModel
-from qconv.onnx.options import Bits
+from qconv.onnx.lowering import Lowered
 from qconv.onnx.tensor import Unsupported
 
 CHANNELS_LAST = "its channels are last there, as in ONNX Runtime, which makes other bits"
 
 
 class ReadyModel:
-    """A model that is lowered, with the runner of its layers. If `strict`, it rejects layers that would run
+    """A lowered model with the runner of its layers. If `strict`, it rejects layers that would run
     elsewhere."""
 
     def __init__(
         self,
-        model: ReadModel,
+        lowered: Lowered,
         fallback: Fallback,
         device: Device,
-        choices: Choices,
         arranging: Arranging,
-        bits: Bits,
         strict: bool,
     ) -> None:
-        lowered = lower(model.network, fallback.function, choices, bits)
         self.network, self._why_not = lowered.network, dict(lowered.why_not)
         for name in fallback.turned & self._why_not.keys():
             why = self._why_not[name]

@@ -39,7 +39,7 @@ from qconv.onnx.blocked import in_blocks
 from qconv.onnx.built import Opened, is_folder, open_folder, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
-from qconv.onnx.lowering import lower
+from qconv.onnx.lowering import Lowered, lower
 from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, rewritten, source_of
 from qconv.onnx.own_names import with_own_names
 from qconv.onnx.ready import ReadyModel
@@ -132,8 +132,7 @@ class Session:
         self._has_advised = False
         with self._answering():
             if is_open and not self._computes_shapes:
-                lowered = lower(network, self._fallback.function, self._choices or Choices(), opened.bits)
-                self._computes_shapes = bool(lowered.why_not)
+                self._computes_shapes = bool(self._lowered.why_not)
             if not self._computes_shapes:
                 self._last = self._of_any_shape
             elif not self._deciding and None not in known.values():
@@ -211,9 +210,13 @@ class Session:
             yield
 
     @cached_property
+    def _lowered(self) -> Lowered:
+        return self._lower(self._model, self._fallback)
+
+    @cached_property
     def _of_any_shape(self) -> ReadyModel:
         # Layers that read computed shapes may run here once the shapes are known.
-        return self._made(self._model, self._fallback, self._strict and not self._computes_shapes)
+        return self._made(self._lowered, self._fallback, self._strict and not self._computes_shapes)
 
     @property
     def _described(self) -> ReadyModel:
@@ -222,8 +225,8 @@ class Session:
 
     def _ready_for(self, feeds: Mapping[str, Value]) -> tuple[ReadyModel, dict[str, Value]]:
         """Return the model that serves these inputs, and those of them that it reads."""
-        self._last = self._model_for(feeds)
-        return self._last, {name: value for name, value in feeds.items() if name in self._last.network.inputs}
+        ready = self._last = self._model_for(feeds)  # another thread may run with other shapes meanwhile
+        return ready, {name: value for name, value in feeds.items() if name in ready.network.inputs}
 
     def _model_for(self, feeds: Mapping[str, Value]) -> ReadyModel:
         if not self._computes_shapes and not self._ready:
@@ -249,7 +252,8 @@ class Session:
     def _of_shapes(self, shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> ReadyModel:
         try:
             model = with_known_shapes(self._model, shapes, values, self._opened.config)
-            return self._made(model, self._fallback.for_model(model), self._strict)
+            fallback = self._fallback.for_model(model)
+            return self._made(self._lower(model, fallback), fallback, self._strict)
         except Unsupported as error:
             # ONNX Runtime infers wrong shapes for some models, and then rejects them.
             if self._strict:
@@ -257,9 +261,11 @@ class Session:
             log.info("shapes are computed in each run: %s", error)
             return self._of_any_shape
 
-    def _made(self, model: ReadModel, fallback: Fallback, strict: bool) -> ReadyModel:
-        choices = self._choices or Choices()
-        return ReadyModel(model, fallback, self._device, choices, self._opened.arranging, self._opened.bits, strict)
+    def _lower(self, model: ReadModel, fallback: Fallback) -> Lowered:
+        return lower(model.network, fallback.function, self._choices or Choices(), self._opened.bits)
+
+    def _made(self, lowered: Lowered, fallback: Fallback, strict: bool) -> ReadyModel:
+        return ReadyModel(lowered, fallback, self._device, self._opened.arranging, strict)
 
     def _form(self, name: str) -> Form:
         return self._form_in(self._model.network, name)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from qconv import generator
 from qconv.conversion import Quantize
 from qconv.device import open_device
 from qconv.errors import CompileError
+from qconv.instances.choose import Choice
 from qconv.instances.choose.lookup import choose
 from qconv.instances.load import ahead, serving
 from qconv.instances.load.ahead import compile_ahead, looked_up
+from qconv.instances.load.choice_cache import ChoiceCache
 from qconv.instances.load.serving import in_sequence, is_in_sequence, lookup
 from qconv.op import Problem
 
@@ -26,6 +29,14 @@ def _no_memory() -> Iterator[None]:
     serving.forget()
     yield
     serving.forget()
+
+
+class Forgetful(ChoiceCache):
+    """A cache on disk that keeps nothing."""
+
+    @classmethod
+    def of(cls, databases: Sequence[str]) -> ChoiceCache:
+        return cls(None)
 
 
 @pytest.fixture
@@ -46,7 +57,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Counter[Problem]:
         return choose(problem, *given)
 
     monkeypatch.setattr(serving, "choose", counted)
-    monkeypatch.setattr(ahead, "choose", counted)
+    monkeypatch.setattr(serving, "ChoiceCache", Forgetful)
     return seen
 
 
@@ -74,9 +85,9 @@ def test_a_lookup_takes_the_choice_that_was_made(chosen: Counter[Problem], built
     with in_sequence():
         compile_ahead(PROBLEMS[:2], CPU)
         assert chosen == Counter(PROBLEMS[:2])
-        kept = serving.kept(PROBLEMS[0], CPU, is_in_sequence())
-        assert kept is not None
-        assert lookup(PROBLEMS[0], "cpu").choice is kept
+        (answer,) = serving.answers(PROBLEMS[:1], CPU, None, is_in_sequence())
+        assert isinstance(answer, Choice)
+        assert lookup(PROBLEMS[0], "cpu").choice.plan is answer.plan
     assert chosen == Counter(PROBLEMS[:2])
     lookup(PROBLEMS[1], "cpu")  # outside of a sequence, which is another choice
     assert chosen[PROBLEMS[1]] == 2
@@ -85,9 +96,23 @@ def test_a_lookup_takes_the_choice_that_was_made(chosen: Counter[Problem], built
 def test_a_forgotten_choice_is_made_again(chosen: Counter[Problem], built: Counter[Problem]) -> None:
     compile_ahead(PROBLEMS[:2], CPU)
     serving.forget()
-    assert serving.kept(PROBLEMS[0], CPU, False) is None
     lookup(PROBLEMS[0], "cpu")
     assert chosen[PROBLEMS[0]] == 2
+
+
+def test_a_kernel_is_rendered_once(monkeypatch: pytest.MonkeyPatch, built: Counter[Problem]) -> None:
+    rendered: list[Problem] = []
+    render = generator.render
+
+    def counted(plan: generator.Plan) -> generator.Source:
+        rendered.append(plan.problem)
+        return render(plan)
+
+    monkeypatch.setattr(generator, "render", counted)
+    compile_ahead(PROBLEMS, CPU)
+    for problem in PROBLEMS:
+        lookup(problem, "cpu")
+    assert rendered == PROBLEMS
 
 
 def test_what_is_loaded_or_alone_is_left_to_its_lookup(built: Counter[Problem]) -> None:

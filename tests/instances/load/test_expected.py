@@ -10,6 +10,7 @@ from stored_times import store
 from qconv import Conv2d, PooledConv2d, generator
 from qconv.device import open_device
 from qconv.generator.cost_units import CLOCK_MHZ, LAUNCH, MEMORY
+from qconv.instances.load import expected
 from qconv.instances.load.expected import Expectations, spared_us
 from qconv.problem.chain import FusedConv2d
 from qconv.tensor_ops import Add
@@ -38,6 +39,16 @@ def test_an_older_template_was_measured_otherwise(tmp_path: Path, monkeypatch: p
     (old,) = Expectations(DEVICE, str(tmp_path / "times.sqlite")).of([PROBLEM])
     assert old is not None
     assert old.measured_us is None
+
+
+def test_few_times_are_kept_and_each_answer_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected, "MOST_TIMES", 2)
+    times = Expectations(DEVICE)
+    sums = [Add(1, 1, count) for count in (100, 200, 300, 400)]
+    first = times.of(sums)
+    assert len(times._found) == 2
+    assert times.of(sums) == first
+    assert times.of([sums[3]])[0] is times.of([sums[3]])[0]
 
 
 def test_the_one_kernel_that_a_lookup_need_not_choose(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from qconv.instances.load import serving
 from qconv.op import Problem
 from qconv.problem.chain import chain_of
 from qconv.problem.convolution import Conv2d
+from qconv.recent import Recent
 from qconv.tune_db.database import Database
 from tests.instances.library.test_export import winner
 
@@ -35,7 +36,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return object()
 
     monkeypatch.setattr(serving, "found", cold)
-    monkeypatch.setattr(serving, "_warm", {})
+    monkeypatch.setattr(serving, "_warm", Recent(8))
     return asked
 
 
@@ -132,7 +133,7 @@ def test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once(
     with file.open("r+b") as opened:
         opened.truncate(file.stat().st_size - 100)
     monkeypatch.setattr(serving, "load", lambda *_: None)
-    monkeypatch.setattr(serving, "_warm", {})
+    monkeypatch.setattr(serving, "_warm", Recent(8))
     for problem in (PROBLEM, replace(PROBLEM, n=2), PROBLEM):
         assert serving.lookup(problem, "cpu", str(file)).origin == "default"
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import quantized_networks as networks
+from onnx import helper, numpy_helper
 from read_only import python_without_disk
 from session_comparison import RUNS, assert_equal
 from unusual_models import behind_a_pool
@@ -146,15 +147,28 @@ def test_a_region_of_other_shapes_was_not_decided() -> None:
         decided.arranged(Region(), [(2, 3, 4, 4)])  # type: ignore[arg-type]
 
 
-def test_extents_that_are_no_batch_are_refused(model: Any) -> None:
+def test_extents_that_are_no_batch_are_refused(model: Any, tmp_path: Path) -> None:
     assert not model.graph.input[0].type.tensor_type.shape.dim[0].HasField("dim_value")
     fixed = with_batch(model, 5).graph.input[0].type.tensor_type.shape
     assert [dim.dim_value for dim in fixed.dim] == [5, 3, networks.SIZE, networks.SIZE]
     open_width = onnx.ModelProto()
     open_width.CopyFrom(model)
     open_width.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "W"
+    with pytest.raises(Unsupported, match=r"extent 3 of the input 'x' is open, .* first: give W, by --extent of build"):
+        with_batch(open_width, 1)
+    named = with_batch(open_width, 1, {"W": 7, "H": 8}).graph.input[0].type.tensor_type.shape
+    assert [dim.dim_value for dim in named.dim] == [1, 3, networks.SIZE, 7]
+    open_width.graph.input[0].type.tensor_type.shape.dim[3].ClearField("dim_param")
     with pytest.raises(Unsupported, match="extent 3 of the input 'x' is open, and --batch fixes the first: fix it"):
         with_batch(open_width, 1)
+    for extents, says in (
+        ({"H": [1]}, r"the extent 'H' is none of the model's open ones behind the batch \(W\): correct its name"),
+        ({"W": []}, r"W=\(\) must have at least one number, of at least 1"),
+        ({"W": [8, 0]}, r"W=\(8, 0\) must have at least one number, of at least 1"),
+    ):
+        open_width.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "W"
+        with pytest.raises(ValueError, match=says):
+            build(open_width, tmp_path / "model.qconv", HERE, extents=extents)
 
 
 def test_a_model_of_one_batch_is_built_for_no_other(model: Any, tmp_path: Path) -> None:
@@ -220,6 +234,10 @@ def test_the_command(model: Any, command: Callable[..., Any], tmp_path: Path) ->
             ("model.onnx", "--target", "cpu", "--out", "new", "--batch", "0"),
             "--batch '0' must be numbers of at least 1",
         ),
+        (("model.onnx", "--target", "cpu", "--out", "new", "--extent", "w"), "--extent 'w' must be NAME=NUMBERS"),
+        (("model.onnx", "--target", "cpu", "--out", "new", "--extent", "w=0"), "--extent w '0' must be numbers"),
+        (("model.onnx", "--target", "cpu", "--out", "new", "--extent", "w=8"), "the extent 'w' is none of the model's"),
+        (("conv2d", "--target", "cpu", "--extent", "w=8"), "--extent w=8 belongs to a MODEL.onnx"),
         (("other.onnx", "--target", "cpu", "--out", "new"), "there is no file 'other.onnx'"),
         (("conv2d", "--target", "cpu", "--bits", "integers"), "--bits integers belongs to a MODEL.onnx"),
         (("model.onnx", "--target", "cpu", "--bits", "floats"), "'floats' is not one of integers, onnxruntime"),
@@ -239,6 +257,28 @@ def test_a_folder_keeps_what_its_layers_mean(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"bits": "integers"', '"bits": "floats"'))
     with pytest.raises(ValueError, match="bits='floats' is not one of 'integers', 'onnxruntime'"):
         Session(tmp_path / "integers", "cpu")
+
+
+def test_every_combination_of_extents(tmp_path: Path) -> None:
+    """A model of computed shapes, whose expressions are of one shape each."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["count"], axis=0),
+        helper.make_node("Concat", ["count", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["rows"]),
+        helper.make_node("Softmax", ["rows"], ["y"], axis=-1),
+    ]
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4, "w"])
+    held = [numpy_helper.from_array(np.array([value]), name) for name, value in (("first", 0), ("rest", -1))]
+    graph = helper.make_graph(nodes, "graph", [x], [onnx.ValueInfoProto(name="y")], held)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    build(made, tmp_path / "built", HERE, (1, 2), extents={"w": (3, 5)})
+    session = Session(tmp_path / "built", "cpu")
+    for shape in ((1, 4, 3), (2, 4, 5), (1, 4, 5), (2, 4, 3)):
+        x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+        assert_equal(session.run(None, {"x": x})[0], Session(made, "cpu").run(None, {"x": x})[0], str(shape))
+    with pytest.raises(KernelMissing, match=r"was not built for .* for inputs of these shapes"):
+        session.run(None, {"x": np.zeros((1, 4, 4), np.float32)})
 
 
 @pytest.mark.slow

@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "serving: a cut database ends a program",
-        "found",
+        "answers",
         "with open_layers(database, device, serves=True) as layers:",
         "with open_layers(database, device) as layers:",
         "It ran, untuned, without one.",

@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "session: every open extent is made known",
         "onnx/session.py",
-        "self._computes_shapes = bool(lowered.why_not)",
+        "self._computes_shapes = bool(self._lowered.why_not)",
         "self._computes_shapes = True",
         "A network of integers would be made again for each batch.",
         ("onnx/test_known_shapes.py::test_open_extents_are_made_known_only_where_a_layer_would_run_elsewhere",),
@@ -205,10 +205,18 @@ MUTANTS = (
     Mutant(
         "quantized ops: a tensor's numbers are another's",
         "readers/quantized.py",
-        "[_reals(_given(part[0]), part[1], part[2]) for part in parts]",
-        "[_reals(_given(part[0]), parts[0][1], part[2]) for part in parts]",
+        "[_reals(_given(given[at]), given[at + 1], given[at + 2])",
+        "[_reals(_given(given[at]), given[1], given[at + 2])",
         "Each tensor of a concatenation has a scale.",
         ("readers/test_quantized.py::test_concatenation_with_a_scale_for_each",),
+    ),
+    Mutant(
+        "quantized ops: a choice is quantized as its second tensor",
+        "readers/quantized.py",
+        "reader.inputs[7:9]",
+        "reader.inputs[5:7]",
+        "Its output has a scale of its own.",
+        ("readers/test_quantized.py::test_a_choice_between_tensors_with_a_scale_for_each",),
     ),
     Mutant(
         "ahead: what is loaded is chosen again",
@@ -237,8 +245,8 @@ MUTANTS = (
     Mutant(
         "ahead: a choice of another kind of run",
         "found",
-        "_chosen.pop((problem, device.spec, in_sequence), None)",
-        "_chosen.pop((problem, device.spec, True), None)",
+        "answers([problem], device, database, in_sequence)",
+        "answers([problem], device, database, True)",
         "A kernel outside of a network would be chosen by its time within one.",
         (AHEAD + "::test_a_lookup_takes_the_choice_that_was_made",),
     ),

@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 RECORDED = "test_recorded.py"
+SHAPES = "test_session_shapes.py"
 MEMORY = "run/test_memory.py"
 TRACED = "device/test_memory.py"
 SESSION_MEMORY = "test_session_memory.py"
@@ -51,10 +52,42 @@ MUTANTS = (
         (RECORDED,),
     ),
     Mutant(
+        "runs: a recording holds itself",
+        "Recorded.__init__",
+        "run(Anew(given))",
+        "run(Anew(self._given))",
+        "The arena of a dropped shape stays on the GPU until garbage is collected.",
+        (SHAPES,),
+    ),
+    Mutant(
+        "runs: a recording holds its runner",
+        "Runner._again",
+        "runner = ref(self)",
+        "runner = lambda: self",
+        "The weights of a dropped shape stay on the GPU until garbage is collected.",
+        (SHAPES,),
+    ),
+    Mutant(
+        "runs: an expression holds itself",
+        "_Expressed._made",
+        "Value.ordered(device, y, kernel.is_last)",
+        "Value.ordered(self._device, y, kernel.is_last)",
+        "Its constants stay on the GPU until garbage is collected.",
+        (SHAPES,),
+    ),
+    Mutant(
+        "runs: a thread takes the model of another",
+        "Session._ready_for",
+        "return ready, {",
+        "return self._last, {",
+        "Its images have another shape.",
+        (SHAPES,),
+    ),
+    Mutant(
         "runs: a recording turns its input once",
         "Recorded.__init__.work",
-        "run(Anew(self._given))",
-        "run(self._given)",
+        "run(Anew(given))",
+        "run(given)",
         "The input that was turned when it was recorded is read for ever.",
         (RECORDED,),
     ),

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-MEMORY, LOADING = "test_serving.py", "test_pair_loading.py"
+MEMORY, LOADING, CHOICES = "test_serving.py", "test_pair_loading.py", "test_choice_cache.py"
 EXPORT, INSTANCE, ONE_LINER = (
     "library/test_export.py",
     "test_instance.py",
@@ -28,16 +28,80 @@ MUTANTS = (
     Mutant(
         "lookup: nothing is remembered",
         "lookup",
-        "instance = _warm[key] = found(",
-        "instance = found(",
+        "_warm.keep(key, instance)",
+        "pass",
         "Every call opens the database and loads the binary again.",
         (MEMORY,),
+    ),
+    Mutant(
+        "expected: every time is kept",
+        "Expectations.__init__",
+        "Recent(MOST_TIMES)",
+        "Recent(10**9)",
+        "A session that sees new shapes all day would fill the memory.",
+        ("test_expected.py",),
+    ),
+    Mutant(
+        "recent: the newest goes",
+        "Recent.keep",
+        "next(iter(self._values))",
+        "next(reversed(self._values))",
+        "Nothing new would be remembered.",
+        ("test_recent.py",),
+    ),
+    Mutant(
+        "recent: the order of keeping",
+        "Recent.get",
+        "value = self._values.pop(key, None)",
+        "value = self._values.get(key)",
+        "What is used all the time would be dropped.",
+        ("test_recent.py",),
+    ),
+    Mutant(
+        "choice cache: any program's choices",
+        "ChoiceCache.of",
+        "own + measured",
+        "measured",
+        "A template that changed may have another best config.",
+        (CHOICES,),
+    ),
+    Mutant(
+        "choice cache: what was written last is not seen",
+        "contents_of",
+        '(Path(database), Path(f"{database}-wal"))',
+        "(Path(database),)",
+        "What was tuned just now would be overlooked.",
+        (CHOICES,),
+    ),
+    Mutant(
+        "choice cache: another device's choices",
+        "_key",
+        "{device.name}|",
+        "",
+        "A config that was tuned on another GPU would be taken.",
+        (CHOICES,),
+    ),
+    Mutant(
+        "choice cache: a file without end",
+        "ChoiceCache.add",
+        "<= MOST_BYTES",
+        "> 0",
+        "A program with a new shape each second would fill the disk.",
+        (CHOICES,),
+    ),
+    Mutant(
+        "lookup: sources are rendered for each reader",
+        "_without_sources",
+        "    hand_over(answer, answer.sources)\n",
+        "",
+        "A tuned kernel would be rendered twice.",
+        (CHOICES,),
     ),
     Mutant(
         "lookup: one database for all",
         "lookup",
         "instance = _warm.get(key)",
-        "instance = next((i for (p, d, *_), i in _warm.items() if (p, d) == (problem, device)), None)",
+        "instance = next((i for (p, d, *_), i in _warm._values.items() if (p, d) == (problem, device)), None)",
         "A database that is named is asked.",
         (MEMORY,),
     ),

@@ -96,11 +96,12 @@ class _Expressed:
         constants = self._one.constants
         packed = instance.pack(*(self._constant(names) for names in kernel.tensors if names[0] in constants))
         read = [self._one.inputs.index(names[0]) for names in kernel.tensors if names[0] not in constants]
+        device = self._device  # not this object, which holds the function
 
         def run(inputs: Sequence[Value]) -> Value:
             arrays = [inputs[at].in_order(lasts[at]).reshape(-1) for at in read]
             y = packed.in_sequence(*arrays).reshape(shape)
-            return Value.ordered(self._device, y, kernel.is_last)
+            return Value.ordered(device, y, kernel.is_last)
 
         return run
 

@@ -97,10 +97,11 @@ class Recorded:
         self._given = {name: value if name in where_it_lies else value.copied() for name, value in given.items()}
         self._places = {name: address for name, address in places_of(given).items() if name in where_it_lies}
         self.memory = Memory()
-        made: dict[str, Value] = {}
+        # The work must not hold this object, which holds the work: its memory would wait for the garbage collector.
+        given, made = self._given, dict[str, Value]()
 
         def work() -> list[object]:
-            made.update(run(Anew(self._given)))
+            made.update(run(Anew(given)))
             return [value.array for value in made.values()]
 
         arrays, self._replay = device.record(work, self._place)

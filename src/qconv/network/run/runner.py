@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any, Protocol, TypeVar
+from weakref import ref
 
 from qconv.device import Device
 from qconv.expression.matmul import MatMul
@@ -123,12 +124,13 @@ class Runner:
         def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
             return timed(segment, values, self._layer)
 
-        self._run(
-            feeds,
-            self.network.outputs,
-            lambda segment, values: self._in_turn(segment, values, layer),
-            lambda segment, values: timed(segment, values, self._elsewhere_run),
-        )
+        with self._alone:
+            self._run(
+                feeds,
+                self.network.outputs,
+                lambda segment, values: self._in_turn(segment, values, layer),
+                lambda segment, values: timed(segment, values, self._elsewhere_run),
+            )
         return Profile(tuple(rows))
 
     def _recorded_us(self, segment: Segment, values: Mapping[str, Value], run: Run) -> float:
@@ -167,9 +169,10 @@ class Runner:
     def problems(self) -> tuple[Problem, ...]:
         """Return the problems of the kernels, one per served layer and shape that it was prepared for. After them come,
         once each, the problems whose times would improve the choice of a region's kernels."""
-        ready = (one for layer in self._in_order() for one in self._prepared.get(layer.key, {}).values())
+        with self._alone:  # a run adds to both
+            ready = [one for layer in self._in_order() for one in self._prepared.get(layer.key, {}).values()]
+            arranged = [one for every in self._arranged.values() for one in every.values()]
         found = [problem for one in ready if not isinstance(one, Refused) for problem in one.problems]
-        arranged = (one for every in self._arranged.values() for one in every.values())
         others = dict.fromkeys(problem for one in arranged for problem in one.alternatives)
         for problem in found:
             others.pop(problem, None)
@@ -184,6 +187,10 @@ class Runner:
 
     def explain(self, why_not: Mapping[str, Reason]) -> Explanation:
         """Return the report. `why_not` has the reason for each layer that runs elsewhere, by its name."""
+        with self._alone:
+            return self._explained(why_not)
+
+    def _explained(self, why_not: Mapping[str, Reason]) -> Explanation:
         places = {name: Placed(ELSEWHERE, why) for name, why in why_not.items()}
         last = self._last_run
         decided = {key: why for one in last.arranged.values() for key, why in one.whys.items()}
@@ -250,13 +257,25 @@ class Runner:
             # Inputs at the same address twice are read in place from now on; all others are copied.
             before = {} if isinstance(recorded, Recorded) else recorded
             again = [name for name, address in places_of(given).items() if before.get(name) == address]
-            recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer), again)
+            recorded = Recorded(self._device, given, self._again(segment), again)
             recorded.ran = self._last_run.of(segment.layers, self._steps_run(segment))
         self._last_run.again(recorded.ran)
         self._recordings[key] = recorded  # most recently used; the first entry is dropped next
         if len(self._recordings) > MOST_RECORDINGS:
             del self._recordings[next(iter(self._recordings))]
         return recorded(given)
+
+    def _again(self, segment: Segment) -> Callable[[Mapping[str, Value]], dict[str, Value]]:
+        """Return the run of a segment. It does not hold the runner, whose recordings hold it: their memory would wait
+        for the garbage collector."""
+        runner = ref(self)
+
+        def run(values: Mapping[str, Value]) -> dict[str, Value]:
+            here = runner()
+            assert here is not None, "a recording runs within a run"
+            return here._in_turn(segment, values, here._layer)
+
+        return run
 
     def _in_turn(self, segment: Segment, values: Mapping[str, Value], run: Run) -> dict[str, Value]:
         """Run layer by layer. A tensor is released after its last reader."""

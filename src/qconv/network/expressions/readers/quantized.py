@@ -11,7 +11,7 @@ from qconv.dtypes import RANGES
 from qconv.expression.elementary import exp
 from qconv.expression.node import Node, Number, call
 from qconv.network.expressions.lazy import Lazy, Place, Reader, clamped, converted, number
-from qconv.network.expressions.readers import joining, reductions, windows
+from qconv.network.expressions.readers import elementwise, joining, reductions, windows
 from qconv.network.expressions.readers.quantization import dequantized, quantized, quantized_type, single
 from qconv.network.graph.served import Unserved
 
@@ -104,16 +104,26 @@ def _real(node: Node) -> Node:
     return call("to_float32", node)
 
 
+def _triples(given: Sequence[Lazy | None]) -> list[Lazy]:
+    """Return tensors of which each is followed by its scale and its zero point."""
+    return [_reals(_given(given[at]), given[at + 1], given[at + 2]) for at in range(0, len(given), 3)]
+
+
 def concat(reader: Reader) -> Lazy:
     """Read a concatenation: the scale and the zero point of y, then each tensor with its own."""
-    scale, zero, *rest = reader.inputs
+    rest = reader.inputs[2:]
     parts = [rest[at : at + 3] for at in range(0, len(rest), 3)]
     if all(_has_numbers_of_output(reader, 2 + at) for at in range(0, len(rest), 3)):
         inputs = [_given(part[0]) for part in parts]
         layer = replace(reader.layer, op="Concat", inputs=("",) * len(inputs))
         return joining.concat(Reader(layer, reader.network, inputs, reader.added))
-    inputs = [_reals(_given(part[0]), part[1], part[2]) for part in parts]
-    return _between(reader, joining.concat, inputs, "Concat", (scale, zero))
+    return _between(reader, joining.concat, _triples(rest), "Concat", reader.inputs[:2])
+
+
+def where(reader: Reader) -> Lazy:
+    """Read a choice: the condition, both tensors with their numbers, the numbers of y."""
+    inputs = [reader.x(0), *_triples(reader.inputs[1:7])]
+    return _between(reader, elementwise.where, inputs, "Where", reader.inputs[7:9])
 
 
 def _has_numbers_of_output(reader: Reader, part: int) -> bool:
@@ -137,6 +147,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "com.microsoft.QLinearGlobalAveragePool": of_one("GlobalAveragePool", windows.global_average_pool),
     "com.microsoft.QLinearReduceMean": of_one("ReduceMean", reductions.reduction),
     "com.microsoft.QLinearSoftmax": softmax,
+    "com.microsoft.QLinearWhere": where,
 }
 # Ops that fold their input.
-FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat"}
+FOLDING = frozenset(READERS) - {"com.microsoft.QLinearConcat", "com.microsoft.QLinearWhere"}

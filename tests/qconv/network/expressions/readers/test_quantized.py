@@ -87,6 +87,17 @@ def test_a_concatenation_with_one_scale_for_all_moves_bytes(zero: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_choice_between_tensors_with_a_scale_for_each(dtype: str) -> None:
+    condition = np.random.default_rng(3).integers(0, 2, (3, 1, 5)).astype(bool)
+    arrays: dict[str, Any] = {"condition": condition}
+    for at, (scale, shape) in enumerate(((0.05, (4, 5)), (0.11, (1,)))):
+        arrays |= {f"x{at}": whole(dtype, *shape, seed=at), f"s{at}": np.float32(scale)}
+        arrays |= {f"z{at}": whole(dtype, seed=20 + at)}
+    arrays |= {name: numbers(dtype)[name] for name in ("y_scale", "y_zero")}
+    assert steps("QLinearWhere", arrays, dtype) == 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("includes", [0, 1])
 def test_average_pools(dtype: str, includes: int) -> None:
     arrays = {"x": whole(dtype, 2, 3, 7, 6)} | numbers(dtype)

@@ -1,0 +1,26 @@
+"""Numbers of an option: single ones, and ranges with a step, with commas between them: `1,8` `1-4` `224-640:32`."""
+
+from __future__ import annotations
+
+import re
+
+RANGE = re.compile(r"([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8})(?::([1-9][0-9]{0,8}))?)?", re.ASCII)
+# Numbers of one option. Each is a whole set of kernels.
+MOST = 1024
+
+
+def numbers_of(option: str, text: str) -> list[int]:
+    """Return the numbers, each once, in the order in which they are given."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = RANGE.fullmatch(part.strip())
+        first, last, step = (int(group or 0) for group in match.groups()) if match else (0, 0, 0)
+        if not first or (last and last < first):
+            raise ValueError(
+                f"{option} {text!r} must be numbers of at least 1 or ranges such as 1-4 and 224-640:32, with commas "
+                "between them"
+            )
+        if (max(last, first) - first) // (step or 1) >= MOST:
+            raise ValueError(f"{option} {text!r} has more than {MOST} numbers: give a range with a larger step")
+        found |= dict.fromkeys(range(first, max(last, first) + 1, step or 1))
+    return list(found)
