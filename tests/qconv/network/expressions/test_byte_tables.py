@@ -380,7 +380,7 @@ def test_a_fold_and_a_table_of_one_layer_have_two_names(monkeypatch: pytest.Monk
 
 
 def test_only_the_table_that_is_read_is_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of its parts are gone."""
+    """The tables of its parts are gone."""
     chain = Chain("uint8", (2, 16, 24))
     zero, scale, y = np.array(7, "uint8"), np.float32(0.04), "x"
     for _ in range(4):
