@@ -39,7 +39,7 @@ def test_the_largest_products_on_matrix_instructions(gpu: Device) -> None:
     left, right = np.full((m, k), 255, np.uint8), np.full((n, k), 255, np.uint8)
     left[::3, ::5] = right[::2, ::7] = 254
     for plan in generator.cheapest(problem, gpu.target, 40):
-        got = load(plan, gpu)(left.reshape(-1), right.reshape(-1))
+        got = gpu.download(load(plan, gpu)(*(gpu.upload(each.reshape(-1)) for each in (left, right))))
         np.testing.assert_array_equal(got, left.astype(np.int64) @ right.T, str(plan.config))
 
 
