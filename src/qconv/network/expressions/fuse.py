@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import count
 
 from qconv.expression.function import COMPUTED
-from qconv.expression.index import Index
 from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.expressed import Expressed
@@ -28,14 +27,14 @@ from qconv.network.expressions.lazy import (
     Place,
     Reader,
     Shape,
-    axes_for,
     cost_of,
     has_fold,
+    root_of,
     stored,
 )
 from qconv.network.expressions.light import ReadLight, taken_over
 from qconv.network.expressions.partial import parted
-from qconv.network.expressions.readers import FOLDING, READERS
+from qconv.network.expressions.readers import FOLDING, READERS, read_by_place
 from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.served import Served, Unserved
 from qconv.network.layers.boundary import has_channels_last
@@ -59,7 +58,7 @@ class _Pending:
     @cached_property
     def root(self) -> Node:
         """Return the expression of an element, over the axes of the tensor."""
-        return _root(self.lazy)
+        return root_of(self.lazy)
 
 
 @dataclass
@@ -109,8 +108,9 @@ class _Fusion:
             raise Unserved(f"no kernel here computes {layer.op}")
         (y,) = made
         folds = layer.op in FOLDING and layer.name not in self.lights
+        placed = read_by_place(layer, self.network)
         for name in layer.reads:
-            if name in self.pending and self._is_stored_for(name, folds):
+            if name in self.pending and (name in placed or self._is_stored_for(name, folds)):
                 self._store(name)
         result = self._result(layer, read)
         if not self._is_one_kernel(result):
@@ -145,7 +145,7 @@ class _Fusion:
 
     def _reading(self, one: _Pending, lazy: Lazy) -> _Pending:
         """Return a part of a pending tensor, which reads fewer tensors."""
-        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element | Place)}
+        read = {node.tensor for node in in_order(root_of(lazy)) if isinstance(node, Element | Place)}
         return replace(one, lazy=lazy, reads=frozenset(name for name in read if name not in one.constants))
 
     def _is_stored_for(self, name: str, folds: bool) -> bool:
@@ -169,7 +169,7 @@ class _Fusion:
         before = [self.pending[name] for name in layer.reads if name in self.pending]
         parts = {part.name: part for one in before for part in one.parts} | {layer.name: layer}
         constants = {name: array for one in before for name, array in one.constants.items()} | reader.added
-        nodes = in_order(_root(lazy))
+        nodes = in_order(root_of(lazy))
         read = {node.tensor for node in nodes if isinstance(node, Element | Place)}
         for name in read:
             if 0 in (self.network.tensor(name).extents or ()):
@@ -227,8 +227,10 @@ class _Fusion:
         layer = Layer(last.name, last.op, inputs, (name,), parts=one.parts, is_expression=True)
         rank = len(one.lazy.shape)
         alike = [each for each in inputs if len(self.network.tensor(each).shape or ()) == rank]
-        readers = (self.served.get(reader.name) for reader in self.network.consumers.get(name, ()))
-        wants_last = rank > 2 and (
+        behind = self.network.consumers.get(name, ())
+        readers = (self.served.get(reader.name) for reader in behind)
+        is_placed = any(name in read_by_place(reader, self.network) for reader in behind)
+        wants_last = (rank > 2 and not is_placed) and (
             any(reader is not None and has_channels_last(reader) for reader in readers)
             or any(self.lasts.get(each, False) for each in alike)
         )
@@ -236,10 +238,10 @@ class _Fusion:
         tensors = {
             each: (self.shapes.get(each, tensor.extents or ()), tensor.dtype or "") for each, tensor in read.items()
         }
-        lasts = tuple(self.lasts.get(each, False) and len(tensors[each][0]) > 2 for each in inputs)
+        lasts = frozenset(each for each in inputs if self.lasts.get(each, False) and len(tensors[each][0]) > 2)
         made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last)
         try:
-            self.lasts[name] = made.kernel(lasts).is_last
+            self.lasts[name] = made.kernel(made.lasts).is_last
         except ValueError as error:  # such as of more elements than kernels count
             if of_layer is None:
                 raise Unserved(str(error)) from None
@@ -256,10 +258,6 @@ class _Fusion:
             if part.name not in there:
                 self.layers.append(part)
                 self.why_not[part.name] = why
-
-
-def _root(lazy: Lazy) -> Node:
-    return lazy.at(tuple(map(Index.of, axes_for(lazy.shape))))
 
 
 def _tables(element: Element) -> frozenset[str]:

@@ -8,6 +8,7 @@ from qconv.network.expressions.lazy import Lazy, Reader
 from qconv.network.expressions.readers import (
     activations,
     elementwise,
+    gathering,
     joining,
     movement,
     products,
@@ -15,8 +16,10 @@ from qconv.network.expressions.readers import (
     quantized,
     reductions,
     resizing,
+    sampling,
     windows,
 )
+from qconv.network.graph.graph import Layer, Network
 
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **elementwise.READERS,
@@ -25,6 +28,8 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **quantized.READERS,
     **movement.READERS,
     **joining.READERS,
+    **gathering.READERS,
+    **sampling.READERS,
     **resizing.READERS,
     **windows.READERS,
     **reductions.READERS,
@@ -33,5 +38,12 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
 # Ops that read each element of an input several times, or in an order of their own, or compute it where they do not use
 # it.
 FOLDING = quantized.FOLDING | frozenset(
-    (*reductions.READERS, *products.READERS, *resizing.READERS, *windows.READERS, "Concat")
+    (*reductions.READERS, *products.READERS, *resizing.READERS, *sampling.READERS, *windows.READERS, "Concat")
 )
+
+
+def read_by_place(layer: Layer, network: Network) -> frozenset[str]:
+    """Return the inputs of a layer whose elements have computed places, so that they have to be in memory."""
+    if layer.op in sampling.READERS or (layer.op in gathering.READERS and layer.inputs[1] not in network.constants):
+        return frozenset(layer.inputs[:1])
+    return frozenset()
