@@ -133,7 +133,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "libraries": beside.MUTANTS,
     "models": models.MUTANTS,
     "movement": movement.MUTANTS,
-    "places": places.MUTANTS,
+    "elements by place": places.MUTANTS,
     "explaining": explaining.MUTANTS,
     "expressions": expressions.MUTANTS,
     "expression fusion": expression_fusion.MUTANTS,

@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 GATHERED = "readers/test_gathering.py"
 SAMPLED = "readers/test_sampling.py"
+LARGEST = "expressions/test_topk.py"
 
 MUTANTS = (
     Mutant(
@@ -85,5 +86,37 @@ MUTANTS = (
         'axis.tap(first, call("subtract", place, first)), axis.tap(second, call("subtract", second, place))',
         "The nearer element counts more.",
         (f"{SAMPLED}::test_samples_of_images",),
+    ),
+    Mutant(
+        "places: of equal elements the last comes first",
+        "ranks",
+        'call("less", Position(Index.of(column)), Position(indices[axis]))',
+        'call("less", Position(indices[axis]), Position(Index.of(column)))',
+        "ONNX Runtime takes the first of equals.",
+        (f"{LARGEST}::test_values_and_places",),
+    ),
+    Mutant(
+        "places: the least are the largest",
+        "ranks",
+        'low, high = (own, other) if reader.attribute("largest") else (other, own)',
+        "low, high = own, other",
+        "With largest=0 a row begins with its least element.",
+        (f"{LARGEST}::test_values_and_places",),
+    ),
+    Mutant(
+        "places: a NaN has no rank",
+        "_ordered",
+        "if node.dtype == FLOAT else node",
+        "if False else node",
+        "All NaN would have rank 0, and the places of a row would be sums of several.",
+        (f"{LARGEST}::test_a_nan_has_the_place_of_infinity",),
+    ),
+    Mutant(
+        "places: pairs of any number",
+        "_ranked",
+        " or prod(x.extents) * row > LARGEST",
+        "",
+        "A part of a TopK would run elsewhere, which no runtime knows.",
+        (f"{LARGEST}::test_what_runs_elsewhere_is_whole",),
     ),
 )

@@ -35,6 +35,7 @@ from qconv.network.expressions.lazy import (
 from qconv.network.expressions.light import ReadLight, taken_over
 from qconv.network.expressions.partial import parted
 from qconv.network.expressions.readers import FOLDING, READERS, read_by_place
+from qconv.network.expressions.topk import with_ranks
 from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.served import Served, Unserved
 from qconv.network.layers.boundary import has_channels_last
@@ -268,6 +269,7 @@ def _tables(element: Element) -> frozenset[str]:
 def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, str]]:
     """Return the network with expressions in the place of layers that they compute, the served layers, and why each
     other layer is not one."""
+    network = with_ranks(network)
     tensors = dict(network.tensors)
     fusion = _Fusion(replace(network, tensors=tensors), dict(served), tensors, taken_over(network, served))
     fusion.run()

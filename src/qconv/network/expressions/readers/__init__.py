@@ -11,6 +11,7 @@ from qconv.network.expressions.readers import (
     gathering,
     joining,
     movement,
+    ordering,
     products,
     quantization,
     quantized,
@@ -29,6 +30,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **movement.READERS,
     **joining.READERS,
     **gathering.READERS,
+    **ordering.READERS,
     **sampling.READERS,
     **resizing.READERS,
     **windows.READERS,
@@ -37,9 +39,8 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
 }
 # Ops that read each element of an input several times, or in an order of their own, or compute it where they do not use
 # it.
-FOLDING = quantized.FOLDING | frozenset(
-    (*reductions.READERS, *products.READERS, *resizing.READERS, *sampling.READERS, *windows.READERS, "Concat")
-)
+_OF_MANY = (ordering, products, reductions, resizing, sampling, windows)
+FOLDING = quantized.FOLDING.union(("Concat",), *(readers.READERS for readers in _OF_MANY))
 
 
 def read_by_place(layer: Layer, network: Network) -> frozenset[str]:
