@@ -5,6 +5,8 @@ from mutants.mutant import Mutant
 GATHERED = "readers/test_gathering.py"
 SAMPLED = "readers/test_sampling.py"
 LARGEST = "expressions/test_topk.py"
+KEPT = "layers/test_suppression.py"
+NMS = "templates/test_nms.py"
 
 MUTANTS = (
     Mutant(
@@ -118,5 +120,85 @@ MUTANTS = (
         "",
         "A part of a TopK would run elsewhere, which no runtime knows.",
         (f"{LARGEST}::test_what_runs_elsewhere_is_whole",),
+    ),
+    Mutant(
+        "suppression: of equal scores the last one is kept first",
+        "tensor_ops/nms.j2",
+        "a.score == b.score && a.box < b.box",
+        "a.score == b.score && a.box > b.box",
+        "ONNX Runtime keeps the first of equals.",
+        (f"{NMS}::test_no_config_changes_what_is_kept",),
+    ),
+    Mutant(
+        "suppression: a box alone suppresses",
+        "is_suppressed",
+        "tile::add(tile::add(first, second), -shared)",
+        "tile::add(first, second)",
+        "The union counts what both have in common once.",
+        (f"{NMS}::test_no_config_changes_what_is_kept",),
+    ),
+    Mutant(
+        "suppression: a box is kept again",
+        "best_of_thread",
+        "box == last || is_suppressed",
+        "is_suppressed",
+        "A box without an area suppresses nothing, not even itself.",
+        (f"{NMS}::test_scores_of_every_kind", f"{NMS}::test_no_config_changes_what_is_kept"),
+    ),
+    Mutant(
+        "suppression: a thread has one word of bits",
+        "best_of_thread",
+        "shared.left[step / 32][tile::thread()]",
+        "shared.left[0][tile::thread()]",
+        "Boxes beyond the 32nd of a thread are those before.",
+        (f"{NMS}::test_more_boxes_than_a_word_has_bits_for",),
+    ),
+    Mutant(
+        "suppression: rows stay where their block wrote them",
+        "pack",
+        "const int place = kept + counted(counts, is_kept) - 1;",
+        "counted(counts, is_kept);\n        const int place = own;",
+        "Between the classes are rows that are none.",
+        (f"{NMS}::test_no_config_changes_what_is_kept",),
+    ),
+    Mutant(
+        "suppression: oracle: a score that equals the threshold counts",
+        "tensor_ops/nms.py",
+        "of_class > least",
+        "of_class >= least",
+        "ONNX Runtime keeps what exceeds the threshold.",
+        (f"{KEPT}::test_the_boxes_are_those_of_onnxruntime", "tensor_ops/test_nms.py::test_what_is_kept"),
+    ),
+    Mutant(
+        "suppression: as many boxes as the model says, though there are fewer",
+        "_Suppressed.__init__",
+        "min(one.most, count)",
+        "one.most",
+        "A problem that may keep more boxes than there are is refused.",
+        (f"{KEPT}::test_the_boxes_are_those_of_onnxruntime",),
+    ),
+    Mutant(
+        "suppression: without a threshold scores exceed 0",
+        "non_max_suppression",
+        "np.nan if score is None else score",
+        "0 if score is None else score",
+        "Without a threshold any score counts.",
+        (f"{KEPT}::test_scores_below_zero_count_without_a_threshold",),
+    ),
+    Mutant(
+        "suppression: all rows are the output",
+        "Counted.on_host",
+        "rows[1 : 1 + int(rows[0, 0])]",
+        "rows[1:]",
+        "The output ends with the rows that were kept.",
+        (f"{KEPT}::test_every_run_has_a_count_of_its_own",),
+    ),
+    Mutant(
+        "suppression: a recording forgets that rows are counted",
+        "Counted.with_array",
+        "return Counted(self._device, there=array)",
+        "return Value(self._device, there=array)",
+        "From the second run on all rows are the output.",
+        (f"{KEPT}::test_every_run_has_a_count_of_its_own",),
     ),
 )
