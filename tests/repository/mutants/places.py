@@ -5,6 +5,8 @@ from mutants.mutant import Mutant
 GATHERED = "readers/test_gathering.py"
 SAMPLED = "readers/test_sampling.py"
 LARGEST = "expressions/test_topk.py"
+POOLED = "readers/test_windows_pooled.py"
+RESIZED = "readers/test_resizing_ops.py"
 KEPT = "layers/test_suppression.py"
 NMS = "templates/test_nms.py"
 
@@ -200,5 +202,45 @@ MUTANTS = (
         "return Value(self._device, there=array)",
         "From the second run on all rows are the output.",
         (f"{KEPT}::test_every_run_has_a_count_of_its_own",),
+    ),
+    Mutant(
+        "places: the first axis of the pixels is never the fastest",
+        "_places_of_largest",
+        "extents[:at] if is_first_fastest else extents[at + 1 :]",
+        "extents[at + 1 :]",
+        "storage_order=1 counts columns.",
+        (f"{POOLED}::test_the_places_of_the_largest",),
+    ),
+    Mutant(
+        "places: padding is the least byte",
+        "_places_of_largest",
+        "number(RANGES[x.dtype][0] - 1, ",
+        "number(RANGES[x.dtype][0], ",
+        "A window of least bytes has the place of its padding.",
+        (f"{POOLED}::test_padding_is_the_place_of_no_byte",),
+    ),
+    Mutant(
+        "resize: a filter is as wide as an element of x",
+        "_smooth",
+        "F(1) / axis.scale if axis.scale < 1 else F(1)",
+        "F(1)",
+        "A smaller image is not smoothed.",
+        (f"{RESIZED}::test_smoothed_sums",),
+    ),
+    Mutant(
+        "resize: what is outside never counts for the border",
+        "_smooth",
+        "if excludes:",
+        "if True:",
+        "Without exclude_outside the elements at the border count several times.",
+        (f"{RESIZED}::test_smoothed_sums",),
+    ),
+    Mutant(
+        "constants: one output without an element is all",
+        "_empty",
+        "if not all(",
+        "if not any(",
+        "A layer that computes another output as well would be gone.",
+        ("expressions/test_constants.py::test_what_has_no_element_is_a_constant",),
     ),
 )
