@@ -97,7 +97,7 @@ class _Pooled:
 
 def max_pool(reading: Reading) -> QuantizedPool:
     if reading.layer.attributes.get("output", 0):
-        raise Unserved("it gives places, which the kernels of bytes do not")
+        raise Unserved("it gives the indices, which the kernels of bytes do not")
     return _windowed(reading, MaxPool, {})
 
 

@@ -107,7 +107,7 @@ AVERAGE, GLOBAL = "com.microsoft.QLinearAveragePool", "com.microsoft.QLinearGlob
 @pytest.mark.parametrize(
     ("why", "op", "given"),
     [
-        ("the indices", "MaxPool", {"attributes": {"kernel_shape": (2, 2)}, "outputs": ("y", "at")}),
+        ("the indices", "MaxPool", {"attributes": {"kernel_shape": (2, 2), "output": 1, "outputs": 2}}),
         ("channels_last=1", AVERAGE, {"attributes": {"kernel_shape": (2, 2), "channels_last": 1}}),
         ("channels_last=1", GLOBAL, {"attributes": {"channels_last": 1}}),
         ("of max pools only", AVERAGE, {"attributes": {"kernel_shape": (2, 2), "dilations": (1, 2)}}),
