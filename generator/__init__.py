@@ -30,7 +30,7 @@ from qconv.generator.families import (
 from qconv.generator.families.conversion import choosing, elementwise
 from qconv.generator.families.expression import map as mapping
 from qconv.generator.families.expression import matmul, matmul_mma, reduce
-from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, pooling, shuffle, table
+from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, nms, pooling, shuffle, table
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
 from qconv.op import Problem, quoted
@@ -93,6 +93,7 @@ FAMILIES: dict[str, Family] = {
         global_pooling.FAMILY,
         argmax.FAMILY,
         shuffle.FAMILY,
+        nms.FAMILY,
         mapping.FAMILY,
         reduce.FAMILY,
         matmul.FAMILY,

@@ -12,7 +12,20 @@ from pathlib import Path
 
 import streams
 from canvas import Canvas
-from streams import argmax, binary, choosing, concat, elementwise, global_pooling, maps, pooling, reduce, shuffle, table
+from streams import (
+    argmax,
+    binary,
+    choosing,
+    concat,
+    elementwise,
+    global_pooling,
+    maps,
+    nms,
+    pooling,
+    reduce,
+    shuffle,
+    table,
+)
 from warpgroups import halo, halo_split, stem_pool, stem_wgmma, tcgen05, wgmma
 
 HERE = Path(__file__).parent
@@ -278,7 +291,7 @@ DRAWINGS: dict[str, Callable[[], Canvas]] = {
     for draw in (
         *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, halo_split),
         *(tcgen05, fused, block, unfused),
-        *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
+        *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle, nms),
         *(streams.map, matmul, matmul_mma, reduce),
     )
 } | {"map": maps}  # a function of that name would hide Python's

@@ -110,3 +110,13 @@ def shuffle() -> Canvas:
         c.across(40, 360, 228, "vector")
 
     return stream("shuffle", ("unroll",), more)
+
+
+def nms() -> Canvas:
+    c = Canvas(760, 190, "nms")
+    c.text(40, 22, "the boxes of a class of an image; coloured: those of one thread")
+    for at in range(16):
+        c.box(40 + 40 * at, 60, 40, 26, "two" if at % 8 == 0 else "none")
+    c.across(40, 360, 108, "threads")
+    c.text(40, 166, "a round: drop what the last box kept suppresses, then keep the best that is left")
+    return c

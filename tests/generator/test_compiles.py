@@ -37,7 +37,18 @@ from qconv.generator.families.mma.plan import MmaPlan
 from qconv.ops.registry import parse
 from qconv.problem.chain import Chain
 from qconv.targets.target import TARGETS, Target
-from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import (
+    Add,
+    ArgMax,
+    AveragePool,
+    ChannelShuffle,
+    Concat,
+    GlobalAveragePool,
+    MaxPool,
+    Mul,
+    NonMaxSuppression,
+    Table,
+)
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -107,6 +118,8 @@ TENSOR_OPS = {
     "channels of three groups": ChannelShuffle(8 * 28 * 28, 3, 80, "uint8"),
     "the class of every pixel": ArgMax(8 * 28 * 28, 20, last=True),
     "the largest of images": ArgMax(4, 96, 128, x_type="uint8"),
+    "the boxes of a detector": NonMaxSuppression(1, 80, 8400, 300),
+    "boxes by their centers": NonMaxSuppression(8, 1, 1000, 1000, center=True),
     "a factor a channel and image": Mul(8, 49, 120, "uint8", "uint8", "uint8"),
 }
 

@@ -27,8 +27,9 @@ FAST = {
     *("fused-depthwise-pointwise-sm_90a.cu", "fused-warpgroups-sm_90a.cu", "block-inverted-residual-sm_90a.cu"),
 }
 GOLDEN = mostly_slow((name for name in CASES if name.endswith(".cu")), FAST)
-# Loads and stores of a thread's spilled words, in configs whose many blocks per SM leave it few registers.
-SPILLED = {"stem-words-sm_90a.cu": 8, "fused-small-image-sm_90a.cu": 2}
+# Loads and stores of a thread's spilled words, in configs whose many blocks per SM leave it few registers, and around
+# the function that NVIDIA's compiler calls for a division.
+SPILLED = {"stem-words-sm_90a.cu": 8, "fused-small-image-sm_90a.cu": 2, "nms-detector-sm_90a.cu": 14}
 
 # A barrier in a divergent branch, one with a predicate, and one for the whole warp.
 BARRIERS = Source(

@@ -31,7 +31,18 @@ from qconv.generator.families.wgmma import Wgmma
 from qconv.op import Problem
 from qconv.problem.pooled import PooledConv2d
 from qconv.targets.target import TARGETS
-from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import (
+    Add,
+    ArgMax,
+    AveragePool,
+    ChannelShuffle,
+    Concat,
+    GlobalAveragePool,
+    MaxPool,
+    Mul,
+    NonMaxSuppression,
+    Table,
+)
 
 POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)
 STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=(2, 2), pad=(3, 3, 3, 3))
@@ -268,6 +279,8 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "shuffle-three-groups-cpu.cpp": (ChannelShuffle(999, 3, 20, "uint8"), "cpu", None),
     "argmax-classes-sm_90a.cu": (ArgMax(32 * 56 * 56, 20, x_type="uint8"), "sm_90a", None),
     "argmax-last-gfx942.hip": (ArgMax(64, 21, 3136, last=True), "gfx942", None),
+    "nms-detector-sm_90a.cu": (NonMaxSuppression(1, 80, 8400, 300), "sm_90a", None),
+    "nms-centers-gfx942.hip": (NonMaxSuppression(8, 1, 1000, 1000, center=True), "gfx942", None),
     "map-halves-sm_90a.cu": (EXPRESSIONS["a sum of halves"], "sm_90a", None),
     "map-bytes-through-gelu-sm_80.cu": (EXPRESSIONS["bytes through a gelu"], "sm_80", None),
     "map-padded-image-gfx942.hip": (EXPRESSIONS["a padded image"], "gfx942", None),

@@ -14,7 +14,18 @@ from qconv.generator import Plan
 from qconv.instances.load.winners import Winner
 from qconv.op import Problem
 from qconv.targets.target import target
-from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import (
+    Add,
+    ArgMax,
+    AveragePool,
+    ChannelShuffle,
+    Concat,
+    GlobalAveragePool,
+    MaxPool,
+    Mul,
+    NonMaxSuppression,
+    Table,
+)
 
 SAME = (1, 1, 1, 1)
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
@@ -100,6 +111,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("global_pooling", "cpu", GlobalAveragePool(2, 49, 40, out_type="uint8")),
     ("argmax", "cpu", ArgMax(6, 19, 5, last=True)),
     ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
+    ("nms", "cpu", NonMaxSuppression(2, 3, 20, 6)),
     ("map", "cpu", TYPED),
     ("map", "cpu", BYTES),
     ("reduce", "cpu", SOFTMAX),

@@ -1,8 +1,8 @@
 """The node cases of the onnx package in a session: `python tests/support/node_cases.py [AREA ...]` prints how many run
 on kernels alone and agree, by area, and why each other one does not.
 
-It counts the cases of the usual ops and types that ONNX Runtime loads, of Gather those with constant indices. Every
-input is fed, shapes too, and outputs agree within the tolerance of the case.
+It counts the cases of the usual ops and types that ONNX Runtime loads. Every input is fed, shapes too, and outputs
+agree within the tolerance of the case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ AREAS: Mapping[str, tuple[str, ...]] = {
         "MeanVarianceNormalization",
     ),
     "movement": (
-        *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice"),
+        *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
+        *("Identity", "Pad", "Reshape", "Slice"),
         *("SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
     ),
     "pools and samples": (
@@ -78,17 +79,10 @@ def is_training(model: Any) -> bool:
     )
 
 
-def gathers_at_run_time(graph: Any) -> bool:
-    fed = {value.name for value in graph.input}
-    return any(node.op_type == "Gather" and node.input[1] in fed for node in graph.node)
-
-
 def area_of(model: Any) -> str:
     """Return the area of a case; "" where its ops or types are others."""
     kinds = [value.type for value in (*model.graph.input, *model.graph.output)]
     if not all(kind.HasField("tensor_type") and kind.tensor_type.elem_type in TYPES for kind in kinds):
-        return ""
-    if gathers_at_run_time(model.graph):
         return ""
     by_op = {op: area for area, ops in AREAS.items() for op in ops}
     ops = {node.op_type for node in model.graph.node}

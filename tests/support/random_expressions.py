@@ -15,7 +15,7 @@ import numpy as np
 from qconv.expression import FUNCTIONS, Axis, Guard, Index, Load, Map, Node, Number, Operand, Position, call, flat
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG, Function
 from qconv.expression.index import unflat
-from qconv.expression.node import text_of
+from qconv.expression.node import Lookup, text_of
 from qconv.expression.problem import STORED
 
 TYPES = (FLOAT, INT, LONG, BOOL)
@@ -51,6 +51,8 @@ class Drawer:
         return made
 
     def _call(self, dtype: str, depth: int) -> Node:
+        if self.rng.random() < 0.05 and len(self.operands) < self._most - 5:
+            return self.looked_up(dtype, depth)
         function, taken = self.rng.choice(MAKERS[dtype])
         types = [taken] * function.arity
         if function.name == "select":
@@ -64,6 +66,17 @@ class Drawer:
         if chance < 0.15 or len(self.operands) >= self._most - 5:
             return Number(self.rng.choice(NUMBERS[dtype]), dtype)
         return self.load(dtype)
+
+    def looked_up(self, dtype: str, depth: int) -> Lookup:
+        """Return an element of a new operand whose place is a value."""
+        last = self.rng.choice((0, 1, 6, 63, 200))
+        place = self.node(INT, depth - 1)
+        clamped = call("minimum", call("maximum", place, Number(0, INT)), Number(last, INT))
+        if last & (last + 1) == 0 and self.rng.random() < 0.5:
+            clamped = call("bit_and", place, Number(last, INT))
+        stored = self.rng.choice([name for name, computed in COMPUTED.items() if computed == dtype])
+        name = self._add(Operand(stored, last + 1, self.rng.random() < 0.2))
+        return Lookup(name, clamped, dtype)
 
     def load(self, dtype: str) -> Load:
         """Return a load of a new operand, whose axes are some of those of the expression, in any order."""

@@ -16,6 +16,7 @@ from qconv.tensor_ops import (
     GlobalAveragePool,
     MaxPool,
     Mul,
+    NonMaxSuppression,
     Table,
 )
 from qconv.tensor_ops.pooling import Pool
@@ -106,6 +107,18 @@ def shuffles(seed: int, count: int) -> list[ChannelShuffle]:
     ]
 
 
+def suppressions(seed: int, count: int) -> list[NonMaxSuppression]:
+    """Return fewer boxes than threads and more, of which few or all may be kept."""
+    rng = random.Random(f"suppressions {seed}")
+    return [_suppression(rng) for _ in range(count)]
+
+
+def _suppression(rng: random.Random) -> NonMaxSuppression:
+    boxes = rng.choice((*SIZES, 300, 700))
+    most = rng.choice((1, min(boxes, 7), boxes))
+    return NonMaxSuppression(rng.randint(1, 3), rng.randint(1, 4), boxes, most, rng.random() < 0.4)
+
+
 def concats(seed: int, count: int) -> list[Concat]:
     """Return one to four slices, of whole vectors and odd sizes, copied and looked up."""
     rng = random.Random(f"concats {seed}")
@@ -131,6 +144,7 @@ def tensor_op_problems(seed: int, count: int) -> list[Problem]:
         *concats(seed, count),
         *argmaxes(seed, count),
         *shuffles(seed, count),
+        *suppressions(seed, count),
         *tables,
     ]
     return random.Random(f"tensor ops {seed}").sample(every, count)

@@ -17,6 +17,7 @@ from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behin
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
 from qconv.network.layers.shuffle import fold_shuffles
+from qconv.network.layers.suppression import serve_suppressions
 from qconv.network.layers.table import fold_tables
 from qconv.network.run.arrange import Arranger
 from qconv.network.run.contender import Contender, Parts
@@ -62,4 +63,5 @@ __all__ = [
     "read_layer",
     "serve_ends",
     "serve_moving",
+    "serve_suppressions",
 ]

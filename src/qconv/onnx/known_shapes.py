@@ -42,12 +42,14 @@ DECIDES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"), (1,)),
     "CenterCropPad": (1,),
     "ConstantOfShape": (0,),
+    "NonMaxSuppression": (2, 3, 4),
     "Pad": (1, 3),
     "Range": (0, 1, 2),
     "Resize": (1, 2, 3),
     "Slice": (1, 2, 3, 4),
 }
-RESIZES = ("Resize", "Upsample")
+# The first of the inputs that may be floats, of ops that have such: scales, and thresholds.
+FLOATS: Mapping[str, int] = {"NonMaxSuppression": 3, "Resize": 1, "Upsample": 1}
 # Ops with other outputs each time.
 RANDOM = frozenset(
     ("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -66,8 +68,8 @@ def computes_shapes(network: Network) -> bool:
 
 def deciding_inputs(network: Network) -> tuple[str, ...]:
     """Return the inputs whose values decide shapes: integers of rank 0 or 1 that such an operand follows from, and
-    floats that are the scales of a resize."""
-    scales = {name for layer in network.layers if layer.op in RESIZES for name in layer.inputs[1:]}
+    floats that are the scales of a resize or the thresholds of a suppression."""
+    floats = {name for layer in network.layers if layer.op in FLOATS for name in layer.inputs[FLOATS[layer.op] :]}
     asked = [layer.inputs[at] for layer in network.layers for at in DECIDES.get(layer.op, ()) if at < len(layer.inputs)]
     seen: set[str] = set()
     while asked:
@@ -76,12 +78,12 @@ def deciding_inputs(network: Network) -> tuple[str, ...]:
             seen.add(name)
             maker = network.producers.get(name)
             asked += [] if maker is None or maker.op in SHAPES else maker.reads
-    return tuple(name for name in network.inputs if name in seen and _may_be_a_shape(network, name, name in scales))
+    return tuple(name for name in network.inputs if name in seen and _may_decide(network, name, name in floats))
 
 
-def _may_be_a_shape(network: Network, name: str, is_scale: bool) -> bool:
+def _may_decide(network: Network, name: str, is_float: bool) -> bool:
     tensor = network.tensor(name)
-    dtypes = ("int32", "int64", "float32") if is_scale else ("int32", "int64")
+    dtypes = ("int32", "int64", "float32") if is_float else ("int32", "int64")
     return tensor.dtype in dtypes and tensor.shape is not None and len(tensor.shape) <= 1
 
 

@@ -29,6 +29,7 @@ from qconv.network import (
     read_layer,
     serve_ends,
     serve_moving,
+    serve_suppressions,
 )
 from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
@@ -87,7 +88,9 @@ def _with_expressions(
     moving, _ = serve_moving(network, served)
     ends, _ = serve_ends(network, moving)
     network = unfolded(network, ends)
+    ends, unsuppressed = serve_suppressions(network, ends)
     network, here, left = fuse(network, ends)
+    left |= unsuppressed
     reasons = {
         layer.name: why_not.get(layer.name, left[layer.name]) if is_of_integers(layer.op) else left[layer.name]
         for layer in network.layers

@@ -18,7 +18,7 @@ from qconv.expression import map as mapping
 from qconv.expression import matmul, reduce
 from qconv.op import BETWEEN, Array, Op, Problem, Sample, quoted
 from qconv.ops import chain, convolution, pooled
-from qconv.tensor_ops import argmax, binary, concat, pooling, shuffle, table
+from qconv.tensor_ops import argmax, binary, concat, nms, pooling, shuffle, table
 
 OPS: tuple[Op, ...] = (
     convolution.OP,
@@ -31,6 +31,7 @@ OPS: tuple[Op, ...] = (
     *pooling.OPS,
     argmax.OP,
     shuffle.OP,
+    nms.OP,
     mapping.OP,
     reduce.OP,
     matmul.OP,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from qconv.tensor_ops.argmax import ArgMax
 from qconv.tensor_ops.binary import Add, Binary, Mul
 from qconv.tensor_ops.concat import Concat
+from qconv.tensor_ops.nms import NonMaxSuppression
 from qconv.tensor_ops.pooling import AveragePool, GlobalAveragePool, MaxPool
 from qconv.tensor_ops.shuffle import ChannelShuffle
 from qconv.tensor_ops.table import Table
@@ -19,5 +20,6 @@ __all__ = [
     "GlobalAveragePool",
     "MaxPool",
     "Mul",
+    "NonMaxSuppression",
     "Table",
 ]

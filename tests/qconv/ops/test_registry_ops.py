@@ -26,6 +26,7 @@ ASKED = {
     "channel_shuffle --rows 49 --c 116 --groups 2": "channel_shuffle:rows=49:groups=2:width=58:x_type=int8",
     "argmax --shape 2,8,8,19 --axis -1 --last": "argmax:outer=128:length=19:inner=1:last:x_type=int8",
     "argmax --shape 2,8,8,19 --axis 1 --x-type uint8": "argmax:outer=2:length=8:inner=152:x_type=uint8",
+    "nms --images 1 --classes 80 --boxes 840 --most 30 --center": "nms:images=1:classes=80:boxes=840:most=30:center",
     f"global_average_pool {IMAGE} --x-type uint8": "n=2:pixels=81:c=16:x_type=uint8:out_type=int8",
 }
 

@@ -69,11 +69,11 @@ MUTANTS = (
         (POOLING,),
     ),
     Mutant(
-        "between: the indices of a max pool are not asked for",
+        "between: the indices of a max pool are its largest elements",
         "max_pool",
-        "if len(reading.layer.outputs) > 1:",
+        'if reading.layer.attributes.get("output", 0):',
         "if False:",
-        "Whoever reads them finds nothing.",
+        "Whoever reads them finds the bytes.",
         (POOLING,),
     ),
     Mutant(

@@ -170,8 +170,8 @@ MUTANTS = (
     Mutant(
         "shapes: every float decides one",
         "deciding_inputs",
-        "_may_be_a_shape(network, name, name in scales)",
-        "_may_be_a_shape(network, name, True)",
+        "_may_decide(network, name, name in floats)",
+        "_may_decide(network, name, True)",
         "Each value of a computed scale would be another network.",
         ("onnx/test_known_shapes.py::test_the_scales_of_a_resize_decide_a_shape_and_no_other_floats_do",),
     ),

@@ -61,8 +61,8 @@ MUTANTS = (
     Mutant(
         "movement: what is folded is joined at once",
         "readers/__init__.py",
-        '*windows.READERS, "Concat"',
-        "*windows.READERS",
+        '.union(("Concat",), *(',
+        ".union(*(",
         "A fold is computed for the elements of all inputs of a concatenation.",
         (f"{JOINED}::test_what_is_folded_is_in_memory_before_it_is_joined",),
     ),

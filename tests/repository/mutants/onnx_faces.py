@@ -193,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         "known shapes: no input decides a shape",
-        "_may_be_a_shape",
+        "_may_decide",
         "return tensor.dtype in dtypes and",
         'return tensor.dtype == "int16" and',
         "The target of a Reshape may be fed.",

@@ -1,4 +1,5 @@
-"""Layers of constants alone, computed once, on the host, by the oracle of the kernel that would compute them.
+"""Layers of constants alone, computed once, on the host, by the oracle of the kernel that would compute them; and
+layers whose outputs have no elements.
 
 ONNX Runtime leaves a QuantizeLinear of a constant in the graph, whose output may be the weights of a convolution."""
 
@@ -27,6 +28,9 @@ def fold_constants(network: Network, without: Collection[str] = ()) -> Network:
     known, tensors, kept = dict(network.constants), dict(network.tensors), list[Layer]()
     left = set[str]()  # outputs of layers that stay
     for layer in network.layers:
+        if empty := _empty(network, layer):
+            known |= empty
+            continue
         array = _computed(replace(network, constants=known, tensors=tensors), layer)
         if array is None:
             kept.append(layer)
@@ -39,6 +43,14 @@ def fold_constants(network: Network, without: Collection[str] = ()) -> Network:
             left.add(y)
     constants = {name: array for name, array in known.items() if name not in left}
     return replace(network, layers=tuple(kept), constants=constants, tensors=tensors)
+
+
+def _empty(network: Network, layer: Layer) -> dict[str, Array]:
+    """Return the outputs of a layer if none has an element: nothing computes them."""
+    made = [network.tensor(name) for name in layer.outputs if name]
+    if not all(each.extents is not None and 0 in each.extents and each.dtype not in (None, "object") for each in made):
+        return {}
+    return {each.name: np.zeros(each.extents or (), each.dtype) for each in made}
 
 
 def _computed(network: Network, layer: Layer) -> Array | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from qconv.device import Device
+from qconv.expression.node import in_order
 from qconv.instances.load.serving import in_sequence, lookup
 from qconv.network.expressions.kernel import Held, Kernel, kernel_of
-from qconv.network.expressions.lazy import Array, Lazy, Shape
+from qconv.network.expressions.lazy import Array, Lazy, Place, Shape, root_of
 from qconv.network.graph.graph import Layer
 from qconv.network.graph.served import Prepared
 from qconv.network.graph.value import Value, last_of
@@ -19,16 +21,16 @@ from qconv.network.graph.value import Value, last_of
 
 @dataclass(frozen=True, eq=False)
 class Expressed:
-    """Layers as one expression. `lasts` says for each input whether its channels are expected to be last in memory, and
-    `wants_last` whether the next layer reads them so. `is_inside`: the output is no output of the network, so that it
-    may be an input in another shape."""
+    """Layers as one expression. `channels_last` are the inputs whose channels are expected to be last in memory, and
+    `wants_last` says whether the next layer reads them so. `is_inside`: the output is no output of the network, so that
+    it may be an input in another shape."""
 
     layer: Layer
     lazy: Lazy
     inputs: tuple[str, ...]
     tensors: Mapping[str, tuple[Shape, str]]  # of the inputs
     constants: Mapping[str, Array]
-    lasts: tuple[bool, ...]
+    channels_last: frozenset[str]
     wants_last: bool
     is_inside: bool = False
     _kernels: dict[tuple[bool, ...], Kernel] = field(default_factory=dict, init=False, repr=False)
@@ -36,6 +38,20 @@ class Expressed:
     @property
     def y(self) -> str:
         return self.layer.outputs[0]
+
+    @property
+    def lasts(self) -> tuple[bool, ...]:
+        """Return for each input whether the kernel is expected to read it with its channels last."""
+        return self.orders([name in self.channels_last for name in self.inputs])
+
+    def orders(self, lasts: Iterable[bool]) -> tuple[bool, ...]:
+        """Return for each input whether the kernel reads it with its channels last, where it comes so or not. Tensors
+        that are read at computed places are in the model's order."""
+        return tuple(last and name not in self._placed for last, name in zip(lasts, self.inputs, strict=True))
+
+    @cached_property
+    def _placed(self) -> frozenset[str]:
+        return frozenset(node.tensor for node in in_order(root_of(self.lazy)) if isinstance(node, Place))
 
     def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
         for name, shape in zip(self.inputs, shapes, strict=True):
@@ -74,7 +90,7 @@ class _Expressed:
         self._run(one.lasts)
 
     def __call__(self, *inputs: Value) -> Value:
-        return self._run(tuple(len(x.shape) > 2 and x.is_channels_last for x in inputs))(inputs)
+        return self._run(self._one.orders(len(x.shape) > 2 and x.is_channels_last for x in inputs))(inputs)
 
     def _run(self, lasts: tuple[bool, ...]) -> Callable[[Sequence[Value]], Value]:
         if lasts not in self._runs:

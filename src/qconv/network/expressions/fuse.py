@@ -19,7 +19,6 @@ from itertools import count
 from math import prod
 
 from qconv.expression.function import COMPUTED
-from qconv.expression.index import Index
 from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
 from qconv.network.expressions.byte_tables import Tensors, with_tables
@@ -32,16 +31,17 @@ from qconv.network.expressions.lazy import (
     Place,
     Reader,
     Shape,
-    axes_for,
     cost_of,
     has_fold,
     indices_within,
+    root_of,
     stored,
 )
 from qconv.network.expressions.light import ReadLight, taken_over
 from qconv.network.expressions.partial import parted
-from qconv.network.expressions.readers import FOLDING, READERS
+from qconv.network.expressions.readers import FOLDING, READERS, read_by_place
 from qconv.network.expressions.readers.movement import READERS as MOVING
+from qconv.network.expressions.topk import with_ranks
 from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.served import Reason, Served, Unserved
 from qconv.network.layers.boundary import has_channels_last
@@ -69,7 +69,7 @@ class _Pending:
     @cached_property
     def root(self) -> Node:
         """Return the expression of an element, over the axes of the tensor."""
-        return _root(self.lazy)
+        return root_of(self.lazy)
 
 
 @dataclass
@@ -121,8 +121,9 @@ class _Fusion:
         (y,) = made
         folds = layer.op in FOLDING and layer.name not in self.lights and not self._joins_again(layer)
         most = FOLDED if folds else FOLDED - WIDENED if self._is_widened_for_fold(layer) else MOST_FUNCTIONS
+        placed = read_by_place(layer, self.network)
         for name in layer.reads:
-            if name in self.pending and self._is_stored_for(name, folds, most):
+            if name in self.pending and (name in placed or self._is_stored_for(name, folds, most)):
                 self._store(name)
         result = self._result(layer, read)
         if not self._is_one_kernel(result):
@@ -160,7 +161,7 @@ class _Fusion:
 
     def _reading(self, one: _Pending, lazy: Lazy) -> _Pending:
         """Return a part of a pending tensor, which reads fewer tensors."""
-        read = {node.tensor for node in in_order(_root(lazy)) if isinstance(node, Element | Place)}
+        read = {node.tensor for node in in_order(root_of(lazy)) if isinstance(node, Element | Place)}
         return replace(one, lazy=lazy, reads=frozenset(name for name in read if name not in one.constants))
 
     def _is_widened_for_fold(self, layer: Layer) -> bool:
@@ -239,10 +240,10 @@ class _Fusion:
     def _wants_last(self, name: str, one: _Pending) -> bool:
         """True where a tensor should have its channels last: as a reader of another kind wants them, else as they are
         in what a map reads."""
-        rank = len(one.lazy.shape)
-        if rank < 3:
+        rank, behind = len(one.lazy.shape), self.network.consumers.get(name, ())
+        if rank < 3 or any(name in read_by_place(each, self.network) for each in behind):
             return False
-        readers = (each.name for each in self.network.consumers.get(name, ()) if each.name not in self.lights)
+        readers = (each.name for each in behind if each.name not in self.lights)
         if any(has_channels_last(self.served[reader]) for reader in readers if reader in self.served):
             return True
         held = self._held_for(one)
@@ -266,7 +267,7 @@ class _Fusion:
             constants |= one.constants
         lazy = with_tables(lazy, Tensors((constants | reader.added).get, self._type_of), reader.add)
         constants |= reader.added
-        nodes = in_order(_root(lazy))
+        nodes = in_order(root_of(lazy))
         read = {node.tensor for node in nodes if isinstance(node, Element | Place)}
         for name in read:
             if 0 in (self.network.tensor(name).extents or ()):
@@ -328,12 +329,12 @@ class _Fusion:
         layer = Layer(last.name, last.op, inputs, (name,), parts=one.parts, is_expression=True)
         held = {each: self._held_for(one)(each) for each in inputs}
         tensors = {each: (tensor.shape, tensor.dtype) for each, tensor in held.items()}
-        lasts = tuple(tensor.is_last for tensor in held.values())
+        lasts = frozenset(each for each, tensor in held.items() if tensor.is_last)
         wants_last = of_layer is not None and self._wants_last(name, one)
         is_inside = name not in self.network.outputs
         made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last, is_inside)
         try:
-            self.lasts[name] = made.kernel(lasts).is_last
+            self.lasts[name] = made.kernel(made.lasts).is_last
         except ValueError as error:  # such as of more elements than kernels count
             if of_layer is None:
                 raise Unserved(str(error)) from None
@@ -352,13 +353,10 @@ class _Fusion:
                 self.why_not[part.name] = Reason(why)
 
 
-def _root(lazy: Lazy) -> Node:
-    return lazy.at(tuple(map(Index.of, axes_for(lazy.shape))))
-
-
 def fuse(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served], dict[str, Reason]]:
     """Return the network with expressions in the place of layers that they compute, the served layers, and why each
     other layer is not one."""
+    network = with_ranks(network)
     tensors = dict(network.tensors)
     fusion = _Fusion(replace(network, tensors=tensors), dict(served), tensors, taken_over(network, served))
     fusion.run()

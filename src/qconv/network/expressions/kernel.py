@@ -260,6 +260,7 @@ def _lowered(root: Node, names: _Names) -> Node:
         if isinstance(node, Position):
             return Position(_with_tables(node.at, names))
         if isinstance(node, Place):
+            assert not names.held(node.tensor).is_last, "places are counted in the model's order of axes"
             return Lookup(names(node.tensor), arguments[0], node.dtype)
         if isinstance(node, Byte):
             return arguments[0]

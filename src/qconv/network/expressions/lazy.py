@@ -50,7 +50,8 @@ class Element:
 
 @dataclass(frozen=True)
 class Place:
-    """An element of a vector of constants whose place is a value, clamped to the vector."""
+    """An element of a tensor in memory whose place, counted in the model's order of axes, is a value, clamped to the
+    tensor."""
 
     tensor: str
     at: Node
@@ -182,6 +183,17 @@ class Reader:
 
     def has(self, number: int) -> bool:
         return number < len(self.inputs) and self.inputs[number] is not None
+
+    def placed(self, number: int = 0) -> Callable[[Node], Node]:
+        """Return the elements of an input by their places. It is in memory: READ_BY_PLACE names it. A place outside of
+        the tensor is that of its first or last element."""
+        x, name = self.x(number), self.layer.inputs[number]
+        last = Number(x.elements - 1, INT)
+
+        def at(place: Node) -> Node:
+            return Place(name, call("minimum", call("maximum", place, Number(0, INT)), last), x.computed)
+
+        return at
 
     def constant(self, number: int, what: str) -> Array:
         """Return the value of an input that has to be known."""
@@ -363,6 +375,11 @@ def cost_of(root: Node) -> tuple[int, int]:
     nodes = in_order(root)
     read = sum(isinstance(node, Element) and any(index.axes for index in node.indices) for node in nodes)
     return read, sum(isinstance(node, Call) for node in nodes)
+
+
+def root_of(lazy: Lazy) -> Node:
+    """Return the expression of an element, over the axes of the tensor."""
+    return lazy.at(tuple(map(Index.of, axes_for(lazy.shape))))
 
 
 def axes_for(shape: Shape) -> tuple[Axis, ...]:

@@ -127,6 +127,28 @@ class Value:
         return tuple(int(extent) for extent in self._known.shape)
 
 
+class Counted(Value):
+    """Rows on the device, of which the first begins with the number of those behind it that count. The others are cut
+    off where the caller or another layer gets the tensor, which waits for the device."""
+
+    @cached_property
+    def on_host(self) -> Any:
+        rows = self._device.download(self.array)
+        return rows[1 : 1 + int(rows[0, 0])]
+
+    @cached_property
+    def on_device(self) -> Any:
+        return self._device.upload(self.on_host)
+
+    @property
+    def array(self) -> Any:
+        """Return the array of all rows."""
+        return self._there
+
+    def with_array(self, array: Any) -> Value:
+        return Counted(self._device, there=array)
+
+
 def last_of(shape: Sequence[int]) -> Shape:
     """Return the shape with the channels moved to the end; a matrix is unchanged."""
     return (shape[0], *shape[2:], shape[1]) if len(shape) > 2 else tuple(shape)

@@ -165,7 +165,7 @@ def _cut(reading: Reading, cut: Callable[[Shape], Cut]) -> Joined:
 
 
 # Ops each of whose outputs is computed for itself.
-SPLIT = ("LayerNormalization", "Split")
+SPLIT = ("LayerNormalization", "MaxPool", "Split")
 
 
 def one_output_each(network: Network, dtypes: Collection[str] = BYTES) -> Network:

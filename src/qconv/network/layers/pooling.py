@@ -96,8 +96,8 @@ class _Pooled:
 
 
 def max_pool(reading: Reading) -> QuantizedPool:
-    if len(reading.layer.outputs) > 1:
-        raise Unserved("it gives the indices as well, which the kernels do not")
+    if reading.layer.attributes.get("output", 0):
+        raise Unserved("it gives the indices, which the kernels of bytes do not")
     return _windowed(reading, MaxPool, {})
 
 

@@ -135,3 +135,17 @@ def test_a_large_constant_is_not_computed_here(monkeypatch: pytest.MonkeyPatch) 
     for largest, kept in ((W.size, 1), (W.size - 1, 2)):
         monkeypatch.setattr(constants, "LARGEST", largest)
         assert len(fold_constants(network).layers) == kept
+
+
+def test_what_has_no_element_is_a_constant() -> None:
+    """Nothing computes it, whatever its type."""
+    layers = (Layer("a", "Mystery", ("x",), ("empty",)), Layer("b", "Mystery", ("x",), ("y",)))
+    network = network_of(layers, {}, {"y": "uint8"}, "empty", "y")
+    tensors = {**network.tensors, "empty": Tensor("empty", "float64", (3, 0, 2))}
+    folded = fold_constants(Network(network.inputs, network.outputs, layers, tensors, {}))
+    assert [layer.name for layer in folded.layers] == ["b"]
+    assert (folded.constants["empty"].shape, folded.constants["empty"].dtype) == ((3, 0, 2), np.float64)
+    both = (Layer("a", "Mystery", ("x",), ("empty", "y")),)
+    assert fold_constants(Network(network.inputs, network.outputs, both, tensors, {})).layers == both
+    unknown = {**tensors, "empty": Tensor("empty", None, (3, 0, 2))}
+    assert len(fold_constants(Network(network.inputs, network.outputs, layers, unknown, {})).layers) == 2

@@ -14,6 +14,7 @@ from one_node import drawn, model_of, node_of, runs_on, whole_range
 
 from qconv.device import open_device
 from qconv.network import Layer, Network, Tensor, Unserved, Value, read_layer
+from qconv.onnx import Session
 
 BYTES = ("int8", "uint8")
 # Windows with different pads and strides on every side, incomplete windows at the end, automatic padding, one axis, and
@@ -76,13 +77,20 @@ BY_RULE = {"auto_pad": "SAME_UPPER"}
     [
         ("as if there were none", (1, 2, 9, 9), {"kernel_shape": [2, 2], "dilations": [2, 2], **BY_RULE}),
         ("padding is negative", (1, 2, 9, 9), {"kernel_shape": [1, 1], "strides": [3, 3], **BY_RULE}),
-        ("n=0", (0, 2, 9, 9), {"kernel_shape": [3, 3]}),
     ],
 )
 def test_what_runs_elsewhere(why: str, shape: tuple[int, ...], window: dict[str, Any]) -> None:
     row = runs_on(*node_of("MaxPool", {"x": np.full(shape, 7, np.uint8)}, **window), why)
     assert row.runs_on == "fallback"
     assert why in row.why
+
+
+def test_no_images_are_no_work() -> None:
+    model, feeds = node_of("MaxPool", {"x": np.zeros((0, 2, 9, 9), np.uint8)}, kernel_shape=[3, 3])
+    session = Session(model, "cpu", strict=True)
+    for _ in range(3):
+        assert session.run(None, feeds)[0].shape == (0, 2, 7, 7)
+    assert not session.explain().rows
 
 
 def test_the_padding_by_rule_is_taken_where_it_is_one() -> None:
@@ -107,7 +115,7 @@ AVERAGE, GLOBAL = "com.microsoft.QLinearAveragePool", "com.microsoft.QLinearGlob
 @pytest.mark.parametrize(
     ("why", "op", "given"),
     [
-        ("the indices", "MaxPool", {"attributes": {"kernel_shape": (2, 2)}, "outputs": ("y", "at")}),
+        ("the indices", "MaxPool", {"attributes": {"kernel_shape": (2, 2), "output": 1, "outputs": 2}}),
         ("channels_last=1", AVERAGE, {"attributes": {"kernel_shape": (2, 2), "channels_last": 1}}),
         ("channels_last=1", GLOBAL, {"attributes": {"channels_last": 1}}),
         ("of max pools only", AVERAGE, {"attributes": {"kernel_shape": (2, 2), "dilations": (1, 2)}}),

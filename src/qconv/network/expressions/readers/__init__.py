@@ -8,15 +8,19 @@ from qconv.network.expressions.lazy import Lazy, Reader
 from qconv.network.expressions.readers import (
     activations,
     elementwise,
+    gathering,
     joining,
     movement,
+    ordering,
     products,
     quantization,
     quantized,
     reductions,
     resizing,
+    sampling,
     windows,
 )
+from qconv.network.graph.graph import Layer, Network
 
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **elementwise.READERS,
@@ -25,6 +29,9 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **quantized.READERS,
     **movement.READERS,
     **joining.READERS,
+    **gathering.READERS,
+    **ordering.READERS,
+    **sampling.READERS,
     **resizing.READERS,
     **windows.READERS,
     **reductions.READERS,
@@ -32,6 +39,12 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
 }
 # Ops that read each element of an input several times, or in an order of their own, or compute it where they do not use
 # it.
-FOLDING = quantized.FOLDING | frozenset(
-    (*reductions.READERS, *products.READERS, *resizing.READERS, *windows.READERS, "Concat")
-)
+_OF_MANY = (ordering, products, reductions, resizing, sampling, windows)
+FOLDING = quantized.FOLDING.union(("Concat",), *(readers.READERS for readers in _OF_MANY))
+
+
+def read_by_place(layer: Layer, network: Network) -> frozenset[str]:
+    """Return the inputs of a layer whose elements have computed places, so that they have to be in memory."""
+    if layer.op in sampling.READERS or (layer.op in gathering.READERS and layer.inputs[1] not in network.constants):
+        return frozenset(layer.inputs[:1])
+    return frozenset()

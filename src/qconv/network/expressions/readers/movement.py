@@ -99,7 +99,7 @@ def sliced(reader: Reader) -> Lazy:
 def split(reader: Reader) -> Lazy:
     """Read one output of a Split. `one_output_each` has made each a layer of its own."""
     x = reader.x()
-    axis = _axis(reader, len(x.shape))
+    axis = axis_of(reader, len(x.shape))
     number, count = int(reader.attribute("output", 0)), int(reader.attribute("outputs", 1))
     equal = -(-x.shape[axis] // count)
     given = reader.integers("split", 1)
@@ -148,52 +148,15 @@ def inside(indices: Array, extent: int) -> Array:
     return np.where(indices < 0, indices + extent, indices)
 
 
-def _axis(reader: Reader, rank: int) -> int:
+def axis_of(reader: Reader, rank: int) -> int:
     return int(reader.attribute("axis", 0)) % rank
-
-
-def _chosen(reader: Reader) -> tuple[Lazy, int, Shape, Callable[[Indices], Index]]:
-    """Return x, the axis of the chosen elements, the shape of the tensor of indices, and its elements."""
-    x = reader.x()
-    axis = _axis(reader, len(x.shape))
-    given = inside(reader.constant(1, "tensor of indices"), x.shape[axis])
-    entry = reader.entries(given)
-    return x, axis, given.shape, lambda indices: entry(flat(indices, given.shape))
-
-
-def gather(reader: Reader) -> Lazy:
-    x, axis, given, chosen = _chosen(reader)
-    behind = axis + len(given)
-
-    def at(indices: Indices) -> Node:
-        return x.at((*indices[:axis], chosen(indices[axis:behind]), *indices[behind:]))
-
-    return Lazy((*x.shape[:axis], *given, *x.shape[axis + 1 :]), x.dtype, at)
-
-
-def gather_elements(reader: Reader) -> Lazy:
-    x, axis, given, chosen = _chosen(reader)
-    return Lazy(given, x.dtype, lambda indices: x.at((*indices[:axis], chosen(indices), *indices[axis + 1 :])))
-
-
-def gather_nd(reader: Reader) -> Lazy:
-    x, batch = reader.x(), int(reader.attribute("batch_dims", 0))
-    given = reader.constant(1, "tensor of indices")
-    *shape, chosen = given.shape
-    entries = [reader.entries(inside(given[..., each], x.shape[batch + each])) for each in range(chosen)]
-
-    def at(indices: Indices) -> Node:
-        place = flat(indices[: len(shape)], shape)
-        return x.at((*indices[:batch], *(entry(place) for entry in entries), *indices[len(shape) :]))
-
-    return Lazy((*shape, *x.shape[batch + chosen :]), x.dtype, at)
 
 
 def compress(reader: Reader) -> Lazy:
     x = reader.x()
     if "axis" not in reader.layer.attributes:
         x = reshaped(x, (x.elements,))
-    axis = _axis(reader, len(x.shape))
+    axis = axis_of(reader, len(x.shape))
     kept = np.flatnonzero(reader.constant(1, "condition").reshape(-1)[: x.shape[axis]])
     return with_axes(x, {axis: (kept.size, reader.entries(inside(kept, x.shape[axis])))})
 
@@ -218,9 +181,6 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "Compress": compress,
     "DepthToSpace": depth_to_space,
     "Expand": expand,
-    "Gather": gather,
-    "GatherElements": gather_elements,
-    "GatherND": gather_nd,
     "ReverseSequence": reverse_sequence,
     "Slice": sliced,
     "SpaceToDepth": space_to_depth,

@@ -133,13 +133,67 @@ def _cubic(places: Array, axis: Along, a: np.float32, excludes: bool) -> Taps:
     return Taps(np.clip(indices, 0, axis.extent - 1), weights)
 
 
+@dataclass(frozen=True)
+class Filter:
+    """The weight of an element by its distance, which is zero from `reach` on."""
+
+    reach: int
+    weight: Callable[[Array], Array]
+
+
+TENT = Filter(1, lambda distance: np.maximum(F(1) - distance, F(0)))
+
+
+def _cubic_weight(distance: Array, a: np.float32) -> Array:
+    near = ((a + F(2)) * distance - (a + F(3))) * distance * distance + F(1)
+    far = (((distance - F(5)) * distance + F(8)) * distance - F(4)) * a
+    return np.where(distance < 1, near, np.where(distance < 2, far, F(0)))
+
+
+def _smooth(places: Array, axis: Along, of: Filter, excludes: bool) -> Taps:
+    """Return the taps of a filter that is as wide as an output is in x, where the axis becomes shorter. What is outside
+    counts for the element at the border, unless it is excluded."""
+    step = F(1) / axis.scale if axis.scale < 1 else F(1)
+    center, reach = places + F(0.5), F(of.reach) * step
+    first, end = np.floor(center - reach + F(0.5)), np.floor(center + reach + F(0.5))
+    indices = first[:, None] + np.arange((end - first).max(), dtype=F)
+    weights = of.weight(np.abs((indices - center[:, None] + F(0.5)) / step))
+    is_one = indices < end[:, None]
+    if excludes:
+        is_one = is_one & (indices >= 0) & (indices < axis.extent)
+    weights = np.where(is_one, weights, F(0))
+    total = weights.sum(1, dtype=F, keepdims=True)
+    inside = np.clip(indices, 0, axis.extent - 1).astype(np.int64)
+    return Taps(inside, (weights / np.where(total == 0, F(1), total)).astype(F))
+
+
+def _linear_way(a: np.float32, excludes: bool, is_smooth: bool) -> Callable[[Array, Along], Taps]:
+    return (lambda places, axis: _smooth(places, axis, TENT, excludes)) if is_smooth else _linear
+
+
+def _cubic_way(a: np.float32, excludes: bool, is_smooth: bool) -> Callable[[Array, Along], Taps]:
+    if not is_smooth:
+        return lambda places, axis: _cubic(places, axis, a, excludes)
+    wave = Filter(2, lambda distance: _cubic_weight(distance, a))
+    return lambda places, axis: _smooth(places, axis, wave, excludes)
+
+
+# The taps of places along an axis, by the modes that weigh elements.
+TAPS: Mapping[str, Callable[[np.float32, bool, bool], Callable[[Array, Along], Taps]]] = {
+    "cubic": _cubic_way,
+    "linear": _linear_way,
+}
+
+
 def resize(reader: Reader) -> Lazy:
     x = reader.x()
     axes = _axes_of(reader, x)
     is_old = _is_old(reader)
     mode = reader.attribute("mode", "nearest").removeprefix("bi")
-    if reader.attribute("antialias", 0):
-        raise Unserved("antialias=1; the kernels resize without")
+    is_smooth = bool(reader.attribute("antialias", 0))
+    if is_smooth and x.computed != FLOAT:
+        raise Unserved(f"antialias=1 of {x.dtype}; the kernels smooth floats")
+    excludes = bool(reader.attribute("exclude_outside", 0))
     named = "asymmetric" if is_old else reader.attribute("coordinate_transformation_mode", "half_pixel")
     if named not in PLACES:
         raise Unserved(f"coordinate_transformation_mode={named}; the kernels have {', '.join(PLACES)}")
@@ -148,11 +202,10 @@ def resize(reader: Reader) -> Lazy:
     if mode == "nearest":
         nearest = NEAREST["simple" if is_old else reader.attribute("nearest_mode", "round_prefer_floor")]
         made = _picked(reader, x, shape, {at: nearest(place, axes[at]) for at, place in places.items()})
-    elif mode == "linear":
-        made = _weighted(reader, x, shape, {at: _linear(place, axes[at]) for at, place in places.items()})
-    elif mode == "cubic":
-        a, excludes = F(reader.attribute("cubic_coeff_a", -0.75)), bool(reader.attribute("exclude_outside", 0))
-        made = _weighted(reader, x, shape, {at: _cubic(place, axes[at], a, excludes) for at, place in places.items()})
+    elif mode in TAPS:
+        a = F(reader.attribute("cubic_coeff_a", -0.75))
+        way = TAPS[mode](a, excludes, is_smooth)
+        made = _weighted(reader, x, shape, {at: way(place, axes[at]) for at, place in places.items()})
     else:
         raise Unserved(f"mode={mode}; the kernels have nearest, linear and cubic")
     if named != "tf_crop_and_resize":

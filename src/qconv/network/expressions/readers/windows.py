@@ -5,7 +5,7 @@ The elements of a window are combined row by row. Few are combined one after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product
@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 
 from qconv.dtypes import RANGES
-from qconv.expression.index import Axis, Index
-from qconv.expression.node import Guard, Node, call
+from qconv.expression.index import Axis, Index, flat
+from qconv.expression.node import Guard, Node, Position, call
 from qconv.network.expressions.guarding import guarded
 from qconv.network.expressions.lazy import Array, Folding, Indices, Lazy, Reader, narrowed, number
 from qconv.network.graph.served import Unserved
@@ -78,21 +78,28 @@ def windows_of(reader: Reader, x: Lazy) -> tuple[Window, ...]:
     return tuple(made)
 
 
+def _tap(x: Lazy, windows: Sequence[Window], indices: Indices, taps: Iterable[Index | int], fill: Node) -> Node:
+    """Return an element of a window, and `fill` where it is padding."""
+    inside = [window.at(index, one) for window, index, one in zip(windows, indices[2:], taps, strict=True)]
+    guards = [Guard(index, window.extent) for index, window in zip(inside, windows, strict=True)]
+    return guarded(x.at((*indices[:2], *inside)), guards, fill)
+
+
+def _columns(windows: Sequence[Window]) -> tuple[Axis, ...]:
+    return tuple(Axis(f"c{number}", window.size) for number, window in enumerate(windows))
+
+
 def pooled(kind: str, x: Lazy, windows: tuple[Window, ...], fill: Node, element: Callable[[Node], Node]) -> Lazy:
     """Return a tensor with functions of the elements of each window, combined."""
     sizes = [window.size for window in windows]
-
-    def tap(indices: Indices, taps: Iterable[Index | int]) -> Node:
-        inside = [window.at(index, one) for window, index, one in zip(windows, indices[2:], taps, strict=True)]
-        guards = [Guard(index, window.extent) for index, window in zip(inside, windows, strict=True)]
-        return guarded(element(x.at((*indices[:2], *inside))), guards, fill)
+    of = Lazy(x.shape, x.dtype, lambda indices: element(x.at(indices)))
 
     def at(indices: Indices) -> Node:
         if prod(sizes) <= FEW:
-            taps = [tap(indices, each) for each in product(*map(range, sizes))]
+            taps = [_tap(of, windows, indices, each, fill) for each in product(*map(range, sizes))]
             return reduce(lambda one, other: call(COMBINE[kind], one, other), taps)
-        columns = tuple(Axis(f"c{number}", size) for number, size in enumerate(sizes))
-        return Folding(kind, tap(indices, tuple(map(Index.of, columns))), columns)
+        columns = _columns(windows)
+        return Folding(kind, _tap(of, windows, indices, map(Index.of, columns), fill), columns)
 
     return Lazy((*x.shape[:2], *(window.count for window in windows)), x.dtype, at)
 
@@ -102,8 +109,35 @@ def lowest(dtype: str) -> Node:
 
 
 def max_pool(reader: Reader) -> Lazy:
+    """Read an output: the largest elements, or their places in x."""
     x = reader.x()
+    if reader.attribute("output", 0) == 1:
+        return _places_of_largest(x, windows_of(reader, x), bool(reader.attribute("storage_order", 0)))
     return pooled("maximum", x, windows_of(reader, x), lowest(x.dtype), lambda element: element)
+
+
+def _places_of_largest(x: Lazy, windows: tuple[Window, ...], is_first_fastest: bool) -> Lazy:
+    """Return the place in x of the first largest element of each window, with the last or the first axis of the pixels
+    as the fastest."""
+    columns = _columns(windows)
+    extents, sizes = [window.extent for window in windows], [window.size for window in windows]
+    steps = [prod(extents[:at] if is_first_fastest else extents[at + 1 :]) for at in range(len(extents))]
+    # Bytes have a number below all of them, so that padding is no element.
+    fill = lowest(x.dtype) if x.computed == "float32" else number(RANGES[x.dtype][0] - 1, "int32")
+
+    def at(indices: Indices) -> Node:
+        largest = Folding("argmax", _tap(x, windows, indices, map(Index.of, columns), fill), columns)
+        begin = flat(indices[:2], x.shape[:2]) * prod(extents)
+        for window, index, step in zip(windows, indices[2:], steps, strict=True):
+            begin = begin + window.at(index, 0) * step
+        place: Node = Position(begin)
+        for axis, (window, step) in enumerate(zip(windows, steps, strict=True)):
+            rows = call("divide", largest, number(prod(sizes[axis + 1 :]), "int32"))
+            tap = call("remainder", rows, number(window.size, "int32"))
+            place = call("add", place, call("multiply", tap, number(window.dilation * step, "int32")))
+        return call("to_int64", place)
+
+    return Lazy((*x.shape[:2], *(window.count for window in windows)), "int64", at)
 
 
 def average_pool(reader: Reader) -> Lazy:

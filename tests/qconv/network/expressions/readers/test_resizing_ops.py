@@ -111,9 +111,20 @@ def test_a_whole_scale_needs_no_table() -> None:
     assert smaller.endswith("do=t0=x0[i0*35+i1+14]")
 
 
-def test_antialias_runs_elsewhere() -> None:
-    model = one_op("Resize", drawn_x("float32"), None, floats(1, 1, 0.5, 0.5), mode="linear", antialias=1)
-    assert "antialias=1" in "".join(fused(model)[1].values())
+@pytest.mark.parametrize("excludes", [0, 1])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("scales", [(0.5, 0.5), (0.3, 0.7), (2, 0.4), (1.5, 2), (1, 0.6)])
+def test_smoothed_sums(scales: tuple[float, float], mode: str, excludes: int) -> None:
+    x = drawn(RNG, (2, 3, 9, 11))
+    for named in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
+        more = {"exclude_outside": excludes, "coordinate_transformation_mode": named}
+        model = one_op("Resize", x, None, floats(1, 1, *scales), mode=mode, antialias=1, **more)
+        assert_as_onnxruntime(model, {"x": x}, ulps=8)
+
+
+def test_what_is_not_smoothed_here_runs_elsewhere() -> None:
+    model = one_op("Resize", drawn_x("uint8"), None, floats(1, 1, 0.5, 0.5), mode="linear", antialias=1)
+    assert "antialias=1 of uint8; the kernels smooth floats" in "".join(fused(model)[1].values())
 
 
 def test_a_weighted_sum_runs_here() -> None:

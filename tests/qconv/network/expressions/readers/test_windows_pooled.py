@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expressed_layers import assert_as_onnxruntime, drawn, keys_of, one_op, runs_here
+from expressed_layers import assert_as_onnxruntime, drawn, evaluated, keys_of, one_op, runs_here
+from onnx import TensorProto
 
 RNG = np.random.default_rng(52)
 X = (2, 3, 9, 10)
@@ -62,6 +63,34 @@ def test_windows_of_one_and_three_axes(shape: Any, attributes: dict[str, Any]) -
     x = drawn(RNG, shape)
     assert_as_onnxruntime(one_op("MaxPool", x, **attributes), {"x": x})
     assert_as_onnxruntime(one_op("AveragePool", x, **attributes), {"x": x}, ulps=2)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_the_places_of_the_largest(window: dict[str, Any], order: int) -> None:
+    for shape, size in ((X, (3, 3)), (X, (2, 3)), ((2, 3, 4, 5, 6), (2, 1, 3))):
+        if len(size) == 3 and set(window) - {"auto_pad"}:
+            continue
+        more = {} if len(size) == 3 else window
+        for dtype in ("float32", "int8"):
+            x = drawn(RNG, shape, dtype)
+            model = one_op("MaxPool", x, outputs=2, kernel_shape=size, storage_order=order, **more)
+            model.graph.output[1].type.tensor_type.elem_type = TensorProto.INT64
+            assert_as_onnxruntime(model, {"x": x})
+
+
+def test_padding_is_the_place_of_no_byte() -> None:
+    """ONNX Runtime has no place for windows of the least byte."""
+    x = np.zeros((1, 1, 3, 3), np.uint8)
+    model = one_op("MaxPool", x, outputs=2, kernel_shape=[2, 2], pads=[1, 1, 0, 0])
+    np.testing.assert_array_equal(evaluated(model, {"x": x})[1], [[[[0, 0, 1], [0, 0, 1], [3, 3, 4]]]])
+
+
+def test_places_of_the_largest_run_here() -> None:
+    x = drawn(RNG, X, "int8")
+    model = one_op("MaxPool", x, outputs=2, kernel_shape=[3, 2], pads=[1, 1, 1, 0])
+    model.graph.output[1].type.tensor_type.elem_type = TensorProto.INT64
+    runs_here(model, {"x": x})
 
 
 @pytest.mark.parametrize("op", ["GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"])
