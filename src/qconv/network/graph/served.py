@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from qconv.device import Device
@@ -45,3 +46,15 @@ class Served(Protocol):
         """Prepare for inputs of these shapes, with the channels after N. Raise ValueError where no kernel serves
         them."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfImages:
+    """A layer that a front end runs by itself, on images with the channels last in memory."""
+
+    layer: Layer
+    inputs: tuple[str, ...]
+    y: str
+
+    def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
+        raise ValueError(f"{self.layer.name} runs by itself")
