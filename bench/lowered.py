@@ -3,8 +3,9 @@ networks in fp16 by Inductor, in the same run.
 
     python bench/lowered.py resnet50 mobilenet_v2 --seconds 60 --db torch.sqlite --out bench/results/nvidia-h200
 
-The networks are those of `torchvision.models`, with the weights of `quantize_network.py`, calibrated on random images
-by the quantizer of X86Inductor. The time of a run includes the copy of the input, as in `networks.py`. The integers of
+The networks are those of the zoo (`zoo_networks.py`) and of `torchvision.models`, with the weights of
+`quantize_network.py`, calibrated on random images by the quantizer of X86Inductor. A row names each node that stays in
+PyTorch, and why. The time of a run includes the copy of the input, as in `networks.py`. The integers of
 each layer are compared with those of the quantized graph, both given the graph's inputs, on a few images. With
 --integer-inputs the images are quantized before anything is timed, as if a camera or a decoder supplied bytes.
 `--device cpu --size 64` runs everything without a GPU.
@@ -34,9 +35,10 @@ from network_timing import (
     timed_ms,
     torch_events,
 )
-from quantize_network import CALIBRATION, seeded
+from quantize_network import CALIBRATION, SEED, seeded, with_statistics
 from report import Report
 from timing import release
+from zoo_networks import NETWORKS
 
 import qconv
 import qconv.torch
@@ -49,6 +51,14 @@ from qconv.torch.tensor_ops import CONVERSION_MODE
 COMPARED = 2
 
 
+def network_of(name: str, size: int) -> Any:
+    """Return a network of the zoo, or of torchvision, with seeded weights."""
+    if name not in NETWORKS:
+        return seeded(name)
+    torch.manual_seed(SEED)
+    return with_statistics(NETWORKS[name].make(size), NETWORKS[name].shape(size))
+
+
 def quantized(name: str, size: int) -> Any:
     """Quantize a network on the CPU, for any batch."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -56,7 +66,7 @@ def quantized(name: str, size: int) -> Any:
 
     # A dynamic batch is a symbolic number.
     shapes = ({0: torch.export.Dim("n", min=1, max=1024)},)
-    model = seeded(name)
+    model = network_of(name, size)
     given = (torch.randn(CALIBRATION, 3, size, size),)
     # Only a strict export lets the quantizer distinguish the uses of one nn.ReLU.
     exported = torch.export.export(model, given, dynamic_shapes=shapes, strict=True).module()
@@ -170,7 +180,7 @@ def ours(
 
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__, "lowered")
-    parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
+    parser.add_argument("networks", nargs="+", help="as the zoo or torchvision.models calls them")
     parser.add_argument("--size", type=int, default=SIZE, help="of the images; default: %(default)s")
     parser.add_argument("--integer-inputs", action="store_true", help="images that are quantized already")
     parser.add_argument("--fuse", action="store_true", help="several layers in one kernel, where that is faster")

@@ -92,11 +92,14 @@ def inductor_ms(name: str, inputs: list[Any]) -> float:
     import torch
     import torch._inductor.config
     import torchvision
+    from zoo_networks import NETWORKS
 
     torch._inductor.config.freezing = True
     torch.backends.cudnn.benchmark = True
     torch._dynamo.reset()
-    model = getattr(torchvision.models, name)().eval().cuda().half().to(memory_format=torch.channels_last)
+    size = inputs[0].shape[-1]
+    model = NETWORKS[name].make(size) if name in NETWORKS else getattr(torchvision.models, name)()
+    model = model.eval().cuda().half().to(memory_format=torch.channels_last)
     given = [torch.from_numpy(x).cuda().half().to(memory_format=torch.channels_last) for x in inputs]
     run, _ = as_graph(torch.compile(model), given)
     return timed_ms(run, torch.cuda.synchronize, torch_events())

@@ -88,7 +88,7 @@ class Difference:
     op: str
 
 
-def differences(graph: Any, lowered: Any, x: Any) -> list[Difference]:
+def differences(graph: Any, lowered: Any, *inputs: Any) -> list[Difference]:
     """Compare every node that replaces another, given that node's inputs."""
     values: dict[str, Any] = {}
 
@@ -112,8 +112,8 @@ def differences(graph: Any, lowered: Any, x: Any) -> list[Difference]:
             return want
 
     with torch.no_grad():
-        Recorded(copy.deepcopy(graph)).run(x)
-        Compared(lowered).run(x)
+        Recorded(copy.deepcopy(graph)).run(*inputs)
+        Compared(lowered).run(*inputs)
     return found
 
 

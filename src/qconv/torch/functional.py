@@ -13,6 +13,7 @@ import torch
 from qconv.torch.pattern import arguments, only_user, target_of
 
 DROPOUTS = ("aten.dropout.default", "aten.dropout_.default")
+ASSERTION = "aten._assert_tensor_metadata.default"
 VIEW = "aten.view.default"
 
 
@@ -25,13 +26,32 @@ def without_writes(module: Any) -> None:
             node.target = other
 
 
+def without_assertions(module: Any) -> None:
+    """Remove assertions about types and devices of tensors, which hold by construction: they would keep a tensor in
+    memory that nobody else reads."""
+    for node in list(module.graph.nodes):
+        if target_of(node) == ASSERTION and not node.users:
+            node.graph.erase_node(node)
+
+
 def without_views(module: Any) -> None:
     """Replace views by `reshape`, which copies where necessary. A view of memory that is written stays, because a copy
     would not be written."""
-    written = {_origin(read) for node in module.graph.nodes if writes(node) for read in node.all_input_nodes}
+    origins = _written(module)
     for node in module.graph.nodes:
-        if target_of(node) == VIEW and _origin(node) not in written:
+        if target_of(node) == VIEW and _origin(node) not in origins:
             node.target = torch.ops.aten.reshape.default
+
+
+def written(module: Any) -> frozenset[Any]:
+    """Return the nodes that share the memory which some node writes."""
+    origins = _written(module)
+    return frozenset(node for node in module.graph.nodes if origins and _origin(node) in origins)
+
+
+def _written(module: Any) -> set[Any]:
+    """Return the nodes that may own the memory which some node writes."""
+    return {_origin(read) for node in module.graph.nodes if writes(node) for read in node.all_input_nodes}
 
 
 def _origin(node: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from qconv.instances.api import tensor_ops as tensor_ops_api
-from qconv.torch import conversion, convolution, elementwise
+from qconv.torch import conversion, convolution, elementwise, expression
 from qconv.torch.arrays import number_of
 from qconv.torch.schema import Given, Overload, overloads
 
@@ -31,6 +31,7 @@ OPS: Mapping[str, tuple[Function, Function]] = {
     "max_pool2d": (elementwise.max_pool, elementwise.fake_pool),
     "avg_pool2d": (elementwise.average_pool, elementwise.fake_pool),
     "global_avg_pool2d": (elementwise.global_average, elementwise.fake_global),
+    "expression": (expression.express, expression.fake_expression),
     "quantize": (conversion.quantize, conversion.fake_quantized),
     "dequantize": (conversion.dequantize, conversion.fake_real),
 }

@@ -2,44 +2,54 @@
 
 A convolution or linear layer with dequantized input and weights absorbs what follows, as long as each node has one
 reader: a dequantized residual, an activation, a max pool, and the node that quantizes. Without the last, its output is
-real. `tensor_ops` lowers other ops between integers. All other nodes stay, and the report says why.
+real. `tensor_ops` lowers other ops between integers, and `islands` all other nodes that have expressions. What is left
+stays, and the report says why.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from qconv.torch import convolution
-from qconv.torch.functional import makes, without_views, without_writes, writes
+from qconv.torch.functional import makes, without_assertions, without_views, without_writes, writes, written
+from qconv.torch.islands import lower_islands
 from qconv.torch.library import given_of
 from qconv.torch.pattern import (
     CLAMPS,
-    DEQUANTIZE,
-    QUANTIZE,
     REPLACES,
     Quantized,
     Unmatched,
     activation_of,
     arguments,
+    attribute,
     constant,
     dequantized,
+    held,
     only_user,
     quantized,
     replace,
     shape_of,
     target_of,
 )
-from qconv.torch.tensor_ops import lower_between, lower_end, lowers, window_fits
+from qconv.torch.tensor_ops import between, lower_end, window_fits
 
 # The arithmetic of the graph: exact sums times x_scale * w_scale, plus the real bias, times 1 / y_scale.
 MODE = "order=multiply_reciprocal:bias_scaling=real"
-LAYERS = {"aten.conv2d.default": "conv2d", "aten.conv2d.padding": "conv2d", "aten.linear.default": "linear"}
+LAYERS = {
+    **dict.fromkeys(("aten.conv1d.default", "aten.conv1d.padding"), "conv1d"),
+    **dict.fromkeys(("aten.conv2d.default", "aten.conv2d.padding"), "conv2d"),
+    "aten.linear.default": "linear",
+}
+AXES = {"conv1d": 3, "conv2d": 4}
+# The op of each kind of layer. A row of pixels is an image of one row.
+OPS = {"conv1d": "conv2d", "conv2d": "conv2d", "linear": "linear"}
 MAX_POOL = "aten.max_pool2d.default"
 REPORT = "qconv"
 
@@ -79,6 +89,7 @@ def lower(program: Any) -> Any:
     shared."""
     exported = isinstance(program, torch.export.ExportedProgram)
     module = program.module() if exported else copy_of(program)
+    without_assertions(module)
     without_writes(module)
     without_views(module)
     _propagate(module)
@@ -87,17 +98,20 @@ def lower(program: Any) -> Any:
     for node in list(module.graph.nodes):
         if (kind := LAYERS.get(target_of(node))) is not None:
             try:
-                rows.append(Row(node.name, f"qconv.{kind}", _lower_layer(node, kind)))
+                rows.append(Row(node.name, f"qconv.{OPS[kind]}", _lower_layer(node, kind)))
             except Unmatched as reason:
                 rows.append(Row(node.name, None, str(reason)))
-    for node in list(module.graph.nodes):
-        if (lowered := lower_between(node)) is not None:
-            rows.append(Row(node.name, *lowered))
+    moves = [move for node in list(module.graph.nodes) if (move := between(node)) is not None and move.is_move]
+    moved = {move.lower(): move for move in moves}
     module.graph.eliminate_dead_code()
+    made, why_not = lower_islands(module, written(module))
+    module.graph.eliminate_dead_code()
+    rows += [Row(moved[node].last.name, *moved[node].row) for node in module.graph.nodes if node in moved]
+    rows += [Row(*row) for row in made]
     for node in list(module.graph.nodes):
         lower_end(node)
     module.graph.eliminate_dead_code()
-    rows += [Row(name, None, why) for name, why in staying(module.graph, [row.layer for row in rows])]
+    rows += [Row(name, None, why) for name, why in staying(module.graph, [row.layer for row in rows], why_not)]
     module.graph.lint()
     module.recompile()
     module.meta[REPORT] = tuple(rows)
@@ -131,43 +145,72 @@ def _propagate(module: Any) -> None:
     inputs = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
     mode = next((value.fake_mode for value in inputs if hasattr(value, "fake_mode")), None)
     if mode is not None and all(value is not None for value in inputs):
-        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
+        # PyTorch's own dispatcher would take a resized batch for one of the example's size.
+        with enable_python_dispatcher():
+            FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
 
 
 def _lower_layer(node: Any, kind: str) -> str:
     values = arguments(node)
     x, w = _operand("x", values["input"]), dequantized(values["weight"])
-    if kind == "conv2d" and len(shape_of(values["input"]) or ()) == 3:
-        raise Unmatched("its input has three axes, one image without a batch: give it a batch of one")
+    if len(shape_of(values["input"]) or ()) + 1 == AXES.get(kind):
+        axes = "three axes, one image" if kind == "conv2d" else "two axes, one row"
+        raise Unmatched(f"its input has {axes} without a batch: give it a batch of one")
     if w is None or w.axis not in (None, 0) or w.dtype not in (torch.int8, torch.uint8):
         raise Unmatched("its weights are not dequantized from 8 bits, per tensor or per output channel")
     window: dict[str, Any] = {
         name: values[name] for name in ("stride", "padding", "dilation", "groups") if name in values
     }
+    filters, is_row = shape_of(values["weight"]), kind == "conv1d"
+    if is_row:
+        window |= {name: _of_one_row(name, window[name]) for name in ("stride", "padding", "dilation")}
+        filters = filters and (*filters[:2], 1, *filters[2:])
     if isinstance(values.get("padding"), str):
-        window["padding"] = _pads(values["padding"], shape_of(values["weight"]), values["dilation"])
+        window["padding"] = _pads(values["padding"], filters, window["dilation"])
     constants = [_constant("weights", w.node)] + ([_constant("bias", values["bias"])] if values["bias"] else [])
     zeros = None if w.axis is None else constant(w.zero_point)
     of_w = w.zero_point if w.axis is None or (zeros is not None and zeros.any()) else None
     tail = _tail(node, kind)
     # After all absorbed nodes.
     with node.graph.inserting_before(tail.last):
-        weights, bias = (*(_attribute(node, *each) for each in constants), None)[:2]
-        inputs = (x.node, weights, w.scale, bias, tail.residual and tail.residual.node)
+        weights, bias = (*(attribute(node, *each) for each in constants), None)[:2]
+        images = [x.node, tail.residual and tail.residual.node]
+        if is_row:
+            weights = held(node, f"_qconv_{node.name}_w", constant(weights).unsqueeze(2))
+            images = [image and _as_images(image) for image in images]
+        inputs = (images[0], weights, w.scale, bias, images[1])
         named: dict[str, Any] = {"w_zero_point": of_w or None, **x.numbers("x"), **window, **tail.activation}
         if tail.residual:
             named |= tail.residual.numbers("residual")
         named |= (
             {**tail.out.numbers("y"), "out_dtype": tail.out.dtype} if tail.out else {"out_dtype": _real_type(tail.last)}
         )
-        overload = getattr(getattr(torch.ops.qconv, kind), "scalar" if w.axis is None else "default")
+        overload = getattr(getattr(torch.ops.qconv, OPS[kind]), "scalar" if w.axis is None else "default")
         _check(overload, (x, tail.residual), inputs, {**named, "mode": MODE})
         made = node.graph.call_function(overload, inputs, {**named, "mode": MODE})
         made.meta |= {name: value for name, value in node.meta.items() if name in ("nn_module_stack", "stack_trace")}
         if tail.pool is not None:
             made = _pooled(tail.pool, made)
+        if is_row:
+            made = node.graph.call_function(torch.ops.aten.squeeze.dim, (made, 2))
     replace(tail.last, made)
     return tail.says
+
+
+def _of_one_row(name: str, given: Any) -> Any:
+    """Return a window's argument for images of one row."""
+    if isinstance(given, str):
+        return given
+    across = given if isinstance(given, int) else given[0]
+    return [0 if name == "padding" else 1, across]
+
+
+def _as_images(node: Any) -> Any:
+    """Return a node of rows as one of images of one row. The channels stay last in memory where they are."""
+    value = node.meta.get("val")
+    made = node.graph.call_function(torch.ops.aten.unsqueeze.default, (node, 2))
+    made.meta["val"] = value.unsqueeze(2) if isinstance(value, torch.Tensor) else None
+    return made
 
 
 def _real_type(node: Any) -> Any:
@@ -197,17 +240,6 @@ def _pads(name: str, filters: tuple[Any, ...] | None, dilation: Sequence[int]) -
     (rows, columns), (down, across) = filters[2:], (*dilation, *dilation)[:2]
     height, width = ((rows - 1) * down, (columns - 1) * across) if name == "same" else (0, 0)
     return [height // 2, width // 2, height - height // 2, width - width // 2]
-
-
-def _attribute(layer: Any, node: Any, tensor: Any) -> Any:
-    """Return a node for a constant. A computed one is computed now."""
-    if node.op == "get_attr":
-        return node
-    name = f"_qconv_{node.name}"
-    layer.graph.owning_module.register_buffer(name, tensor.detach())
-    made = layer.graph.get_attr(name)
-    made.meta["val"] = node.meta.get("val")
-    return made
 
 
 def _tail(node: Any, kind: str) -> Tail:
@@ -279,8 +311,9 @@ def _check(overload: Any, read: Sequence[Quantized | None], inputs: Sequence[Any
         raise Unmatched(str(reason)) from None
 
 
-def staying(graph: Any, named: Collection[str]) -> list[tuple[str, str]]:
-    """Return these nodes without the `named` ones and without those computed from constants alone."""
+def staying(graph: Any, named: Collection[str], why_not: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return these nodes with their reasons, without the `named` ones and without those computed from constants
+    alone."""
     constants: set[Any] = set()
     found = []
     for node in graph.nodes:
@@ -288,7 +321,7 @@ def staying(graph: Any, named: Collection[str]) -> list[tuple[str, str]]:
         if node.op == "get_attr" or (node.op == "call_function" and read and constants.issuperset(read)):
             constants.add(node)
         elif _computes(node) and node.name not in named:
-            found.append((node.name, _why(node)))
+            found.append((node.name, why_not.get(node.name, f"no op here computes {target_of(node)}")))
     return found
 
 
@@ -302,14 +335,3 @@ def _computes(node: Any) -> bool:
     value = node.meta.get("val")
     gives_numbers = value is not None and not isinstance(value, torch.Tensor | tuple | list)
     return not gives_numbers and (writes(node) or (makes(node) and bool(node.target._schema.returns)))
-
-
-def _why(node: Any) -> str:
-    target = target_of(node)
-    if target.startswith((QUANTIZE, DEQUANTIZE)):
-        return "ops here convert float32 from and to 8 bits, with one constant scale"
-    if activation_of(node) is not None:
-        return "it is not behind a layer that an op here computes, in front of what quantizes"
-    if lowers(target):
-        return f"what it reads and gives are not the integers for which an op here computes {target}"
-    return f"no op here computes {target}"

@@ -123,6 +123,19 @@ def constant(node: Any) -> Any:
         return node.target(*(known.get(a, a) if isinstance(a, torch.fx.Node) else a for a in node.args), **node.kwargs)
 
 
+def attribute(before: Any, node: Any, tensor: Any) -> Any:
+    """Return a node for a constant. A computed one is computed now."""
+    return node if node.op == "get_attr" else held(before, f"_qconv_{node.name}", tensor)
+
+
+def held(before: Any, name: str, tensor: Any) -> Any:
+    """Return a node for a tensor that the module is to hold under this name."""
+    before.graph.owning_module.register_buffer(name, tensor.detach())
+    made = before.graph.get_attr(name)
+    made.meta["val"] = tensor.detach()
+    return made
+
+
 def only_user(node: Any) -> Any:
     """Return the only reader of a node, or None if there are several."""
     users = list(node.users)
@@ -130,8 +143,8 @@ def only_user(node: Any) -> Any:
 
 
 def replace(node: Any, made: Any) -> None:
-    """Replace a node by a new one, and record what that replaces."""
-    made.meta |= {REPLACES: node.name, "val": node.meta.get("val")}
+    """Replace a node by a new one, and record which node of the graph as it was given that stands for."""
+    made.meta |= {REPLACES: node.meta.get(REPLACES, node.name), "val": node.meta.get("val")}
     node.replace_all_uses_with(made)
 
 

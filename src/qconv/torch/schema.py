@@ -98,6 +98,7 @@ _OPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("bool ceil_mode=False", "bool count_include_pad=True", *linear_map("x", "y"), LAST[0]),
     ),
     "global_avg_pool2d": (("Tensor x",), (*linear_map("x", "y"), LAST[0])),
+    "expression": (("Tensor[] inputs",), ("str program",)),
     "quantize": (
         ("Tensor x", "Tensor scale", "Tensor? zero_point=None"),
         ("int? axis=None", "ScalarType? out_dtype=None", "int? low=None", "int? high=None", "str? mode=None"),

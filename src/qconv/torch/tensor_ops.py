@@ -4,6 +4,7 @@ with one scale that no layer absorbed, at the boundary of a network and next to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,11 +27,39 @@ MOVES = (
     *("aten.transpose.int", "aten.squeeze.dims", "aten.unsqueeze.default", "aten.slice.Tensor", "aten.clone.default"),
 )
 IMAGE = ([2, 3], [-2, -1], [-1, -2], [3, 2])
-Lowered = tuple[str, str]
 
 
-def lower_between(node: Any) -> Lowered | None:
-    """Lower the op in front of a node that quantizes. Return its new op and a description, or None where it stays."""
+@dataclass(frozen=True)
+class Between:
+    """An op between integers, in the place of `nodes`, the last of which quantizes."""
+
+    last: Any
+    nodes: frozenset[Any]
+    target: Any
+    inputs: tuple[Any, ...]
+    named: Mapping[str, Any]
+    says: str
+
+    @property
+    def is_move(self) -> bool:
+        """True where PyTorch's own op moves the integers as they are."""
+        return not str(self.target).startswith("qconv.")
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """Return the op and a description, for the report."""
+        return str(self.target).removesuffix(".default"), self.says
+
+    def lower(self) -> Any:
+        """Replace the nodes, and return the new one."""
+        with self.last.graph.inserting_before(self.last):
+            new = self.last.graph.call_function(self.target, self.inputs, dict(self.named))
+        replace(self.last, new)
+        return new
+
+
+def between(node: Any) -> Between | None:
+    """Return the op in front of a node that quantizes, if integers have one."""
     out = quantized(node)
     if out is None or not isinstance(out.node.args[0], torch.fx.Node):
         return None
@@ -46,12 +75,11 @@ def lower_between(node: Any) -> Lowered | None:
     if made is None:
         return None
     op, inputs, named = made
-    target = getattr(torch.ops.qconv, op).default if isinstance(op, str) else op
-    with node.graph.inserting_before(node):
-        new = node.graph.call_function(target, inputs, named)
-    replace(node, new)
-    says = f"in the place of {target_of(inner)}" if isinstance(op, str) else "of integers as they are"
-    return str(target).removesuffix(".default"), says
+    nodes = frozenset((node, source, inner, *inner.all_input_nodes))
+    if isinstance(op, str):
+        target = getattr(torch.ops.qconv, op).default
+        return Between(node, nodes, target, inputs, named, f"in the place of {target_of(inner)}")
+    return Between(node, nodes, op, inputs, named, "of integers as they are")
 
 
 Made = tuple[Any, tuple[Any, ...], dict[str, Any]] | None
@@ -170,11 +198,6 @@ _READ: Mapping[str, Callable[[Any, Quantized, bool], Made]] = {
     "aten.cat.default": _concatenate,
     **dict.fromkeys(MOVES, _move),
 }
-
-
-def lowers(target: str) -> bool:
-    """True where an op exists for this target on integers."""
-    return target in _READ
 
 
 # The system whose bits quantize and dequantize have.

@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(
         "network: a pad and a concatenation read rows",
         "has_channels_last",
-        "isinstance(one, QuantizedPool | Joined | Widening)",
+        "isinstance(one, QuantizedPool | Joined | Widening | OfImages)",
         "isinstance(one, QuantizedPool)",
         "Images in front of them are turned by a kernel of their own.",
         (ENDS,),

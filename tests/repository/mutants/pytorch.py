@@ -22,7 +22,126 @@ CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGE
     )
 )
 
+EXTENTS, PROGRAM, EXPRESSION, ISLANDS = (
+    f"torch/test_{name}.py" for name in ("extents", "program_text", "expression", "islands")
+)
+MOVEMENT, ROWS, WINDOWS, FUNCTIONS, CONVERSIONS = (
+    f"translation/test_{name}_nodes.py" for name in ("movement", "rows", "windows", "elementwise", "quantization")
+)
+
 MUTANTS = (
+    planted(
+        "torch: an extent that is computed is the first that is known",
+        HERE + "extents.py",
+        "    if text in known:\n        return known[text]",
+        "    if known:\n        return next(iter(known.values()))",
+        "Every dynamic extent is that of the batch.",
+        (f"{EXTENTS}::test_extents",),
+    ),
+    planted(
+        "torch: names are part of a text",
+        HERE + "program.py",
+        'name: f"t{at}" for at, name',
+        "name: name for at, name",
+        "Equal expressions have kernels of their own.",
+        (f"{PROGRAM}::test_equal_expressions_have_equal_texts",),
+    ),
+    planted(
+        "torch: an expression is of one shape",
+        HERE + "expression.py",
+        "((shapes, lasts), (given",
+        "((lasts,), (given",
+        "A kernel of another batch is launched.",
+        (f"{EXPRESSION}::test_one_text_serves_every_batch",),
+    ),
+    planted(
+        "torch: images of an expression are in PyTorch's order",
+        HERE + "expression.py",
+        "return bool(x.dim() > 2 and not",
+        "return bool(x.dim() > 9 and not",
+        "Images with the channels last are copied in front of every expression.",
+        (f"{EXPRESSION}::test_images_with_the_channels_last_are_read_where_they_lie",),
+    ),
+    planted(
+        "torch: several readers of bytes make them anew",
+        HERE + "islands.py",
+        "len(node.users) > 1 and node.args[0]",
+        "len(node.users) > 9 and node.args[0]",
+        "A second reader rounds the floats by itself, to other integers.",
+        (f"{ISLANDS}::test_bytes_that_several_read_are_made_once",),
+    ),
+    planted(
+        "torch: floats between those that PyTorch computes are ours",
+        HERE + "islands.py",
+        "        elif island.last in ours:",
+        "        elif ours or island:",
+        "PyTorch's compiler has nothing left to join its kernels with.",
+        (f"{ISLANDS}::test_floats_that_pytorch_computes_stay",),
+    ),
+    planted(
+        "torch: what only moves elements is always a kernel",
+        HERE + "islands.py",
+        "if any(target not in VIEWS for target in targets):",
+        "if targets:",
+        "A view of an output costs a launch.",
+        (f"{MOVEMENT}::test_views_that_nobody_computes_with_cost_nothing",),
+    ),
+    planted(
+        "torch: a second part begins at the front",
+        HERE + "translation/movement.py",
+        "sum(known[:number])",
+        "0 * sum(known[:number])",
+        "Every part of a split is the first.",
+        (f"{MOVEMENT}::test_moves",),
+    ),
+    planted(
+        "torch: a batch norm has no epsilon",
+        HERE + "translation/rows.py",
+        'np.sqrt(variance + layers.value("eps"))',
+        "np.sqrt(variance)",
+        "A channel of small variance is too large.",
+        (f"{ROWS}::test_rows",),
+    ),
+    planted(
+        "torch: the nearest element is ONNX's",
+        HERE + "translation/windows.py",
+        "            _check_places(one, other",
+        "            0 and _check_places(one, other",
+        "Where the quotient of two sizes is rounded, another element is taken than PyTorch takes.",
+        (f"{WINDOWS}::test_where_another_element_would_be_the_nearest_pytorch_computes_it",),
+    ),
+    planted(
+        "torch: a sum has no factor",
+        HERE + "translation/elementwise.py",
+        "    if alpha != 1:\n        shape",
+        "    if alpha is None:\n        shape",
+        "The second operand of a sum is added once.",
+        (f"{FUNCTIONS}::test_functions",),
+    ),
+    planted(
+        "torch: a number is of any type",
+        HERE + "translation/node_layers.py",
+        "if not _has(dtype, found):",
+        "if found is None:",
+        "A number beyond the integers of a type ends the lowering with NumPy's error.",
+        (f"{FUNCTIONS}::test_a_number_that_the_type_does_not_have_stays",),
+    ),
+    planted(
+        "torch: a range is whole",
+        HERE + "translation/quantization.py",
+        "if (one.low, one.high) == RANGES[integers]:",
+        "if one.low <= one.high:",
+        "Integers are outside of the range that the graph allows.",
+        (f"{CONVERSIONS}::test_numbers",),
+    ),
+    planted(
+        "torch: a convolution of rows moves down",
+        HERE + "lowering.py",
+        'return [0 if name == "padding" else 1, across]',
+        'return [across, 0 if name == "padding" else 1]',
+        "The window of a row moves across the rows that there are not.",
+        (f"{LOWERING}::test_a_convolution_of_rows_is_one_of_images",),
+    ),
     planted(
         "torch: a view at an odd address is given to the kernel",
         HERE + "arrays.py",
@@ -90,8 +209,8 @@ MUTANTS = (
     planted(
         "torch: a view that is written becomes a copy",
         HERE + "functional.py",
-        "and _origin(node) not in written:",
-        "and node not in written:",
+        "and _origin(node) not in origins:",
+        "and node not in origins:",
         "What is written into the copy is lost.",
         (f"{LOWERING}::test_a_view_that_is_written_stays",),
     ),
@@ -279,7 +398,7 @@ MUTANTS = (
         "if x is not None and x.means(out) else None\n\n\ndef _average_pool",
         "if x is not None else None\n\n\ndef _average_pool",
         "The integers keep the meaning that they had.",
-        (f"{LOWERING}::test_other_numbers_and_shapes_stay",),
+        (f"{LOWERING}::test_other_numbers_and_shapes_are_expressions",),
     ),
     planted(
         "torch: integers of several scales are put together",
@@ -287,7 +406,7 @@ MUTANTS = (
         "if len(integers) == len(parts) else None",
         "if integers else None",
         "What has another scale is left out.",
-        (f"{LOWERING}::test_other_numbers_and_shapes_stay",),
+        (f"{LOWERING}::test_other_numbers_and_shapes_are_expressions",),
     ),
     planted(
         "torch: operands of any shapes are added",
@@ -295,7 +414,7 @@ MUTANTS = (
         "    if one is None or other is None:\n        return False\n",
         "    return True\n",
         "The kernels broadcast one number a channel and nothing else.",
-        (f"{LOWERING}::test_other_numbers_and_shapes_stay",),
+        (f"{LOWERING}::test_other_numbers_and_shapes_are_expressions",),
     ),
     planted(
         "torch: what writes into its input stays",

@@ -63,3 +63,15 @@ class Served(Protocol):
         """Prepare for inputs of these shapes, with the channels after N. Raise ValueError where no kernel serves
         them."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfImages:
+    """A layer that a front end runs by itself, on images with the channels last in memory."""
+
+    layer: Layer
+    inputs: tuple[str, ...]
+    y: str
+
+    def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
+        raise ValueError(f"{self.layer.name} runs by itself")

@@ -24,7 +24,7 @@ from qconv.device import Device
 from qconv.instances.load.serving import lookup
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.reading import Reading
-from qconv.network.graph.served import Prepared, Reason, Served, Unserved
+from qconv.network.graph.served import OfImages, Prepared, Reason, Served, Unserved
 from qconv.network.graph.value import Value, has_two_orders, last_of
 from qconv.network.layers.concatenation import Joined
 from qconv.network.layers.convolution import IntegerConvolution
@@ -181,7 +181,7 @@ def has_channels_last(one: Served) -> bool:
     """True where the layer reads and writes images with the channels last, whatever order they come in."""
     if isinstance(one, IntegerConvolution):
         return one.axes > 0
-    return isinstance(one, QuantizedPool | Joined | Widening)
+    return isinstance(one, QuantizedPool | Joined | Widening | OfImages)
 
 
 def _read(layer: Layer, network: Network, meets_last: bool) -> End:
