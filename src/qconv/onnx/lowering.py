@@ -33,6 +33,7 @@ from qconv.network import (
 )
 from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
+from qconv.network.expressions.light import taken_over
 from qconv.onnx.blocked import DOMAIN, REORDERS
 from qconv.onnx.options import Bits
 from qconv.tensor_ops.problem import BYTES
@@ -45,11 +46,13 @@ FunctionOf = Callable[[Sequence[Layer], str, str], Callable[[Any], Any]]
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """A lowered network. `served` are by the names of the layers that run on kernels; `why_not` has all others."""
+    """A lowered network. `served` are by the names of the layers that run on kernels; `why_not` has all others.
+    `waits_for_shapes`: some layers would be parts of expressions if shapes were known."""
 
     network: Network
     served: Mapping[str, Served | Region]
     why_not: Mapping[str, Reason]
+    waits_for_shapes: bool = False
 
 
 def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
@@ -89,7 +92,9 @@ def _with_expressions(
     ends, _ = serve_ends(network, moving)
     network = unfolded(network, ends)
     ends, unsuppressed = serve_suppressions(network, ends)
+    lights = taken_over(network, ends)
     network, here, left = fuse(network, ends)
+    waits = any(layer.name in lights and not layer.is_expression for layer in network.layers)
     left |= unsuppressed
     reasons = {
         layer.name: why_not.get(layer.name, left[layer.name]) if is_of_integers(layer.op) else left[layer.name]
@@ -97,7 +102,7 @@ def _with_expressions(
         if layer.name in left
     }
     network, arranged = find_regions(network, here, choices)
-    return Lowered(network, arranged, reasons)
+    return Lowered(network, arranged, reasons, waits)
 
 
 def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, Reason]]:

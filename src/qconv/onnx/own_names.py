@@ -11,7 +11,7 @@ import onnx
 
 from qconv.onnx.model import Source, read_by
 
-# What ONNX Runtime appends to the name of a node that it copies.
+# ONNX Runtime appends this to the name of a node that it copies.
 SUFFIX = re.compile(r"(/duplicated)?(_token_\d+)?$")
 
 

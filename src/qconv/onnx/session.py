@@ -132,7 +132,7 @@ class Session:
         self._has_advised = False
         with self._answering():
             if is_open and not self._computes_shapes:
-                self._computes_shapes = bool(self._lowered.why_not)
+                self._computes_shapes = bool(self._lowered.why_not) or self._lowered.waits_for_shapes
             if not self._computes_shapes:
                 self._last = self._of_any_shape
             elif not self._deciding and None not in known.values():

@@ -132,7 +132,7 @@ class Islands:
         network, served, left = fuse(self._network(), self.images)
         for layer in network.layers:
             if layer.name in left and layer.name in self.steps:
-                self.why_not[self.steps[layer.name][1].name] = left[layer.name]
+                self.why_not[self.steps[layer.name][1].name] = str(left[layer.name])
         found = {one.y: one for layer in network.layers if isinstance(one := served.get(layer.name), Expressed)}
         islands = (self._island(one, found) for one in found.values() if self._is_of_node(one.y))
         return [island for island in islands if island is not None]
