@@ -1,4 +1,4 @@
-"""The needs of a looked-up kernel: the memory that it keeps on the device, and the time that it is predicted to take."""
+"""The needs of a kernel: the memory that it keeps on the device, and the time that it is predicted to take."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Placed:
-    """The place where a layer runs and why, and for one on kernels the multiplies and adds and the needs of its kernels."""
+    """The place where a layer runs and why; of one on kernels, the multiplies and adds and the needs of its kernels."""
 
     runs_on: str
     why: Reason
