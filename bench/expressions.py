@@ -50,8 +50,7 @@ def kept(dtype: str, value: str, scale: float = SCALE) -> str:
     """Return a float as it is stored; an integer is quantized."""
     if dtype.startswith("float"):
         return value
-    rounded = f"add(round(divide({value},{scale})),{ZERO_POINT})"
-    return f"to_int32(minimum(maximum({rounded},-128.0),127.0))"
+    return f"quantize({value},{scale},{ZERO_POINT},-128.0,127.0)"
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,9 @@ class Case:
 def cases_of(dtype: str) -> Iterator[Case]:
     x, fine = real(dtype, "x0[@]"), 1 / 128  # the scale of a softmax's result
     softmax = f"x={x};e=exp(subtract(x,maximum_of(x)));"
-    yield Case("softmax", dtype, f"{softmax}y={kept(dtype, 'divide(e,sum_of(e))', fine)}")
+    yield Case("softmax", dtype, f"{softmax}y={kept(dtype, 'multiply(e,divide(1.0,sum_of(e)))', fine)}")
     centred = f"x={x};d=subtract(x,multiply(sum_of(x),$));v=multiply(sum_of(multiply(d,d)),$);"
-    scaled = f"multiply(divide(d,sqrt(add(v,{LEAST_VARIANCE}))),x1[c0])"
+    scaled = f"multiply(multiply(d,divide(1.0,sqrt(add(v,{LEAST_VARIANCE})))),x1[c0])"
     yield Case("layer_norm", dtype, f"{centred}y={kept(dtype, f'add({scaled},x2[c0])')}", vectors=2)
     both = f"add({x},{real(dtype, 'x1[@]')})"
     yield Case("add_relu", dtype, f"y={kept(dtype, f'maximum({both},0.0)')}", operands=2, is_map=True)

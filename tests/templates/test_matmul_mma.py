@@ -150,6 +150,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     [
         ("thread", "        tile::barrier();\n", ""),
         ("thread", "const int buffer = slab % BUFFERS;", "const int buffer = 0;"),
+        ("thread", "first_column);\n    tile::barrier();\n", "first_column);\n"),
         ("address", "at = Side::EXTENT - 1;", "at = Side::EXTENT + 999;"),
         (
             "address",

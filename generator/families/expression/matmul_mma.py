@@ -18,7 +18,7 @@ from qconv.expression.index import Axis
 from qconv.expression.node import Load, in_order, statements
 from qconv.generator.atom import Atom
 from qconv.generator.families import Choices, Family
-from qconv.generator.families.expression.factors import Factor, factors_of, finish_of
+from qconv.generator.families.expression.factors import Factor, factors_of, finish_of, writes_along_m
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
@@ -130,7 +130,9 @@ class MatMulMmaPlan(WaitingPlan):
 
     @cached_property
     def smem_bytes(self) -> int:
-        return min(2, self.slabs) * 2 * self.config.slab * (self.config.tile_m + self.config.tile_n)
+        config = self.config
+        slabs = min(2, self.slabs) * 2 * config.slab * (config.tile_m + config.tile_n)
+        return max(slabs, 4 * config.tile_m * (config.tile_n + 1))
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -197,6 +199,7 @@ class MatMulMmaPlan(WaitingPlan):
                 Constant("VECTOR", self.vector, "neighbours along k that are computed together"),
                 Constant("LEFT_ALONG_K", left.is_along_k, "neighbours in memory"),
                 Constant("RIGHT_ALONG_K", right.is_along_k, "neighbours in memory"),
+                Constant("WRITE_ALONG_M", writes_along_m(self.problem), "neighbours in the output"),
                 Constant("SLABS", self.slabs),
                 Constant("EXACT_SLABS", self.exact_slabs, "slabs whose sums are exact in fp32"),
                 Constant("BUFFERS", min(2, self.slabs)),
