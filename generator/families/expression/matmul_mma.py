@@ -54,6 +54,8 @@ MOST_CHUNKS = 12
 FAR = 700
 # Products of an SM in a clock.
 RATE = 4096
+# Clocks of an SM for the addresses, the barrier and the fragments of a slab.
+BESIDE = 100
 
 
 @dataclass(frozen=True)
@@ -251,8 +253,9 @@ class MatMulMmaPlan(WaitingPlan):
         per_sm = min(resident, ceil_div(self.blocks, target.processors))
         rounds = max(1.0, self.blocks / (target.processors * per_sm))
         products = config.tile_m * config.tile_n * config.slab / RATE
-        issued = per_sm * (self._staged + products)
-        return rounds * (self.slabs * max(issued, FAR / 2) + FAR)
+        issued = per_sm * (self._staged + products + BESIDE)
+        # The loads of a slab are under way while the one before is multiplied, which takes no time.
+        return rounds * (self.slabs * max(issued, FAR + self._staged) + FAR)
 
     @cached_property
     def chunks(self) -> int:
