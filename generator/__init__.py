@@ -220,7 +220,7 @@ def config_from_json(text: str) -> Config:
         return _unfused_from(values, text)
     family = FAMILIES.get(name)
     if family is None:
-        raise ValueError(f"the config {text[:120]!r} names no known family ({', '.join(FAMILIES)})")
+        raise ValueError(f"the config {text[:100]!r} names no known family ({', '.join(FAMILIES)})")
     names = set(family.choices)
     if set(values) != names:
         raise ValueError(f"the config {text[:120]!r} must have exactly the fields {', '.join(sorted(names))}")

@@ -107,7 +107,7 @@ def test_simt_loads_what_rows_of_these_elements_allow(planted: Planted, c: int, 
 
 def test_mma_counts_the_bytes_of_its_elements(planted: Planted) -> None:
     byte = of_mma(PROBLEM, planted.target, MMA)
-    two = of_mma(planted.like(PROBLEM), planted.target, replace(MMA, instruction=1))
+    two = of_mma(planted.like(PROBLEM), planted.target, replace(MMA, instruction=2))
     assert (two.shape.steps, two.smem_bytes) == (2 * byte.shape.steps, byte.smem_bytes)
     assert [constant(two, name) for name in ("ATOM_K", "K_BLOCK", "TILE_K")] == [32, 32, 64]
     assert generator.cost(two) > 1.2 * generator.cost(byte)
@@ -120,7 +120,7 @@ def test_mma_copies_what_rows_of_these_elements_allow(planted: Planted, c: int, 
     problem = Conv2d(1, 28, 28, c, 64, 5, 5, pad=2)
     config = replace(MMA, tile_k=32, pipeline_stages=2)
     narrow = of_mma(problem, planted.target, config)
-    wide = of_mma(planted.like(problem), planted.target, replace(config, instruction=1))
+    wide = of_mma(planted.like(problem), planted.target, replace(config, instruction=2))
     assert (narrow.alignment["x"], wide.alignment["x"]) == (byte, two)
     assert (narrow.roles.gathers_x, wide.roles.gathers_x) == (byte < 4, two < 4)
 
@@ -129,7 +129,7 @@ def test_sums_that_no_instruction_has_are_refused(planted: Planted, monkeypatch:
     monkeypatch.setitem(ELEMENT_TYPES, "int16", replace(ELEMENT_TYPES["int16"], sums="float64"))
     problem = planted.like(replace(PROBLEM, n=2))  # with another key: results are cached by key
     with pytest.raises(Infeasible, match="mma_m16n8k16 does not multiply int16 by int16 with sums in float64"):
-        generator.plan(problem, replace(MMA, instruction=1), planted.target)
+        generator.plan(problem, replace(MMA, instruction=2), planted.target)
     with pytest.raises(
         Infeasible, match="int16 by int16 with sums in float64: sm_90a has no dot product of these types"
     ):
@@ -138,7 +138,7 @@ def test_sums_that_no_instruction_has_are_refused(planted: Planted, monkeypatch:
 
 def test_the_pages_of_simt_and_mma_say_the_type(planted: Planted) -> None:
     problem = planted.like(PROBLEM)
-    for plan in (of_simt(problem, planted.target), of_mma(problem, planted.target, replace(MMA, instruction=1))):
+    for plan in (of_simt(problem, planted.target), of_mma(problem, planted.target, replace(MMA, instruction=2))):
         text = generator.render(plan).text
         assert "using X = short;" in text
         assert "using Bits = unsigned short;" in text

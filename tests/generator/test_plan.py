@@ -351,7 +351,7 @@ SIGNED, UNSIGNED = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1), Quantization("uint8
 SM_75, GFX942 = TARGETS["sm_75"], TARGETS["gfx942"]
 REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
     ("an unknown value", SIGNED, SM_80, {"tile_m": 48}, ["tile_m=48", "16, 32, 64, 128, 256"]),
-    ("an instruction too many", SIGNED, SM_80, {"instruction": 1}, ["instruction=1", "sm_80 has 1", "simt"]),
+    ("an instruction too many", SIGNED, SM_80, {"instruction": 2}, ["instruction=2", "sm_80 has 2", "simt"]),
     (
         "unsigned bytes",
         replace(SIGNED, quantization=UNSIGNED),

@@ -68,7 +68,7 @@ def without(name: str) -> str:
 NO_FAMILY = (
     "names no known family (simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, "
     "halo_split, tcgen05, fused, block, unfused, elementwise, choosing, binary, table, concat, pooling, "
-    "global_pooling, argmax, shuffle, nms, map, reduce, matmul)"
+    "global_pooling, argmax, shuffle, nms, map, reduce, matmul, matmul_mma)"
 )
 
 

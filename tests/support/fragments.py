@@ -20,6 +20,13 @@ def places(fragment: Fragment) -> list[list[tuple[int, int]]]:
     ]
 
 
+def whole(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Draw whole numbers: of the full range of integers, and floats whose products and sums are exact."""
+    kind = np.dtype(dtype)
+    low, high = (-256, 255) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    return rng.integers(low, high, shape, np.int64, endpoint=True).astype(kind)
+
+
 def scatter(tile: np.ndarray[Any, Any], fragment: Fragment) -> np.ndarray[Any, Any]:
     """Return the 32-bit registers of each lane, with elements packed from the lowest bits on, as in hardware."""
     held = np.array([[tile[place] for place in lane] for lane in places(fragment)], dtype=tile.dtype)

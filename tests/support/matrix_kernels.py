@@ -9,6 +9,7 @@ import numpy as np
 from fragments import scatter
 from numpy.typing import NDArray
 
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.source import _environment
 from qconv.targets.instruction import Fragment, MatrixInstruction
 
@@ -33,20 +34,20 @@ def multiply_kernel(name: str, instruction: MatrixInstruction, a_type: str, b_ty
     page = _environment().from_string('//% include "instruction/emulated.j2"\n').render(instruction=instruction)
     return f"""
 namespace in_{name} {{
-using Sum = int;
+using Sum = {ELEMENT_TYPES[instruction.sum_type].ctype};
 constexpr bool {", ".join(f"{operand}_SIGNED = {str(is_signed).lower()}" for operand, is_signed in signed.items())};
 constexpr int {", ".join(f"{operand}_REGISTERS = {count}" for operand, count in sizes.items())};
 {page}
 }}
 KERNEL({name}) {{
     unsigned a[{sizes["A"]}], b[{sizes["B"]}];
-    int d[{sizes["D"]}];
+    in_{name}::Sum d[{sizes["D"]}];
     const int* mine = input + t * {sum(sizes.values())};
     for (auto& word : a) word = static_cast<unsigned>(*mine++);
     for (auto& word : b) word = static_cast<unsigned>(*mine++);
-    for (auto& word : d) word = *mine++;
+    __builtin_memcpy(d, mine, sizeof d);
     in_{name}::multiply_add(a, b, d);
-    for (int i = 0; i < {sizes["D"]}; ++i) output[t * {sizes["D"]} + i] = d[i];
+    __builtin_memcpy(output + t * {sizes["D"]}, d, sizeof d);
 }}
 """
 

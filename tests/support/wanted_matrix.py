@@ -70,8 +70,9 @@ def wanted(target: Target) -> set[Feature]:
     """Return every value of every choice that the architecture can use."""
     smallest = min(instruction.n for instruction in target.instructions)
     of_whole_instructions = ("tile_n", "warp_n")
+    of_bytes = [at for at, instruction in enumerate(target.instructions) if instruction.accepts("int8", "int8")]
     lacks: dict[str, tuple[Any, ...]] = {
-        "instruction": CHOICES["instruction"][len(target.instructions) :],
+        "instruction": tuple(at for at in CHOICES["instruction"] if at not in of_bytes),
         "pipeline_stages": () if target.async_copies else CHOICES["pipeline_stages"][1:],
         "prefetch_fragments": () if target.async_copies or target.buffer_word is not None else (1,),
         "tile_swizzle_width": (8,),  # large layers only: see `test_mma_random.test_swizzled_tiles`

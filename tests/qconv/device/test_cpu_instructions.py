@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cpu_kernels import Runner, sanitized, unpack
-from fragments import BY_NAME, INSTRUCTIONS, places, scatter
+from fragments import BY_NAME, INSTRUCTIONS, places, scatter, whole
 from matrix_kernels import Array, multiply_kernel, prelude, registers
 
 from qconv.device import cpu_runtime
@@ -24,6 +24,8 @@ TYPED = [
     for a_type in instruction.a_types
     for b_type in instruction.b_types
 ]
+
+WANTS = {"warp", "bits", "from_half"}
 
 
 def kernel_name(instruction: MatrixInstruction, a_type: str, b_type: str) -> str:
@@ -42,7 +44,7 @@ def runners(cache: Path) -> dict[int, Runner]:
     for lanes in (32, 64):
         cases = [case for case in TYPED if case[0].lanes == lanes]
         kernels = [multiply_kernel(kernel_name(*case), *case) for case in cases]
-        found[lanes] = Runner(cache, prelude({"warp"}, WARP_SIZE=lanes) + "".join(kernels))
+        found[lanes] = Runner(cache, prelude(WANTS, WARP_SIZE=lanes) + "".join(kernels))
     return found
 
 
@@ -50,14 +52,11 @@ def draw(instruction: MatrixInstruction, a_type: str, b_type: str, seed: int) ->
     """Draw A, B and the initial sums from the full range of their types."""
     rng = np.random.default_rng(seed)
     m, n, k = instruction.m, instruction.n, instruction.k
-    wanted = (((m, k), np.dtype(a_type)), ((k, n), np.dtype(b_type)), ((m, n), np.dtype(np.int32)))
-    return [
-        rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True) for shape, dtype in wanted
-    ]
+    return [whole(rng, a_type, (m, k)), whole(rng, b_type, (k, n)), whole(rng, instruction.sum_type, (m, n))]
 
 
 def expected(a: Array, b: Array, c: Array) -> Array:
-    return (a.astype(np.int64) @ b.astype(np.int64) + c).astype(np.int32)  # the sum wraps
+    return (a.astype(np.int64) @ b.astype(np.int64) + c.astype(np.int64)).astype(c.dtype)  # integers wrap
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
@@ -108,9 +107,10 @@ def test_a_wrong_layout_shows(
     runners: dict[int, Runner], instruction: MatrixInstruction, operand: str, altered: Fragment
 ) -> None:
     """The operand is in a layout that differs in two dimensions; its type and shape are right."""
-    tiles = draw(instruction, "int8", "int8", seed=3)
+    types = instruction.a_types[0], instruction.b_types[0]
+    tiles = draw(instruction, *types, seed=3)
     words = registers(tiles, [altered if name == operand else getattr(instruction, name) for name in "abd"])
-    name, sums = kernel_name(instruction, "int8", "int8"), instruction.lanes * instruction.d.registers
+    name, sums = kernel_name(instruction, *types), instruction.lanes * instruction.d.registers
 
     def multiplied() -> list[int]:
         run = runners[instruction.lanes]
@@ -144,7 +144,7 @@ def test_the_sanitizers_find_nothing(cache: Path, name: str, sanitizer: cpu_runt
     report = sanitized(
         cache,
         "multiply",
-        prelude({"warp"}, WARP_SIZE=instruction.lanes) + multiply_kernel("multiply", instruction, "int8", "int8"),
+        prelude(WANTS, WARP_SIZE=instruction.lanes) + multiply_kernel("multiply", instruction, "int8", "int8"),
         sanitizer,
         registers(tiles, (instruction.a, instruction.b, instruction.d)),
         instruction.lanes * instruction.d.registers,

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from fragments import BY_NAME, INSTRUCTIONS, gather, places, scatter
+from fragments import BY_NAME, INSTRUCTIONS, gather, places, scatter, whole
 
 from qconv.targets.instruction import Dim, Fragment, MatrixInstruction
 from qconv.targets.instruction_tables import WGMMA_M64K32
@@ -29,19 +29,17 @@ TYPED = [
 @pytest.mark.parametrize(("instruction", "a_type", "b_type"), TYPED)
 def test_executing_the_fragments_multiplies_matrices(instruction: MatrixInstruction, a_type: str, b_type: str) -> None:
     rng = np.random.default_rng(0)
-    a_range, b_range = np.iinfo(a_type), np.iinfo(b_type)
-    a = rng.integers(a_range.min, a_range.max, (instruction.m, instruction.k), a_type, endpoint=True)
-    b = rng.integers(b_range.min, b_range.max, (instruction.k, instruction.n), b_type, endpoint=True)
+    a, b = whole(rng, a_type, (instruction.m, instruction.k)), whole(rng, b_type, (instruction.k, instruction.n))
 
     a_registers, b_registers = scatter(a, instruction.a), scatter(b, instruction.b)
     assert a_registers.shape == (instruction.lanes, instruction.a.registers)
     assert b_registers.shape == (instruction.lanes, instruction.b.registers)
     product = gather(a_registers, instruction.a, a.dtype) @ gather(b_registers, instruction.b, b.dtype)
-    d_registers = scatter(product.astype(np.int32), instruction.d)
+    d_registers = scatter(product.astype(instruction.sum_type), instruction.d)
     assert d_registers.shape == (instruction.lanes, instruction.d.registers)
 
     expected = a.astype(np.int64) @ b.astype(np.int64)
-    np.testing.assert_array_equal(gather(d_registers, instruction.d, np.dtype(np.int32)), expected)
+    np.testing.assert_array_equal(gather(d_registers, instruction.d, np.dtype(instruction.sum_type)), expected)
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda instruction: instruction.name)
@@ -68,6 +66,12 @@ PTX: dict[tuple[str, str], Callable[[int, int], tuple[int, int]]] = {
     ),
     ("mma_m16n8k32", "b"): lambda lane, i: ((lane % 4) * 4 + (i & 3) + (16 if i >= 4 else 0), lane >> 2),
     ("mma_m16n8k32", "d"): lambda lane, i: ((lane >> 2) + (8 if i >= 2 else 0), (lane % 4) * 2 + (i & 1)),
+    ("mma_m16n8k16_f16", "a"): lambda lane, i: (
+        (lane >> 2) if 0 <= i < 2 or 4 <= i < 6 else (lane >> 2) + 8,
+        (lane % 4) * 2 + (i & 1) + (8 if i >= 4 else 0),
+    ),
+    ("mma_m16n8k16_f16", "b"): lambda lane, i: ((lane % 4) * 2 + (i & 1) + (8 if i >= 2 else 0), lane >> 2),
+    ("mma_m16n8k16_f16", "d"): lambda lane, i: ((lane >> 2) + (8 if i >= 2 else 0), (lane % 4) * 2 + (i & 1)),
 }
 
 # AMD's matrix instruction calculator, "Register to matrix element mapping". In A and B, GPR_num is i // 4 and
@@ -149,6 +153,7 @@ def test_every_fragment_has_a_published_formula() -> None:
     [
         ("mma_m8n8k16", (1, 1, 2)),
         ("mma_m16n8k32", (4, 2, 4)),
+        ("mma_m16n8k16_f16", (4, 2, 4)),
         ("mfma_i32_32x32x8i8", (1, 1, 16)),
         ("mfma_i32_16x16x16i8", (1, 1, 4)),
         ("mfma_i32_32x32x16_i8", (2, 2, 16)),
