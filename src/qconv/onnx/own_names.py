@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from itertools import count
 
 import onnx
 
 from qconv.onnx.model import Source, read_by
-from qconv.onnx.tensor import Unsupported
 
 # ONNX Runtime appends this to the name of a node that it copies.
 SUFFIX = re.compile(r"(/duplicated)?(_token_\d+)?$")
@@ -25,10 +25,8 @@ def with_own_names(proto: onnx.ModelProto, source: Source) -> onnx.ModelProto:
             before = onnx.load_from_string(source)
     except Exception:  # from protobuf's reader: ONNX Runtime's own format, whose names are all that there are
         return proto
-    try:
+    with suppress(UnicodeDecodeError):  # of a name that is no text: ONNX Runtime takes it
         adopt_names(proto.graph.node, before.graph.node, ())
-    except UnicodeDecodeError as error:
-        raise Unsupported(f"a name in the model is no text in UTF-8 ({error}): rename it") from None
     return proto
 
 
