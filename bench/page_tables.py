@@ -260,12 +260,22 @@ def exactness() -> str:
     return "\n\n".join(suite.sentence(json.loads(path.read_text())) for path in records)
 
 
+def expressions() -> str:
+    def cells(row: Row) -> tuple[object, ...]:
+        torch = f"{row['peers']['torch']:.1f}" if "torch" in row["peers"] else NOTHING
+        return (row["name"], f"{row['time_us']:.1f}", f"{row['copy_us']:.1f}", f"{row['of_copy']:.2f}", torch)
+
+    head = ("expression", "us", "a copy of as many bytes", "share of its speed", "PyTorch")
+    return with_left_out(head, cells, ("expressions",))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "front": front,
     "single": lambda: compared(False),
     "fused": lambda: compared(True),
     "networks": networks,
     "zoo": zoo,
+    "expressions": expressions,
     "sessions": sessions,
     "sequences": sequences,
     "residuals": residuals,
