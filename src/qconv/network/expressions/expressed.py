@@ -105,9 +105,7 @@ class _Expressed:
         if self._one.is_inside and kernel.only_copies and kernel.tensors[0][0] in self._one.inputs:
             self.why = "no kernel: the same bytes in another shape"
             (is_last,) = lasts
-            return lambda inputs: Value.ordered(
-                device, inputs[0].in_order(is_last).reshape(shape), kernel.is_last
-            )
+            return lambda inputs: Value.ordered(device, inputs[0].in_order(is_last).reshape(shape), kernel.is_last)
         instance = lookup(kernel.problem, self._device.spec)
         self.problems, self.why = (*self.problems, kernel.problem), instance.why
         constants = self._one.constants
