@@ -47,7 +47,7 @@ FunctionOf = Callable[[Sequence[Layer], str, str], Callable[[Any], Any]]
 @dataclass(frozen=True, eq=False)
 class Lowered:
     """A lowered network. `served` are by the names of the layers that run on kernels; `why_not` has all others.
-    `waits_for_shapes`: some layers that move or compute bytes would be parts of expressions if shapes were known."""
+    `waits_for_shapes`: some layers would be parts of expressions, and not views, if shapes were known."""
 
     network: Network
     served: Mapping[str, Served | Region]
