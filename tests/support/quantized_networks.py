@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,19 @@ class _Images(CalibrationDataReader):  # type: ignore[misc] # onnxruntime has no
         return next(self._left, None)
 
 
+@cache
+def saturates() -> bool:
+    """True on processors without VNNI, where ONNX Runtime saturates sums of two products of uint8 * int8. It computes
+    some convolutions of other types that way."""
+    x, w = np.full((1, 4), 255, np.uint8), np.full((4, 1), 127, np.int8)
+    given = [helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 4])]
+    made = [helper.make_tensor_value_info("y", onnx.TensorProto.INT32, [1, 1])]
+    node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "product", given, made, [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bool(by_ort(model, {"x": x})[0] != 4 * 255 * 127)
+
+
 def quantized(
     model: Any,
     form: str,
@@ -246,8 +260,8 @@ def quantized(
     batches: list[dict[str, Any]] | None = None,
     **extra: Any,
 ) -> Any:
-    """Return the model as `quantize_static` makes it; `extra` are its extra_options. On processors without VNNI, ONNX
-    Runtime saturates sums of uint8 * int8: weights then have 7 bits, as it recommends."""
+    """Return the model as `quantize_static` makes it; `extra` are its extra_options. Weights beside uint8 * int8 have 7
+    bits, as ONNX Runtime recommends, and where it saturates, all weights have."""
     activation, weight = TYPES[types]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quantized.onnx"
@@ -255,7 +269,7 @@ def quantized(
         try:
             quantize_static(
                 model, path, _Images([{"x": images(2, 3)}] if batches is None else batches),
-                quant_format=QuantFormat[form], per_channel=per_channel, reduce_range=types == "u8s8",
+                quant_format=QuantFormat[form], per_channel=per_channel, reduce_range=types == "u8s8" or saturates(),
                 activation_type=QuantType[activation],
                 weight_type=QuantType[weight], extra_options=extra,
             )  # fmt: skip

@@ -33,7 +33,7 @@ from qconv.network import (
 )
 from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
-from qconv.network.expressions.light import taken_over
+from qconv.network.expressions.light import is_a_view, taken_over
 from qconv.onnx.blocked import DOMAIN, REORDERS
 from qconv.onnx.options import Bits
 from qconv.tensor_ops.problem import BYTES
@@ -47,7 +47,7 @@ FunctionOf = Callable[[Sequence[Layer], str, str], Callable[[Any], Any]]
 @dataclass(frozen=True, eq=False)
 class Lowered:
     """A lowered network. `served` are by the names of the layers that run on kernels; `why_not` has all others.
-    `waits_for_shapes`: some layers would be parts of expressions if shapes were known."""
+    `waits_for_shapes`: some layers would be parts of expressions, and not views, if shapes were known."""
 
     network: Network
     served: Mapping[str, Served | Region]
@@ -94,7 +94,10 @@ def _with_expressions(
     ends, unsuppressed = serve_suppressions(network, ends)
     lights = taken_over(network, ends)
     network, here, left = fuse(network, ends)
-    waits = any(layer.name in lights and not layer.is_expression for layer in network.layers)
+    waits = any(
+        layer.name in lights and not layer.is_expression and not is_a_view(network, here.get(layer.name))
+        for layer in network.layers
+    )
     left |= unsuppressed
     reasons = {
         layer.name: why_not.get(layer.name, left[layer.name]) if is_of_integers(layer.op) else left[layer.name]

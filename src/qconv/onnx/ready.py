@@ -41,6 +41,11 @@ class ReadyModel:
     def explain(self) -> Explanation:
         return self.runner.explain(self._why_not)
 
+    @property
+    def advice(self) -> str:
+        """Return the advice of the report, without the needs of kernels, which a run would wait for."""
+        return self.runner.explain(self._why_not, with_needs=False).advice
+
 
 class Nowhere:
     """The fallback of a strict session: it rejects layers whose kernels do not serve the shapes of a run."""

@@ -317,7 +317,7 @@ class Session:
         values = ready.runner.run(given, names)
         if not self._has_advised:
             self._has_advised = True
-            if advice := ready.explain().advice:
+            if advice := ready.advice:
                 warnings.warn(advice, SlowNetwork, stacklevel=CALLERS)
         return [values[name] for name in names]
 

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 import pytest
 import quantized_networks as networks
+from integer_model import Model
+from one_node import whole_range
 from onnx import TensorProto, helper, numpy_helper
 from session_comparison import RUNS, assert_equal
 from unusual_models import Made, conv
@@ -268,6 +270,33 @@ def test_open_extents_are_made_known_only_where_a_layer_would_run_elsewhere(
         assert_equal(session.run(None, fed)[0], networks.by_ort(proto, fed)[0], f"{n} images")
         assert session.explain().fallen_back == {}
     assert len(seen) == (2 if floats else 0)
+
+
+@pytest.mark.parametrize(("is_free", "op"), [(False, "DepthToSpace"), (False, "Reshape"), (True, "Flatten")])
+def test_light_layers_wait_for_shapes_where_they_would_copy(is_free: bool, op: str) -> None:
+    """Shapes that were not prepared run too."""
+    made = Model()
+    made.input(1, 8, 4, 6, open_shape=["n", 8, 4, 6])
+    numbers = made.numbers()
+    y = made.conv("x0", 8, 8, numbers, numbers)
+    if op == "DepthToSpace":
+        y = made.conv(made.node(op, [y], blocksize=2), 2, 4, numbers, numbers)
+    elif op == "Reshape":
+        y = made.conv(made.node(op, [y, made.constant(np.array([0, 4, 8, 6]))]), 4, 4, numbers, numbers)
+    else:
+        pooled = made.node("QLinearGlobalAveragePool", [y, *numbers, *numbers], domain="com.microsoft")
+        w = made.constant(whole_range(made.rng, "uint8", (8, 5)))
+        y = made.node("QLinearMatMul", [made.node(op, [pooled]), *numbers, w, *numbers, *numbers])
+    model = made.made(y)
+    session = Session(model, "cpu", strict=True)
+    for count in (2, 3):
+        fed = {"x0": np.repeat(made.fed["x0"], count, 0)}
+        if count == 2:
+            session.prepare({"x0": (2, 8, 4, 6)})
+        with noted() as looked_up:
+            assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"{count} images")
+        assert bool(looked_up) == (count == 3)
+    assert len(session._ready) == (1 if is_free else 2), "one of any shape, or one of each"
 
 
 def test_a_shape_that_cannot_be_is_a_sentence() -> None:

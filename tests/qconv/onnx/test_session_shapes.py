@@ -18,6 +18,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import quantized_networks as networks
+from integer_model import Model
 from onnx import TensorProto, helper, numpy_helper
 
 from qconv.instances.load.executable import Packed
@@ -106,6 +107,25 @@ def test_a_network_of_any_shape_keeps_few(few: None, monkeypatch: pytest.MonkeyP
             counts.append(live() - before)
     assert counts[-1]["Recorded"] == LIMIT
     assert counts[-1] == counts[2 * len(batches) - 1]
+
+
+def test_what_is_lowered_for_each_shape_leaves_nothing_behind(few: None) -> None:
+    """The bytes of a reshape whose shapes are known are an expression that has no kernel, and frees itself too."""
+    made = Model()
+    made.input(1, 8, 4, 6, open_shape=["n", 8, 4, 6])
+    numbers = made.numbers()
+    y = made.node("Reshape", [made.conv("x0", 8, 8, numbers, numbers), made.constant(np.array([0, 8, -1, 2]))])
+    model = made.made(made.conv(y, 8, 4, numbers, numbers))
+    one = Session(model, "cpu")
+    with no_collection():
+        before, counts = live(), list[Counter[str]]()
+        for number in range(2 * 4 * LIMIT):
+            x = np.repeat(made.fed["x0"], number // 2 % (2 * LIMIT) + 1, 0)
+            (got,) = one.run(None, {"x0": x})
+            assert np.array_equal(got, networks.by_ort(model, {"x0": x})[0]), f"run {number}"
+            counts.append(live() - before)
+        assert counts[-1]["ReadyModel"] == counts[-1]["_Expressed"] == LIMIT
+        assert counts[-1] == counts[2 * LIMIT - 1]
 
 
 def test_threads_may_run_one_session(few: None) -> None:

@@ -4,6 +4,7 @@ packages."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 import qconv.torch  # noqa: E402
 from qconv.torch.library import OPS  # noqa: E402
+from qconv.torch.program import Constant, Described, Program, Step  # noqa: E402
 from qconv.torch.schema import overloads  # noqa: E402
 
 ops = torch.ops.qconv
@@ -40,6 +42,24 @@ CHAIN = {
 }  # fmt: skip
 BLOCK = {**CHAIN, "mid2_scale": 0.5, "third_w_scale": SCALES, "third_padding": [1, 1]}
 REAL = torch.linspace(-9, 9, 2 * 8 * 6 * 5).reshape(2, 8, 6, 5)
+
+# The sum of an input and of its hyperbolic tangent, both quantized.
+EXPRESSION = Program(
+    ("x",),
+    (
+        Step("DequantizeLinear", ("x", "scale", "zero"), "real", {}),
+        Step("Tanh", ("real",), "curve", {}),
+        Step("Add", ("real", "curve"), "sum", {}),
+        Step("QuantizeLinear", ("sum", "scale", "zero"), "y", {}),
+    ),
+    {
+        **dict.fromkeys(("x", "y"), Described("int8", ("n", 8, 6, 5))),
+        **dict.fromkeys(("real", "curve", "sum"), Described("float32", ("n", 8, 6, 5))),
+    },
+    {"scale": Constant("float32", (), (0.05,)), "zero": Constant("int8", (), (3,))},
+    is_last=False,
+)
+PROGRAM = EXPRESSION.text
 
 # Name -> overload, arguments.
 CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
@@ -100,6 +120,12 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
     "max_pool2d, ceil_mode": (ops.max_pool2d.default, (X, [2, 2]), {"dilation": [2, 1], "ceil_mode": True}),
     "avg_pool2d": (ops.avg_pool2d.default, (X, [3, 3]), {"stride": [2, 2], **NUMBERS}),
     "global_avg_pool2d": (ops.global_avg_pool2d.default, (X,), NUMBERS),
+    "expression": (ops.expression.default, ([X],), {"program": PROGRAM}),
+    "expression, channels_last": (
+        ops.expression.default,
+        ([X.to(memory_format=LAST)],),
+        {"program": replace(EXPRESSION, is_last=True).text},
+    ),
     "quantize": (ops.quantize.default, (REAL, torch.linspace(0.05, 0.1, 8)), {"axis": 1}),
     "quantize, numbers": (ops.quantize.scalar, (REAL.to(memory_format=LAST), 0.05, 3), {"out_dtype": torch.uint8}),
     "dequantize": (ops.dequantize.default, (X.to(memory_format=LAST), torch.linspace(0.05, 0.1, 8)), {"axis": 1}),
@@ -135,7 +161,7 @@ class Network(torch.nn.Module):
             self.register_buffer(name, tensor)
 
     def forward(self, real: Any) -> Any:
-        x = ops.quantize(real, 0.05, 3)
+        x = ops.expression([ops.quantize(real, 0.05, 3)], program=PROGRAM)
         pool = {"window": 3, "window_stride": 2, "window_padding": 1}
         y = ops.conv2d_pool(x, self.w, self.scales, self.bias, padding=1, activation="relu", **pool, **NUMBERS)
         chained = {**CHAIN, "first_w_scale": self.scales, "first_bias": self.bias, "second_w_scale": self.scales[3:4]}

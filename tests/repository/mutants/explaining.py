@@ -87,6 +87,14 @@ MUTANTS = (
         ("onnx/test_session.py::test_a_session_warns_once_about_what_runs_elsewhere",),
     ),
     Mutant(
+        "session: the needs of kernels are looked up for advice",
+        "ReadyModel.advice",
+        "with_needs=False",
+        "with_needs=True",
+        "The first run would wait for a prediction of each kernel.",
+        ("onnx/test_known_shapes.py::test_a_prepared_session_looks_nothing_up_in_a_run",),
+    ),
+    Mutant(
         "own names: a copy is the node itself",
         "adopt_names",
         "key=lambda at: kept[at] is None",

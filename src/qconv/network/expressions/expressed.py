@@ -100,19 +100,17 @@ class _Expressed:
 
     def _made(self, lasts: tuple[bool, ...]) -> Callable[[Sequence[Value]], Value]:
         kernel = self._one.kernel(lasts)
+        device = self._device  # not this object, which holds the functions
         shape = last_of(kernel.y_shape) if kernel.is_last else kernel.y_shape
         if self._one.is_inside and kernel.only_copies and kernel.tensors[0][0] in self._one.inputs:
             self.why = "no kernel: the same bytes in another shape"
             (is_last,) = lasts
-            return lambda inputs: Value.ordered(
-                self._device, inputs[0].in_order(is_last).reshape(shape), kernel.is_last
-            )
+            return lambda inputs: Value.ordered(device, inputs[0].in_order(is_last).reshape(shape), kernel.is_last)
         instance = lookup(kernel.problem, self._device.spec)
         self.problems, self.why = (*self.problems, kernel.problem), instance.why
         constants = self._one.constants
         packed = instance.pack(*(self._constant(names) for names in kernel.tensors if names[0] in constants))
         read = [self._one.inputs.index(names[0]) for names in kernel.tensors if names[0] not in constants]
-        device = self._device  # not this object, which holds the function
 
         def run(inputs: Sequence[Value]) -> Value:
             arrays = [inputs[at].in_order(lasts[at]).reshape(-1) for at in read]

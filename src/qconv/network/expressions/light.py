@@ -57,6 +57,13 @@ def taken_over(network: Network, served: Mapping[str, Served]) -> dict[str, Read
     return taken
 
 
+def is_a_view(network: Network, one: Served | None) -> bool:
+    """True where a layer copies nothing, whatever the open extents: the flattening of single pixels behind a global
+    pool."""
+    shapes = [network.tensor(name).shape for name in (one.inputs[0], one.y)] if isinstance(one, Reshaped) else [None]
+    return all(shape is not None and all(extent == 1 for extent in shape[2:]) for shape in shapes)
+
+
 def _joins_a_convolution(network: Network, served: Mapping[str, Served], one: Served) -> bool:
     """True where the convolution before a sum or a table may compute it."""
     for name in one.inputs:

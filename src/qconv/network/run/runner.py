@@ -16,7 +16,7 @@ from qconv.device import Device
 from qconv.expression.matmul import MatMul
 from qconv.instances.load.ahead import compile_ahead, looked_up
 from qconv.instances.load.expected import Expectations
-from qconv.instances.load.needs import needs_of
+from qconv.instances.load.needs import Needs, needs_of
 from qconv.instances.load.serving import in_sequence
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Prepared, Reason, Served
@@ -185,25 +185,26 @@ class Runner:
         every = list(self._recordings.values())
         return sum((one.memory for one in every if isinstance(one, Recorded)), Memory())
 
-    def explain(self, why_not: Mapping[str, Reason]) -> Explanation:
-        """Return the report. `why_not` has the reason for each layer that runs elsewhere, by its name."""
+    def explain(self, why_not: Mapping[str, Reason], with_needs: bool = True) -> Explanation:
+        """Return the report. `why_not` has the reason for each layer that runs elsewhere, by its name. The needs of
+        kernels take a lookup and a prediction of each."""
         with self._alone:
-            return self._explained(why_not)
+            return self._explained(why_not, with_needs)
 
-    def _explained(self, why_not: Mapping[str, Reason]) -> Explanation:
+    def _explained(self, why_not: Mapping[str, Reason], with_needs: bool) -> Explanation:
         places = {name: Placed(ELSEWHERE, why) for name, why in why_not.items()}
         last = self._last_run
         decided = {key: why for one in last.arranged.values() for key, why in one.whys.items()}
         order = self._in_order()
         for layer in order:
             if layer.key in self._steps:
-                places[layer.name] = self._placed(layer, decided.get(layer.key, ""))
+                places[layer.name] = self._placed(layer, decided.get(layer.key, ""), with_needs)
         made = explained(replace(self.network, layers=tuple(order)), order, places, last.seen)
         refused = sum(isinstance(last.chosen.get(layer.key), Refused) for layer in order)
         islands = sum(not segment.served for segment in self.segments) + refused
         return replace(made, islands=islands, memory=self.memory)
 
-    def _placed(self, layer: Layer, decided: str) -> Placed:
+    def _placed(self, layer: Layer, decided: str, with_needs: bool) -> Placed:
         """Return the place of a served layer in its last run. `decided` says why it is, or is not, part of another."""
         chosen = self._last_run.chosen.get(layer.key)
         why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
@@ -214,7 +215,8 @@ class Runner:
             return Placed(ELSEWHERE, reason)
         operations = sum(problem.operations for problem in chosen.problems)
         in_floats = any(isinstance(problem, MatMul) and problem.is_of_floats for problem in chosen.problems)
-        return Placed(HERE, reason, operations, in_floats, needs_of(chosen.problems, self._device.spec))
+        needs = needs_of(chosen.problems, self._device.spec) if with_needs else Needs()
+        return Placed(HERE, reason, operations, in_floats, needs)
 
     def _in_order(self) -> list[Layer]:
         """Return the layers in the order in which they run, with the last arrangement of each region."""
