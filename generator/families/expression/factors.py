@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import prod
 
 from qconv.expression import MatMul
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Fold, Load, Node, in_order, statements
 from qconv.expression.whole import Range, whole
 from qconv.generator.families.expression.lines import Lines, axes_of, index_of, stored
+from qconv.generator.plan import Constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,24 @@ class Factor:
 def factors_of(problem: MatMul) -> tuple[Factor, Factor]:
     """Return the left and the right factor. A search asks for them with every config."""
     return Factor(problem, problem.left, "m", "row"), Factor(problem, problem.right, "n", "column")
+
+
+def constants_of_problem(problem: MatMul) -> tuple[Constant, ...]:
+    return (
+        Constant("M", prod(problem.m)),
+        Constant("N", prod(problem.n)),
+        Constant("DEPTH", problem.depth, "products per sum"),
+    )
+
+
+def constants_of_neighbours(problem: MatMul) -> tuple[Constant, ...]:
+    """Return the constants that say which elements are neighbours in memory."""
+    left, right = factors_of(problem)
+    return (
+        Constant("LEFT_ALONG_K", left.is_along_k, "neighbours in memory"),
+        Constant("RIGHT_ALONG_K", right.is_along_k, "neighbours in memory"),
+        Constant("WRITE_ALONG_M", writes_along_m(problem), "neighbours in the output"),
+    )
 
 
 def writes_along_m(problem: MatMul) -> bool:

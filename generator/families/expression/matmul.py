@@ -14,7 +14,12 @@ from qconv.expression import MatMul
 from qconv.expression.function import CTYPES, FLOAT, LONG
 from qconv.expression.node import in_order, statements
 from qconv.generator.families import Choices, Family
-from qconv.generator.families.expression.factors import Factor, factors_of, finish_of, writes_along_m
+from qconv.generator.families.expression.factors import (
+    Factor,
+    constants_of_problem,
+    factors_of,
+    finish_of,
+)
 from qconv.generator.families.expression.lines import ExpressionContext, Lines, aliases_of, fields_of, wants_of
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
@@ -107,13 +112,8 @@ class MatMulPlan(WaitingPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config, vector = self.config, vector_of(self.problem)
-        left, right = factors_of(self.problem)
         return {
-            "The problem.": (
-                Constant("M", self.m),
-                Constant("N", self.n),
-                Constant("DEPTH", self.problem.depth, "products per sum"),
-            ),
+            "The problem.": constants_of_problem(self.problem),
             "The config.": constants_of(config),
             "Derived values.": (
                 Constant("TILES_M", self.tiles_m, "blocks per column of a batch"),
@@ -122,9 +122,7 @@ class MatMulPlan(WaitingPlan):
                 Constant("COLUMN_THREADS", config.tile_n // config.thread_n, "threads per row of a tile"),
                 Constant("LEFT_VECTOR", min(vector, config.thread_m), "rows per load from shared memory"),
                 Constant("RIGHT_VECTOR", min(vector, config.thread_n), "columns per load from shared memory"),
-                Constant("LEFT_ALONG_K", left.is_along_k, "neighbours in device memory"),
-                Constant("RIGHT_ALONG_K", right.is_along_k, "neighbours in device memory"),
-                Constant("WRITE_ALONG_M", writes_along_m(self.problem), "neighbours in the output"),
+                *constants_of_neighbours(self.problem),
                 Constant("SLABS", self.slabs),
                 Constant("BUFFERS", buffers_of(self.slabs)),
                 Constant("SMEM_BYTES", self.smem_bytes),

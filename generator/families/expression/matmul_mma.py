@@ -18,7 +18,13 @@ from qconv.expression.index import Axis
 from qconv.expression.node import Load, in_order, statements
 from qconv.generator.atom import Atom
 from qconv.generator.families import Choices, Family
-from qconv.generator.families.expression.factors import Factor, factors_of, finish_of, writes_along_m
+from qconv.generator.families.expression.factors import (
+    Factor,
+    constants_of_neighbours,
+    constants_of_problem,
+    factors_of,
+    finish_of,
+)
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
@@ -179,13 +185,9 @@ class MatMulMmaPlan(WaitingPlan):
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
-        atom, (left, right) = self.atom, factors_of(self.problem)
+        atom = self.atom
         return {
-            "The problem.": (
-                Constant("M", self.m),
-                Constant("N", self.n),
-                Constant("DEPTH", self.problem.depth, "products per sum"),
-            ),
+            "The problem.": constants_of_problem(self.problem),
             "The config.": constants_of(self.config),
             "Derived values.": (
                 Constant("WARP_SIZE", self.target.warp_size),
@@ -199,9 +201,7 @@ class MatMulMmaPlan(WaitingPlan):
                 Constant("TILES_M", self.tiles_m, "blocks per column of a batch"),
                 Constant("TILES_N", self.tiles_n, "blocks per row of a batch"),
                 Constant("VECTOR", self.vector, "neighbours along k that are computed together"),
-                Constant("LEFT_ALONG_K", left.is_along_k, "neighbours in memory"),
-                Constant("RIGHT_ALONG_K", right.is_along_k, "neighbours in memory"),
-                Constant("WRITE_ALONG_M", writes_along_m(self.problem), "neighbours in the output"),
+                *constants_of_neighbours(self.problem),
                 Constant("SLABS", self.slabs),
                 Constant("EXACT_SLABS", self.exact_slabs, "slabs whose sums are exact in fp32"),
                 Constant("BUFFERS", min(2, self.slabs)),
