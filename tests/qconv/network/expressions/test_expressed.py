@@ -79,20 +79,22 @@ def test_long_rows_of_channels_are_folded_by_channel(monkeypatch: pytest.MonkeyP
 def test_a_map_that_a_transposed_normalization_reads_keeps_its_channels_last() -> None:
     given: list[Given] = [
         ("DequantizeLinear", ["s", "z"], {}),
+        ("Add", ["bias"], {}),
         *((op, [], {}) for op in ["Sin", "Abs"] * 9),  # too many functions to be computed again
         ("Transpose", [], {"perm": [0, 2, 3, 1]}),
         ("LayerNormalization", ["scale"], {"axis": -1}),
         ("Transpose", [], {"perm": [0, 3, 1, 2]}),
         ("QuantizeLinear", ["t", "z"], {}),
     ]
-    first, second = problems(given, {"scale": np.ones(8, np.float32)})
-    assert first.startswith("map:shape=960:")
+    first, second = problems(given, {"scale": np.ones(8, np.float32), "bias": BIAS})
+    assert first.startswith("map:shape=120,8:")
     assert second.startswith("reduce:rows=120:columns=8:")
 
 
 def test_bytes_are_stored_and_not_what_is_dequantized_of_them_for_a_fold() -> None:
     given: list[Given] = [
         ("DequantizeLinear", ["s", "z"], {}),
+        ("Add", ["bias"], {}),
         *((op, [], {}) for op in ["Sin", "Abs"] * 9),
         ("QuantizeLinear", ["t", "z"], {}),
         ("DequantizeLinear", ["t", "z"], {}),
@@ -101,7 +103,7 @@ def test_bytes_are_stored_and_not_what_is_dequantized_of_them_for_a_fold() -> No
         ("Transpose", [], {"perm": [0, 3, 1, 2]}),
         ("QuantizeLinear", ["t", "z"], {}),
     ]
-    first, second = problems(given, {"scale": np.ones(8, np.float32)})
+    first, second = problems(given, {"scale": np.ones(8, np.float32), "bias": BIAS})
     assert ":out=uint8:" in first
     assert second.startswith("reduce:rows=120:columns=8:in=uint8*960,")
 
