@@ -21,6 +21,8 @@ SHAPE = (2, 8, 6, 10)
 X = RNG.integers(0, 256, SHAPE).astype(np.uint8)
 NUMBERS: dict[str, Any] = {"s": np.float32(0.05), "z": np.uint8(120), "t": np.float32(0.03), "ws": np.float32(0.01)}
 WEIGHTS = {"wz": np.int8(0), "w": RNG.integers(-50, 50, (8, 8, 1, 1)).astype(np.int8)}
+# A sum with it is no function of a byte alone, which would be a table.
+BIAS = RNG.uniform(-1, 1, (8, 1, 1)).astype(np.float32)
 Given = tuple[str, list[str], dict[str, Any]]
 
 

@@ -18,6 +18,7 @@ from onnx import helper
 from qconv.network import Layer, Network, Tensor
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.fuse import CHEAP, FOLDED, MOST_READ, fuse, unfolded
+from qconv.network.graph.served import Reason
 from qconv.onnx import Session
 
 RNG = np.random.default_rng(61)
