@@ -37,7 +37,7 @@ from qconv.tensor_ops.problem import BYTES
 BYTE, WIDE = 6, 24
 # Instructions of a function, by the features of the prelude that it wants, about. All others count as one.
 COSTS = {"exponential": 16, "elementary": 16, "divide": 8}
-# Of functions that combine several cheap ones: a quantization multiplies, corrects, rounds, adds and clamps.
+# A quantization multiplies, corrects the product, rounds it, adds the zero point and clamps.
 CALL_COSTS = {"quantize": 10}
 NEVER = 2**31
 _LAST = Number(ENTRIES - 1, INT)
