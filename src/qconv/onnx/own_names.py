@@ -48,7 +48,8 @@ def adopt_names(nodes: Sequence[onnx.NodeProto], before: Sequence[onnx.NodeProto
     given = set(taken)
     for at in sorted(range(len(nodes)), key=lambda at: kept[at] is None):
         unique = (f"{names[at]}#{number}" if number > 1 else names[at] or "" for number in count(1))
-        nodes[at].name = next(one for one in unique if one not in given) if names[at] else nodes[at].name
+        if names[at]:
+            nodes[at].name = next(one for one in unique if one not in given)
         given.add(nodes[at].name)
 
 
@@ -59,9 +60,11 @@ def _maker(node: onnx.NodeProto, makers: dict[str, str]) -> str | None:
 
 def _copied(node: onnx.NodeProto, own: set[str]) -> str | None:
     """Return the name of the node of which this one is a copy."""
-    name = SUFFIX.sub("", node.name)
+    name = SUFFIX.sub("", node.name) if isinstance(node.name, str) else ""
     return name if name in own else None
 
 
 def _name_of(node: onnx.NodeProto) -> str:
-    return node.name or next(filter(None, node.output), node.op_type)
+    """Return the name of a node, else of its first output. Protobuf has bytes for invalid UTF-8, and takes none."""
+    names = (node.name, *node.output, node.op_type)
+    return next((name for name in names if name and isinstance(name, str)), "")

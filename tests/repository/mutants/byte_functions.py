@@ -6,6 +6,14 @@ TABLES, CHAIN = "expressions/test_byte_tables.py", "layers/test_byte_chain.py"
 
 MUTANTS = (
     Mutant(
+        "byte tables: a quantization costs as much as the division in it",
+        "byte_tables.py",
+        '{"quantize": 10}',
+        '{"quantize": 8}',
+        "A lookup would cost less.",
+        (f"{TABLES}::test_a_quantization_costs_as_much_as_its_steps",),
+    ),
+    Mutant(
         "byte tables: entries in the order of numbers",
         "_Functions._values",
         'arrays = {"": codes(self._tensors.byte_type(byte) or "")}',

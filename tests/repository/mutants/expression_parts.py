@@ -167,6 +167,14 @@ MUTANTS = (
         (EXPRESSED + "::test_a_map_that_a_transposed_normalization_reads_keeps_its_channels_last",),
     ),
     Mutant(
+        "fuse: samples lie as their places are read",
+        "_Fusion._reads_by_place",
+        "isinstance(node, Place) and",
+        "isinstance(node, Element) and False and",
+        "Neighbouring threads read the channels of a pixel, which are far apart.",
+        ("readers/test_sampling.py::test_halves_and_integers",),
+    ),
+    Mutant(
         "kernel: a move is the same bytes in another shape",
         "Kernel.only_copies",
         "problem.root.at == same",

@@ -35,6 +35,14 @@ MUTANTS = (
         (f"{MOVED}::test_it_moves_as_onnx_runtime_does",),
     ),
     Mutant(
+        "movement: blocks take what divides of the channels",
+        "depth_to_space",
+        "if c % size**2:",
+        "if c < size**2:",
+        "ONNX Runtime refuses what has an image here.",
+        ("layers/test_pixel_blocks.py::test_shapes_that_do_not_divide",),
+    ),
+    Mutant(
         "movement: indices count from the front alone",
         "inside",
         "np.where(indices < 0, indices + extent, indices)",

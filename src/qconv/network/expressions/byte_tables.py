@@ -37,6 +37,8 @@ from qconv.tensor_ops.problem import BYTES
 BYTE, WIDE = 6, 24
 # Instructions of a function, by the features of the prelude that it wants, about. All others count as one.
 COSTS = {"exponential": 16, "elementary": 16, "divide": 8}
+# A quantization multiplies, corrects the product, rounds it, adds the zero point and clamps.
+CALL_COSTS = {"quantize": 10}
 NEVER = 2**31
 _LAST = Number(ENTRIES - 1, INT)
 
@@ -187,7 +189,8 @@ class _Functions:
             return self._lookup_cost(node)
         if not isinstance(node, Call) or (node.function == "bit_and" and _LAST in node.arguments):
             return 0
-        return max((COSTS.get(feature, 1) for feature in FUNCTIONS[node.function].wants), default=1)
+        features = FUNCTIONS[node.function].wants
+        return CALL_COSTS.get(node.function) or max((COSTS.get(each, 1) for each in features), default=1)
 
     def _lookup_cost(self, node: Node) -> int:
         """Return what an entry costs that takes the place of a node."""

@@ -247,9 +247,16 @@ class _Fusion:
         if any(has_channels_last(self.served[reader]) for reader in readers if reader in self.served):
             return True
         held = self._held_for(one)
+        if self._reads_by_place(one):
+            return False
         prefers = None if has_fold(one.root) else reads_last(one.lazy, held)
         alike = [each for each in one.reads if len(held(each).shape) == rank]
         return any(held(each).is_last for each in alike) if prefers is None else prefers
+
+    def _reads_by_place(self, one: _Pending) -> bool:
+        """True where elements have computed places, which are counted in the model's order: the pixels of a channel are
+        close to each other there, and its neighbours are not."""
+        return any(isinstance(node, Place) and node.tensor in one.reads for node in in_order(one.root))
 
     def _has_fold(self, name: str) -> bool:
         return has_fold(self.pending[name].root)

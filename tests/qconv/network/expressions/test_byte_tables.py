@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,15 @@ def test_what_costs_less_than_a_lookup_stays_arithmetic() -> None:
     assert is_table(held.tabulated(held.quantized(real)), x)
     assert is_table(held.tabulated(call("divide", real, call("exp", real))), x)
     assert [table.itemsize for table in held.made] == [1, 4]
+
+
+def test_a_quantization_costs_as_much_as_its_steps() -> None:
+    """They are a product, its correction, a rounding, a sum and a clamp."""
+    held = Held(x=every("int8"))
+    x = held.element("x")
+    real = reduce(lambda one, _: call("add", one, Number(0.5)), range(12), held.dequantized(x))
+    assert held.tabulated(real) is real
+    assert is_table(held.tabulated(held.quantized(real, "int16")), x)
 
 
 def test_integers_beyond_bytes_have_a_table_of_theirs() -> None:
@@ -349,7 +359,7 @@ def test_a_curve_behind_a_bias_is_one_lookup(
     real = chain.layer("DequantizeLinear", total, scale, zero)
     chain.layer("QuantizeLinear", curve(chain, real), np.float32(0.03), zero, dtype=dtype)
     (problem,) = chain.kernels(monkeypatch)
-    assert problem.do.endswith("bit_and(t21,255);t23=looked_up(x4,t22)")
+    assert problem.do.endswith("bit_and(t20,255);t22=looked_up(x4,t21)")
 
 
 @TYPES
@@ -404,9 +414,9 @@ def test_light_layers_behind_a_bias_are_one_lookup(dtype: str) -> None:
     (one,) = [served[layer.name] for layer in fused.layers]
     assert isinstance(one, Expressed)
     *_, before, place, last = one.kernel(one.lasts).problem.do.split(";")
-    assert before.endswith("=to_int32(t13)")
-    assert place == "t15=bit_and(t14,255)"
-    assert last.startswith("t16=looked_up(")
+    assert before == "t13=nearest(t12)"
+    assert place == "t14=bit_and(t13,255)"
+    assert last.startswith("t15=looked_up(")
     np.testing.assert_array_equal(by_expressions(made.network(y), made.fed)[0][y], _by_own_kernels(made, y))
 
 

@@ -18,6 +18,7 @@ from onnx import helper
 from qconv.network import Layer, Network, Tensor
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.fuse import CHEAP, FOLDED, MOST_READ, fuse, unfolded
+from qconv.network.graph.served import Reason
 from qconv.onnx import Session
 
 RNG = np.random.default_rng(61)
@@ -210,7 +211,7 @@ def test_a_layer_without_a_reader_reads_from_memory() -> None:
     chain.layer("LRN", "a", "b", SHAPE, size=3)
     chain.layer("Neg", "b", "y", SHAPE)
     fused, served, why_not = fuse(chain.network("y"), {})
-    assert why_not == {"b": "no kernel here computes LRN"}
+    assert why_not == {"b": Reason("no kernel here computes LRN")}
     assert [(layer.name, layer.name in served) for layer in fused.layers] == [("a", True), ("b", False), ("y", True)]
 
 

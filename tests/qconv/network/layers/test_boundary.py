@@ -76,7 +76,7 @@ def test_an_end_that_touches_others_is_left_to_them(name: str, why: str, changed
     found, left = serve_ends(*network_of(**changed))
     assert set(found) == {"quantize", "conv", "dequantize"} - {name}
     assert list(left) == [name]
-    assert re.search(why, left[name])
+    assert re.search(why, str(left[name]))
 
 
 def test_a_layer_between_floats_says_who_makes_and_who_reads_them() -> None:
@@ -86,8 +86,8 @@ def test_a_layer_between_floats_says_who_makes_and_who_reads_them() -> None:
         Layer("back", "DequantizeLinear", ("q2", "s", "z"), ("y2",)),
     )
     _, left = serve_ends(*network_of(extra))
-    assert left["again"] == "the floats that it reads come from elsewhere, of Relu (relu)"
-    assert left["back"] == "the bytes that it reads come from elsewhere"
+    assert str(left["again"]) == "the floats that it reads come from elsewhere, of Relu (relu)"
+    assert str(left["back"]) == "the bytes that it reads come from elsewhere"
 
 
 @pytest.mark.parametrize("scale", [np.float32([0.1, 0.2, 0.3]), None])
@@ -166,9 +166,10 @@ def test_other_tensors_keep_their_order(shape: tuple[int, ...], beside: str) -> 
 
 
 def session_of(before: list[Any], behind: list[Any], shape: list[Any], constants: dict[str, Any]) -> Any:
-    """Return a model: moves of the floats x to a, a quantized convolution of 8 channels, and moves of b to y."""
+    """Return a model: moves of the floats x to a, a quantized convolution of 8 channels, and moves of b to y. Its
+    weights have 7 bits: without VNNI, ONNX Runtime saturates sums of larger ones with uint8."""
     node, rng = onnx.helper.make_node, np.random.default_rng(1)
-    held = {"s": SCALE, "z": ZERO, "w": rng.integers(-128, 128, (8, 8, 1, 1)).astype(np.int8), "w_s": np.float32(0.01)}
+    held = {"s": SCALE, "z": ZERO, "w": rng.integers(-64, 64, (8, 8, 1, 1)).astype(np.int8), "w_s": np.float32(0.01)}
     held |= {"w_z": np.int8(0)} | constants
     nodes = [
         *(node(op, names, made, **given) for op, names, made, given in before),

@@ -117,6 +117,8 @@ def _blocks(reader: Reader) -> tuple[Lazy, int, Shape, bool]:
 
 def depth_to_space(reader: Reader) -> Lazy:
     x, size, (n, c, h, w), is_slower = _blocks(reader)
+    if c % size**2:
+        raise Unserved(f"x has {c} channels, which is no multiple of blocksize={size} squared")
     depth = c // size**2
 
     def at(indices: Indices) -> Node:
@@ -130,6 +132,8 @@ def depth_to_space(reader: Reader) -> Lazy:
 
 def space_to_depth(reader: Reader) -> Lazy:
     x, size, (n, c, h, w), is_slower = _blocks(reader)
+    if h % size or w % size:
+        raise Unserved(f"x has {h} x {w} pixels, which are no multiples of blocksize={size}")
 
     def at(indices: Indices) -> Node:
         image, channel, row, column = indices

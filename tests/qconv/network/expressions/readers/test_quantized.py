@@ -83,7 +83,7 @@ def test_a_concatenation_with_one_scale_for_all_moves_bytes(zero: int) -> None:
     np.testing.assert_array_equal(evaluated(network, arrays), want)
     (one,) = fuse(network, {})[1].values()
     assert isinstance(one, Expressed)
-    assert ("divide" in one.kernel(one.lasts).problem.key) is (zero == 4)
+    assert ("quantize" in one.kernel(one.lasts).problem.key) is (zero == 4)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

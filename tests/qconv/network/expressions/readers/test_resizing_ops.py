@@ -124,7 +124,7 @@ def test_smoothed_sums(scales: tuple[float, float], mode: str, excludes: int) ->
 
 def test_what_is_not_smoothed_here_runs_elsewhere() -> None:
     model = one_op("Resize", drawn_x("uint8"), None, floats(1, 1, 0.5, 0.5), mode="linear", antialias=1)
-    assert "antialias=1 of uint8; the kernels smooth floats" in "".join(fused(model)[1].values())
+    assert "antialias=1 of uint8; the kernels smooth floats" in "".join(map(str, fused(model)[1].values()))
 
 
 def test_a_weighted_sum_runs_here() -> None:
