@@ -1115,9 +1115,9 @@ struct Place {
 };
 
 // Calls `body(slab, buffer)` for every slab. While it multiplies one, the next one is fetched.
-template <class Body>
+template <class Slabs, class Body>
 __device__ __forceinline__ void for_each_slab(
-    const Arguments& args, Shared& shared, const Place& place, const Body& body) {
+    const Arguments& args, Slabs& shared, const Place& place, const Body& body) {
     Fetched<Left> left;
     Fetched<Right> right;
     fetch(left, args, place.batch, place.row, 0);

@@ -16,6 +16,7 @@ from qconv.expression.node import in_order, statements
 from qconv.generator.families import Choices, Family
 from qconv.generator.families.expression.factors import (
     Factor,
+    constants_of_neighbours,
     constants_of_problem,
     factors_of,
     finish_of,

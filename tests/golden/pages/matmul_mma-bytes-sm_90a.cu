@@ -46,6 +46,7 @@ constexpr int TILES_N = 12;  // blocks per row of a batch
 constexpr int VECTOR = 4;  // neighbours along k that are computed together
 constexpr bool LEFT_ALONG_K = true;  // neighbours in memory
 constexpr bool RIGHT_ALONG_K = true;  // neighbours in memory
+constexpr bool WRITE_ALONG_M = false;  // neighbours in the output
 constexpr int SLABS = 3;
 constexpr int EXACT_SLABS = 4;  // slabs whose sums are exact in fp32
 constexpr int BUFFERS = 2;
@@ -161,9 +162,14 @@ __device__ __forceinline__ void finish(
 }
 
 // SLAB terms in fp16 of each row of the two tiles.
-struct Shared {
+struct Slabs {
     unsigned char left[BUFFERS][TILE_M * TILE_K];
     unsigned char right[BUFFERS][TILE_N * TILE_K];
+};
+// The padding spreads the rows of a column over the banks.
+union Shared {
+    Slabs slabs;
+    Term totals[TILE_M][TILE_N + 1];
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
@@ -239,7 +245,22 @@ __device__ __forceinline__ void add(Atoms<Term>& totals, Atoms<Sum>& sums) {
     }
 }
 
-// A block computes a tile of TILE_M x TILE_N outputs of one batch.
+// Gives the totals to all threads: those that write neighbours in the output hold none in registers.
+__device__ __forceinline__ void share(
+    Shared& shared, const Atoms<Term>& totals, int first_row, int first_column) {
+#pragma unroll
+    for (int i = 0; i < ROWS_OF_LANE; ++i) {
+        const int row = first_row + i / LANE_PIXELS * ATOM_M + pixel_of_lane(i % LANE_PIXELS);
+#pragma unroll
+        for (int j = 0; j < COLUMNS_OF_LANE; ++j) {
+            const int at = register_of(i % LANE_PIXELS, j % LANE_CHANNELS);
+            shared.totals[row][first_column + channel_lane() * COLUMNS_OF_LANE + j] =
+                totals.of[i / LANE_PIXELS][j / LANE_CHANNELS][at];
+        }
+    }
+}
+
+// A block computes a tile of TILE_M x TILE_N outputs of one batch. Neighbouring threads write neighbours.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();
@@ -250,20 +271,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments
 
     Atoms<Sum> sums = {};
     Atoms<Term> totals = {};
-    for_each_slab(args, shared, place, [&](int slab, int buffer) {
-        multiply(sums, shared.left[buffer], shared.right[buffer], first_row, first_column);
+    for_each_slab(args, shared.slabs, place, [&](int slab, int buffer) {
+        multiply(sums, shared.slabs.left[buffer], shared.slabs.right[buffer], first_row, first_column);
         if (EXACT_SLABS < SLABS && slab % EXACT_SLABS == EXACT_SLABS - 1) add(totals, sums);
     });
     add(totals, sums);
-#pragma unroll
-    for (int i = 0; i < ROWS_OF_LANE; ++i) {
-        const int row = place.row + first_row + i / LANE_PIXELS * ATOM_M + pixel_of_lane(i % LANE_PIXELS);
-#pragma unroll
-        for (int j = 0; j < COLUMNS_OF_LANE; ++j) {
-            const int column = place.column + first_column + channel_lane() * COLUMNS_OF_LANE + j;
-            const int at = register_of(i % LANE_PIXELS, j % LANE_CHANNELS);
-            const Term sum = totals.of[i / LANE_PIXELS][j / LANE_CHANNELS][at];
-            if (row < M && column < N) finish(args, place.batch, row, column, sum);
+    tile::barrier();
+    share(shared, totals, first_row, first_column);
+    tile::barrier();
+#pragma unroll 4
+    for (int number = tile::thread(); number < TILE_M * TILE_N; number += THREADS) {
+        const int row = WRITE_ALONG_M ? number % TILE_M : number / TILE_N;
+        const int column = WRITE_ALONG_M ? number / TILE_M : number % TILE_N;
+        if (place.row + row < M && place.column + column < N) {
+            finish(args, place.batch, place.row + row, place.column + column, shared.totals[row][column]);
         }
     }
 }
