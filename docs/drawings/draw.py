@@ -261,28 +261,29 @@ def unfused() -> Canvas:
 
 
 def matmul() -> Canvas:
-    c = Canvas(860, 350, "matmul")
     says = ("the right factor: k by n", "the left factor: m by k", "the output: m by n")
-    product(c, ("tile_m", "thread_m"), ("tile_n", "thread_n"), "slab", says)
-    c.text(600, 140, "slabs in shared memory")
-    for at, (fill, state) in enumerate((("one", "multiplied"), ("three", "on its way"))):
-        c.box(600, 150 + 26 * at, 90, 22, fill)
-        c.text(700, 166 + 26 * at, state)
+    c = slabs_of("matmul", "thread", says)
     c.field(600, 240, "threads", "copy slabs;")
     c.text(600, 262, "those with outputs multiply")
     return c
 
 
 def matmul_mma() -> Canvas:
-    c = Canvas(860, 350, "matmul_mma")
     says = ("the right factor in fp16: k by n", "the left factor: m by k", "the output: m by n")
-    product(c, ("tile_m", "warp_m"), ("tile_n", "warp_n"), "slab", says)
+    c = slabs_of("matmul_mma", "warp", says)
+    c.text(600, 240, "sums in fp32, as long as")
+    c.text(600, 262, "they are exact, then in int32")
+    return c
+
+
+def slabs_of(name: str, part: str, says: tuple[str, str, str]) -> Canvas:
+    """Draw a product in tiles, divided among parts, with its slabs in shared memory."""
+    c = Canvas(860, 350, name)
+    product(c, ("tile_m", f"{part}_m"), ("tile_n", f"{part}_n"), "slab", says)
     c.text(600, 140, "slabs in shared memory")
     for at, (fill, state) in enumerate((("one", "multiplied"), ("three", "on its way"))):
         c.box(600, 150 + 26 * at, 90, 22, fill)
         c.text(700, 166 + 26 * at, state)
-    c.text(600, 240, "sums in fp32, as long as")
-    c.text(600, 262, "they are exact, then in int32")
     return c
 
 

@@ -1,4 +1,4 @@
-"""The two factors of a `matmul`, as its families read them, and what follows a sum."""
+"""The parts that the families of `matmul` have in common: tiles, the two factors, and the lines behind a sum."""
 
 from __future__ import annotations
 
@@ -6,12 +6,38 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression import MatMul
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Fold, Load, Node, in_order, statements
 from qconv.expression.whole import Range, whole
-from qconv.generator.families.expression.lines import Lines, axes_of, index_of, stored
-from qconv.generator.plan import Constant
+from qconv.generator.families.expression.lines import Lines, aliases_of, axes_of, fields_of, index_of, stored
+from qconv.generator.plan import Constant, Field, WaitingPlan
+
+
+@dataclass(frozen=True)
+class TiledPlan(WaitingPlan):
+    """A plan whose blocks compute a tile of the output each."""
+
+    problem: MatMul
+    tiles_m: int  # blocks per column of a batch
+    tiles_n: int  # blocks per row of a batch
+
+    @cached_property
+    def blocks(self) -> int:
+        return prod(self.problem.batch) * self.tiles_m * self.tiles_n
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return fields_of(self.problem)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return {each.name: ELEMENT_TYPES[each.dtype].bytes for each in (*self.problem.inputs, *self.problem.outputs)}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return aliases_of(self.problem)
 
 
 @dataclass(frozen=True, eq=False)

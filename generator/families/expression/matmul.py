@@ -9,21 +9,21 @@ from itertools import product
 from math import prod
 from typing import ClassVar
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression import MatMul
 from qconv.expression.function import CTYPES, FLOAT, LONG
 from qconv.expression.node import in_order, statements
 from qconv.generator.families import Choices, Family
 from qconv.generator.families.expression.factors import (
     Factor,
+    TiledPlan,
     constants_of_neighbours,
     constants_of_problem,
     factors_of,
     finish_of,
 )
-from qconv.generator.families.expression.lines import ExpressionContext, Lines, aliases_of, fields_of, wants_of
+from qconv.generator.families.expression.lines import ExpressionContext, Lines, wants_of
 from qconv.generator.families.tensor_ops.binary import constants_of
-from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
 from qconv.op import WIDEST
 from qconv.targets.target import Target
 
@@ -71,24 +71,11 @@ class MatMulContext(ExpressionContext):
 
 
 @dataclass(frozen=True)
-class MatMulPlan(WaitingPlan):
+class MatMulPlan(TiledPlan):
     page: ClassVar[str] = "families/expression/matmul.j2"
 
-    problem: MatMul
     config: MatMulConfig
-    m: int
-    n: int
-    tiles_m: int
-    tiles_n: int
     smem_bytes: int
-
-    @cached_property
-    def batches(self) -> int:
-        return prod(self.problem.batch)
-
-    @cached_property
-    def blocks(self) -> int:
-        return self.batches * self.tiles_m * self.tiles_n
 
     @cached_property
     def slabs(self) -> int:
@@ -97,18 +84,6 @@ class MatMulPlan(WaitingPlan):
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         return (Launch("matmul", (self.blocks, 1, 1), self.config.threads, self.smem_bytes),)
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return fields_of(self.problem)
-
-    @cached_property
-    def alignment(self) -> dict[str, int]:
-        return {each.name: ELEMENT_TYPES[each.dtype].bytes for each in (*self.problem.inputs, *self.problem.outputs)}
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases_of(self.problem)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -248,7 +223,7 @@ def plan(problem: MatMul, config: MatMulConfig, target: Target) -> MatMulPlan:
     buffers = buffers_of(ceil_div(problem.depth, config.slab))
     smem_bytes = buffers * config.slab * columns * (WIDEST // vector)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    return MatMulPlan(problem, config, target, m, n, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), smem_bytes)
+    return MatMulPlan(problem, config, target, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), smem_bytes)
 
 
 FAMILY = Family(

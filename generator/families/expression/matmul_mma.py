@@ -20,6 +20,7 @@ from qconv.generator.atom import Atom
 from qconv.generator.families import Choices, Family
 from qconv.generator.families.expression.factors import (
     Factor,
+    TiledPlan,
     constants_of_neighbours,
     constants_of_problem,
     factors_of,
@@ -28,8 +29,6 @@ from qconv.generator.families.expression.factors import (
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
     Lines,
-    aliases_of,
-    fields_of,
     is_vector,
     vector_loaded,
     wants_of,
@@ -38,10 +37,8 @@ from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import (
     Config,
     Constant,
-    Field,
     Launch,
     Roles,
-    WaitingPlan,
     at_most,
     ceil_div,
     check_choices,
@@ -107,30 +104,17 @@ class MatMulMmaContext(ExpressionContext):
 
 
 @dataclass(frozen=True)
-class MatMulMmaPlan(WaitingPlan):
+class MatMulMmaPlan(TiledPlan):
     page: ClassVar[str] = "families/expression/matmul_mma.j2"
 
-    problem: MatMul
     config: MatMulMma
     atom: Atom
-    m: int
-    n: int
-    tiles_m: int
-    tiles_n: int
     exact_slabs: int  # whose sums are exact in fp32
 
     @cached_property
     def threads(self) -> int:
         config = self.config
         return self.target.warp_size * (config.tile_m // config.warp_m) * (config.tile_n // config.warp_n)
-
-    @cached_property
-    def batches(self) -> int:
-        return prod(self.problem.batch)
-
-    @cached_property
-    def blocks(self) -> int:
-        return self.batches * self.tiles_m * self.tiles_n
 
     @cached_property
     def slabs(self) -> int:
@@ -147,18 +131,9 @@ class MatMulMmaPlan(WaitingPlan):
         return (Launch("matmul_mma", (self.blocks, 1, 1), self.threads, self.smem_bytes),)
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return fields_of(self.problem)
-
-    @cached_property
     def alignment(self) -> dict[str, int]:
-        sizes = {each.name: ELEMENT_TYPES[each.dtype].bytes for each in (*self.problem.inputs, *self.problem.outputs)}
         read = {load.operand for load in self.vectors}
-        return {name: size * (self.vector if name in read else 1) for name, size in sizes.items()}
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases_of(self.problem)
+        return {name: size * (self.vector if name in read else 1) for name, size in super().alignment.items()}
 
     @property
     def vector(self) -> int:
@@ -343,9 +318,7 @@ def plan(problem: MatMul, config: MatMulMma, target: Target) -> MatMulMmaPlan:
     m, n = prod(problem.m), prod(problem.n)
     exact = EXACT // (reach * config.slab)
     at_most(1, exact, "slabs whose sums are exact in fp32")
-    made = MatMulMmaPlan(
-        problem, config, target, atom, m, n, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), exact
-    )
+    made = MatMulMmaPlan(problem, config, target, ceil_div(m, config.tile_m), ceil_div(n, config.tile_n), atom, exact)
     at_most(made.threads, target.threads_per_block, f"threads of a block on {target.name}")
     at_most(made.chunks, MOST_CHUNKS, "chunks of a slab per thread")
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")

@@ -100,13 +100,7 @@ MMA_M16N8K16_F16 = MatrixInstruction(
         element=(Dim(2, "k", 1), Dim(2, "k", 8)),
         element_bits=16,
     ),
-    d=Fragment(
-        "m",
-        "n",
-        lane=(Dim(4, "n", 2), Dim(8, "m", 1)),
-        element=(Dim(2, "n", 1), Dim(2, "m", 8)),
-        element_bits=32,
-    ),
+    d=MMA_M16N8K32.d,
     mnemonic="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
     file="mma_m16n8k32",
 )
