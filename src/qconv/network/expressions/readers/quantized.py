@@ -89,7 +89,9 @@ def _raised(reader: Reader) -> Callable[[Node, Node], Node]:
     """Return the exponential of a byte's difference from the largest: an entry of a table, if the scale is known."""
     scale, known = single(reader.x(1)), reader.optional(1)
     if known is None:
-        return lambda element, most: call("exp", call("multiply", _real(call("subtract", element, most)), scale))
+        return lambda element, most: call(
+            "exp", call("multiply", converted(call("subtract", element, most), "float32"), scale)
+        )
     differences = np.arange(-MOST_DIFFERENCE, 1, dtype=np.float32)
     table, last = reader.add(exp(differences * np.float32(known.reshape(())))), number(MOST_DIFFERENCE, "int32")
 
@@ -98,10 +100,6 @@ def _raised(reader: Reader) -> Callable[[Node, Node], Node]:
         return Place(table, call("bit_and", place, last), "float32")
 
     return looked_up
-
-
-def _real(node: Node) -> Node:
-    return call("to_float32", node)
 
 
 def _triples(given: Sequence[Lazy | None]) -> list[Lazy]:
