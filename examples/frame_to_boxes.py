@@ -5,6 +5,7 @@ python examples/frame_to_boxes.py [cpu|cuda:0]
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 import onnx
@@ -38,7 +39,7 @@ constants = {
 }
 
 
-def convolution(x: str, given: tuple[str, str], w: str, y: str, **attributes: object) -> onnx.NodeProto:
+def convolution(x: str, given: tuple[str, str], w: str, y: str, **attributes: Any) -> onnx.NodeProto:
     return helper.make_node("QLinearConv", [x, *given, w, "w_scale", "w_zero", "y_scale", "zero"], [y], **attributes)
 
 
