@@ -109,16 +109,15 @@ class Rejected:
 
 
 def families(problem: Problem) -> dict[str, Family]:
-    """Return the families that serve the problem's op, by name."""
-    return {name: family for name, family in FAMILIES.items() if problem.op in family.ops}
+    """Return the families that serve problems of this kind, by name."""
+    return {name: family for name, family in FAMILIES.items() if family.why_not(problem) is None}
 
 
 def plan(problem: Problem, config: Config, target: Target) -> Plan:
     """Plan the config for the problem. Raises Infeasible, with the reason, where the config cannot serve it."""
     family = FAMILIES[config.family]
-    if problem.op not in family.ops:
-        others = ", ".join(families(problem))
-        raise Infeasible(f"the family {config.family} does not serve {problem.op}: use {others}")
+    if (why := family.why_not(problem)) is not None:
+        raise Infeasible(f"the family {config.family} {why}: use {', '.join(families(problem))}")
     return family.plan(problem, config, target)
 
 

@@ -28,6 +28,7 @@ class ConvolutionContext(Context):
     quantization: Quantization
     layout: str  # template file that addresses this layout
     fold: str  # template file of the kernel that folds the input zero point into the sums
+    pixels: str  # folder of the template files that store pixels: ordered, or shuffled where they are channels
     padding: str  # an element of padding is stored as: zero_point or zero
     sum_register: str  # PTX register class of a sum: r or f
     steps: tuple[Step, ...]
@@ -108,6 +109,7 @@ def context(problem: Conv2d) -> ConvolutionContext:
         quantization=problem.quantization,
         layout=f"layout/{problem.layout}.j2",
         fold="convolution/fold.j2" if has_zero_point else "nothing.j2",
+        pixels="shuffled" if problem.is_shuffled else "ordered",
         padding="zero_point" if has_zero_point and problem.quantization.mode.padding == "zero_point" else "zero",
         sum_register="r" if problem.quantization.types.sum.is_integer else "f",
         steps=chosen,
@@ -289,11 +291,37 @@ def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Const
         Constant("REDUCTION", problem.reduction, "products per output"),
         Constant("X_SIGNED", problem.quantization.types.x.is_signed),
         Constant("W_SIGNED", problem.quantization.types.w.is_signed),
+        *_shuffle_constants(problem),
+    )
+
+
+def _shuffle_constants(problem: Conv2d) -> tuple[Constant, ...]:
+    if not problem.is_shuffled:
+        return ()
+    return (
+        Constant("SHUFFLE_H", problem.pixel_shuffle[0], "rows of the block of outputs that a pixel's channels are"),
+        Constant("SHUFFLE_W", problem.pixel_shuffle[1], "and columns"),
+        Constant("CROP_TOP", problem.crop[0]),
+        Constant("CROP_LEFT", problem.crop[1]),
+        Constant("Y_H", problem.y_size[0], "rows of the output"),
+        Constant("Y_W", problem.y_size[1]),
+        Constant("Y_C", problem.y_group * problem.groups, "channels of the output"),
+        Constant("Y_GROUP", problem.y_group, "channels of the output per group"),
     )
 
 
 def _what_it_computes(problem: Conv2d) -> list[str]:
     """Write the math for the reader of the generated source."""
+    if not problem.is_shuffled:
+        return _steps_in_words(problem)
+    (down, across), (top, left, _, _) = problem.pixel_shuffle, problem.crop
+    at = f"{down} * row + a - {top}, {across} * column + b - {left}"
+    channel = f"({across} * a + b) * {problem.y_group} + k"
+    of_group = " of a group" * (problem.groups > 1)
+    return [*_steps_in_words(problem), f"  Channel {channel}{of_group} at (row, column) is the output k at ({at})."]
+
+
+def _steps_in_words(problem: Conv2d) -> list[str]:
     q, mode = problem.quantization, problem.quantization.mode
     x = "(x - x_zero)" if q.x_zero_point else "x"
     w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"

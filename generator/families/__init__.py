@@ -10,6 +10,7 @@ from typing import Any
 
 from qconv.generator.plan import Config, Plan
 from qconv.op import Problem
+from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
 Choices = dict[str, tuple[int, ...]]
@@ -34,6 +35,10 @@ class Family:
     why_none: Callable[[Any, Target], str | None] | None = None
     # Fewer choices for some fields, among which `default` looks first: a lookup without measurements waits for it.
     likely: Choices = field(default_factory=dict)
+    # True where it stores channels as the pixels of a convolution's `pixel_shuffle`, and leaves cropped pixels out.
+    shuffles: bool = False
+    # True where it adds residuals to these as well.
+    adds_to_shuffled: bool = False
     # True where the cost is a time in clocks; otherwise it only orders the family's own configs.
     predicts_time: bool = True
     # The values of a config that select another kind of kernel. A search with few trials tries one of each early.
@@ -45,6 +50,16 @@ class Family:
     @property
     def name(self) -> str:
         return self.config.family
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Return why the family serves no problem of this kind, or None."""
+        if problem.op not in self.ops:
+            return f"does not serve {problem.op}"
+        if isinstance(problem, Conv2d) and problem.is_shuffled and not self.shuffles:
+            return "stores a convolution's pixels in their order: it has no pixel_shuffle and no crop"
+        if isinstance(problem, Conv2d) and problem.is_shuffled and problem.quantization.residual != "none":
+            return None if self.adds_to_shuffled else "adds no residual to a pixel_shuffle or a crop"
+        return None
 
     def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
         """Generate combinations of the choices, feasible or not, without those that the family rules out."""

@@ -92,7 +92,7 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
     def alignment(self) -> dict[str, int]:
         t = self.problem.quantization.types
         # Outputs and residuals are accessed in vectors of channels where every vector is whole.
-        whole = self.problem.layout == "nhwc" and self.problem.k_group % self.vector_n == 0
+        whole = self.problem.layout == "nhwc" and self.problem.y_group % self.vector_n == 0
         outputs = self.vector_n if whole else 1
         alignment = {"x": self.x_bytes, "w": self.w_bytes, "y": outputs * t.y.bytes}
         if t.residual is not None:
@@ -248,6 +248,8 @@ def _check_useful(problem: Conv2d, config: Simt) -> None:
 
 FAMILY = Family(
     ops=("conv2d",),
+    shuffles=True,
+    adds_to_shuffled=True,
     config=Simt,
     choices=CHOICES,
     plan=plan,

@@ -191,7 +191,7 @@ class WgmmaPlan(SlabPlan):
     @property
     def vector_k(self) -> int:
         """Neighbouring channels of a pixel that a lane writes at once: all of them exist or none."""
-        return 4 if self.problem.k % 4 == 0 else 1
+        return 4 if self.problem.y_group % 4 == 0 else 1
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -426,6 +426,7 @@ def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:
 
 FAMILY = Family(
     ops=("conv2d",),
+    shuffles=True,
     config=Wgmma,
     choices=CHOICES,
     plan=plan,

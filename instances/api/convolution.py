@@ -15,6 +15,7 @@ from qconv.instances.load.arguments import as_array, in_mode, is_array, is_nonze
 from qconv.instances.load.serving import lookup
 from qconv.op import Problem, check_choice
 from qconv.problem.convolution import LAYOUTS, W_LAYOUTS, Conv2d
+from qconv.problem.transposed import ConvTranspose2d
 
 # The 2-D layout of each layout of conv1d, and the axis at which a height of 1 is inserted.
 _LAYOUTS_1D = {"nwc": ("nhwc", 1), "ncw": ("nchw", 2)}
@@ -33,6 +34,8 @@ def conv2d(
     groups: int = 1,
     layout: str = "nhwc",
     w_layout: str | None = None,
+    pixel_shuffle: Extents = 1,
+    crop: Extents = 0,
     x_scale: Numbers = 1.0,
     w_scale: Numbers = 1.0,
     y_scale: Numbers = 1.0,
@@ -60,15 +63,16 @@ def conv2d(
     where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
     are copied at every call; `pack` them once instead. Scales per output channel, and zero points other than 0, select
     another kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's
-    shape is added before the activation; `out` may be the same array. A `table` maps each requantized byte to an
-    output: entry `i` for byte `i`, so that int8 -1 has entry 255. `mode` names the system whose arithmetic is used, by
-    default ONNX Runtime's, or is a `qconv.Mode`.
+    shape is added before the activation; `out` may be the same array. A `table` has the output for each requantized
+    byte, so that int8 -1 has entry 255. `mode` names the system whose arithmetic is used, by default ONNX Runtime's, or
+    is a `qconv.Mode`. `pixel_shuffle` makes channels blocks of pixels, as DepthToSpace; `crop` removes edges.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
     problem = conv2d_problem(
         x, w, stride=stride, dilation=dilation, pad=pad, groups=groups, layout=layout, w_layout=w_layout,
-        w_scale=w_scale, x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
+        pixel_shuffle=pixel_shuffle, crop=crop, w_scale=w_scale,
+        x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
         activation=activation, table=table, residual=residual, residual_zero_point=residual_zero_point,
         out_type=out_type, mode=mode,
     )  # fmt: skip
@@ -97,6 +101,8 @@ def conv2d_problem(
     groups: int = 1,
     layout: str = "nhwc",
     w_layout: str = "krsc",
+    pixel_shuffle: Extents = 1,
+    crop: Extents = 0,
     w_scale: Numbers = 1.0,
     x_zero_point: Numbers = 0,
     w_zero_point: Numbers = 0,
@@ -133,8 +139,48 @@ def conv2d_problem(
         "residual_zero_point": is_nonzero(residual_zero_point),
     }
     quantization = in_mode(Quantization, mode, spec)
-    geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups, "layout": layout}
+    geometry: dict[str, Any] = {
+        "stride": stride,
+        "dilation": dilation,
+        "pad": pad,
+        "groups": groups,
+        "layout": layout,
+        "pixel_shuffle": pixel_shuffle,
+        "crop": crop,
+    }
     return Conv2d(**sizes, **filters, quantization=quantization, **geometry)
+
+
+@gives_one
+def conv_transpose2d(
+    x: Any,
+    /,
+    w: AnyArray,
+    *,
+    stride: Extents = 1,
+    dilation: Extents = 1,
+    pad: Extents = 0,
+    output_padding: Extents = 0,
+    groups: int = 1,
+    device: str | None = None,
+    **parameters: Any,
+) -> Any:
+    """Quantized transposed convolution of NHWC `x` with CKRS `w`, the order of ONNX and PyTorch; the result is NHWK.
+
+    All phases are one convolution, one launch. Its filters are made of `w` on the host at every call: to make them
+    once, `pack` the kernel of `qconv.ConvTranspose2d(...).phases`. All other arguments are those of conv2d.
+    """
+    n, h, width, c = shape_of("x", x, "nhwc")
+    filters_in, k_group, r, s = shape_of("w", w, "ckrs")
+    if filters_in != c:
+        raise ValueError(f"w has shape {(filters_in, k_group, r, s)}, C, K of a group, R, S; but x has {c} channels")
+    geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "output_padding": output_padding}
+    made = ConvTranspose2d(n, h, width, c, k_group * groups, r, s, groups=groups, **geometry)
+    place = place_of(x, device)
+    on_host = np.asarray(place.download(place.adopt("w", w)[0]))
+    filters = made.filters(on_host, parameters.get("w_zero_point", 0))
+    given = made.by_phase(parameters)
+    return conv2d(x, place.upload(filters), groups=groups, device=place.spec, **made.window, **given)
 
 
 @gives_one

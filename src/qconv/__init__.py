@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from qconv.instances.api.chain import conv2d_conv2d, conv2d_pool
     from qconv.instances.api.checked_conversion import dequantize, quantize, requantize
     from qconv.instances.api.conversion import choose_qparams, quantize_dynamic
-    from qconv.instances.api.convolution import conv1d, conv2d
+    from qconv.instances.api.convolution import conv1d, conv2d, conv_transpose2d
     from qconv.instances.api.tensor_ops import (
         add,
         apply_table,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from qconv.problem.chain import FusedBlock, FusedConv2d
     from qconv.problem.convolution import Conv2d
     from qconv.problem.pooled import PooledConv2d
+    from qconv.problem.transposed import ConvTranspose2d
     from qconv.shipping import Export, export
     from qconv.tuner.workloads.allocation import Budget
     from qconv.tuner.workloads.result import Result
@@ -62,7 +63,7 @@ _HOMES = {
         *("DeviceError", "Infeasible", "KernelMissing", "LaunchError", "WrongOutput"),
     ),
     "qconv.problem.chain": ("FusedBlock", "FusedConv2d"),
-    "qconv.instances.api.convolution": ("conv1d", "conv2d"),
+    "qconv.instances.api.convolution": ("conv1d", "conv2d", "conv_transpose2d"),
     "qconv.instances.api.checked_conversion": ("dequantize", "quantize", "requantize"),
     "qconv.instances.api.conversion": ("choose_qparams", "quantize_dynamic"),
     "qconv.instances.load.executable": ("Bound", "Packed"),
@@ -77,6 +78,7 @@ _HOMES = {
     "qconv.arithmetic.mode": ("Mode",),
     "qconv.problem.pooled": ("PooledConv2d",),
     "qconv.problem.convolution": ("Conv2d",),
+    "qconv.problem.transposed": ("ConvTranspose2d",),
     "qconv.arithmetic.quantization": ("Parameters", "Quantization"),
     "qconv.shipping": ("Export", "export"),
     "qconv.tuner.workloads.allocation": ("Budget",),
@@ -88,11 +90,6 @@ _ABSENT = {
     "conv3d": (
         "the kernels index two filter axes. A filter of depth 1 is conv2d with the frames in the batch; a deeper one "
         "is the sum, over its depth, of conv2d(..., out_type='int32') of the shifted frames"
-    ),
-    "conv_transpose2d": (
-        "each of its outputs gathers from an input with gaps, which the kernels do not have. Write stride - 1 times "
-        "x_zero_point between the pixels of x, and call conv2d at stride 1 with the filter turned round in r and s, "
-        "its input and output channels exchanged, and pad = dilation * (r - 1) - pad"
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -106,6 +103,7 @@ __all__ = [
     "CompileTimeout",
     "CompilerKilled",
     "Conv2d",
+    "ConvTranspose2d",
     "DatabaseCut",
     "DatabaseError",
     "DeviceError",
@@ -136,6 +134,7 @@ __all__ = [
     "conv2d",
     "conv2d_conv2d",
     "conv2d_pool",
+    "conv_transpose2d",
     "dequantize",
     "export",
     "forget",

@@ -35,10 +35,10 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-@@ 2e20f311 in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 4+0
+@@ 32d7ddfa in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 5+0
     int w_zero;
-@@ 6+0
+@@ 7+0
     float y_zero;
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
@@ -48,16 +48,16 @@ struct Arguments {
     channel.top = args.top;
     channel.y_zero = args.y_zero;
 
-@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
-@@ 4+0
+@@ 7736ea92 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters: its sum of products, and what else
+@@ 5+0
     Sum x_sum;  // sum of the inputs in the element's window
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const Sum x_sum = inputs.x_sum;
-@@ 7+0
+@@ 8+0
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
-@@ 9+2
+@@ 10+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
@@ -103,15 +103,15 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
 @@ 6+2
     float multiplier;  // x_scale * w_scale / y_scale
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 3+1
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 4+1
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
 @@ 4+2
     channel.multiplier = args.multiplier;
 
-@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 8+1
+@@ 1a17263c in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 9+1
 
 @@ // The problem.
 IN_H=224 IN_W=224 C=3 C_GROUP=3 OUT_H=112 OUT_W=112 K=64 K_GROUP=64 R=7 S=7 STRIDE_H=2 STRIDE_W=2 DILATION_H=1
@@ -142,8 +142,8 @@ using Output = unsigned short;
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
     float multiplier;  // x_scale * w_scale
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 4+0
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 5+0
     float bias;
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
@@ -153,10 +153,10 @@ using Output = unsigned short;
 
 using Finished = Output;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 8+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 9+0
     value = tile::add(value, channel.bias);
-@@ 10+1
+@@ 11+1
     result = tile::to_half(value);
 
 __device__ __forceinline__ Output narrow(Finished finished) { return finished; }
@@ -223,10 +223,10 @@ using Residual = unsigned char;
     int residual_zero;  // the zero point of the residual
     float inverse;  // 1 / y_scale
 
-@@ c17642dd in pages/simt-body-et-vulkan-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 3+0
+@@ b18b6a1b in pages/simt-body-et-vulkan-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 4+0
     int offset;
-@@ 5+0
+@@ 6+0
     float residual_scale;
     int residual_zero;
 
@@ -239,20 +239,84 @@ using Residual = unsigned char;
     channel.inverse = args.inverse;
     channel.y_zero = args.y_zero;
 
-@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
-@@ 4+0
+@@ 7736ea92 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters: its sum of products, and what else
+@@ 5+0
     int residual;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const int residual = inputs.residual;
-@@ 8+1
+@@ 9+1
     value = tile::add(tile::multiply(value, channel.scale), channel.bias);
     const float added = static_cast<float>(residual - channel.residual_zero);
     value = tile::fma(added, channel.residual_scale, value);
-@@ 10+0
+@@ 11+0
     value = tile::multiply(value, channel.inverse);
     value = tile::add(value, channel.y_zero);
+
+// A pixel of the convolution, whose channels are a block of SHUFFLE_H x SHUFFLE_W pixels of the output: first
+// those of the block's first pixel, then those of the pixel on its right, and so on, row by row. With groups,
+// each group's channels are such a block, and the output's channels are those of the first group, then those
+// of the next. The blocks of all pixels side by side are larger than the output, which begins CROP_TOP rows
+// and CROP_LEFT columns within them and ends Y_H rows and Y_W columns behind that. So the phases of a
+// transposed convolution need no copy to get to their pixels.
+struct ShuffledPixel {
+    int image, row, column;
+
+    // Return where the output of channel `k` is.
+    __device__ __forceinline__ int y_row(int k) const {
+        return row * SHUFFLE_H + k % K_GROUP / Y_GROUP / SHUFFLE_W - CROP_TOP;
+    }
+    __device__ __forceinline__ int y_column(int k) const {
+        return column * SHUFFLE_W + k % K_GROUP / Y_GROUP % SHUFFLE_W - CROP_LEFT;
+    }
+    __device__ __forceinline__ int y_channel(int k) const { return k / K_GROUP * Y_GROUP + k % Y_GROUP; }
+
+    __device__ __forceinline__ bool is_cropped(int k) const {
+        const int y = y_row(k), x = y_column(k);
+        return y < 0 || y >= Y_H || x < 0 || x >= Y_W;
+    }
+
+    // Returns the index of channel `k` in the output, or -1 where it is cropped.
+    __device__ __forceinline__ int index_of(int k) const {
+        if (is_cropped(k)) return -1;
+        return ((image * Y_H + y_row(k)) * Y_W + y_column(k)) * Y_C + y_channel(k);
+    }
+};
+
+__device__ __forceinline__ ShuffledPixel shuffled_pixel(unsigned pixel) {
+    const int image = pixel / (OUT_H * OUT_W), row = pixel / OUT_W % OUT_H, column = pixel % OUT_W;
+    return {image, row, column};
+}
+
+// Writes neighbouring channels of a pixel, VECTOR at a time, as far as they exist and are outputs. A vector
+// lies in one pixel of the output.
+template <int VECTOR, int COUNT>
+__device__ __forceinline__ void write_shuffled(
+    Output* y, const ShuffledPixel& pixel, int k, int k_end, const Finished (&finished)[COUNT]) {
+    static_assert(Y_GROUP % VECTOR == 0 && COUNT % VECTOR == 0,
+                  "vectors must divide the channels of a pixel");
+#pragma unroll
+    for (int first = 0; first < COUNT; first += VECTOR) {
+        const int index = pixel.index_of(k + first);
+        if (k + first >= k_end || index < 0) continue;
+        Finished vector[VECTOR];
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) vector[i] = finished[first + i];
+        write(y + index, vector);
+    }
+}
+//
+//   acc = sum over r, s, c of x * w, in int32
+//   y   = clamp(round_half_to_even(relu((acc + bias[k]) * multiplier[k]))) as int8
+//   Channel (2 * a + b) * 64 + k at (row, column) is the output k at (2 * row + a - 1, 2 * column + b - 1).
+
+@@ // The problem.
+IN_H=28 IN_W=28 C=128 C_GROUP=128 OUT_H=29 OUT_W=29 K=256 K_GROUP=256 R=2 S=2 STRIDE_H=1 STRIDE_W=1
+DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6728 REDUCTION=512 X_SIGNED=true
+W_SIGNED=true SHUFFLE_H=2 SHUFFLE_W=2 CROP_TOP=1 CROP_LEFT=1 Y_H=56 Y_W=56 Y_C=64 Y_GROUP=64
+
+constexpr bool WHOLE_TILES = K % TILE_M == 0;  // whether every channel of every tile exists
 
 @@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 8+0
@@ -397,18 +461,18 @@ __device__ __forceinline__ float byte_as_float(unsigned word, int i) {
     return static_cast<float>(__byte_perm(word, 0, 0x4440 + i));
 }
 
-@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
-@@ 4+0
+@@ 7736ea92 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters: its sum of products, and what else
+@@ 5+0
     float residual;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const float residual = inputs.residual;
-@@ 8+1
+@@ 9+1
     value = tile::add(tile::multiply(value, channel.scale), channel.bias);
     const float added = static_cast<float>(residual - channel.residual_zero);
     value = tile::fma(added, channel.residual_scale, value);
-@@ 10+0
+@@ 11+0
     value = tile::multiply(value, channel.inverse);
     value = tile::add(value, channel.y_zero);
 
@@ -463,30 +527,10 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(c
     args.borders[index] = -args.x_zero * sum;
 }
 
-constexpr bool WHOLE_TILES = K % TILE_M == 0;  // whether every channel of every tile exists
-
-// Makes outputs of a consumer's sums. Lanes store those that lie in the image, VECTOR_K channels at a time.
-__device__ __forceinline__ void write_sums(
-    const Arguments& args, Shared&, int, const TileResiduals& residuals, const Channels& channels,
-    const OwnSums& sums, const Tiles& tiles) {
-    constexpr int CHANNELS = ProductRows::CHANNELS;
-#pragma unroll
-    for (int instruction = 0; instruction < ProductRows::INSTRUCTIONS; ++instruction) {
-#pragma unroll
-        for (int number = 0; number < ProductRows::FRAGMENTS; ++number) {
-            const Fragment fragment = ProductRows::fragment(tiles, instruction, number);
-            const int k = fragment.k;
-            Finished finished[2 * CHANNELS];
-            finish_fragment(args, &sums[instruction][number * ProductRows::FRAGMENT_ATOMS],
-                            residuals.load(fragment, number),
-                            channels.channel[ProductRows::group(instruction, number)], fragment, finished);
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                const int row = fragment.row + e * ProductRows::DOWN;
-                const int column = fragment.column + e * ProductRows::ACROSS;
-                if (row >= OUT_H || column >= OUT_W) continue;
+@@ c805993e in pages/halo-phases-sm_90a.cu: // Makes outputs of a consumer's sums. Lanes store those that lie in the image, VECTOR_K channels at a time.
+@@ 21+1
                 Output* const to = args.y + (((tiles.image() * OUT_H + row) * OUT_W + column) * K + k);
-#pragma unroll
+@@ 23+2
                 for (int h = 0; h < CHANNELS; h += VECTOR_K) {
                     if (!WHOLE_TILES && k + h >= K) continue;
                     Finished vector[VECTOR_K];
@@ -494,11 +538,6 @@ __device__ __forceinline__ void write_sums(
                     for (int i = 0; i < VECTOR_K; ++i) vector[i] = finished[e * CHANNELS + h + i];
                     write(to + h, vector);
                 }
-            }
-        }
-    }
-}
-__device__ __forceinline__ void wait_for_stores(bool) {}
 
 // A barrier for all threads of the cluster, split into arrive and wait. The arrive does not release memory.
 __device__ __forceinline__ void arrive_at_cluster() {
@@ -909,14 +948,14 @@ using Residual = signed char;
 @@ 8+0
     float residual_scale;  // residual_scale / y_scale
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 5+0
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+0
     float residual_scale;
 
-@@ 4317db6a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ ec798b21 in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const int residual = inputs.residual;
-@@ 8+0
+@@ 9+0
     const float added = static_cast<float>(residual);
     value = tile::add(value, tile::multiply(added, channel.residual_scale));
 

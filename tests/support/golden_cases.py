@@ -10,7 +10,7 @@ from random_expressions import TYPICAL as EXPRESSIONS
 from random_matmuls import attention, convolution, of_bytes, transposed
 from random_reductions import FLOATS, pixels_outside, reduction
 
-from qconv import Conv2d, Quantization, generator
+from qconv import Conv2d, ConvTranspose2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
 from qconv.generator.families.conversion.choosing import Choosing
@@ -48,6 +48,7 @@ POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)
 STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=(2, 2), pad=(3, 3, 3, 3))
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=(1, 1, 1, 1))
 ODD = Conv2d(2, 9, 5, 21, 33, 2, 5, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3)
+PHASES = ConvTranspose2d(8, 28, 28, 128, 64, 4, 4, stride=2, pad=1).phases
 GROUPED = Conv2d(1, 14, 14, 64, 96, 3, 3, pad=(1, 1, 1, 1), groups=8)
 SQUEEZE = Conv2d(2, 1, 1, 960, 240, 1, 1)
 DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=(1, 1, 1, 1), groups=48)
@@ -109,6 +110,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "simt-body-et-vulkan-sm_90a.cu": (conv(BODY, FUSED), "sm_90a", WIDE),
     "simt-body-gelu-sm_90a.cu": (conv(BODY, GELU), "sm_90a", WIDE),
     "simt-body-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", WIDE),
+    "simt-phases-residual-sm_75.cu": (conv(PHASES, ADDED), "sm_75", WIDE),
+    "mma-phases-sm_80.cu": (conv(PHASES, BIASED), "sm_80", DEEP),
+    "mma-phases-gfx1100.hip": (conv(PHASES, BIASED), "gfx1100", None),
+    "wgmma-phases-sm_90a.cu": (conv(PHASES, BIASED), "sm_90a", LARGE_TILE),
+    "halo-phases-sm_90a.cu": (conv(PHASES, BIASED), "sm_90a", WORDS),
     "simt-body-gfx942.hip": (conv(BODY, BIASED), "gfx942", WIDE),
     "simt-stem-everything-gfx90a.hip": (conv(STEM, EVERYTHING), "gfx90a", SQUARE),
     "simt-grouped-float32-gfx1100.hip": (conv(GROUPED, REAL), "gfx1100", FEW),

@@ -8,6 +8,7 @@ from qconv.generator.families.halo import config, cost, plan, split
 
 FAMILY = Family(
     ops=("conv2d",),
+    shuffles=True,
     config=config.Halo,
     choices=config.CHOICES,
     plan=plan.plan,
@@ -19,6 +20,7 @@ FAMILY = Family(
 )
 SPLIT_FAMILY = Family(
     ops=("conv2d",),
+    shuffles=True,
     config=split.HaloSplit,
     choices=split.CHOICES,
     plan=split.plan,

@@ -54,7 +54,7 @@ def weight_bytes(problem: Conv2d, config: Halo) -> int:
 
 def is_staged(problem: Conv2d) -> bool:
     """True if TMA stores the outputs: bytes, in rows of whole chunks."""
-    return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
+    return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0 and not problem.is_shuffled
 
 
 def is_residual_staged(problem: Conv2d, cluster_blocks: int) -> bool:
@@ -267,7 +267,7 @@ class HaloPlan(PersistentPlan):
     @property
     def vector_k(self) -> int:
         """Neighbouring channels of a pixel that a lane reads or writes at once: all exist or none."""
-        return gcd(self.problem.k, 4 if self.config.has_pixel_rows else 2)
+        return gcd(self.problem.y_group, 4 if self.config.has_pixel_rows else 2)
 
     @property
     def wants(self) -> tuple[str, ...]:

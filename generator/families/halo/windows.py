@@ -118,7 +118,7 @@ def reshaped(problem: Conv2d) -> Conv2d:
     if (merged := MergedColumns.of(problem)) is not None:
         return merged.reshaped
     is_pointwise = problem.r * problem.s == 1 and problem.stride == (1, 1) and not any(problem.pad)
-    if not is_pointwise or problem.pixels % COLUMNS:
+    if not is_pointwise or problem.pixels % COLUMNS or problem.is_shuffled:
         return problem
     return replace(problem, n=1, h=problem.pixels // COLUMNS, w=COLUMNS)
 

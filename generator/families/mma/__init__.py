@@ -13,6 +13,7 @@ def _cost(planned: plan.MmaPlan) -> float:
 
 FAMILY = Family(
     ops=("conv2d",),
+    shuffles=True,
     config=config.Mma,
     choices=config.CHOICES,
     plan=plan.plan,

@@ -333,6 +333,8 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
         shape.tiles_n == 1 or shape.tiles_m < 2 * value or problem.k * problem.reduction < 2**19
     ):
         return f"the weights of {shape.tiles_m}x{shape.tiles_n} tiles stay in the cache"
+    if name == "staged" and problem.is_shuffled:
+        return "a row of the convolution's channels is no row of the output, whose pixels they are"
     if name == "staged":
         out_bytes = problem.quantization.types.y.bytes
         if problem.layout != "nhwc" or problem.k_group * out_bytes % 16:

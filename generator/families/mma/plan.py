@@ -327,7 +327,7 @@ def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
     """Return the channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
     lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
     widest = min(lane & -lane, 16 // problem.quantization.types.y.bytes)
-    return math.gcd(widest, problem.k_group)
+    return math.gcd(widest, problem.y_group)
 
 
 def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: Combine, vector_n: int) -> int:

@@ -16,6 +16,7 @@ from qconv.network.layers.convolution import IntegerConvolution, is_of_integers,
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
+from qconv.network.layers.pixel_shuffles import fold_pixel_shuffles
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.suppression import serve_suppressions
 from qconv.network.layers.table import fold_tables
@@ -53,6 +54,7 @@ __all__ = [
     "fold_clamps",
     "fold_dequantized",
     "fold_integers",
+    "fold_pixel_shuffles",
     "fold_shuffles",
     "fold_sums",
     "fold_tables",

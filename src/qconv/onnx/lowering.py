@@ -20,6 +20,7 @@ from qconv.network import (
     fold_clamps,
     fold_dequantized,
     fold_integers,
+    fold_pixel_shuffles,
     fold_shuffles,
     fold_sums,
     fold_tables,
@@ -73,6 +74,7 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
         network, served = fold_tables_behind(network, served)
     if choices.sums:
         network, served = fold_sums(network, served)
+    network, served = fold_pixel_shuffles(network, served)
     if bits is Bits.INTEGERS:
         return _with_expressions(network, served, why_not, choices)
     served, left = serve_moving(network, served)

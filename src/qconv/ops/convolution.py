@@ -17,6 +17,7 @@ from qconv.blas import one_thread
 from qconv.dtypes import ElementType
 from qconv.op import Array, Op, Option, Sample, read_key
 from qconv.ops.draft import draw_layer
+from qconv.ops.pixel_shuffle import to_channels, to_pixels
 from qconv.ops.window import Windows, windows
 from qconv.problem.convolution import FLAGS, LAYOUTS, Conv2d, read_conv2d
 from qconv.sampling import calibration
@@ -39,13 +40,15 @@ _SIZES = {
     "s": "filter width",
 }
 _ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
-_GEOMETRY = ("stride", "dilation", "pad", "groups", "layout")
+_GEOMETRY = ("stride", "dilation", "pad", "groups", "layout", "pixel_shuffle", "crop")
 OPTIONS = (
     *(Option(name, says, "integer", required=True) for name, says in _SIZES.items()),
     Option("stride", "One, or vertical,horizontal. Default 1.", "extents"),
     Option("dilation", "One, or vertical,horizontal. Default 1.", "extents"),
     Option("pad", "One, or top,left,bottom,right. Default 0.", "extents"),
     Option("groups", "Default 1; as many as channels for depthwise.", "integer"),
+    Option("pixel_shuffle", "Channels become blocks of one, or down,across, pixels. Default 1.", "extents"),
+    Option("crop", "Outputs removed: one, or top,left,bottom,right. Default 0.", "extents"),
     Option("layout", "Layout of activations; weights are KRSC or KCRS. Default nhwc.", choices=LAYOUTS),
     Option("x_type", "Input type. conv2d: int8 (default), uint8.", metavar="TYPE"),
     Option("w_type", "Type of the weights. Default int8.", choices=X_TYPES),
@@ -208,8 +211,8 @@ def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, resi
     acc = accumulate(problem, x, w, parameters)
     if residual is not None:
         channels_last = residual if problem.layout == "nhwc" else residual.transpose(0, 2, 3, 1)
-        residual = channels_last.astype(np.int32)
-    y = computed(q, parameters, _as_sums(acc, q.types.sum), residual)
+        residual = to_channels(problem, channels_last.astype(np.int32))
+    y = to_pixels(problem, computed(q, parameters, _as_sums(acc, q.types.sum), residual))
     return y if problem.layout == "nhwc" else np.ascontiguousarray(y.transpose(0, 3, 1, 2))
 
 

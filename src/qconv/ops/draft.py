@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qconv.arithmetic.epilogue import computed
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.dtypes import ELEMENT_TYPES
+from qconv.ops.pixel_shuffle import to_channels
 from qconv.ops.window import Windows, gathered, rows_of, sums
 from qconv.sampling import calibration, operands
 from qconv.sampling.calibration import Style, Sums
@@ -159,7 +160,8 @@ class _Attempt:
         # The residual is about as large as the value, and smaller where it has the opposite sign.
         self.residual_share = 0.3 if mean * self.towards < 0 else float(rng.uniform(0.3, 1.0))
         array = operands.uniform(q.residual, self.problem.y_shape, rng)
-        return (array,), rows_of(array, self.problem.layout, self.seen.pixels).astype(np.int32)
+        by_pixel = to_channels(self.problem, array)
+        return (array,), rows_of(by_pixel, self.problem.layout, self.seen.pixels).astype(np.int32)
 
     def _x(self, zero: int, w_zero: Any) -> Array:
         p, q, rng = self.problem, self.q, self.rng

@@ -22,6 +22,8 @@ from qconv.op import (
 )
 
 LAYOUTS = ("nhwc", "nchw")
+# The fields that are several numbers, with how many and the least.
+PLURAL = (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0), ("pixel_shuffle", 2, 1), ("crop", 4, 0))
 W_LAYOUTS = ("krsc", "kcrs")
 EXACT_IN_FP32 = 2**24
 # Channels per step of the reduction. A multiple of it leaves no remainder.
@@ -33,7 +35,11 @@ class Conv2d(Problem):
     """NHWC activations * KRSC weights -> NHWK; with layout nchw, NCHW * KCRS -> NKHW. A residual has the output's
     layout.
 
-    `stride` and `dilation` are (vertical, horizontal); `pad` is (top, left, bottom, right)."""
+    `stride` and `dilation` are (vertical, horizontal); `pad` is (top, left, bottom, right).
+
+    With `pixel_shuffle` (down, across), each pixel of the convolution becomes a block of down x across pixels of the
+    output: in each group, the channels of the block's first pixel come first, row by row. `crop` (top, left, bottom,
+    right) removes pixels from the edges of that output. So all phases of a transposed convolution are one problem."""
 
     op: ClassVar[str] = "conv2d"
     n: int
@@ -48,6 +54,8 @@ class Conv2d(Problem):
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)
     groups: int = 1
     layout: str = "nhwc"
+    pixel_shuffle: tuple[int, int] = (1, 1)
+    crop: tuple[int, int, int, int] = (0, 0, 0, 0)
     quantization: Quantization = field(default_factory=Quantization)
     key: str = field(init=False, repr=False)
     _hash: int = field(init=False, repr=False)
@@ -68,13 +76,15 @@ class Conv2d(Problem):
             pad: int | tuple[int, int, int, int] = 0,
             groups: int = 1,
             layout: str = "nhwc",
+            pixel_shuffle: int | tuple[int, int] = 1,
+            crop: int | tuple[int, int, int, int] = 0,
             quantization: Quantization = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
             object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
-        for name, length, least in (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0)):
+        for name, length, least in PLURAL:
             object.__setattr__(self, name, several(name, getattr(self, name), length, least))
         check_choice("layout", self.layout, LAYOUTS)
         if not isinstance(self.quantization, Quantization):
@@ -100,8 +110,28 @@ class Conv2d(Problem):
                     f"the filter spans {span} along {name} ({filter_name} and its dilation) but the padded input has "
                     f"only {padded}; pad more or use a smaller {filter_name} or dilation"
                 )
+        self._check_shuffle()
         self._check_offsets()
         self._check_sums()
+
+    def _check_shuffle(self) -> None:
+        if not self.is_shuffled:
+            return
+        down, across = self.pixel_shuffle
+        if self.layout != "nhwc":
+            raise ValueError(f"layout={self.layout!r} with a pixel shuffle or a crop: only nhwc has them")
+        if self.k_group % (down * across):
+            raise ValueError(
+                f"k={self.k} with groups={self.groups} gives {self.k_group} channels a group, which is no multiple of "
+                f"the {down * across} pixels of pixel_shuffle={down},{across}"
+            )
+        for axis, made, ends in zip("hw", self.y_size, (self.crop[::2], self.crop[1::2]), strict=True):
+            if made < 1:
+                whole = made + sum(ends)
+                raise ValueError(
+                    f"crop={','.join(map(str, self.crop))} removes {sum(ends)} of {whole} outputs along {axis}; at "
+                    f"most {whole - 1} can be removed"
+                )
 
     def _check_sums(self) -> None:
         """Check that all elements can be counted, and that sums of integers do not overflow."""
@@ -166,6 +196,22 @@ class Conv2d(Problem):
         return (self.w + self.pad[1] + self.pad[3] - span) // self.stride[1] + 1
 
     @property
+    def is_shuffled(self) -> bool:
+        """True where a pixel of the output is not the convolution's pixel of the same number."""
+        return self.pixel_shuffle != (1, 1) or any(self.crop)
+
+    @cached_property
+    def y_size(self) -> tuple[int, int]:
+        """Return the height and the width of the output."""
+        (down, across), (top, left, bottom, right) = self.pixel_shuffle, self.crop
+        return self.oh * down - top - bottom, self.ow * across - left - right
+
+    @property
+    def y_group(self) -> int:
+        """Return the output's channels of a group."""
+        return self.k_group // (self.pixel_shuffle[0] * self.pixel_shuffle[1])
+
+    @property
     def c_group(self) -> int:
         return self.c // self.groups
 
@@ -194,7 +240,7 @@ class Conv2d(Problem):
 
     @property
     def y_shape(self) -> tuple[int, ...]:
-        return self._laid_out(self.oh, self.ow, self.k)
+        return self._laid_out(*self.y_size, self.y_group * self.groups)
 
     def _laid_out(self, h: int, w: int, channels: int) -> tuple[int, ...]:
         return (self.n, channels, h, w) if self.layout == "nchw" else (self.n, h, w, channels)
@@ -246,6 +292,7 @@ class Conv2d(Problem):
             *channels,
             self.r * self.s > 1,
             self.stride,
+            *((self.pixel_shuffle,) if self.is_shuffled else ()),
         )
 
     @property
@@ -272,7 +319,6 @@ class Conv2d(Problem):
             raise ValueError(f"{error}; the parameters are {', '.join(Parameters.__dataclass_fields__)}") from None
 
 
-_PLURAL = ("stride", "dilation", "pad")
 _SIZES = ("n", "h", "w", "c", "k", "r", "s")
 _TYPES = ("x_type", "w_type", "out_type")
 _ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
@@ -285,9 +331,9 @@ def _key(problem: Conv2d) -> str:
     """Return the key: sizes and types always, everything else where it differs from the default, in a fixed order."""
     parts = ["conv2d"]
     parts += [f"{name}={getattr(problem, name)}" for name in _SIZES]
-    for name in _PLURAL:
+    for name, _, least in PLURAL:
         values = getattr(problem, name)
-        if any(value != (name != "pad") for value in values):
+        if any(value != least for value in values):
             parts.append(f"{name}={','.join(map(str, values))}")
     if problem.groups != 1:
         parts.append(f"groups={problem.groups}")
@@ -322,14 +368,26 @@ def read_conv2d(key: str, given: dict[str, str | bool], others: tuple[str, ...] 
             sizes[name] = read_integer(name, given.pop(name))
         elif name != "groups":
             raise ValueError(f"the key {quoted(key)} has no {name}; it needs {', '.join(_SIZES)}")
-    for name in _PLURAL:
+    for name, _, _ in PLURAL:
         if name in given:
             sizes[name] = read_several(name, given.pop(name))
     layout = str(given.pop("layout", "nhwc"))
     modes = tuple((name, str(given.pop(name))) for name in _MODES if name in given)
     quantized = tuple((name, given.pop(name)) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given)
     if given:
-        known = ", ".join((*_SIZES, "groups", *_PLURAL, "layout", *_TYPES, *FLAGS, *_CHOICES, *_MODES, *others))
+        known = ", ".join(
+            (
+                *_SIZES,
+                "groups",
+                *(name for name, _, _ in PLURAL),
+                "layout",
+                *_TYPES,
+                *FLAGS,
+                *_CHOICES,
+                *_MODES,
+                *others,
+            )
+        )
         raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}; it has {known}")
     return Conv2d(layout=layout, quantization=_quantization(quantized, modes), **sizes)  # type: ignore[arg-type]
 

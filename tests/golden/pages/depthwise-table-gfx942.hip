@@ -14,15 +14,15 @@
 @@ 8+0
     const Output* table;  // 256 outputs, one for each byte
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 5+0
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+0
     const Output* table;
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
 @@ 6+0
     channel.table = args.table;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 10+1
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 11+1
     result = tile::load(channel.table + static_cast<unsigned char>(
         tile::round_small(tile::clamp(value, -128.0f, 127.0f))));

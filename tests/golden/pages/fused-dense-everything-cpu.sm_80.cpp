@@ -122,25 +122,29 @@ using Residual = signed char;
     int* fragments;  // the weights, repacked
     float residual_scale;  // residual_scale / y_scale
 
-@@ cdea21ce in pages/wgmma-requantized-sum-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 4+0
+// The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+// thread loads them once for all its outputs of the channel.
+struct Channel {
+    int offset;
     int w_zero;
-@@ 5+4
+    float multiplier;
     float residual_scale;
     float top;
+    float y_zero;
+};
 
-@@ 31caf171 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters.
-@@ 4+0
+@@ 7736ea92 in whole/simt-body-sm_90a.cu: // The inputs of an output element, apart from its channel parameters: its sum of products, and what else
+@@ 5+0
     Sum x_sum;  // sum of the inputs in the element's window
     int residual;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const Sum x_sum = inputs.x_sum;
     const int residual = inputs.residual;
-@@ 7+0
+@@ 8+0
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
-@@ 9+2
+@@ 10+2
     const float added = static_cast<float>(residual);
     value = tile::add(value, tile::multiply(added, channel.residual_scale));
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);

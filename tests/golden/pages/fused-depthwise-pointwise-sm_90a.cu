@@ -78,12 +78,12 @@ constexpr int BORDERED_ROWS = 8;  // those rows and the padding around them
 @@ 9+0
     float y_zero;  // the output zero point
 
-@@ 2e20f311 in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 6+0
+@@ 32d7ddfa in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 7+0
     float y_zero;
 
-@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 8+2
+@@ 1a17263c in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 9+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
@@ -159,8 +159,8 @@ constexpr int FOLD_THREADS = 128;
 @@ 10+0
     int* fragments;  // the weights, repacked
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 9+2
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 10+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 

@@ -95,12 +95,12 @@ constexpr int BORDERED_ROWS = 14;  // those rows and the padding around them
 @@ 8+1
     float inverse;  // 1 / y_scale
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 5+0
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+0
     float inverse;
 
-@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 8+1
+@@ 1a17263c in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 9+1
     value = tile::hardswish(value);
     value = tile::multiply(value, channel.inverse);
 

@@ -24,9 +24,6 @@ WEIGHT_ROWS=48
 constexpr int VECTOR_K = 4;  // neighbouring channels that a lane reads or writes at once
 SMEM_BYTES=86016
 
-@@ 85496136 in whole/halo-body-sm_90a.cu: // The kernel's only parameter.
-@@ 11+1
-
 constexpr int ATOMS = 6;  // of eight columns each, in an instruction
 constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
 // Instructions per tile.
@@ -51,6 +48,3 @@ struct Operand {
         "%25, adds;\n"
 @@ 42+19
           SUMS_OF_ATOM(5)
-
-@@ 20bbb4d9 in whole/halo-body-sm_90a.cu: struct Shared {
-@@ 4+1

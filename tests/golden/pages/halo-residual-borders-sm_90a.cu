@@ -14,11 +14,6 @@
 IN_H=28 IN_W=28 C=64 C_GROUP=64 OUT_H=28 OUT_W=28 K=80 K_GROUP=80 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=576 X_SIGNED=false W_SIGNED=true
 
-@@ // The config.
-TILE_H=14 CONSUMERS=3
-constexpr int TILE_M = 64;  // output channels of a tile
-SPLIT=1
-
 @@ // What follows.
 WARP_SIZE=32 THREADS=512 PRODUCER_REGISTERS=32 CONSUMER_REGISTERS=160
 constexpr int TILE_N = 112;  // output pixels of a tile
@@ -43,11 +38,6 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
     tile::TensorMap weight_map;  // of the weights
     tile::TensorMap output_map;  // of y
     tile::TensorMap residual_map;  // of the residual
-
-constexpr int ATOMS = 14;  // of eight columns each, in an instruction
-constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // instructions per tap and 64 rows of the product
-// Instructions per tile.
-[[maybe_unused]] constexpr int PRODUCTS = R * S * STEPS * (TILE_M * TILE_N / (64 * 8 * ATOMS));
 
 // wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's

@@ -16,23 +16,3 @@ constexpr int TILE_N = 112;  // output pixels of a tile
 PART_C=80 OWN_ROWS=14 TAP_BYTES=80 WINDOW_H=29 WINDOW_W=9 ROW_STEP=1 WINDOWS_PER_TILE=2 WINDOWS_ACROSS=2
 ROW=128 LAST_ROW=96 SLABS=1 SLOTS=4 RELEASES=1 TILES_DOWN=1 TILES_ACROSS=2 CHANNEL_TILES=1 TILES=16 BLOCKS=16
 WEIGHT_ROWS=64 SMEM_BYTES=231424
-
-// wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.s8: 64 output channels by TILE_N pixels,
-// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
-// swizzle. Four warps execute it together; its sums are awaited later.
-static_assert(W_SIGNED == true && X_SIGNED == true,
-              "W and X must have the types of the instruction");
-struct Operand {
-    static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
-    unsigned long long descriptor;
-
-@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
-@@ 8+2
-        "setp.ne.b32 adds, %58, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.s8 {"
-@@ 23+13
-        "%52, %53, %54, %55}, "
-        "%56, "
-        "%57, adds;\n"
-@@ 50+11
-          SUMS_OF_ATOM(13)

@@ -32,9 +32,8 @@ constexpr int ATOM_ROWS = 32;
 @@ 6+1
     const Registers sum = __builtin_amdgcn_mfma_i32_32x32x16_i8(
 
-@@ 7aa2d823 in pages/mma-persist-staged-sm_100a.cu: // Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
-@@ 5+1
-@@ 25+0
+@@ a56f6079 in pages/mma-phases-gfx1100.hip: // Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
+@@ 24+0
         // clang merges the two calls of finish_part, and no longer sees that these values are wave-uniform.
         tile_part.begin = tile::same_in_every_lane(tile_part.begin);
         tile_part.end = tile::same_in_every_lane(tile_part.end);

@@ -20,10 +20,6 @@ TILES_M=392 TILES_N=16 TILES=6272
 constexpr int BLOCKS = 148;
 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=38912
 
-@@ 16d55ef5 in whole/mma-body-sm_90a.cu: // A block's tile and its part of the reduction.
-@@ 5+0
-    int turn;  // how many tile parts the block has processed before
-
     // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
     __device__ __forceinline__ TilePart(unsigned tile, int begin, int end, int turn)
         : tile(tile), begin(begin), end(end), turn(turn) {
@@ -68,51 +64,11 @@ struct Tap {
     ChannelParameters channel_parameters[2];  // this tile's and the next one's
     Staged staged;
 
-@@ ff9797a3 in whole/mma-body-sm_90a.cu: __device__ __forceinline__ Channel channel_at(
-@@ 4+1
-    const ChannelParameters& channel_parameters = shared.channel_parameters[tile_part.turn % 2];
-
 @@ 52dce31e in whole/mma-16x16x32-staged-gfx942.hip: // Writes the outputs to shared memory, and from there to device memory in whole rows of 16-byte vectors.
 @@ 2+0
 // The previous tile is already written: the block has passed a barrier since, to multiply this one.
 @@ 4+1
 
-// A block's work: every BLOCKS-th tile.
-struct Work {
-    unsigned tile = tile::block_x();
-    int turn = 0;
-
-    __device__ __forceinline__ bool exists() const { return tile < TILES; }
-    __device__ __forceinline__ TilePart tile_part() const { return {tile, 0, STEPS, turn}; }
-    __device__ __forceinline__ void advance() {
-        tile += BLOCKS;
-        ++turn;
-    }
-};
-
-// Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
-// next tile load while the current one is finished.
-extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments args) {
-    Shared& shared = tile::shared_memory<Shared>();
+@@ a56f6079 in pages/mma-phases-gfx1100.hip: // Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
+@@ 5+0
     tile::launch_dependents();
-    Work work;
-    TilePart tile_part = work.tile_part();
-    Loader loader(args);
-    loader.fill(shared.pipeline, tile_part);
-    loader.load_channel_parameters(shared.channel_parameters[0], tile_part);
-    for (;;) {
-        Accumulators acc = {};
-        accumulate(shared.pipeline, loader, tile_part, acc);
-        work.advance();
-        if (!work.exists()) {
-            finish_part(args, shared, tile_part, acc);
-            return;
-        }
-        const TilePart next = work.tile_part();
-        tile::barrier();  // all threads have multiplied the last step
-        loader.fill(shared.pipeline, next);
-        loader.load_channel_parameters(shared.channel_parameters[next.turn % 2], next);
-        finish_part(args, shared, tile_part, acc);
-        tile_part = next;
-    }
-}

@@ -23,7 +23,7 @@ FOLD_THREADS=128
 constexpr int A_REGISTERS = 2, B_REGISTERS = 2, D_REGISTERS = 8;
 constexpr int ATOM_ROWS = 16;
 
-@@ cda5f904 in pages/mma-everything-gfx1100.hip: // Computes D += A * B, by one wave.
+@@ cda5f904 in pages/mma-phases-gfx1100.hip: // Computes D += A * B, by one wave.
 @@ 6+1
     const Registers sum = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(
 

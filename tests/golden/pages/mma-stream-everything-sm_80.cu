@@ -7,9 +7,6 @@
 // launch    conv2d_fold<<<128x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_mma<<<108x1x1, 128, 34320 B>>> when: call
 
-@@ // The config.
-TILE_M=64 TILE_N=64 TILE_K=64 WARP_M=32 WARP_N=32 PIPELINE_STAGES=4
-
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 TILES=196
@@ -44,13 +41,6 @@ __device__ __forceinline__ int take(int* address) {
     int* padding;  // x_zero in every element
     Sum* sums;  // sums of the tiles that several blocks share
     int* arrived;  // steps added so far to each of these tiles
-
-@@ 6919d500 in pages/mma-persist-staged-sm_100a.cu:     // Tiles that share pixels run at about the same time: all channels of one tile of pixels, then the next.
-@@ 5+6
-        const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
-
-@@ 518cb2b9 in whole/mma-body-sm_90a.cu:     // Loads the first steps of a tile part. The weights come first: they do not depend on the previous
-@@ 14+1
 
 @@ e98a3aa6 in whole/mma-body-sm_90a.cu:     // Waits for the oldest step.
 @@ 3+0
@@ -137,6 +127,3 @@ struct Work {
         ++turn;
     }
 };
-
-@@ 7aa2d823 in pages/mma-persist-staged-sm_100a.cu: // Persistent blocks, as many as are resident at a time, each process several tiles: the first steps of the
-@@ 5+1

@@ -31,13 +31,13 @@ VECTOR_K=4 STAGE_BYTES=816 SMEM_BYTES=28224 FOLD_THREADS=128
     const Output* table;  // 256 outputs, one for each byte, from that of y_zero on
     int* fragments;  // filters, in the order in which a warp's lanes hold them
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 5+0
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+0
     float y_zero;
     const Output* table;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 9+2
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 10+2
     result = tile::load(channel.table + static_cast<unsigned char>(
         tile::round_small(tile::clamp(value, 0.0f - channel.y_zero, 255.0f - channel.y_zero))));
 

@@ -15,7 +15,8 @@
     float inverse;  // 1 / y_scale
     float y_zero;  // the output zero point
 
-// The parameters of one output channel that the epilogue reads.
+// The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+// thread loads them once for all its outputs of the channel.
 struct Channel {
     float scale;
     float bias;
@@ -30,8 +31,8 @@ struct Channel {
     channel.inverse = args.inverse;
     channel.y_zero = args.y_zero;
 
-@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 7+3
+@@ 1a17263c in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+3
     value = tile::fma(value, channel.scale, channel.bias);
     value = tile::multiply(value, channel.inverse);
     result = tile::rounded(value, channel.y_zero);

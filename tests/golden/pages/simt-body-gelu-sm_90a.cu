@@ -29,9 +29,9 @@ __device__ __forceinline__ float gelu(float x) {
     float inverse;  // 1 / y_scale
     float y_zero;  // the output zero point
 
-@@ c17642dd in pages/simt-body-et-vulkan-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 3+1
-@@ 5+0
+@@ b18b6a1b in pages/simt-body-et-vulkan-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 4+1
+@@ 6+0
     float multiplier;
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
@@ -41,10 +41,10 @@ __device__ __forceinline__ float gelu(float x) {
     channel.inverse = args.inverse;
     channel.y_zero = args.y_zero;
 
-@@ 3860cb7a in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 7+0
+@@ 1a17263c in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+0
     value = tile::add(value, channel.bias);
-@@ 8+2
+@@ 9+2
     value = tile::gelu(value);
     value = tile::multiply(value, channel.inverse);
     result = tile::rounded(value, channel.y_zero);

@@ -37,18 +37,18 @@ using Output = int;
 @@ 7+5
     int w_zero;  // the weight zero point
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 4+1
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 5+1
     int w_zero;
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
 @@ 5+1
     channel.w_zero = args.w_zero;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const Sum x_sum = inputs.x_sum;
-@@ 7+4
+@@ 8+4
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
     result = acc;
 

@@ -30,17 +30,17 @@ using Output = float;
     const int* w_zero;  // per channel: the weight zero point
     const float* multiplier;  // per channel: x_scale * w_scale
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 3+1
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 4+1
     int w_zero;
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
 @@ 4+1
     channel.w_zero = tile::load(args.w_zero + k);
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const Sum x_sum = inputs.x_sum;
-@@ 6+1
+@@ 7+1
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
-@@ 9+1
+@@ 10+1

@@ -40,8 +40,8 @@ __device__ __forceinline__ int round_small(double a) { return round_to_int(a); }
     float multiplier;  // x_scale * w_scale / y_scale
     float y_zero;  // the output zero point
 
-@@ cb296cf8 in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads.
-@@ 5+0
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+0
     float y_zero;
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
@@ -49,10 +49,10 @@ __device__ __forceinline__ int round_small(double a) { return round_to_int(a); }
     channel.multiplier = args.multiplier;
     channel.y_zero = args.y_zero;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 7+1
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+1
     double value = static_cast<double>(acc);
-@@ 9+2
+@@ 10+2
     value = tile::add(value, channel.y_zero);
     result = static_cast<Output>(tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
 

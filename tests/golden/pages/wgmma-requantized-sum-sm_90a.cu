@@ -39,16 +39,13 @@ SMEM_BYTES=222208 FOLD_THREADS=128
     float residual_ratio;  // residual_scale / y_scale
     float sum_offset;  // y_zero_point - (inner_ratio * inner_zero_point + residual_ratio * residual_zero_point)
 
-// The parameters of one output channel that the epilogue reads.
-struct Channel {
-    int offset;
-    float multiplier;
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+0
     float inner_zero;
     float inner_ratio;
     float residual_ratio;
     float sum_offset;
     float y_zero;
-};
 
 @@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
 @@ 6+0
@@ -58,10 +55,10 @@ struct Channel {
     channel.sum_offset = args.sum_offset;
     channel.y_zero = args.y_zero;
 
-@@ d194d69e in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 5+0
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
     const float residual = inputs.residual;
-@@ 9+2
+@@ 10+2
     value = tile::clamp(tile::rounded(value, channel.inner_zero), 0.0f, 255.0f);
     value = tile::fma(value, channel.inner_ratio, tile::fma(static_cast<float>(residual), channel.residual_ratio, channel.sum_offset));
     result = tile::maximum(value, channel.y_zero);

@@ -196,7 +196,8 @@ struct Arguments {
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
 };
 
-// The parameters of one output channel that the epilogue reads.
+// The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+// thread loads them once for all its outputs of the channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -214,13 +215,15 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;  // to whose range packing clamps
 
-// The inputs of an output element, apart from its channel parameters.
+// The inputs of an output element, apart from its channel parameters: its sum of products, and what else
+// belongs to this element alone.
 struct Inputs {
     Sum acc;
 };
 
 // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-// steps.
+// steps. A finished element has its value, but not yet its type: elements that are neighbours in memory are
+// narrowed together.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
     Finished result;

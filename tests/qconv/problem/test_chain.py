@@ -54,6 +54,7 @@ def test_a_key_is_read_back() -> None:
         (FIRST, replace(SECOND, quantization=replace(TAKES, x_zero_point=False)), "one zero point"),
         (replace(FIRST, quantization=replace(GIVES, residual="int8")), SECOND, "only the second can add one"),
         (replace(FIRST, layout="nchw"), SECOND, "nhwc"),
+        (replace(FIRST, crop=1), SECOND, "shuffles or crops its output"),
         ("conv2d", SECOND, "must be a qconv.Conv2d"),
     ],
 )

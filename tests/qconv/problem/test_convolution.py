@@ -284,3 +284,29 @@ def test_right_parameters_become_arrays_of_the_kernel_s_types() -> None:
     assert (checked.x_zero_point.dtype, checked.bias.dtype) == (np.int32, np.int32)
     one = Parameters(x_scale=[0.5], w_scale=[[0.25]][0], bias=np.ones(3)).checked(REAL, 3)
     assert (one.x_scale.shape, one.w_scale.shape, one.bias.dtype) == ((), (), np.float32)
+
+
+def test_a_shuffled_output() -> None:
+    problem = Conv2d(2, 5, 6, 8, 12, 2, 2, pixel_shuffle=(2, 3), crop=(1, 0, 2, 4))
+    assert str(problem) == (
+        "conv2d:n=2:h=5:w=6:c=8:k=12:r=2:s=2:pixel_shuffle=2,3:crop=1,0,2,4:x_type=int8:w_type=int8:out_type=int8"
+    )
+    assert parse(str(problem)) == problem
+    assert (problem.oh, problem.ow, problem.k) == (4, 5, 12)
+    assert problem.y_shape == (2, 2 * 4 - 3, 3 * 5 - 4, 2)
+    assert problem.shape_class != Conv2d(2, 5, 6, 8, 12, 2, 2).shape_class
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"pixel_shuffle": 3}, "k=4 with groups=1 gives 4 channels a group, which is no multiple of the 9 pixels"),
+        ({"pixel_shuffle": 2, "groups": 2}, "k=4 with groups=2 gives 2 channels a group"),
+        ({"crop": (0, 2, 0, 4)}, "crop=0,2,0,4 removes 6 of 6 outputs along w; at most 5 can be removed"),
+        ({"crop": 1, "layout": "nchw"}, "layout='nchw' with a pixel shuffle or a crop: only nhwc has them"),
+        ({"pixel_shuffle": (1, 2, 3)}, "pixel_shuffle=.* must be one integer or 2 of them"),
+    ],
+)
+def test_a_shuffle_that_is_none(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        conv2d(**change)

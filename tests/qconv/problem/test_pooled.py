@@ -81,6 +81,7 @@ def test_what_is_left_out_of_a_key_is_the_default() -> None:
         ({"window_pad": 2}, "of the pool: pad=2,2,2,2 with r=2: a pad must be smaller than the window"),
         ({"ceil_mode": "yes"}, "of the pool: ceil_mode='yes' must be True or False"),
         ({"layout": "nchw"}, "layout=nchw: a convolution and the pool behind it take and give nhwc"),
+        ({"crop": 1}, "a pool follows an output as it lies, without pixel_shuffle and crop"),
         ({"quantization": Quantization(out_type="int32")}, "out_type=int32: a pool behind a convolution takes int8 or"),
         ({"quantization": Quantization(out_type="float16")}, "out_type=float16: a pool behind a convolution"),
         ({"quantization": Quantization(residual="int8")}, "residual=int8: nothing is added in front of the pool; run"),
@@ -291,7 +292,7 @@ def test_help_tells_all_of_it() -> None:
     assert said.exit_code == 0
     options = ("--window ", "--window-stride", "--window-pad", "--ceil-mode", "--stride", "--bias", "--table")
     assert all(option in said.output for option in options)
-    assert not any(option in said.output for option in ("--residual", "--layout", "--dilation-of-pool"))
+    assert not any(option in said.output for option in ("--residual", "--layout", "--crop", "--dilation-of-pool"))
 
 
 def test_what_the_options_ask_for() -> None:

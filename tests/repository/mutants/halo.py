@@ -215,7 +215,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: two channels are stored where one exists",
-        "templates/families/halo/direct.j2",
+        "ordered/pixel_of_halo.j2",
         "                    if (!WHOLE_TILES && k + h >= K) continue;\n",
         "",
         "The next pixel's first channel lies there.",

@@ -75,7 +75,7 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: vectors of a pixel past the last channel are stored",
-        "templates/families/halo/direct.j2",
+        "ordered/pixel_of_halo.j2",
         "if (!WHOLE_TILES && k + h >= K) continue;",
         "if (!WHOLE_TILES && k >= K) continue;",
         "The next pixel's first channels lie there.",

@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "outputs: a channel past the last",
-        "write_vector",
+        "ordered/vector_of_mma.j2",
         "if (k + i < k_end) args.y",
         "if (k + i <= k_end) args.y",
         "The first channel of the next pixel or group is written twice.",

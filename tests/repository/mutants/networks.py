@@ -12,7 +12,6 @@ RUNNER = "test_runner.py"
 ELEMENTWISE = "layers/test_binary.py"
 UNUSUAL = "test_session_unusual.py"
 SESSION = "test_session.py"
-TRANSPOSED = "layers/test_transposed.py"
 
 MUTANTS = (
     Mutant(
@@ -486,86 +485,6 @@ MUTANTS = (
         "y",
         "It spreads each input over the filter.",
         (REPORT + "::test_operations_follow_from_shapes",),
-    ),
-    Mutant(
-        "transposed: filters are not reversed",
-        "_of_phases",
-        "[:, :, ::-1, :, ::-1]",
-        "[:, :, :, :, ::-1]",
-        "A later tap of a phase meets an earlier input.",
-        (TRANSPOSED + "::test_every_geometry",),
-    ),
-    Mutant(
-        "transposed: missing taps are zeros",
-        "_of_phases",
-        "np.reshape(zero, (1, -1, 1, 1))",
-        "np.zeros((1, 1, 1, 1))",
-        "A weight that contributes nothing is the zero point.",
-        (TRANSPOSED + "::test_every_geometry",),
-    ),
-    Mutant(
-        "transposed: phases of a column first",
-        "_of_phases",
-        "transpose(3, 5, 1, 0, 2, 4)",
-        "transpose(5, 3, 1, 0, 2, 4)",
-        "The channels are ordered by row, then by column.",
-        (TRANSPOSED + "::test_every_geometry",),
-    ),
-    Mutant(
-        "transposed: whole steps of the pad are computed",
-        "Axis.skipped",
-        "min(self.before // self.stride, self.taps_of_phase - 1)",
-        "self.taps_of_phase - 1",
-        "More steps are left out than the pad removes.",
-        (TRANSPOSED + "::test_every_geometry",),
-    ),
-    Mutant(
-        "transposed: no more outputs at the end",
-        "Axis.made",
-        "+ self.extra",
-        "",
-        "output_padding extends the output.",
-        (TRANSPOSED + "::test_every_geometry",),
-    ),
-    Mutant(
-        "transposed: a bias of any scale",
-        "_bias",
-        "if not np.allclose(",
-        "if False and not np.allclose(",
-        "Integers of another scale are other numbers.",
-        (TRANSPOSED + "::test_others_stay_in_floats",),
-    ),
-    Mutant(
-        "transposed: scales of the inputs",
-        "transposed_between",
-        'weights.layer.attributes.get("axis", 1) % 4 != 1',
-        "False",
-        "With as many inputs as outputs, both axes have a scale each.",
-        (TRANSPOSED + "::test_scales_per_input_stay_in_floats",),
-    ),
-    Mutant(
-        "transposed: dilated filters as they are",
-        "_axes",
-        'or any(gap != 1 for gap in given.get("dilations", ()))',
-        "",
-        "The taps of a dilated filter are further apart.",
-        (TRANSPOSED + "::test_others_stay_in_floats",),
-    ),
-    Mutant(
-        "transposed: cropped at the front",
-        "PhasesToSpace.__init__",
-        "slice(start, start + end)",
-        "slice(0, end)",
-        "The pad removes the first rows.",
-        (TRANSPOSED + "::test_every_geometry",),
-    ),
-    Mutant(
-        "transposed: numbers of one phase",
-        "_repeated",
-        "np.tile(array, count) if array.size > 1",
-        "np.repeat(array, count) if array.size > 1",
-        "Each phase has all outputs, one after the other.",
-        (TRANSPOSED + "::test_every_geometry",),
     ),
     Mutant(
         "ends: a move that others read",

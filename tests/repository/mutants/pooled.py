@@ -45,8 +45,8 @@ MUTANTS = (
     Mutant(
         "fold: a pool behind a pool",
         "with_pool",
-        "if not convolution.is_single:",
-        "if convolution.added is not None or convolution.has_table:",
+        "if not convolution.is_single or",
+        "if convolution.added is not None or convolution.has_table or",
         "The first pool would be lost.",
         (f"{FOLD}::test_the_pass_alone",),
     ),
@@ -261,8 +261,8 @@ MUTANTS = (
     Mutant(
         "pooled op: an option for a residual",
         "pooled",
-        '_WITHOUT = ("layout", "residual",',
-        '_WITHOUT = ("layout",',
+        '"crop", "residual",',
+        '"crop",',
         "Help names an option that is always refused.",
         (f"{POOLED}::test_help_tells_all_of_it",),
     ),

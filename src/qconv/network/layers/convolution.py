@@ -75,6 +75,11 @@ class IntegerConvolution:
         return "table" in self.parameters
 
     @property
+    def is_shuffled(self) -> bool:
+        """True where its output channels are stored as the pixels of blocks."""
+        return "pixel_shuffle" in self.attributes
+
+    @property
     def is_single(self) -> bool:
         """True where no sum, pool or table is folded in."""
         return self.added is None and self.pooled is None and not self.has_table
@@ -101,6 +106,7 @@ class IntegerConvolution:
             raise ValueError(f"x has shape {x_shape}, but w has {self.axes} axes: it must have {self.axes + 2}")
         n, channels, *sizes = x_shape if self.axes else (int(np.prod(x_shape[:-1])), x_shape[-1])
         window = sides(self.attributes, sizes, self.weights.shape[4 - self.axes :]) if self.axes else {}
+        window |= {name: self.attributes[name] for name in ("pixel_shuffle", "crop") if name in self.attributes}
         h, w = (*(1,) * (2 - self.axes), *sizes)
         problem = conv2d_problem(
             _shaped((n, h, w, channels), self.x_type), self.weights, w_layout="kcrs",

@@ -60,21 +60,6 @@ class _Blocks:
         return Value(self._device, channels_last=self._device.contiguous(array).reshape(self._made))
 
 
-class PhasesToSpace:
-    """A move of channels, ordered by row, column and the rest, to pixels of a block, of which a part is kept."""
-
-    def __init__(self, size: tuple[int, int], starts: tuple[int, int], made: tuple[int, int], device: Device) -> None:
-        self._size, self._device = size, device
-        self._rows, self._columns = (slice(start, start + end) for start, end in zip(starts, made, strict=True))
-
-    def __call__(self, x: Value) -> Value:
-        (high, wide), (n, c, h, w) = self._size, x.shape
-        rest = c // (high * wide)
-        split, made = (n, h, w, high, wide, rest), (n, h * high, w * wide, rest)
-        whole = _Blocks(split, ROWS_BESIDE_PIXELS, made, self._device)(x).channels_last
-        return Value(self._device, channels_last=self._device.contiguous(whole[:, self._rows, self._columns]))
-
-
 def depth_to_space(reading: Reading) -> Blocks:
     mode = reading.layer.attributes.get("mode", b"DCR").decode()
     if mode not in MODES:

@@ -1,9 +1,4 @@
-"""Transposed convolutions between DequantizeLinear and QuantizeLinear, as a convolution and a move of pixels.
-
-An output at s * m + phase, for a stride of s, adds up the inputs at m, m - 1, ... times the taps phase, s + phase, ...
-of the filter. So each phase is a convolution with stride 1, and all s * s phases are the channels of one. Moving these
-to space, and cropping, gives the output. Filters whose size is no multiple of the stride are filled up with taps that
-contribute nothing."""
+"""Transposed convolutions between DequantizeLinear and QuantizeLinear, as one convolution of all their phases."""
 
 from __future__ import annotations
 
@@ -17,46 +12,12 @@ from qconv.device import Device
 from qconv.network.graph.graph import Layer
 from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Prepared, Unserved
-from qconv.network.graph.value import Shape, Value
+from qconv.network.graph.value import Shape
 from qconv.network.layers.between import Between
 from qconv.network.layers.convolution import IntegerConvolution, check_smallest
-from qconv.network.layers.pixel_blocks import PhasesToSpace
-from qconv.network.layers.window import auto_pad_of
+from qconv.network.layers.window import transposed_extents
+from qconv.problem.transposed import ConvTranspose2d
 from qconv.tensor_ops.problem import BYTES
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The geometry along one axis: `before` and `after` are pads of the output."""
-
-    taps: int
-    stride: int
-    before: int
-    after: int
-    extra: int
-
-    @property
-    def taps_of_phase(self) -> int:
-        return -(-self.taps // self.stride)
-
-    @property
-    def skipped(self) -> int:
-        """Return the whole steps at the front that the pad removes, which the convolution does not compute."""
-        return min(self.before // self.stride, self.taps_of_phase - 1)
-
-    def made(self, size: int) -> int:
-        return self.stride * (size - 1) + self.taps - self.before - self.after + self.extra
-
-    def steps(self, size: int) -> int:
-        """Return the outputs of the convolution from which the output is cropped."""
-        return -(-(self.before - self.stride * self.skipped + self.made(size)) // self.stride)
-
-    def pads(self, size: int) -> tuple[int, int]:
-        front = self.taps_of_phase - 1 - self.skipped
-        back = self.steps(size) - (size + front - self.taps_of_phase + 1)
-        if back < 0:
-            raise ValueError(f"pads={self.before, self.after} remove inputs at the end, which the kernels do not skip")
-        return front, back
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +28,9 @@ class TransposedConvolution:
     x: str
     y: str
     phases: IntegerConvolution
-    axes: tuple[Axis, Axis]
+    attributes: Mapping[str, Any]
+    k: int
+    taps: tuple[int, ...]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -75,24 +38,35 @@ class TransposedConvolution:
 
     def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
         (shape,) = shapes
-        if len(shape) != 4 or min(axis.made(size) for axis, size in zip(self.axes, shape[2:], strict=True)) < 1:
-            raise ValueError(f"x has shape {shape}, which a transposed convolution of {self.axes} does not take")
-        (top, bottom), (left, right) = (axis.pads(size) for axis, size in zip(self.axes, shape[2:], strict=True))
-        convolution = replace(self.phases, attributes={"pads": (top, left, bottom, right)})
-        return _Transposed(self, convolution.prepare(shapes, device), shape, device)
+        if len(shape) != len(self.taps) + 2:
+            raise ValueError(f"x has shape {shape}, but w has {len(self.taps)} axes: it must have {len(self.taps) + 2}")
+        made = transposed(self.attributes, shape, self.k, self.taps)
+        axes = len(self.taps)
+        (top, left, bottom, right), window = made.window["pad"], dict(made.window)
+        window["pads"] = (*(top, left)[2 - axes :], *(bottom, right)[2 - axes :])
+        del window["pad"]
+        return replace(self.phases, attributes={"group": made.groups} | window).prepare(shapes, device)
 
 
-class _Transposed:
-    def __init__(self, layer: TransposedConvolution, phases: Prepared, shape: Shape, device: Device) -> None:
-        self._phases = phases
-        self.problems, self.why = phases.problems, phases.why
-        starts = [axis.before - axis.stride * axis.skipped for axis in layer.axes]
-        sizes = [axis.made(size) for axis, size in zip(layer.axes, shape[2:], strict=True)]
-        strides = [axis.stride for axis in layer.axes]
-        self._to_space = PhasesToSpace((strides[0], strides[1]), (starts[0], starts[1]), (sizes[0], sizes[1]), device)
-
-    def __call__(self, *inputs: Value) -> Value:
-        return self._to_space(self._phases(*inputs))
+def transposed(attributes: Mapping[str, Any], shape: Shape, k: int, taps: tuple[int, ...]) -> ConvTranspose2d:
+    """Return the geometry for an input of this shape, with the channels after N. A single axis is w."""
+    n, c, *sizes = shape
+    given = {name: tuple(attributes.get(name) or (1,) * len(taps)) for name in ("strides", "dilations")}
+    extra = tuple(attributes.get("output_padding") or (0,) * len(taps))
+    along = zip(sizes, taps, given["strides"], given["dilations"], extra, strict=True)
+    whole = [step * (size - 1) + (count - 1) * gap + 1 + more for size, count, step, gap, more in along]
+    outs, before = transposed_extents(attributes, sizes, given["strides"], whole)
+    after = [size - out - front for size, out, front in zip(whole, outs, before, strict=True)]
+    zeros, ones = (0,) * (2 - len(taps)), (1,) * (2 - len(taps))
+    h, w, r, s = (*ones, *sizes)[0], sizes[-1], (*ones, *taps)[0], taps[-1]
+    return ConvTranspose2d(
+        *(n, h, w, c, k, r, s),
+        stride=(*ones, *given["strides"]),
+        dilation=(*ones, *given["dilations"]),
+        pad=(*zeros, *before, *zeros, *after),
+        output_padding=(*zeros, *extra),
+        groups=int(attributes.get("group", 1)),
+    )
 
 
 def transposed_between(between: Between) -> TransposedConvolution:
@@ -104,36 +78,35 @@ def transposed_between(between: Between) -> TransposedConvolution:
         raise Unserved("not all of its inputs are dequantized")
     weights, *biases = (Reading(one, network) for one in others)
     x, x_type = between.first.x()
-    w, axes = weights.weights(0, (4,)), _axes(layer)
+    w = weights.weights(0, (3, 4))
+    taps, groups = w.shape[2:], int(layer.attributes.get("group", 1))
     out_type = str(network.tensor(between.y).dtype)
-    if out_type not in BYTES or layer.attributes.get("group", 1) != 1 or w.shape[2:] != tuple(a.taps for a in axes):
-        raise Unserved("it has groups, or an output that is no bytes")
-    k = w.shape[1]
+    if out_type not in BYTES or tuple(layer.attributes.get("kernel_shape", taps)) != taps:
+        raise Unserved("its output is no bytes, or its kernel_shape is not that of the weights")
+    k = w.shape[1] * groups
     numbers = between.numbers
-    own = weights.scales({"w_scale": 1, "w_zero_point": 2}, k)
-    if own["w_scale"].size > 1 and weights.layer.attributes.get("axis", 1) % 4 != 1:
+    # One number for each output of a group, the same in all groups.
+    of_group = weights.scales({"w_scale": 1, "w_zero_point": 2}, w.shape[1])
+    if of_group["w_scale"].size > 1 and weights.layer.attributes.get("axis", 1) % w.ndim != 1:
         raise Unserved("the scales of its weights are not per output")
+    own = {name: np.tile(array, groups) if array.size > 1 else array for name, array in of_group.items()}
     if biases:
         numbers["bias"] = _bias(biases[0], numbers["x_scale"], own["w_scale"], k)
-    filters = _of_phases(w, axes, own.get("w_zero_point", np.zeros((), w.dtype)))
-    count = axes[0].stride * axes[1].stride
-    repeated = {name: _repeated(array, count) for name, array in (own | numbers).items()}
-    one = between.as_one(others)
-    made = IntegerConvolution(one, x, between.y, x_type, filters, out_type, repeated)
-    check_smallest(made)
-    return TransposedConvolution(one, x, between.y, made, axes)
+    smallest = transposed(layer.attributes, (1, w.shape[0], *_smallest(layer, taps)), k, taps)
+    filters = smallest.filters(w.reshape(*w.shape[:2], smallest.r, smallest.s), own.get("w_zero_point", 0))
+    one, given = between.as_one(others), smallest.by_phase(own | numbers)
+    w_phases, group = filters.transpose(0, 3, 1, 2), {"group": groups}
+    phases = IntegerConvolution(one, x, between.y, x_type, w_phases, out_type, given, group, axes=len(taps))
+    check_smallest(phases)
+    return TransposedConvolution(one, x, between.y, phases, layer.attributes, k, taps)
 
 
-def _axes(layer: Layer) -> tuple[Axis, Axis]:
-    given: Mapping[str, Any] = layer.attributes
-    if auto_pad_of(given) != "NOTSET" or "output_shape" in given or any(gap != 1 for gap in given.get("dilations", ())):
-        raise Unserved("it has dilations, or pads that follow from its shapes")
-    taps, strides = given.get("kernel_shape", ()), given.get("strides") or (1, 1)
-    pads, extra = given.get("pads") or (0,) * 4, given.get("output_padding") or (0, 0)
-    if len(taps) != 2:
-        raise Unserved("it has not two axes")
-    h, w = (Axis(taps[at], strides[at], pads[at], pads[at + 2], extra[at]) for at in (0, 1))
-    return h, w
+def _smallest(layer: Layer, taps: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of an image of which outputs remain, whatever the pads."""
+    axes = len(taps)
+    removed = tuple(layer.attributes.get("pads") or (0,) * (2 * axes))
+    asked = tuple(layer.attributes.get("output_shape") or (0,) * axes)[-axes:]
+    return tuple(1 + removed[at] + removed[at + axes] + int(asked[at]) for at in range(axes))
 
 
 def _bias(reading: Reading, x_scale: Array, w_scale: Array, k: int) -> Array:
@@ -146,20 +119,3 @@ def _bias(reading: Reading, x_scale: Array, w_scale: Array, k: int) -> Array:
     if not np.allclose(np.broadcast_to(scale, (k,)), np.broadcast_to(products, (k,)), rtol=1e-6, atol=0):
         raise Unserved("its bias has another scale than the products")
     return bias
-
-
-def _of_phases(w: Array, axes: tuple[Axis, Axis], zero: Array) -> Array:
-    """Return the filters of all phases, KCRS, from weights of a transposed convolution, CKRS. The channels are ordered
-    by the phase along h, the phase along w and the output. Taps beyond the filter are zero points."""
-    c, k = w.shape[:2]
-    (rows, columns), (high, wide) = ((axis.taps_of_phase for axis in axes), (axis.stride for axis in axes))
-    filled = np.broadcast_to(np.reshape(zero, (1, -1, 1, 1)), (c, k, rows * high, columns * wide)).astype(w.dtype)
-    filled[:, :, : axes[0].taps, : axes[1].taps] = w
-    # A later tap of a phase meets an earlier input, so a filter of the convolution is reversed.
-    by_phase = filled.reshape(c, k, rows, high, columns, wide)[:, :, ::-1, :, ::-1]
-    return np.ascontiguousarray(by_phase.transpose(3, 5, 1, 0, 2, 4).reshape(high * wide * k, c, rows, columns))
-
-
-def _repeated(array: Array, count: int) -> Array:
-    """Return numbers per output for all phases; a single number stays one."""
-    return np.tile(array, count) if array.size > 1 else array

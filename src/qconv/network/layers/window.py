@@ -46,6 +46,23 @@ def sides(attributes: Mapping[str, Any], sizes: Sequence[int], filters: Sequence
     }
 
 
+def transposed_extents(
+    attributes: Mapping[str, Any], sizes: Sequence[int], strides: Sequence[int], whole: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return the extents of a transposed convolution's output, and the outputs that are removed in front of each.
+    `whole` has the extents before any is removed."""
+    axes, pad = len(sizes), auto_pad_of(attributes)
+    asked = attributes.get("output_shape")
+    if asked is None and pad in ("NOTSET", "VALID"):
+        pads = (attributes.get("pads") if pad == "NOTSET" else None) or (0,) * (2 * axes)
+        return [whole[at] - pads[at] - pads[at + axes] for at in range(axes)], [int(each) for each in pads[:axes]]
+    outs = [size * stride for size, stride in zip(sizes, strides, strict=True)]
+    if asked is not None:
+        outs = [int(each) for each in asked][-axes:]
+    total = [max(size - out, 0) for size, out in zip(whole, outs, strict=True)]
+    return outs, [each // 2 if pad == "SAME_UPPER" else each - each // 2 for each in total]
+
+
 def _same(auto_pad: str, *along: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the padding before and after each axis that gives ceil(size / stride) outputs. An odd pixel goes where the
     name says."""

@@ -70,6 +70,12 @@ WINDOWS: list[tuple[tuple[int, int], dict[str, Any]]] = [
     ((1, 1), {}),
     ((5, 2), {"strides": [3, 4], "output_padding": [2, 3]}),
     ((7, 3), {"strides": [2, 1], "pads": [6, 0, 0, 2]}),
+    ((3, 2), {"strides": [2, 3], "dilations": [2, 3], "pads": [1, 0, 2, 1]}),
+    ((3, 3), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    ((4, 3), {"strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+    ((3, 3), {"strides": [2, 2], "output_shape": [8, 10]}),
+    # More than the filter reaches, at both ends.
+    ((2, 2), {"strides": [2, 2], "pads": [4, 0, 2, 6]}),
 ]
 TYPES = [("uint8", "int8", "uint8"), ("int8", "int8", "int8"), ("uint8", "uint8", "int8")]
 
@@ -84,6 +90,31 @@ def test_every_geometry(window: tuple[int, int], attributes: dict[str, Any]) -> 
             fed = {"x": whole_range(np.random.default_rng(seed), types[0], shape)}
             assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], f"{types} {shape}")
         assert session.explain().fallen_back == {}
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_groups(groups: int) -> None:
+    numbers = drawn(0, (3, 4), TYPES[0], True)
+    numbers |= {"w": whole_range(np.random.default_rng(1), "int8", (2 * groups, K, 3, 4))}
+    numbers |= {name: np.tile(numbers[name], groups) for name in ("bias", "b_scale")}
+    made = model(numbers, strides=[2, 3], pads=[1, 0, 1, 2], group=groups)
+    made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 2 * groups
+    session = Session(made, "cpu", strict=True)
+    fed = {"x": whole_range(np.random.default_rng(0), "uint8", (2, 2 * groups, 5, 4))}
+    assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], f"{groups} groups")
+    assert [problem.op for problem in session.problems][-1] == "conv2d"
+
+
+def test_one_axis() -> None:
+    numbers = drawn(0, (4, 1), TYPES[0], True)
+    numbers |= {"w": numbers["w"][..., 0]}
+    made = model(numbers, strides=[2], pads=[1, 0])
+    del made.graph.input[0].type.tensor_type.shape.dim[3]
+    del made.graph.node[0].attribute[0].ints[1]
+    session = Session(made, "cpu", strict=True)
+    fed = {"x": whole_range(np.random.default_rng(0), "uint8", (2, C, 7))}
+    assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], "one axis")
+    assert [problem.op for problem in session.problems][-1] == "conv2d"
 
 
 def test_any_scale_is_at_most_one_step_away() -> None:
@@ -111,29 +142,10 @@ def in_floats(made: Any, fed: Any, what: str) -> None:
     assert "matmul" in [problem.op for problem in session.problems]
 
 
-@pytest.mark.parametrize(
-    ("change", "attributes"),
-    [
-        ({"b_scale": np.float32(0.5)}, {}),
-        ({}, {"dilations": [2, 1]}),
-        ({}, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
-        ({}, {"output_shape": [9, 9], "strides": [2, 2]}),
-    ],
-)
-def test_others_stay_in_floats(change: dict[str, Any], attributes: dict[str, Any]) -> None:
-    made = model(drawn(0, (3, 3), TYPES[0], False) | change, **attributes)
+def test_a_bias_of_another_scale_stays_in_floats() -> None:
+    made = model(drawn(0, (3, 3), TYPES[0], False) | {"b_scale": np.float32(0.5)})
     fed = {"x": whole_range(np.random.default_rng(0), "uint8", (1, C, 4, 4))}
-    in_floats(made, fed, str(attributes))
-
-
-def test_pads_that_remove_inputs_run_elsewhere() -> None:
-    """Seven pixels less at the end are more than the filter reaches."""
-    made = model(drawn(0, (2, 2), TYPES[0], False), strides=[2, 2], pads=[0, 0, 6, 6])
-    fed = {"x": whole_range(np.random.default_rng(0), "uint8", (1, C, 6, 6))}
-    session = Session(made, "cpu")
-    assert_equal(session.run(None, fed)[0], networks.by_ort(made, fed)[0], "cropped")
-    (row,) = (row for row in session.explain().rows if row.op == "ConvTranspose")
-    assert "pads=(0, 6) remove inputs at the end, which the kernels do not skip" in row.why
+    in_floats(made, fed, "bias")
 
 
 def test_scales_per_input_stay_in_floats() -> None:

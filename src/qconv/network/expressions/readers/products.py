@@ -24,6 +24,7 @@ from qconv.network.expressions.lazy import (
 )
 from qconv.network.expressions.readers.movement import reshaped, swapped
 from qconv.network.graph.served import Unserved
+from qconv.network.layers.window import transposed_extents
 
 # Sums of whole numbers up to here are exact in fp32, which GPUs multiply at twice the rate of int32. A byte minus its
 # zero point is at most LARGEST_DIFFERENCE.
@@ -282,7 +283,7 @@ def transposed_convolution(reader: Reader) -> Lazy:
     spatial = range(len(sizes))
     more = tuple(reader.attribute("output_padding", (0,) * len(sizes)))
     full = [(sizes[at] - 1) * window.strides[at] + window.reach[at] + more[at] for at in spatial]
-    outs, before = _transposed_extents(reader, window, full, sizes)
+    outs, before = transposed_extents(reader.layer.attributes, sizes, window.strides, full)
     depth = channels // groups
     sums = (Axis("k0", depth), *(Axis(f"k{at + 1}", kernel[at]) for at in spatial))
     channel, taps = Index.of(sums[0]), [Index.of(axis) for axis in sums[1:]]
@@ -299,25 +300,6 @@ def transposed_convolution(reader: Reader) -> Lazy:
 
     made = Lazy((n, per_group * groups, *outs), "float32", at)
     return _finished(reader, _with_bias(made, bias))
-
-
-def _transposed_extents(
-    reader: Reader, window: _Window, full: Sequence[int], sizes: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """Return the extents of the output, and how much is cut off in front."""
-    count = len(full)
-    asked = reader.attribute("output_shape")
-    if asked is None and window.automatic in ("NOTSET", "VALID"):
-        pads = window.given if window.automatic == "NOTSET" else (0,) * 2 * count
-        return [full[at] - pads[at] - pads[at + count] for at in range(count)], list(pads[:count])
-    outs = (
-        [int(each) for each in asked][-count:]
-        if asked is not None
-        else [size * stride for size, stride in zip(sizes, window.strides, strict=True)]
-    )
-    total = [max(size - out, 0) for size, out in zip(full, outs, strict=True)]
-    is_upper = window.automatic == "SAME_UPPER"
-    return outs, [each // 2 if is_upper else each - each // 2 for each in total]
 
 
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {

@@ -1,0 +1,60 @@
+"""DepthToSpace behind an integer convolution, which then stores its channels as the pixels that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from qconv.network.graph.graph import Network
+from qconv.network.graph.served import Served
+from qconv.network.layers.convolution import IntegerConvolution
+from qconv.network.layers.pixel_blocks import Blocks
+from qconv.problem.transposed import PER_OUTPUT
+
+
+def fold_pixel_shuffles(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
+    """Fold DepthToSpace into the convolution before it, if nothing else reads that convolution's output."""
+    convolutions = {one.y: one for one in served.values() if isinstance(one, IntegerConvolution)}
+    layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
+    for name, blocks in served.items():
+        if not isinstance(blocks, Blocks) or not blocks.to_space:
+            continue
+        before = convolutions.get(blocks.inputs[0])
+        if before is None or network.only_consumer(before.y) != blocks.layer or not _may_store_blocks(before, blocks):
+            continue
+        made = _with_blocks(before, blocks)
+        layers[before.layer.name] = made.layer
+        folded[before.layer.name] = made
+        del layers[name], folded[name]
+    return replace(network, layers=tuple(layers.values())), folded
+
+
+def _may_store_blocks(convolution: IntegerConvolution, blocks: Blocks) -> bool:
+    """True for a convolution alone. Its channels are in the order of the blocks, so that it has no groups."""
+    is_alone = convolution.added is None and convolution.pooled is None and not convolution.is_shuffled
+    of_blocks = len(convolution.weights) % blocks.size**2 == 0
+    return is_alone and of_blocks and convolution.axes == 2 and convolution.groups == 1
+
+
+def _with_blocks(convolution: IntegerConvolution, blocks: Blocks) -> IntegerConvolution:
+    """Return the convolution with its output channels by row of the block, column, and the rest."""
+    k, size = len(convolution.weights), blocks.size
+    order = np.arange(k)
+    if not blocks.parts_first:
+        order = order.reshape(-1, size, size).transpose(1, 2, 0).reshape(-1)
+    given = {
+        name: value[order] if name in PER_OUTPUT and np.shape(value) == (k,) else value
+        for name, value in convolution.parameters.items()
+    }
+    layer = replace(convolution.layer, outputs=blocks.layer.outputs, parts=(convolution.layer, blocks.layer))
+    return replace(
+        convolution,
+        layer=layer,
+        y=blocks.y,
+        weights=np.ascontiguousarray(convolution.weights[order]),
+        parameters=given,
+        attributes={**convolution.attributes, "pixel_shuffle": size},
+        _uploaded={},
+    )

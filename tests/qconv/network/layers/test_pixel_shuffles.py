@@ -1,0 +1,73 @@
+"""A quantized convolution and DepthToSpace behind it are one kernel, with ONNX Runtime's bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import quantized_networks as networks
+from one_node import whole_range
+from onnx import helper, numpy_helper
+from session_comparison import assert_equal
+
+from qconv.onnx import Session
+
+C, REST, SIZE = 8, 3, 2
+K = REST * SIZE**2
+
+
+def model(mode: str, groups: int = 1, reads_between: bool = False, pools: bool = False) -> Any:
+    """Return a model of a convolution with numbers per channel, DepthToSpace, and a sum of the result with itself."""
+    rng = np.random.default_rng(5)
+    constants = {
+        "x_scale": np.float32(0.02),
+        "x_zero": np.uint8(117),
+        "w": rng.integers(-64, 64, (K, C // groups, 3, 3)).astype(np.int8),
+        "w_scale": rng.uniform(0.001, 0.02, K).astype(np.float32),
+        "w_zero": np.zeros(K, np.int8),
+        "y_scale": np.float32(0.08),
+        "y_zero": np.uint8(101),
+        "bias": rng.integers(-3000, 3000, K).astype(np.int32),
+    }
+    names = ["x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "bias"]
+    nodes = [
+        helper.make_node("QLinearConv", ["x", *names], ["a"], pads=[1, 1, 1, 1], group=groups),
+        helper.make_node("DepthToSpace", ["a"], ["b"], blocksize=SIZE, mode=mode),
+        helper.make_node("MaxPool", ["b"], ["y"], kernel_shape=[2, 2] if pools else [1, 1]),
+    ]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype("uint8"))
+    made = [helper.make_tensor_value_info(name, kind, list("NCHW")) for name in ("y", *("a",) * reads_between)]
+    given = helper.make_tensor_value_info("x", kind, ["N", C, "H", "W"])
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "shuffles", [given], made, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def ran(made: Any) -> Session:
+    session = Session(made, "cpu", strict=True)
+    for seed, shape in enumerate([(2, C, 4, 6), (1, C, 5, 3)]):
+        fed = {"x": whole_range(np.random.default_rng(seed), "uint8", shape)}
+        for got, want in zip(session.run(None, fed), networks.by_ort(made, fed), strict=True):
+            assert_equal(got, want, str(shape))
+    return session
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_the_convolution_stores_blocks(mode: str) -> None:
+    session = ran(model(mode))
+    assert {getattr(problem, "pixel_shuffle", None) for problem in session.problems} == {(2, 2), None}
+
+
+@pytest.mark.parametrize("given", [{"groups": 2}, {"reads_between": True}])
+def test_others_move_bytes(given: dict[str, Any]) -> None:
+    session = ran(model("DCR", **given))
+    assert getattr(session.problems[0], "pixel_shuffle", None) == (1, 1)
+
+
+def test_a_pool_behind_is_a_kernel_of_its_own() -> None:
+    assert {problem.op for problem in ran(model("DCR", pools=True)).problems} == {"conv2d", "max_pool"}
