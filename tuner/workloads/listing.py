@@ -2,7 +2,8 @@
 
 Three sets of csv columns are accepted: name, stride, pad (peers_h200.csv); model, layer, stride_h, stride_w, pad_h,
 pad_w, dil_h, dil_w (layers.csv); and those of two consecutive convolutions, with a number after each name
-(fused_pairs.csv). Columns named like fields of `Quantization` give the quantization of the layer.
+(fused_pairs.csv). A column output_padding makes the rows transposed convolutions. Columns named like fields of
+`Quantization` give the quantization of the layer.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from qconv.op import Problem, quoted
 from qconv.ops.registry import parse
 from qconv.problem.chain import Chain, chain_of
 from qconv.problem.convolution import Conv2d
+from qconv.problem.transposed import ConvTranspose2d
 from qconv.tuner.workload import Place, Refused, Workload
 
 Row = Mapping[str, str]
 
 EXTENTS = ("N", "H", "W", "C", "K", "R", "S", "groups")
+# The column that only transposed convolutions have.
+OF_TRANSPOSED = "output_padding"
 # One column for both directions, or two: name_h and name_w.
 TWOFOLD = ("stride", "pad")
 OF_EACH = ("K", "R", "S", "stride", "pad", "dil", "groups")
@@ -138,14 +142,13 @@ def _pair(row: Row, batch: int | None) -> Place:
 
 def convolution(row: Row, quantization: Quantization, batch: int | None) -> Conv2d:
     n, h, w, c, k, r, s, groups = (_integer(row, name) for name in EXTENTS)
-    return Conv2d(
-        *(batch or n, h, w, c, k, r, s),
-        stride=_two(row, "stride"),
-        dilation=_two(row, "dil") if "dil_h" in row or "dil" in row else (1, 1),
-        pad=_two(row, "pad") * 2,
-        groups=groups,
-        quantization=quantization,
-    )
+    sizes = (batch or n, h, w, c, k, r, s)
+    gap = next((_two(row, name) for name in ("dil", "dilation") if name in row or f"{name}_h" in row), (1, 1))
+    stride, pad = _two(row, "stride"), _two(row, "pad") * 2
+    if OF_TRANSPOSED not in row:
+        return Conv2d(*sizes, stride, gap, pad, groups, quantization=quantization)
+    extra = _two(row, OF_TRANSPOSED)
+    return ConvTranspose2d(*sizes, stride, gap, pad, extra, groups, quantization).phases
 
 
 def chain(rows: Sequence[Row], batch: int | None) -> Chain:

@@ -17,11 +17,12 @@ from qconv.conversion import ops as conversion
 from qconv.expression import map as mapping
 from qconv.expression import matmul, reduce
 from qconv.op import BETWEEN, Array, Op, Problem, Sample, quoted
-from qconv.ops import chain, convolution, pooled
+from qconv.ops import chain, convolution, pooled, transposed
 from qconv.tensor_ops import argmax, binary, concat, nms, pooling, shuffle, table
 
 OPS: tuple[Op, ...] = (
     convolution.OP,
+    transposed.OP,
     chain.OP,
     pooled.OP,
     *conversion.OPS,

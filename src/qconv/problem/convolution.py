@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -325,6 +326,8 @@ _ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_p
 FLAGS = ("per_channel", *_ZERO_POINTS, "table")
 _CHOICES = ("bias", "activation", "residual")
 _MODES = tuple(flag.name for flag in fields(Mode))
+# The fields of a key that are of the quantization, without the flags of its mode.
+QUANTIZED = (*_TYPES, *FLAGS, *_CHOICES)
 
 
 def _key(problem: Conv2d) -> str:
@@ -372,24 +375,22 @@ def read_conv2d(key: str, given: dict[str, str | bool], others: tuple[str, ...] 
         if name in given:
             sizes[name] = read_several(name, given.pop(name))
     layout = str(given.pop("layout", "nhwc"))
+    quantization = read_quantization(given)
+    plural = (name for name, _, _ in PLURAL)
+    check_nothing_left(key, given, (*_SIZES, "groups", *plural, "layout", *QUANTIZED, *_MODES, *others))
+    return Conv2d(layout=layout, quantization=quantization, **sizes)  # type: ignore[arg-type]
+
+
+def read_quantization(given: dict[str, str | bool]) -> Quantization:
+    """Return the quantization of a key, and remove its fields."""
     modes = tuple((name, str(given.pop(name))) for name in _MODES if name in given)
-    quantized = tuple((name, given.pop(name)) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given)
+    return _quantization(tuple((name, given.pop(name)) for name in QUANTIZED if name in given), modes)
+
+
+def check_nothing_left(key: str, given: Mapping[str, str | bool], known: Sequence[str]) -> None:
     if given:
-        known = ", ".join(
-            (
-                *_SIZES,
-                "groups",
-                *(name for name, _, _ in PLURAL),
-                "layout",
-                *_TYPES,
-                *FLAGS,
-                *_CHOICES,
-                *_MODES,
-                *others,
-            )
-        )
-        raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}; it has {known}")
-    return Conv2d(layout=layout, quantization=_quantization(quantized, modes), **sizes)  # type: ignore[arg-type]
+        names = ", ".join(known)
+        raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}; it has {names}")
 
 
 @lru_cache(maxsize=256)

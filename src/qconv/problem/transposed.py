@@ -18,8 +18,8 @@ from qconv.arithmetic.quantization import Quantization
 from qconv.op import LARGEST, Array, checked_size, several
 from qconv.problem.convolution import Conv2d
 
-_SIZES = ("n", "h", "w", "c", "k", "r", "s", "groups")
-_PLURAL = (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0), ("output_padding", 2, 0))
+SIZES = ("n", "h", "w", "c", "k", "r", "s", "groups")
+PLURAL = (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0), ("output_padding", 2, 0))
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class ConvTranspose2d:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
+        for name in SIZES:
             object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
-        for name, length, least in _PLURAL:
+        for name, length, least in PLURAL:
             object.__setattr__(self, name, several(name, getattr(self, name), length, least))
         for name, size in (("c", self.c), ("k", self.k)):
             if size % self.groups:

@@ -247,6 +247,14 @@ MUTANTS = (
         (f"{PROBLEM}::test_numbers_per_output_are_repeated_for_each_phase",),
     ),
     Mutant(
+        "transposed: a key's geometry is an ordinary convolution's",
+        "ops/transposed.py",
+        "return ConvTranspose2d(**sizes, **geometry, quantization=quantization).phases",
+        "return Conv2d(**sizes, quantization=quantization)",
+        "The command says conv_transpose2d.",
+        ("ops/test_transposed.py::test_a_key",),
+    ),
+    Mutant(
         "transposed: a bias of any scale",
         "_bias",
         "if not np.allclose(",

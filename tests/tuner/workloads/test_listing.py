@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qconv import Conv2d, FusedConv2d, Quantization
+from qconv import Conv2d, ConvTranspose2d, FusedConv2d, Quantization
 from qconv.tuner.workloads.listing import read
 
 BENCH = Path(__file__).parents[3] / "bench/workloads"
@@ -47,6 +47,13 @@ def test_columns_say_what_the_numbers_mean(tmp_path: Path) -> None:
     said = Quantization("uint8", bias="int32", per_channel=True, activation="relu6")
     assert a.problem == Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, quantization=said)
     assert b.problem == Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1)
+
+
+def test_a_column_output_padding_makes_rows_transposed_convolutions(tmp_path: Path) -> None:
+    head = "model,layer,N,C,H,W,K,R,S,stride,pad,output_padding,dilation,groups\n"
+    (one,) = read(written(tmp_path, head + "unet,up,16,256,32,24,128,3,4,2,1,1,2,1\n")).entries
+    made = ConvTranspose2d(16, 32, 24, 256, 128, 3, 4, stride=2, dilation=2, pad=1, output_padding=1)
+    assert (str(one), one.problem) == ("unet/up", made.phases)
 
 
 def test_a_row_that_is_no_problem_is_named(tmp_path: Path) -> None:
