@@ -39,8 +39,8 @@ MUTANTS = (
     Mutant(
         "listing: the batch of the file in any case",
         "convolution",
-        "*(batch or n, h, w, c, k, r, s),",
-        "*(n, h, w, c, k, r, s),",
+        "sizes = (batch or n,",
+        "sizes = (n,",
         "Other problems would be tuned than were asked for.",
         (LISTING,),
     ),
