@@ -3,7 +3,7 @@ convolutions; and the parts that conv2d_pool shares with them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,9 +56,9 @@ def pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
     return top, left, bottom, right
 
 
-def pair(name: str, values: Sequence[int]) -> tuple[int, int]:
+def pair(name: str, values: Sequence[int], least: int = 1) -> tuple[int, int]:
     """Return the values as (down, across). One number is both."""
-    down, across = several(name, values[0] if len(values) == 1 else tuple(values), 2, 1)
+    down, across = several(name, values[0] if len(values) == 1 else tuple(values), 2, least)
     return down, across
 
 
@@ -88,11 +88,11 @@ def types_of(given: Given, count: int) -> list[Any]:
 def images_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
     """Return the shape and the type of the output."""
     x, weights = given["x"], weights_of(given)
-    _check_operand("x", x, 4)
+    check_operand("x", x, 4)
     n, c, h, w = x.shape
     for layer, weight, name in zip(LAYERS[len(weights)], weights, ("w1", "w2", "w3"), strict=False):
         name = name if layer else "w"
-        _check_operand(name, weight, 4)
+        check_operand(name, weight, 4)
         groups = given[f"{layer}groups"]
         if weight.shape[1] * groups != c:
             raise ValueError(
@@ -105,16 +105,16 @@ def images_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
         h, w = (room // stride + 1 for room, stride in zip(moves, strides, strict=True))
         c = weight.shape[0]
     if given["residual"] is not None:
-        _check_operand("residual", given["residual"], 4)
+        check_operand("residual", given["residual"], 4)
     return (n, c, h, w), types_of(given, len(weights))[-1]
 
 
 def rows_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
     x, w = given["x"], given["w"]
-    _check_operand("x", x, None)
+    check_operand("x", x, None)
     if not x.dim():
         raise ValueError("x has shape (); it must have an axis, the last of which is what w is multiplied with")
-    _check_operand("w", w, 2)
+    check_operand("w", w, 2)
     if x.shape[-1] != w.shape[1]:
         raise ValueError(
             f"w has shape {tuple(w.shape)}, but the last axis of x has {x.shape[-1]} elements: w is (out, in)"
@@ -135,10 +135,15 @@ def convolve(given: Given) -> Any:
     return convolve_into(fake_images(given), given)
 
 
-def convolve_into(y: Any, given: Given) -> Any:
-    """Convolve images. Their arrays are NHWC from here on."""
+def as_given(given: Given) -> Given:
+    return given
+
+
+def convolve_into(y: Any, given: Given, as_convolution: Callable[[Given], Given] = as_given) -> Any:
+    """Convolve images. Their arrays are NHWC from here on. `as_convolution` makes the arguments of conv2d, when weights
+    are packed."""
     inputs = _inputs(given, y)
-    _launch(given, [channels_last(image).permute(NHWC) for image in inputs], y.permute(NHWC))
+    _launch(given, [channels_last(image).permute(NHWC) for image in inputs], y.permute(NHWC), as_convolution)
     return y
 
 
@@ -161,7 +166,7 @@ def _inputs(given: Given, y: Any) -> list[Any]:
     return [given[name] for name in _INPUTS if given[name] is not None]
 
 
-def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
+def _launch(given: Given, inputs: Sequence[Any], y: Any, as_convolution: Callable[[Given], Given] = as_given) -> None:
     """Launch on the caller's stream, without waiting if the weights are packed. `inputs` and `y` are NHWC."""
     place = given["x"].device
     device, stream = device_of(place), stream_of(place)
@@ -170,7 +175,8 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
     names = [name for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _INPUTS]
     tensors = [given[name] for name in names]
     shapes = tuple((tuple(image.shape), image.dtype) for image in inputs)
-    packing = packing_of((_key(given), (shapes, place)), tensors, place, lambda: _packed(given, inputs, device, stream))
+    key = _key(given), (shapes, place)
+    packing = packing_of(key, tensors, place, lambda: _packed(as_convolution(given), inputs, device, stream))
     packed, alignment = packing.packed
     with allocating_on(place), device.on(stream):
         taken = [aligned(image, alignment[name]) for image, name in zip(inputs, _INPUTS, strict=False)]
@@ -241,7 +247,7 @@ def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tup
     }
     if len(weights) > 1:
         return chain_call(x, filters, of, values, residual)
-    own = of[""]
+    own = of[""] | {name: given[name] for name in ("pixel_shuffle", "crop") if name in given}
     zeros = {name: value for name, value in values.items() if name.endswith("zero_point")}
     named: dict[str, Any] = {name: own.pop(name) for name in ("slope", "low", "high") if name in own}
     problem = conv2d_problem(x, filters[0], residual=residual, **zeros, **own)
@@ -293,7 +299,7 @@ def mode_of(text: str | None) -> str | Mode | None:
         raise ValueError(f"mode={text!r}: {error}; flags are {', '.join(Mode.__dataclass_fields__)}") from None
 
 
-def _check_operand(name: str, tensor: Any, axes: int | None) -> None:
+def check_operand(name: str, tensor: Any, axes: int | None) -> None:
     if axes is not None and tensor.dim() != axes:
         what = "two axes, (out, in)" if axes == 2 else f"four axes, {'NCHW' if name in _INPUTS else 'KCRS'}"
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {what}")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from qconv.instances.api import tensor_ops as tensor_ops_api
-from qconv.torch import conversion, convolution, elementwise, expression
+from qconv.torch import conversion, convolution, elementwise, expression, transposed
 from qconv.torch.arrays import number_of
 from qconv.torch.schema import Given, Overload, overloads
 
@@ -22,6 +22,7 @@ Function = Callable[[Given], Any]
 # Maps an op to its kernel, and to a function that returns an output with the same shape, type and layout.
 OPS: Mapping[str, tuple[Function, Function]] = {
     "conv2d": (convolution.convolve, convolution.fake_images),
+    "conv_transpose2d": (transposed.convolve, transposed.fake_images),
     "linear": (convolution.multiply, convolution.fake_rows),
     "conv2d_pool": (elementwise.convolve_and_pool, elementwise.fake_pooled),
     "conv2d_conv2d": (convolution.convolve, convolution.fake_images),

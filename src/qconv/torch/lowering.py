@@ -39,17 +39,22 @@ from qconv.torch.pattern import (
     target_of,
 )
 from qconv.torch.tensor_ops import between, lower_end, window_fits
+from qconv.torch.transposed import as_convolution
 
 # The arithmetic of the graph: exact sums times x_scale * w_scale, plus the real bias, times 1 / y_scale.
 MODE = "order=multiply_reciprocal:bias_scaling=real"
 LAYERS = {
     **dict.fromkeys(("aten.conv1d.default", "aten.conv1d.padding"), "conv1d"),
     **dict.fromkeys(("aten.conv2d.default", "aten.conv2d.padding"), "conv2d"),
+    "aten.conv_transpose2d.input": "conv_transpose2d",
     "aten.linear.default": "linear",
 }
-AXES = {"conv1d": 3, "conv2d": 4}
+AXES = {"conv1d": 3, "conv2d": 4, "conv_transpose2d": 4}
 # The op of each kind of layer. A row of pixels is an image of one row.
-OPS = {"conv1d": "conv2d", "conv2d": "conv2d", "linear": "linear"}
+OPS = {"conv1d": "conv2d", "conv2d": "conv2d", "conv_transpose2d": "conv_transpose2d", "linear": "linear"}
+# The axis of the weights' outputs.
+OUTPUTS = {"conv_transpose2d": 1}
+WINDOW = ("stride", "padding", "output_padding", "dilation", "groups")
 MAX_POOL = "aten.max_pool2d.default"
 REPORT = "qconv"
 
@@ -154,13 +159,13 @@ def _lower_layer(node: Any, kind: str) -> str:
     values = arguments(node)
     x, w = _operand("x", values["input"]), dequantized(values["weight"])
     if len(shape_of(values["input"]) or ()) + 1 == AXES.get(kind):
-        axes = "three axes, one image" if kind == "conv2d" else "two axes, one row"
+        axes = "two axes, one row" if kind == "conv1d" else "three axes, one image"
         raise Unmatched(f"its input has {axes} without a batch: give it a batch of one")
-    if w is None or w.axis not in (None, 0) or w.dtype not in (torch.int8, torch.uint8):
+    if w is None or w.axis not in (None, OUTPUTS.get(kind, 0)) or w.dtype not in (torch.int8, torch.uint8):
         raise Unmatched("its weights are not dequantized from 8 bits, per tensor or per output channel")
-    window: dict[str, Any] = {
-        name: values[name] for name in ("stride", "padding", "dilation", "groups") if name in values
-    }
+    window: dict[str, Any] = {name: values[name] for name in WINDOW if name in values}
+    if kind == "conv_transpose2d" and w.axis is not None and window["groups"] > 1:
+        raise Unmatched("its weights have scales for the outputs of one group, and it has several groups")
     filters, is_row = shape_of(values["weight"]), kind == "conv1d"
     if is_row:
         window |= {name: _of_one_row(name, window[name]) for name in ("stride", "padding", "dilation")}
@@ -254,7 +259,8 @@ def _tail(node: Any, kind: str) -> Tail:
         if pool is not None or tail.activation:
             residual = activation = None
         else:
-            residual = _residual(user, tail.last) if tail.residual is None else None
+            may_add = tail.residual is None and kind != "conv_transpose2d"
+            residual = _residual(user, tail.last) if may_add else None
             activation = activation_of(user)
         if residual is not None:
             tail.last, tail.residual = user, residual
@@ -306,7 +312,7 @@ def _check(overload: Any, read: Sequence[Quantized | None], inputs: Sequence[Any
     x, residual = (each and torch.empty(0, dtype=each.dtype, device="meta") for each in read)
     given = given_of(overload, (x, *weights, residual), of_node)
     try:
-        convolution.check_smallest(given)
+        convolution.check_smallest(as_convolution(given) if "output_padding" in given else given)
     except ValueError as reason:
         raise Unmatched(str(reason)) from None
 

@@ -80,6 +80,13 @@ _OPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (*_WEIGHTS, "Tensor? residual=None"),
         (*linear_map("x", "y"), *RESIDUAL, "Tensor? w_zero_point=None", *OF_EACH[3:], *LAST),
     ),
+    "conv_transpose2d": (
+        (*_WEIGHTS, "Tensor? residual=None"),
+        (
+            *(*linear_map("x", "y"), *RESIDUAL, "Tensor? w_zero_point=None", "int[2] output_padding=0"),
+            *(*OF_EACH[3:], *LAST),
+        ),
+    ),
     "linear": (
         (*_WEIGHTS, "Tensor? residual=None"),
         (*linear_map("x", "y"), *RESIDUAL, "Tensor? w_zero_point=None", *_ACTIVATION, *LAST),

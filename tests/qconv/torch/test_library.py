@@ -33,6 +33,7 @@ def scalar(value: float) -> Any:
 
 
 X, W, W3 = integers(2, 8, 6, 5), integers(16, 8, 3, 3, seed=1), integers(8, 16, 1, 1, seed=2)
+UP = integers(16, 16, 3, 3, seed=4)  # CKRS
 SCALES, BIAS = torch.linspace(0.001, 0.005, 16), integers(16, dtype=torch.int32, seed=3) // 2**16
 NUMBERS = {"x_scale": 0.02, "x_zero_point": 3, "y_scale": 0.2, "y_zero_point": -5}
 CHAIN = {
@@ -82,6 +83,21 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
         {"x_scale": scalar(0.02), "y_scale": scalar(0.2), "y_zero_point": torch.tensor(3)},
     ),
     "conv2d, one pixel of one channel": (ops.conv2d.scalar, (integers(1, 1, 1, 1), integers(1, 1, 1, 1), 0.1), {}),
+    "conv_transpose2d": (
+        ops.conv_transpose2d.default,
+        (integers(2, 16, 4, 3), UP, SCALES, BIAS),
+        {**NUMBERS, "stride": [2, 3], "padding": [0, 1, 1, 0], "output_padding": [1, 2]},
+    ),
+    "conv_transpose2d, numbers": (
+        ops.conv_transpose2d.scalar,
+        (integers(2, 16, 4, 3), UP, 0.01, None, integers(2, 16, 9, 9)),
+        {"stride": [2], "dilation": [2, 2], "padding": [1, 0], "residual_scale": 0.3},
+    ),
+    "conv_transpose2d, tensors": (
+        ops.conv_transpose2d.tensor,
+        (integers(2, 16, 4, 3), UP, SCALES),
+        {"x_scale": scalar(0.02), "y_scale": scalar(0.2), "y_zero_point": torch.tensor(3)},
+    ),
     "conv2d_pool": (
         ops.conv2d_pool.default,
         (X, W, SCALES, BIAS),
@@ -157,7 +173,14 @@ class Network(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        for name, tensor in {"w": W, "scales": SCALES, "bias": BIAS, "w3": W3, "rows": integers(5, 16)}.items():
+        for name, tensor in {
+            "w": W,
+            "scales": SCALES,
+            "bias": BIAS,
+            "w3": W3,
+            "rows": integers(5, 16),
+            "up": UP,
+        }.items():
             self.register_buffer(name, tensor)
 
     def forward(self, real: Any) -> Any:
@@ -167,6 +190,7 @@ class Network(torch.nn.Module):
         chained = {**CHAIN, "first_w_scale": self.scales, "first_bias": self.bias, "second_w_scale": self.scales[3:4]}
         z = ops.conv2d_conv2d(ops.max_pool2d(x, 3, 2, 1), self.w, self.w3, **chained)
         z = ops.conv2d(z, self.w, 0.01, padding=1, x_scale=0.5, y_scale=0.2)
+        z = ops.conv_transpose2d(z, self.up, 0.01, padding=1, x_scale=0.2, y_scale=0.2)
         y = ops.add(y, z, a_scale=0.2, b_scale=0.2, y_scale=0.3, a_zero_point=-5)
         y = ops.mul(y, ops.avg_pool2d(y, 1), a_scale=0.1, b_scale=0.1, y_scale=0.3)
         rows = ops.global_avg_pool2d(y, x_scale=0.3, y_scale=0.1).flatten(1)

@@ -212,8 +212,9 @@ def test_what_has_no_graph_or_no_report_is_refused() -> None:
 
 
 def test_other_layers_are_named() -> None:
-    module, _ = lowered(lambda m, x: functional.conv_transpose2d(dq(x), m.filters()))
-    assert qconv.torch.explain(module) == "conv_transpose2d: PyTorch, no op here computes aten.conv_transpose2d.input"
+    image = integers(1, 8, 2, 5, 5)
+    module, _ = lowered(lambda m, x: functional.conv_transpose3d(dq(x), dq(m.w)[:, :, None]), image)
+    assert qconv.torch.explain(module) == "conv_transpose3d: PyTorch, no op here computes aten.conv_transpose3d.input"
 
 
 def test_sums_that_no_kernel_has_stay() -> None:

@@ -48,7 +48,7 @@ FOUND = {
     "cumsum": (lambda y, x: y.cumsum(1), "no op here computes aten.cumsum.default"),
     "conv_transpose2d": (
         lambda y, x: functional.conv_transpose2d(y, y[:1, :, :3, :3].transpose(0, 1)),
-        "no op here computes aten.conv_transpose2d.input",
+        "x is not dequantized from 8 bits with one constant scale",
     ),
     "matmul": (lambda y, x: y @ y, "no op here computes aten.matmul.default"),
     "conv1d": (lambda y, x: functional.conv1d(x[0], x[0, :, :, :3]), "x is not dequantized from 8 bits"),

@@ -249,8 +249,8 @@ MUTANTS = (
     planted(
         "torch: one packing for all shapes",
         HERE + "convolution.py",
-        "(_key(given), (shapes, place)), tensors",
-        "(_key(given), (place,)), tensors",
+        "key = _key(given), (shapes, place)",
+        "key = _key(given), (place,)",
         "A kernel of another batch is launched.",
         (f"{PACKING}::test_once_for_every_shape_of_the_input",),
     ),

@@ -255,6 +255,22 @@ MUTANTS = (
         ("ops/test_transposed.py::test_a_key",),
     ),
     Mutant(
+        "transposed: PyTorch's filters as they are",
+        "torch/transposed.py",
+        "filters.transpose(0, 3, 1, 2)",
+        "filters.transpose(0, 3, 2, 1)",
+        "Rows of a filter are not its columns.",
+        ("torch/test_transposed.py::test_a_layer_of_a_graph",),
+    ),
+    Mutant(
+        "transposed: scales of one group for all groups of PyTorch's",
+        "_lower_layer",
+        'w.axis is not None and window["groups"] > 1',
+        "False",
+        "There is one number for each output.",
+        ("torch/test_transposed.py::test_scales_of_one_group_stay",),
+    ),
+    Mutant(
         "transposed: a bias of any scale",
         "_bias",
         "if not np.allclose(",
