@@ -18,6 +18,7 @@ from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, best_of
 from qconv.tuner.report.charts import Axis, Bar, Plane, bars
+from qconv.tuner.report.network import NetworkPage
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Report:
     toolchains: tuple[str, ...]
     layers: tuple[Layer, ...]
     rows: tuple[Measurement, ...]
+    network: NetworkPage | None = None
 
     @property
     def of_floor(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,6 +15,12 @@ from qconv.cli.options import database_option
 @click.option("--name", "device", help="Of the device, as db list prints it. Default: the one with most rows.")
 @click.option("--peers", type=click.Path(path_type=Path), metavar="FILE", help="Their times: a file of bench/results.")
 @click.option(
+    "--network",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the layers of a model run: what explain MODEL.onnx --json printed.",
+)
+@click.option(
     "--format",
     "kind",
     type=click.Choice(("html", "svg", "png")),
@@ -24,16 +31,20 @@ from qconv.cli.options import database_option
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder. One folder is made."
 )
-def report(database: str | None, device: str | None, peers: Path | None, kind: str, out: Path) -> None:
+def report(
+    database: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path
+) -> None:
     """Show all measurements of a device: roofline, convergence, winners, the fields that matter and failures."""
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
     from qconv.tuner import report as reports
     from qconv.tuner.report import charts
+    from qconv.tuner.report.network import network_of
 
     known = {} if peers is None else reports.peers_of(peers)
+    explained = None if network is None else network_of(network)
     with Database.open(database or default_database(), create=False, read_only=True) as rows:
-        made = reports.read(rows, device, known)
+        made = replace(reports.read(rows, device, known), network=explained)
     if kind == "html":
         _make(out.parent, out)
         out.write_text(made.html())

@@ -28,6 +28,14 @@ MUTANTS = (
         ("test_charts_png.py::test_marks_stand_where_the_svg_has_them",),
     ),
     Mutant(
+        "report: a network's time without the layers whose time is unknown",
+        "report/network.py",
+        "None if None in known else sum(time or 0.0 for time in known)",
+        "sum(time or 0.0 for time in known)",
+        "The network would seem faster than it is.",
+        ("report/test_network.py::test_what_it_says",),
+    ),
+    Mutant(
         "report: chance explains the times",
         "_explained",
         "groups.setdefault(value, []).append(log)",

@@ -194,9 +194,15 @@ class Explanation:
 
     @property
     def _time(self) -> str:
+        here = sum(row.runs_on == HERE for row in self.rows)
+        if here and self.unpredicted == here:
+            return "predicted times are unknown" + self._measured
         missing = f", without {self.unpredicted} layers whose time is unknown" if self.unpredicted else ""
-        measured = "" if self.measured_us is None else f"; measured {self.measured_us:.2f} us, each layer by itself"
-        return f"predicted {self.predicted_us:.2f} us{missing}{measured}"
+        return f"predicted {self.predicted_us:.2f} us{missing}{self._measured}"
+
+    @property
+    def _measured(self) -> str:
+        return "" if self.measured_us is None else f"; measured {self.measured_us:.2f} us, each layer by itself"
 
 
 # A layer that stands for a network without multiplications: none of them are elsewhere, and none of floats.
