@@ -8,7 +8,7 @@ from random_expressions import map_of
 from random_matmuls import of_bytes
 from random_reductions import FLOATS, reduction
 
-from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
+from qconv import Conv2d, ConvTranspose2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Plan
 from qconv.instances.load.winners import Winner
@@ -52,6 +52,7 @@ POOLED_STEM = PooledConv2d(
 # For libraries of one problem, which build quickly.
 SMALL = Conv2d(1, 5, 5, 8, 8, 3, 3, pad=1, quantization=CLAMPED)
 TURNED = Conv2d(1, 4, 4, 5, 6, 2, 3)
+PHASES = ConvTranspose2d(1, 5, 6, 8, 12, 4, 3, stride=2, pad=1, quantization=CLAMPED).phases
 
 # A map of every type, and one of bytes with constants and a table.
 TYPED = map_of(
@@ -67,6 +68,7 @@ SOFTMAX = reduction([7], [40], "float16", FLOATS["softmax"], "float16")
 # The family, the target, the problem.
 CASES: tuple[tuple[str, str, Problem], ...] = (
     ("simt", "cpu", Conv2d(1, 7, 7, 16, 24, 3, 3, pad=SAME, quantization=CLAMPED)),
+    ("simt", "cpu", PHASES),
     ("simt", "cpu", Conv2d(2, 6, 5, 12, 10, 3, 3, pad=SAME, layout="nchw", quantization=EVERYTHING)),
     (
         "simt",

@@ -50,7 +50,7 @@ def test_the_header_has_the_version_that_the_manifest_says(tmp_path: Path) -> No
 
 
 def test_every_op_is_in_some_library() -> None:
-    assert {op_of(problem).name for _, _, problem in CASES} == {op.name for op in OPS}
+    assert {op_of(problem).name for _, _, problem in CASES} == {op.name for op in OPS if op.problems}
 
 
 def test_one_library_is_for_one_vendor(tmp_path: Path) -> None:
