@@ -6,12 +6,15 @@ import random
 
 import pytest
 from exactness import check
+from random_transposed import quantized_layers
 
 from qconv import Conv2d, Quantization, generator
 from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
 from qconv.generator import Plan
+from qconv.ops import registry
 from qconv.targets.target import TARGETS
+from qconv.tuner.measure import sanitized
 
 FULL = Quantization("uint8", "int8", "uint8", True, True, False, True, "int32", "relu6")
 ADDED = Quantization(per_channel=True, residual="int8", activation="relu")
@@ -49,6 +52,27 @@ def test_every_family_puts_channels_where_pixels_are(name: str, target: str) -> 
 def test_the_fast_families_serve_them() -> None:
     found = {family for target in TARGET_NAMES for family in plans_of(PROBLEMS["phases"], target)}
     assert found == {"simt", "mma", "wgmma", "halo", "halo_split"}
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 1000, 10))
+def test_many_transposed_convolutions(first: int) -> None:
+    for seed, layer in enumerate(quantized_layers(2, first + 10)[first:], first):
+        plans = plans_of(layer.phases, TARGET_NAMES[seed % len(TARGET_NAMES)])
+        plan = list(plans.values())[seed // len(TARGET_NAMES) % len(plans)]
+        check(plan, CpuDevice(plan.target, seed=seed % 6), seed)
+
+
+SANITIZED = {"phases": "cpu.sm_90a", "three by two": "cpu.sm_80", "one output": "cpu.sm_90a", "a residual": "cpu"}
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+@pytest.mark.parametrize("name", SANITIZED)
+def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
+    for plan in plans_of(PROBLEMS[name], SANITIZED[name]).values():
+        assert sanitized.mismatch(plan, registry.draw(plan.problem, 5), sanitizer) is None, plan.config
 
 
 @pytest.mark.parametrize("family", NO_STORE)

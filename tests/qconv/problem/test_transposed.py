@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import numpy as np
 import pytest
+from random_transposed import random_layer
 
 import qconv
 from qconv import Conv2d, ConvTranspose2d, Quantization
@@ -32,30 +32,6 @@ def spread(made: ConvTranspose2d, x: Array, w: Array, x_zero: int = 0, w_zero: A
                 columns = slice(s * width.gap, s * width.gap + across * (made.w - 1) + 1, across)
                 y[:, rows, columns, of_y] += products
     return y[:, h.before : h.before + h.made, width.before : width.before + width.made]
-
-
-def random_layer(seed: int) -> ConvTranspose2d:
-    draw = random.Random(f"transposed {seed}")
-    groups = draw.choice((1, 1, 1, 2, 3))
-    stride, dilation = ((draw.randint(1, 4), draw.randint(1, 3)) for _ in range(2))
-    r, s = draw.randint(1, 6), draw.randint(1, 5)
-    spans = [(taps - 1) * gap + 1 for taps, gap in zip((r, s), dilation, strict=True)]
-    h, w = draw.randint(1, 7), draw.randint(2, 6)
-    extra = tuple(draw.randrange(max(pair)) for pair in zip(stride, dilation, strict=True))
-    whole = [
-        step * (size - 1) + span + more for step, size, span, more in zip(stride, (h, w), spans, extra, strict=True)
-    ]
-    # Pads that remove whole steps in front, and inputs at the end, as long as an output is left.
-    before = [draw.randint(0, min(whole[axis] - 1, 7)) for axis in (0, 1)]
-    after = [draw.randint(0, min(whole[axis] - before[axis] - 1, 7)) for axis in (0, 1)]
-    return ConvTranspose2d(
-        *(draw.choice((1, 2)), h, w, 3 * groups, draw.choice((1, 2, 4)) * groups, r, s),
-        stride=stride,
-        dilation=dilation,
-        pad=(*before, *after),
-        output_padding=extra,  # type: ignore[arg-type] # two numbers
-        groups=groups,
-    )
 
 
 def operands(made: ConvTranspose2d, seed: int) -> tuple[Array, Array]:
