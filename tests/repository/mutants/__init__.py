@@ -73,6 +73,7 @@ from mutants import (
     tensors,
     timing,
     tuning,
+    volumes,
     wgmma,
     workloads,
 )
@@ -129,6 +130,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "networks": networks.MUTANTS,
     "runs": runs.MUTANTS,
     "between": between.MUTANTS,
+    "volumes": volumes.MUTANTS,
     "arranging": arranging.MUTANTS,
     "folding": folding.MUTANTS,
     "libraries": beside.MUTANTS,

@@ -42,12 +42,16 @@ class Volume:
         moves = any(stride != 1 for stride in strides[1:]) or any((*pads[1:3], *pads[4:6]))
         return self.taps[0] > 1 and self.taps[1:] == (1, 1) and not moves
 
+    @property
+    def taps_of_images(self) -> tuple[int, int]:
+        """The height and width of the filter of the images."""
+        t, r, s = self.taps
+        return (t, 1) if self.is_of_time else (r, s)
+
     def filters(self, w: Array) -> Array:
         """Return the filters of the images, KCRS, of weights KCTRS."""
-        k, c, t, r, s = w.shape
-        if self.is_of_time:
-            return w.reshape(k, c, t, 1)
-        return np.ascontiguousarray(w.transpose(0, 2, 1, 3, 4)).reshape(k, t * c, r, s)
+        by_frame = w if self.is_of_time else np.ascontiguousarray(w.transpose(0, 2, 1, 3, 4))
+        return by_frame.reshape(len(w), -1, *self.taps_of_images)
 
     def images(self, x_shape: Shape) -> Images:
         """Return the images of an input of this shape, with the channels after N."""
