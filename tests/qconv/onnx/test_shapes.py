@@ -74,7 +74,7 @@ def test_three_axes_are_images() -> None:
         helper.make_node("Conv", ["x", "w1"], ["a"], pads=[2, 3, 3, 0, 3, 3], strides=[1, 2, 2]),
         helper.make_node("Conv", ["a", "w2"], ["b"], pads=[1, 0, 0, 1, 0, 0], strides=[2, 1, 1]),
         helper.make_node("Conv", ["b", "w3"], ["c"], pads=[0, 1, 1, 0, 1, 1], group=4),
-        helper.make_node("Conv", ["c", "w4"], ["d"], strides=[2, 1, 1]),
+        helper.make_node("Conv", ["c", "w4"], ["d"]),
         helper.make_node("MaxPool", ["d"], ["y"], kernel_shape=[2, 2, 2]),
     ]
     read = workload_of(model(nodes, [tensor(name, shape) for name, shape in taps.items()], [2, 3, 8, 12, 10]), "m")
@@ -83,7 +83,7 @@ def test_three_axes_are_images() -> None:
         Conv2d(16, 12, 10, 9, 12, 7, 7, stride=2, pad=3, quantization=q),
         Conv2d(2, 8, 30, 12, 8, 3, 1, stride=(2, 1), pad=(1, 0, 1, 0), quantization=q),
         Conv2d(8, 6, 5, 8, 8, 3, 3, pad=1, groups=4, quantization=q),
-        Conv2d(4, 6, 5, 8, 4, 1, 1, quantization=q),
+        Conv2d(8, 6, 5, 8, 4, 1, 1, quantization=q),
     ]
     assert not problems(read, "fusion")
     assert not read.refused
