@@ -6,6 +6,7 @@ VOLUME = "layers/test_volume.py"
 FRAMES = "layers/test_frames.py::test_every_frame_is_where_the_filter_reads_it"
 POOL = "layers/test_volume_pool.py"
 SUMS = VOLUME + "::test_the_sums_of_every_geometry"
+NODES = "torch/test_volumes.py"
 
 MUTANTS = (
     Mutant(
@@ -127,6 +128,69 @@ MUTANTS = (
         "tap * self.dilation",
         "The padding is in front.",
         (FRAMES,),
+    ),
+    Mutant(
+        "volume nodes: a frame behind the last",
+        "VolumeNodes._beside",
+        "max(behind, 0)",
+        "0",
+        "The last filters would read no frame there.",
+        (NODES + "::test_every_geometry",),
+        needs="torch",
+    ),
+    Mutant(
+        "volume nodes: groups of all channels",
+        "VolumeNodes._beside",
+        "if frames.groups > 1:",
+        "if False:",
+        "The channels of a group stay together.",
+        (NODES + "::test_every_geometry",),
+        needs="torch",
+    ),
+    Mutant(
+        "volume nodes: a residual of other pixels",
+        "VolumeNodes.of_y",
+        "if self.volume.is_of_time:",
+        "if False:",
+        "It is added to images with a row for each frame.",
+        (NODES + "::test_a_residual_is_one_of_images",),
+        needs="torch",
+    ),
+    Mutant(
+        "volume nodes: a batch of the example's",
+        "VolumeNodes.back",
+        "[-1, self.images.shape[0]]",
+        "[2, self.images.shape[0]]",
+        "Its extent is dynamic.",
+        (NODES + "::test_a_dynamic_batch",),
+        needs="torch",
+    ),
+    Mutant(
+        "volume nodes: views are copied",
+        "Islands._translated",
+        "if IS_VIEW in node.meta:",
+        "if False:",
+        "An expression copies what a view shows.",
+        (NODES + "::test_every_geometry",),
+        needs="torch",
+    ),
+    Mutant(
+        "volume nodes: an odd frame in front",
+        "torch/volumes.py",
+        "[room // 2 for room in rooms] + [room - room // 2 for room in rooms]",
+        "[room - room // 2 for room in rooms] + [room // 2 for room in rooms]",
+        "PyTorch puts it behind.",
+        (NODES + "::test_every_geometry",),
+        needs="torch",
+    ),
+    Mutant(
+        "volume nodes: padding of zeros",
+        "VolumeNodes._beside",
+        "pads, self.zero_point)",
+        "pads, 0)",
+        "A frame of the padding is one of zero points.",
+        (NODES + "::test_every_geometry",),
+        needs="torch",
     ),
     Mutant(
         "volume pools: one of both",
