@@ -15,6 +15,9 @@ from qconv.instances.load.serving import lookup
 from qconv.network.graph.served import Prepared
 from qconv.network.graph.value import Value
 
+# Bytes that a thread writes at once where it reads them one by one.
+WORD = 4
+
 
 @dataclass(frozen=True)
 class Frames:
@@ -36,22 +39,49 @@ class Frames:
         return (n, self.count, pixels, self.taps * c)
 
     def problem(self, dtype: str) -> Map:
-        """Return the copy. With one tap, a frame is one row. The zero point is an operand, so that layers of one shape
-        share a kernel."""
+        """Return the copy. The zero point is an operand, so that layers of one shape share a kernel."""
         n, depth, pixels, c = self.shape
-        parts = (pixels, self.groups, self.taps, c // self.groups) if self.taps > 1 else (1, 1, 1, pixels * c)
-        extents = (n, self.count, *parts)
+        extents = (n, self.count, *self._extents)
         shape = tuple(extent for extent in extents if extent > 1)
         axes = (Index.of(Axis(f"i{at}", extent)) for at, extent in enumerate(shape))
-        image, place, pixel, group, tap, channel = (next(axes) if extent > 1 else Index() for extent in extents)
+        image, place, *parts = (next(axes) if extent > 1 else Index() for extent in extents)
+        tap, within = self._element(*parts)
         frame = place * self.stride + tap * self.dilation - self.before
-        at = ((image * depth + frame) * pixels + pixel) * c + group * parts[-1] + channel
+        at = (image * depth + frame) * pixels * c + within
         guard = Guard(frame, depth)
         x = Operand(dtype, n * depth * pixels * c)
         if not guard.is_needed:
             return Map((x,), dtype, text_of(Load("x0", at, "int32")), shape)
         root = Load("x0", at, "int32", (guard,), Load("x1", Index(), "int32"))
         return Map((x, Operand(dtype, 1, is_constant=True)), dtype, text_of(root), shape)
+
+    @property
+    def _extents(self) -> tuple[int, ...]:
+        """The axes of a frame of the output. The last one is of neighbours in memory: with one tap all of them, else
+        the channels of a group. Where these are not whole words, it is of a few pixels with all taps, so that words are
+        written."""
+        _, _, pixels, c = self.shape
+        if self.taps == 1:
+            return (pixels * c,)
+        if c // self.groups % WORD == 0:
+            return (pixels, self.groups, self.taps, c // self.groups)
+        few = next((few for few in (1, 2, 4) if few * self.taps * c % WORD == pixels % few == 0), 1)
+        return (pixels // few, few * self.taps * c)
+
+    def _element(self, *parts: Index) -> tuple[Index, Index]:
+        """Return the tap of an element of a frame of the output, and its place in the frame that it is read from."""
+        c = self.shape[-1]
+        along = c // self.groups
+        if len(parts) == 1:
+            return Index(), parts[0]
+        if len(parts) == 4:
+            pixel, group, tap, channel = parts
+            return tap, pixel * c + group * along + channel
+        pixels, element = parts
+        row, rest = element // (self.taps * c), element % (self.taps * c)
+        pixel = pixels * (self._extents[-1] // (self.taps * c)) + row
+        group, tap, channel = rest // (self.taps * along), rest // along % self.taps, rest % along
+        return tap, pixel * c + group * along + channel
 
 
 class BesideEachOther:

@@ -23,6 +23,10 @@ FRAMES = {
     "a channel in each group": Frames((1, 4, 2, 5), 2, 3, 1, 1, 0, 5),
     "some of them": Frames((2, 6, 5, 3), 3, 1, 2, 1, 0, 3),
     "one more in front": Frames((1, 2, 3, 2), 3, 1, 1, 1, 1, 1),
+    "four pixels in a row of words": Frames((1, 3, 8, 3), 3, 3, 1, 1, 1, 1),
+    "two pixels in a row of words": Frames((2, 3, 6, 6), 2, 3, 1, 1, 0, 3),
+    "words of two channels": Frames((1, 3, 5, 6), 3, 2, 1, 1, 1, 1),
+    "depthwise words": Frames((1, 4, 3, 8), 4, 3, 1, 1, 1, 8),
     "one of one": Frames((1, 1, 1, 1), 1, 3, 1, 1, 1, 1),
 }  # fmt: skip
 
@@ -62,3 +66,8 @@ def test_every_frame_is_where_the_filter_reads_it(name: str, dtype: str) -> None
 def test_zero_points_are_read_where_there_is_padding() -> None:
     assert FRAMES["causal"].problem("uint8").packed == ("x1",)
     assert FRAMES["behind each other"].problem("uint8").packed == ()
+
+
+@pytest.mark.parametrize("name", [name for name in FRAMES if "words" in name])
+def test_words_are_written(name: str) -> None:
+    assert FRAMES[name].problem("int8").shape[-1] % 4 == 0
