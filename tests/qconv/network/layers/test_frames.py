@@ -20,6 +20,7 @@ FRAMES = {
     "causal": Frames((1, 4, 3, 3), 4, 3, 1, 1, 2, 1),
     "dilated": Frames((1, 7, 3, 4), 4, 3, 2, 3, 2, 1),
     "groups": Frames((2, 4, 3, 6), 4, 3, 1, 1, 1, 2),
+    "groups of words": Frames((1, 4, 3, 8), 4, 3, 1, 1, 1, 2),
     "a channel in each group": Frames((1, 4, 2, 5), 2, 3, 1, 1, 0, 5),
     "some of them": Frames((2, 6, 5, 3), 3, 1, 2, 1, 0, 3),
     "one more in front": Frames((1, 2, 3, 2), 3, 1, 1, 1, 1, 1),
