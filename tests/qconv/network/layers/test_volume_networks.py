@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 import quantized_networks as networks
 import volume_networks as volumes
@@ -45,3 +49,24 @@ def test_frames_are_copied_for_dense_filters_alone() -> None:
     copied = [row.name for row in session.explain().rows if "copied side by side" in row.why]
     assert len(copied) == 1
     assert sum(isinstance(problem, Conv2d) for problem in session.problems) >= 11
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "copies"), [("r3d_18", 20), ("r2plus1d_18", 3)])
+def test_networks_of_torchvision(name: str, copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of torchvision with all of their layers, on clips of 4 x 16 x 16."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "bench"))
+    from quantize_network import export, with_statistics
+    from zoo_networks import NETWORKS
+
+    pytest.importorskip("torchvision_models", reason="torchvision is not installed").import_models()
+    torch.manual_seed(0)
+    shape = (3, 4, 16, 16)
+    path = export(with_statistics(NETWORKS[name].make(16), shape), shape, tmp_path / "network.onnx")
+    fed: dict[str, Any] = {"x": np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)}
+    session = Session(str(path), "cpu", strict=True)
+    assert_equal(session.run(None, fed)[0], networks.by_ort(onnx.load(path), fed)[0], name)
+    said = session.explain()
+    assert (said.share, said.float_share) == (1.0, 0.0)
+    assert sum("copied side by side" in row.why for row in said.rows) == copies
