@@ -44,7 +44,7 @@ def with_statistics(model: Any, shape: tuple[int, ...]) -> Any:
     """Return the network ready for use: the statistics of random images of this shape, and biases that are not zero."""
     import torch
 
-    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d | torch.nn.BatchNorm3d)]
     for norm in norms:
         norm.momentum = None  # use the statistics of the images below only
     for module in model.modules():

@@ -1,4 +1,4 @@
-"""Networks of all usual kinds with seeded weights: of timm, of torchvision, and five of our own, for `zoo.py`."""
+"""Networks of all usual kinds with seeded weights: of timm, of torchvision, and six of our own, for `zoo.py`."""
 
 from __future__ import annotations
 
@@ -232,21 +232,23 @@ class ImageDecoder(nn.Module):
 class UNet(nn.Module):
     """A U-Net that grows by bilinear interpolation."""
 
-    WIDTHS = (32, 64, 128, 256)
+    CHANNELS, MODE = 3, "bilinear"
+    WIDTHS: tuple[int, ...] = (32, 64, 128, 256)
+    POOL: type[nn.Module] = nn.MaxPool2d
+    CONVOLUTION: type[nn.Module] = nn.Conv2d
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = nn.MaxPool2d(2)
+        self.pool = self.POOL(2)
         self.down = nn.ModuleList(
-            self._pair(given, made) for given, made in zip((3, *self.WIDTHS), self.WIDTHS, strict=False)
+            self._pair(given, made) for given, made in zip((self.CHANNELS, *self.WIDTHS), self.WIDTHS, strict=False)
         )
         self.up = nn.ModuleList(
             self._pair(given + made, made) for given, made in zip(self.WIDTHS[:0:-1], self.WIDTHS[-2::-1], strict=True)
         )
-        self.last = nn.Conv2d(self.WIDTHS[0], 2, 1)
+        self.last = self.CONVOLUTION(self.WIDTHS[0], 2, 1)
 
-    @staticmethod
-    def _pair(given: int, made: int) -> nn.Sequential:
+    def _pair(self, given: int, made: int) -> nn.Sequential:
         return nn.Sequential(conv(given, made, activation=nn.ReLU), conv(made, made, activation=nn.ReLU))
 
     def forward(self, x: Any) -> Any:
@@ -255,8 +257,22 @@ class UNet(nn.Module):
             x = block(self.pool(x) if at else x)
             kept.append(x)
         for block, beside in zip(self.up, kept[-2::-1], strict=True):
-            x = block(torch.cat((beside, interpolate(x, scale_factor=2.0, mode="bilinear")), 1))
+            x = block(torch.cat((beside, interpolate(x, scale_factor=2.0, mode=self.MODE)), 1))
         return self.last(x)
+
+
+class VolumeUNet(UNet):
+    """A U-Net of volumes that grows by repeated voxels."""
+
+    CHANNELS, MODE = 1, "nearest"
+    WIDTHS = (32, 64, 128)
+    POOL, CONVOLUTION = nn.MaxPool3d, nn.Conv3d
+
+    def _pair(self, given: int, made: int) -> nn.Sequential:
+        layers: list[nn.Module] = []
+        for channels in (given, made):
+            layers += [nn.Conv3d(channels, made, 3, padding=1, bias=False), nn.BatchNorm3d(made), nn.ReLU()]
+        return nn.Sequential(*layers)
 
 
 class Only(nn.Module):
@@ -272,16 +288,19 @@ class Only(nn.Module):
 
 @dataclass(frozen=True)
 class ZooNetwork:
-    """A network of the zoo. Its input has `channels` and an extent of `size / reduction`."""
+    """A network of the zoo. Its input has `channels`, `frames` if it is of videos or volumes, and an extent of
+    `size / reduction`. Smaller ones have fewer frames in proportion, at least 4."""
 
     kind: str
     make: Callable[[int], Any]  # from the size
     size: int = 224
     channels: int = 3
     reduction: int = 1
+    frames: int = 0
 
-    def shape(self, size: int) -> tuple[int, int, int]:
-        return (self.channels, size // self.reduction, size // self.reduction)
+    def shape(self, size: int) -> tuple[int, ...]:
+        frames = (max(4, self.frames * size // self.size),) if self.frames else ()
+        return (self.channels, *frames, size // self.reduction, size // self.reduction)
 
 
 def of_torchvision(kind: str, name: str, size: int = 224, **given: Any) -> ZooNetwork:
@@ -291,6 +310,17 @@ def of_torchvision(kind: str, name: str, size: int = 224, **given: Any) -> ZooNe
         return getattr(torchvision.models, name)(**given)
 
     return ZooNetwork(kind, make, size)
+
+
+def of_videos(name: str) -> ZooNetwork:
+    """Return a network of torchvision for clips of 16 frames."""
+
+    def make(_: int) -> Any:
+        from torchvision.models import video
+
+        return getattr(video, name)()
+
+    return ZooNetwork("video", make, 112, frames=16)
 
 
 def segmenting(name: str, size: int) -> ZooNetwork:
@@ -340,7 +370,10 @@ NETWORKS = {
     "swin_tiny": of_timm("attention", "swin_tiny_patch4_window7_224", sized=True),
     "lraspp_mobilenet_v3_large": segmenting("lraspp_mobilenet_v3_large", 520),
     "deeplabv3_mobilenet_v3_large": segmenting("deeplabv3_mobilenet_v3_large", 520),
+    "r3d_18": of_videos("r3d_18"),
+    "r2plus1d_18": of_videos("r2plus1d_18"),
     "unet": of_ours("segmentation", UNet, 256),
+    "volume_unet": of_ours("volumes", VolumeUNet, 64, channels=1, frames=64),
     "detector": of_ours("detection", Detector, 640),
     "pyramid": of_ours("detection", Pyramid, 512),
     "super_resolution": of_ours("super-resolution", SuperResolution, 180),

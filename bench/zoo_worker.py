@@ -135,7 +135,9 @@ class Peers:
         import torch._inductor.config
 
         torch._inductor.config.freezing = True
-        self._model = model.cuda().half().to(memory_format=torch.channels_last)
+        axes = {parameter.dim() for parameter in model.parameters()}
+        self._format = torch.channels_last_3d if 5 in axes else torch.channels_last
+        self._model = model.cuda().half().to(memory_format=self._format)
         self._compiled: Any = None
 
     def prepared(self, inputs: list[Any]) -> None:
@@ -152,9 +154,8 @@ class Peers:
     def inductor_ms(self, inputs: list[Any]) -> float:
         return self._ms(self._compiled, inputs)
 
-    @staticmethod
-    def _halves(inputs: list[Any]) -> list[Any]:
-        return [torch.from_numpy(x).cuda().half().to(memory_format=torch.channels_last) for x in inputs]
+    def _halves(self, inputs: list[Any]) -> list[Any]:
+        return [torch.from_numpy(x).cuda().half().to(memory_format=self._format) for x in inputs]
 
     def _ms(self, network: Any, inputs: list[Any]) -> float:
         torch.backends.cudnn.benchmark = True

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch
-from zoo_networks import NETWORKS, Detector, ImageDecoder, Pyramid, SuperResolution
+from zoo_networks import NETWORKS, Detector, ImageDecoder, Pyramid, SuperResolution, VolumeUNet
 
 
 def shapes(network: str, size: int) -> list[tuple[int, ...]]:
@@ -18,11 +18,11 @@ def shapes(network: str, size: int) -> list[tuple[int, ...]]:
     return [tuple(y.shape) for y in (made if isinstance(made, tuple) else (made,))]
 
 
-def test_there_are_twenty_of_others_and_five_of_ours() -> None:
-    assert len(NETWORKS) == 25
+def test_there_are_many_of_others_and_six_of_ours() -> None:
+    assert len(NETWORKS) == 28
     assert {one.kind for one in NETWORKS.values()} >= {
         "plain", "squeeze-excite", "channel shuffle", "dense concatenation", "hybrid with attention", "LayerNorm",
-        "segmentation", "detection", "super-resolution", "generative",
+        "segmentation", "detection", "super-resolution", "generative", "video", "volumes",
     }  # fmt: skip
 
 
@@ -41,3 +41,9 @@ def test_super_resolution_doubles_and_a_decoder_makes_the_image() -> None:
     assert shapes("super_resolution", 16) == [(1, 3, 32, 32)]
     assert NETWORKS["image_decoder"].shape(64) == (ImageDecoder.LATENT, 8, 8)
     assert shapes("image_decoder", 64) == [(1, 3, 64, 64)]
+
+
+def test_volumes_have_frames() -> None:
+    assert NETWORKS["r3d_18"].shape(112) == (3, 16, 112, 112)
+    assert isinstance(NETWORKS["volume_unet"].make(8), VolumeUNet)
+    assert shapes("volume_unet", 8) == [(1, 2, 8, 8, 8)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = "qconv"
-# What a row of the page reads, beside numbers that may be unknown.
+# The texts of a row, beside numbers that may be unknown.
 OF_LAYER = ("name", "op", "runs_on", "why")
 
 

@@ -7,7 +7,7 @@ int32. Layouts are NHWC, which a network that runs entirely on kernels keeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from qconv.arithmetic.activation import named
 from qconv.arithmetic.quantization import Quantization
+from qconv.network.graph.value import Shape
+from qconv.network.layers.volume import Images, Volume
 from qconv.network.layers.window import check_auto_pad, sides
 from qconv.onnx.tensor import type_name
 from qconv.problem.chain import chain_of
@@ -67,6 +69,10 @@ def workload_of(model: onnx.ModelProto, name: str, batch: int | None = None) -> 
         except ValueError as error:
             refused.append(Refused(place, str(error)))
     return Workload.of(name, [*found.values(), *_fusions(graph, found), *_pooled(graph, found)], refused)
+
+
+def _is_of_volume(graph: _Graph, node: NodeProto) -> bool:
+    return len(graph.shape(node.input[CONVOLUTIONS[node.op_type][0]], "input")) == 5
 
 
 @dataclass(frozen=True)
@@ -175,18 +181,27 @@ def _problem(graph: _Graph, node: NodeProto) -> Conv2d:
     at_x, at_w = CONVOLUTIONS[node.op_type]
     x = graph.shape(node.input[at_x], "input")
     w = graph.shape(_weights(graph, node, at_w), "weights")
-    if len(x) not in (3, 4) or len(w) != len(x):
-        raise ValueError(f"its input has {len(x)} dimensions and its weights {len(w)}: kernels have 4 each, or 3")
+    if len(x) not in (3, 4, 5) or len(w) != len(x):
+        raise ValueError(f"its input has {len(x)} dimensions and its weights {len(w)}: kernels have 3, 4 or 5 each")
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     check_auto_pad(attributes)
-    lift = 4 - len(x)  # a single axis is w
-    h, width, r, s = (*(1,) * lift, *x[2:], *(1,) * lift, *w[2:])
+    images, (k, r, s) = _images(x, w, attributes)
+    n, h, width, c = images.shape
     return Conv2d(
-        *(x[0], h, width, x[1], w[0], r, s),
+        *(n, h, width, c, k, r, s),
         groups=int(attributes.get("group", 1)),
         quantization=_quantization(graph, node),
-        **sides(attributes, x[2:], w[2:]),
+        **images.window,
     )
+
+
+def _images(x: Shape, w: Shape, attributes: Mapping[str, Any]) -> tuple[Images, Shape]:
+    """Return the images that a kernel convolves, and the extents of its filters, KRS."""
+    if len(x) == 5:
+        volume = Volume((w[2], w[3], w[4]), attributes)
+        return volume.images(x), (w[0], *volume.taps_of_images)
+    lift = (1,) * (4 - len(x))  # a single axis is w
+    return Images((x[0], *lift, *x[2:], x[1]), sides(attributes, x[2:], w[2:])), (w[0], *lift, *w[2:])
 
 
 def _weights(graph: _Graph, node: NodeProto, at: int) -> str:
@@ -257,8 +272,10 @@ def _limits(graph: _Graph, node: NodeProto) -> tuple[float | None, ...]:
 
 def _fusions(graph: _Graph, found: dict[str, Place]) -> list[Place]:
     """Return pairs of convolutions, the first feeding only the second, and triples around a depthwise one, as in an
-    inverted residual. Chains whose types do not match, or for which no kernel exists, are omitted."""
+    inverted residual. Chains whose types do not match, or for which no kernel exists, are omitted, and so are those of
+    volumes, whose images differ from layer to layer."""
     nodes = {node.output[0]: node for node in graph.convolutions()}
+    found = {output: place for output, place in found.items() if not _is_of_volume(graph, nodes[output])}
     follower = {output: after for output in found if (after := _consumer(graph, nodes[output])) in found}
     made = []
     for one, two in follower.items():

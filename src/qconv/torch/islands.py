@@ -33,6 +33,7 @@ from qconv.torch.tensor_ops import between
 from qconv.torch.translation import NodeLayers, translated
 from qconv.torch.translation.movement import GETITEM, RESHAPES, SPLITS, part_of
 from qconv.torch.translation.node_layers import shaped, tensor_of
+from qconv.torch.volumes import IS_VIEW
 
 # Ops that are views in PyTorch, wherever their elements are.
 VIEWS = (
@@ -179,6 +180,8 @@ class Islands:
             raise Unmatched(f"no op here computes {node.target}")
         if not written.isdisjoint((node, *node.all_input_nodes)):
             raise Unmatched("it reads or makes memory that another node writes")
+        if IS_VIEW in node.meta:
+            raise Unmatched("it is a view of a volume as images")
         if self._is_end(node):
             raise Unmatched("ops here convert float32 from and to 8 bits, with one constant scale")
         layers = translated(node)

@@ -40,18 +40,29 @@ from qconv.torch.pattern import (
 )
 from qconv.torch.tensor_ops import between, lower_end, window_fits
 from qconv.torch.transposed import as_convolution
+from qconv.torch.volumes import VolumeNodes
 
 # The arithmetic of the graph: exact sums times x_scale * w_scale, plus the real bias, times 1 / y_scale.
 MODE = "order=multiply_reciprocal:bias_scaling=real"
 LAYERS = {
     **dict.fromkeys(("aten.conv1d.default", "aten.conv1d.padding"), "conv1d"),
     **dict.fromkeys(("aten.conv2d.default", "aten.conv2d.padding"), "conv2d"),
+    **dict.fromkeys(("aten.conv3d.default", "aten.conv3d.padding"), "conv3d"),
     "aten.conv_transpose2d.input": "conv_transpose2d",
     "aten.linear.default": "linear",
 }
-AXES = {"conv1d": 3, "conv2d": 4, "conv_transpose2d": 4}
+AXES = {"conv1d": 3, "conv2d": 4, "conv_transpose2d": 4, "conv3d": 5}
+# One of the inputs that each kind takes a batch of.
+ONE_INPUT = {
+    "conv1d": "two axes, one row",
+    **dict.fromkeys(("conv2d", "conv_transpose2d"), "three axes, one image"),
+    "conv3d": "four axes, one volume",
+}
 # The op of each kind of layer. A row of pixels is an image of one row.
-OPS = {"conv1d": "conv2d", "conv2d": "conv2d", "conv_transpose2d": "conv_transpose2d", "linear": "linear"}
+OPS = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "conv2d"),
+    **{name: name for name in ("conv_transpose2d", "linear")},
+}
 # The axis of the weights' outputs.
 OUTPUTS = {"conv_transpose2d": 1}
 WINDOW = ("stride", "padding", "output_padding", "dilation", "groups")
@@ -159,8 +170,7 @@ def _lower_layer(node: Any, kind: str) -> str:
     values = arguments(node)
     x, w = _operand("x", values["input"]), dequantized(values["weight"])
     if len(shape_of(values["input"]) or ()) + 1 == AXES.get(kind):
-        axes = "two axes, one row" if kind == "conv1d" else "three axes, one image"
-        raise Unmatched(f"its input has {axes} without a batch: give it a batch of one")
+        raise Unmatched(f"its input has {ONE_INPUT[kind]} without a batch: give it a batch of one")
     if w is None or w.axis not in (None, OUTPUTS.get(kind, 0)) or w.dtype not in (torch.int8, torch.uint8):
         raise Unmatched("its weights are not dequantized from 8 bits, per tensor or per output channel")
     window: dict[str, Any] = {name: values[name] for name in WINDOW if name in values}
@@ -170,7 +180,11 @@ def _lower_layer(node: Any, kind: str) -> str:
     if is_row:
         window |= {name: _of_one_row(name, window[name]) for name in ("stride", "padding", "dilation")}
         filters = filters and (*filters[:2], 1, *filters[2:])
-    if isinstance(values.get("padding"), str):
+    volume = None
+    if kind == "conv3d":
+        volume = VolumeNodes.of(values, shape_of(values["input"]), filters, x.zero_point)
+        window |= volume.window
+    if isinstance(window.get("padding"), str):
         window["padding"] = _pads(values["padding"], filters, window["dilation"])
     constants = [_constant("weights", w.node)] + ([_constant("bias", values["bias"])] if values["bias"] else [])
     zeros = None if w.axis is None else constant(w.zero_point)
@@ -183,6 +197,9 @@ def _lower_layer(node: Any, kind: str) -> str:
         if is_row:
             weights = held(node, f"_qconv_{node.name}_w", constant(weights).unsqueeze(2))
             images = [image and _as_images(image) for image in images]
+        if volume is not None:
+            weights = held(node, f"_qconv_{node.name}_w", volume.weights(constant(weights)))
+            images = [volume.of_x(images[0]), images[1] and volume.of_y(images[1])]
         inputs = (images[0], weights, w.scale, bias, images[1])
         named: dict[str, Any] = {"w_zero_point": of_w or None, **x.numbers("x"), **window, **tail.activation}
         if tail.residual:
@@ -198,6 +215,9 @@ def _lower_layer(node: Any, kind: str) -> str:
             made = _pooled(tail.pool, made)
         if is_row:
             made = node.graph.call_function(torch.ops.aten.squeeze.dim, (made, 2))
+        if volume is not None:
+            made.meta["val"] = volume.value(tail.last.meta.get("val"))
+            made = volume.back(made)
     replace(tail.last, made)
     return tail.says
 

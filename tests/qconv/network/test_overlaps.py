@@ -26,6 +26,14 @@ def convolved(model: Model, x: str) -> str:
     return model.conv(x, 4, 4, model.numbers(), model.numbers())
 
 
+def of_frames(model: Model, x: str) -> str:
+    """Add a convolution of the input as one volume, whose frames are copied."""
+    volume = model.node("Reshape", [convolved(model, x), model.constant(np.array([1, 2, 2, 5, 5]))])
+    w, zero = np.ones((3, 2, 2, 1, 2), np.uint8), model.constant(np.uint8(0))
+    read = [volume, *model.numbers(), model.constant(w), model.constant(np.float32(0.1)), zero, *model.numbers()]
+    return model.node("QLinearConv", read, kernel_shape=[2, 1, 2])
+
+
 LAYERS: dict[str, Callable[[Model, str], str]] = {
     "convolution": convolved,
     "sum": lambda model, x: model.add(x, model.numbers(), model.input(*SHAPE), model.numbers(), model.numbers()),
@@ -40,6 +48,7 @@ LAYERS: dict[str, Callable[[Model, str], str]] = {
     "pad": lambda model, x: model.node("Pad", [convolved(model, x), model.constant(np.array(2 * [0, 0, 1, 1]))]),
     "argmax": lambda model, x: model.node("ArgMax", [x], axis=1),
     "shuffle": shuffled,
+    "frames": of_frames,
     "real numbers": lambda model, x: model.node("DequantizeLinear", [convolved(model, x), *model.numbers()]),
 }
 GIVES = {"argmax": TensorProto.INT64, "real numbers": TensorProto.FLOAT}

@@ -67,6 +67,28 @@ def test_a_model_that_is_not_quantized_is_read_as_it_will_be() -> None:
     assert [entry.places for entry in workload.layers] == [("expand",), ("filter",), ("project",), ("again",)]
 
 
+def test_three_axes_are_images() -> None:
+    """The workload has the images that a session convolves, and no kernel of several layers."""
+    taps = {"w1": (12, 3, 3, 7, 7), "w2": (8, 12, 3, 1, 1), "w3": (8, 2, 1, 3, 3), "w4": (4, 8, 1, 1, 1)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], pads=[2, 3, 3, 0, 3, 3], strides=[1, 2, 2]),
+        helper.make_node("Conv", ["a", "w2"], ["b"], pads=[1, 0, 0, 1, 0, 0], strides=[2, 1, 1]),
+        helper.make_node("Conv", ["b", "w3"], ["c"], pads=[0, 1, 1, 0, 1, 1], group=4),
+        helper.make_node("Conv", ["c", "w4"], ["d"]),
+        helper.make_node("MaxPool", ["d"], ["y"], kernel_shape=[2, 2, 2]),
+    ]
+    read = workload_of(model(nodes, [tensor(name, shape) for name, shape in taps.items()], [2, 3, 8, 12, 10]), "m")
+    q = Quantization(per_channel=True)
+    assert problems(read) == [
+        Conv2d(16, 12, 10, 9, 12, 7, 7, stride=2, pad=3, quantization=q),
+        Conv2d(2, 8, 30, 12, 8, 3, 1, stride=(2, 1), pad=(1, 0, 1, 0), quantization=q),
+        Conv2d(8, 6, 5, 8, 8, 3, 3, pad=1, groups=4, quantization=q),
+        Conv2d(8, 6, 5, 8, 4, 1, 1, quantization=q),
+    ]
+    assert not problems(read, "fusion")
+    assert not read.refused
+
+
 def test_what_feeds_one_convolution_alone_may_be_fused_with_it() -> None:
     """Two and three convolutions; not those whose output has another reader, such as the addition after the
     projection."""

@@ -74,6 +74,7 @@ from mutants import (
     timing,
     transposed,
     tuning,
+    volumes,
     wgmma,
     workloads,
 )
@@ -130,6 +131,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "networks": networks.MUTANTS,
     "runs": runs.MUTANTS,
     "between": between.MUTANTS,
+    "volumes": volumes.MUTANTS,
     "arranging": arranging.MUTANTS,
     "folding": folding.MUTANTS,
     "libraries": beside.MUTANTS,

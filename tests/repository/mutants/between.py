@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: padding by rule with gaps",
-        "_windowed",
+        "layers/pooling.py",
         'auto_pad_of(attributes).startswith("SAME") and any(gap != 1 for gap in gaps)',
         "False",
         "ONNX Runtime pads as if there were no gaps.",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: the indices of a max pool are its largest elements",
-        "max_pool",
+        "max_pool_of",
         'if reading.layer.attributes.get("output", 0):',
         "if False:",
         "Whoever reads them finds the bytes.",

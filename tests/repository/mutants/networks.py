@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every rank is a matrix of its first two axes",
-        "IntegerConvolution.problem",
+        "IntegerConvolution.images",
         "(int(np.prod(x_shape[:-1])), x_shape[-1])",
         "(x_shape[0], x_shape[-1])",
         "All rows but those of the first axis are forgotten.",
@@ -177,8 +177,8 @@ MUTANTS = (
     Mutant(
         "network: a pad and a concatenation read rows",
         "has_channels_last",
-        "isinstance(one, QuantizedPool | Joined | Widening | OfImages)",
-        "isinstance(one, QuantizedPool)",
+        "isinstance(one, QuantizedPool | VolumePool | Joined | Widening | OfImages)",
+        "isinstance(one, QuantizedPool | VolumePool)",
         "Images in front of them are turned by a kernel of their own.",
         (ENDS,),
     ),

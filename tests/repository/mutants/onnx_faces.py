@@ -145,9 +145,9 @@ MUTANTS = (
     ),
     Mutant(
         "shapes: one axis lies along h",
-        "_problem",
-        "h, width, r, s = (*(1,) * lift, *x[2:], *(1,) * lift, *w[2:])",
-        "h, width, r, s = (*x[2:], *(1,) * lift, *w[2:], *(1,) * lift)",
+        "onnx/shapes.py",
+        "(x[0], *lift, *x[2:], x[1]), sides(attributes, x[2:], w[2:])), (w[0], *lift, *w[2:])",
+        "(x[0], *x[2:], *lift, x[1]), sides(attributes, x[2:], w[2:])), (w[0], *w[2:], *lift)",
         "Vectors of pixels lie along w, and a session runs it there.",
         (SHAPES + "::test_a_sequence_has_one_axis_along_w",),
     ),

@@ -62,9 +62,9 @@ MUTANTS = (
     ),
     Mutant(
         "shapes: strides, dilations and pads are left out",
-        "_problem",
-        "**sides(attributes, x[2:], w[2:])",
-        "**sides({}, x[2:], w[2:])",
+        "onnx/shapes.py",
+        "sides(attributes, x[2:], w[2:])), (w[0]",
+        "sides({}, x[2:], w[2:])), (w[0]",
         "They decide the shape of the output, and which kernels serve.",
         (SHAPES,),
     ),

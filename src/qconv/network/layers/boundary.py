@@ -32,6 +32,7 @@ from qconv.network.layers.movement import SHAPES, reshaped, transpose
 from qconv.network.layers.pixel_blocks import depth_to_space, space_to_depth
 from qconv.network.layers.pooling import QuantizedPool
 from qconv.network.layers.upsampling import Widening
+from qconv.network.layers.volume_pool import VolumePool
 from qconv.tensor_ops.problem import BYTES
 
 
@@ -181,7 +182,7 @@ def has_channels_last(one: Served) -> bool:
     """True where the layer reads and writes images with the channels last, whatever order they come in."""
     if isinstance(one, IntegerConvolution):
         return one.axes > 0
-    return isinstance(one, QuantizedPool | Joined | Widening | OfImages)
+    return isinstance(one, QuantizedPool | VolumePool | Joined | Widening | OfImages)
 
 
 def _read(layer: Layer, network: Network, meets_last: bool) -> End:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,14 @@ from qconv.network.graph.value import Value
 from qconv.network.layers.argmax import arg_max
 from qconv.network.layers.binary import qlinear_add, qlinear_mul
 from qconv.network.layers.concatenation import concat, qlinear_concat, slice_of, split
+from qconv.network.layers.frames import BesideEachOther
 from qconv.network.layers.movement import SHAPES, reshaped, transpose
 from qconv.network.layers.pixel_blocks import depth_to_space, space_to_depth
-from qconv.network.layers.pooling import QuantizedPool, average_pool, global_average_pool, max_pool
+from qconv.network.layers.pooling import QuantizedPool, global_average_pool
 from qconv.network.layers.table import clip, leaky_relu, relu, sigmoid
 from qconv.network.layers.upsampling import pad, resize
+from qconv.network.layers.volume import Images, Volume
+from qconv.network.layers.volume_pool import average_pool, max_pool
 from qconv.network.layers.window import check_auto_pad, sides
 from qconv.problem.convolution import Conv2d
 from qconv.problem.pooled import PooledConv2d
@@ -45,8 +49,9 @@ class Added:
 
 @dataclass(frozen=True, eq=False)
 class IntegerConvolution:
-    """A layer with everything that is the same in each run. `weights` are KCRS; `attributes` describe the window. A
-    matrix product, which has no spatial `axes`, is a 1x1 convolution whose pixels are rows.
+    """A layer with everything that is the same in each run. `weights` are KCRS, or KCTRS with three spatial `axes`;
+    `attributes` describe the window. A matrix product, which has no spatial axes, is a 1x1 convolution whose pixels are
+    rows.
 
     With a sum folded in, `parameters` has the scale and zero point of the convolution's own output as `inner`, those of
     the other tensor as `residual`, and those of the sum as `y`. With a table, `parameters` has its entries as `table`,
@@ -92,11 +97,34 @@ class IntegerConvolution:
     def groups(self) -> int:
         return int(self.attributes.get("group", 1))
 
+    @cached_property
+    def volume(self) -> Volume | None:
+        """The way from three axes to images."""
+        t, r, s = self.weights.shape[2:] if self.axes == 3 else (0, 0, 0)
+        return Volume((t, r, s), self.attributes) if self.axes == 3 else None
+
+    @cached_property
+    def filters(self) -> Array:
+        """The weights of the kernel's convolution of images, KCRS."""
+        return self.weights if self.volume is None else self.volume.filters(self.weights)
+
     def weights_on(self, device: Device) -> Any:
         """Return the weights in the kernels' order. They are uploaded once, and packed from there for each shape."""
         if device.spec not in self._uploaded:
-            self._uploaded[device.spec] = device.upload(np.ascontiguousarray(self.weights.transpose(0, 2, 3, 1)))
+            self._uploaded[device.spec] = device.upload(np.ascontiguousarray(self.filters.transpose(0, 2, 3, 1)))
         return self._uploaded[device.spec]
+
+    def images(self, x_shape: tuple[int, ...]) -> Images:
+        """Return the images that the kernel reads of an input of this shape, with the channels after N."""
+        if self.volume is not None:
+            if x_shape[1] != self.channels:
+                raise ValueError(f"x has {x_shape[1]} channels, but w has {self.channels} in groups={self.groups}")
+            return self.volume.images(x_shape)
+        n, channels, *sizes = x_shape if self.axes else (int(np.prod(x_shape[:-1])), x_shape[-1])
+        window = sides(self.attributes, sizes, self.weights.shape[4 - self.axes :]) if self.axes else {}
+        window |= {name: self.attributes[name] for name in ("pixel_shuffle", "crop") if name in self.attributes}
+        h, w = (*(1,) * (2 - self.axes), *sizes)
+        return Images((n, h, w, channels), window)
 
     def problem(self, x_shape: tuple[int, ...]) -> Conv2d:
         """Return the problem for an input of this shape, with the channels after N. Raise ValueError where no kernel
@@ -104,16 +132,13 @@ class IntegerConvolution:
         given = self.parameters
         if self.axes and len(x_shape) != self.axes + 2:
             raise ValueError(f"x has shape {x_shape}, but w has {self.axes} axes: it must have {self.axes + 2}")
-        n, channels, *sizes = x_shape if self.axes else (int(np.prod(x_shape[:-1])), x_shape[-1])
-        window = sides(self.attributes, sizes, self.weights.shape[4 - self.axes :]) if self.axes else {}
-        window |= {name: self.attributes[name] for name in ("pixel_shuffle", "crop") if name in self.attributes}
-        h, w = (*(1,) * (2 - self.axes), *sizes)
+        images = self.images(x_shape)
         problem = conv2d_problem(
-            _shaped((n, h, w, channels), self.x_type), self.weights, w_layout="kcrs",
+            _shaped(images.shape, self.x_type), self.filters, w_layout="kcrs",
             groups=self.groups, out_type=self.out_type, mode="ort",
             activation=self.activation, table=given.get("table"), bias=given.get("bias"),
             w_scale=given.get("w_scale", 1.0),
-            **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")}, **window,
+            **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")}, **images.window,
         )  # fmt: skip
         if self.pooled is not None:
             return self._with_pool(problem, x_shape, self.pooled)
@@ -139,6 +164,8 @@ class IntegerConvolution:
         """Return the shape in which to view the kernel's output: with the channels last, or as the rows of a matrix."""
         if not self.axes:
             return (*x_shape[:-1], problem.k)
+        if self.volume is not None:
+            return self.volume.y_shape(x_shape, problem.y_shape)
         n, *sizes, k = problem.y_shape
         return (n, *sizes[2 - self.axes :], k)
 
@@ -153,7 +180,11 @@ class IntegerConvolution:
         for other in others:
             if other != made:
                 raise ValueError(f"its output has shape {made}, but {other} is added: the kernels add equal shapes")
-        return _Packed(self, shape, device)
+        packed, frames = _Packed(self, shape, device), self.images(shape).frames
+        if frames is None:
+            return packed
+        zero_point = int(self.parameters.get("x_zero_point", 0))
+        return BesideEachOther(frames, self.x_type, zero_point, packed, device)
 
 
 class _Packed:
@@ -203,7 +234,7 @@ def is_of_integers(op: str) -> bool:
 
 def check_smallest(made: IntegerConvolution) -> None:
     """Raise `Unserved` for problems with every input shape, by trying the smallest image that the filter fits into."""
-    filters = made.weights.shape[4 - made.axes :] if made.axes else ()
+    filters = made.weights.shape[made.weights.ndim - made.axes :]
     gaps = made.attributes.get("dilations") or (1,) * made.axes
     spans = [(size - 1) * gap + 1 for size, gap in zip(filters, gaps, strict=False)]
     try:
@@ -220,8 +251,8 @@ def _made(
     attributes: Mapping[str, Any],
     axes: int,
 ) -> IntegerConvolution:
-    """Return the layer. `w` is KCRS; `numbers` maps scales and zero points to inputs. Without a y_scale the output is
-    the sum itself."""
+    """Return the layer. `w` is KCRS or KCTRS; `numbers` maps scales and zero points to inputs. Without a y_scale the
+    output is the sum itself."""
     x, x_type = reading.x()
     out_type = str(reading.constant(numbers["y_zero_point"], "y_zero_point").dtype) if "y_scale" in numbers else "int32"
     given = reading.scales(numbers, len(w)) | ({} if bias is None else {"bias": bias})
@@ -237,9 +268,9 @@ def _convolution(reading: Reading, w_at: int, numbers: Mapping[str, int], bias_a
         check_auto_pad(attributes)
     except ValueError as error:
         raise Unserved(str(error)) from None
-    w = reading.weights(w_at, (3, 4))
+    w = reading.weights(w_at, (3, 4, 5))
     bias = None if bias_at is None else reading.optional(bias_at, "bias")
-    return _made(reading, w if w.ndim == 4 else w[:, :, np.newaxis], numbers, bias, attributes, w.ndim - 2)
+    return _made(reading, w[:, :, np.newaxis] if w.ndim == 3 else w, numbers, bias, attributes, w.ndim - 2)
 
 
 def _qlinear_conv(reading: Reading) -> IntegerConvolution:

@@ -38,6 +38,14 @@ class QuantizedPool:
     def inputs(self) -> tuple[str, ...]:
         return (self.x,)
 
+    @property
+    def smallest(self) -> tuple[int, ...]:
+        """The extents of an image in which the window moves once."""
+        window = tuple(self.attributes["kernel_shape"])
+        ones = (1,) * len(window)
+        gaps, steps = (self.attributes.get(name) or ones for name in ("dilations", "strides"))
+        return tuple((size - 1) * gap + 1 + step for size, gap, step in zip(window, gaps, steps, strict=False))
+
     def problem(self, x_shape: Sequence[int]) -> Problem:
         """Return the problem for an input of this shape, with the channels after N. Raise ValueError where no kernel
         serves it."""
@@ -96,13 +104,23 @@ class _Pooled:
 
 
 def max_pool(reading: Reading) -> QuantizedPool:
-    if reading.layer.attributes.get("output", 0):
-        raise Unserved("it gives the indices, which the kernels of bytes do not")
-    return _windowed(reading, MaxPool, {})
+    return _windowed(max_pool_of(reading))
 
 
 def average_pool(reading: Reading) -> QuantizedPool:
-    return _windowed(reading, AveragePool, reading.scales(NUMBERS, 1))
+    return _windowed(average_pool_of(reading))
+
+
+def max_pool_of(reading: Reading) -> QuantizedPool:
+    """Return a max pool along any number of axes, of which no kernel is known yet."""
+    if reading.layer.attributes.get("output", 0):
+        raise Unserved("it gives the indices, which the kernels of bytes do not")
+    return _read(reading, MaxPool, {})
+
+
+def average_pool_of(reading: Reading) -> QuantizedPool:
+    """Return an average pool along any number of axes, of which no kernel is known yet."""
+    return _read(reading, AveragePool, reading.scales(NUMBERS, 1))
 
 
 def global_average_pool(reading: Reading) -> QuantizedPool:
@@ -116,25 +134,29 @@ def global_average_pool(reading: Reading) -> QuantizedPool:
     return QuantizedPool(reading.layer, x, reading.layer.outputs[0], GlobalAveragePool, dtype, parameters, {})
 
 
-def _windowed(reading: Reading, kind: type[Problem], parameters: Mapping[str, Any]) -> QuantizedPool:
+def _read(reading: Reading, kind: type[Problem], parameters: Mapping[str, Any]) -> QuantizedPool:
     _check_order(reading)
     x, dtype = reading.x()
     attributes = dict(reading.layer.attributes)
-    made = QuantizedPool(reading.layer, x, reading.layer.outputs[0], kind, dtype, parameters, attributes)
-    window = tuple(attributes["kernel_shape"])
-    gaps = attributes.get("dilations") or (1,) * len(window)
-    if len(window) > 2:
-        raise Unserved(f"its window {window} slides along {len(window)} axes; the kernels have one or two")
+    gaps = attributes.get("dilations") or ()
     if kind is AveragePool and any(gap != 1 for gap in gaps):
         raise Unserved(f"dilations={tuple(gaps)}, which the kernels have of max pools only")
     if auto_pad_of(attributes).startswith("SAME") and any(gap != 1 for gap in gaps):
         raise Unserved(f"dilations={tuple(gaps)} with auto_pad: ONNX Runtime pads as if there were none")
-    # Reject now what is wrong for every input shape, by trying an image in which the window moves once.
-    steps = attributes.get("strides") or (1,) * len(window)
-    sizes = [(size - 1) * gap + 1 + step for size, gap, step in zip(window, gaps, steps, strict=False)]
     try:
         check_auto_pad(attributes)
-        made.problem((1, 1, *sizes)).checked(dict(parameters))
+    except ValueError as error:
+        raise Unserved(str(error)) from None
+    return QuantizedPool(reading.layer, x, reading.layer.outputs[0], kind, dtype, parameters, attributes)
+
+
+def _windowed(made: QuantizedPool) -> QuantizedPool:
+    """Return the pool, after rejecting what is wrong for every input shape."""
+    window = tuple(made.attributes["kernel_shape"])
+    if len(window) > 2:
+        raise Unserved(f"its window {window} slides along {len(window)} axes; the kernels have up to three")
+    try:
+        made.problem((1, 1, *made.smallest)).checked(dict(made.parameters))
     except ValueError as error:
         raise Unserved(str(error)) from None
     return made

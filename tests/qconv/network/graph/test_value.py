@@ -14,7 +14,7 @@ from qconv.network import Value
 CPU = open_device("cpu")
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 4, 1), (2, 3, 4), (2, 3), (3,), ()])
+@pytest.mark.parametrize("shape", [(2, 3, 2, 4, 5), (2, 3, 4, 5), (2, 3, 4, 1), (2, 3, 4), (2, 3), (3,), ()])
 def test_every_view_is_of_the_same_tensor(shape: tuple[int, ...]) -> None:
     x = np.arange(np.prod(shape), dtype=np.int8).reshape(shape)
     turned = np.moveaxis(x, 1, -1) if len(shape) > 1 else x

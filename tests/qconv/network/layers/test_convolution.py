@@ -92,7 +92,7 @@ W = bytes_of(4, 3, 3, 3)
         ("x_scale has 4 values", "QLinearConv", linear(W, x_s=np.ones(4, np.float32))),
         ("must be finite and positive", "QLinearConv", linear(W, x_s=np.float32(0))),
         ("w is int16", "QLinearConv", linear(W.astype("int16"))),
-        ("w is int8 with 5 dimensions", "QLinearConv", linear(W[..., None])),
+        ("w is int8 with 6 dimensions", "QLinearConv", linear(W[..., None, None])),
         ("y_zero_point: it is not given", "QLinearConv", linear(W, y_z=None)),
         ("its input 'x' is float32", "QLinearConv", {"x_type": "float32", **linear(W)}),
         ("auto_pad='NEVER'", "QLinearConv", {"attributes": {"auto_pad": b"NEVER"}, **linear(W)}),

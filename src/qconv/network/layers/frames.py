@@ -1,0 +1,102 @@
+"""Frames of a volume side by side in the channels: with them, a filter of several frames is one of a single image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qconv.device import Device
+from qconv.expression.index import Axis, Index
+from qconv.expression.map import Map
+from qconv.expression.node import Guard, Load, text_of
+from qconv.expression.problem import Operand
+from qconv.instances.load.serving import lookup
+from qconv.network.graph.served import Prepared
+from qconv.network.graph.value import Value
+
+# Bytes that a thread writes at once where it reads them one by one.
+WORD = 4
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The frames under a filter of `taps` frames at each of its `count` places. `shape` is N, D, H * W, C. The channels
+    of a group stay together: they are ordered by group, tap and channel. A frame of the padding is one of zero
+    points."""
+
+    shape: tuple[int, int, int, int]
+    count: int
+    taps: int
+    stride: int
+    dilation: int
+    before: int  # frames of padding in front
+    groups: int
+
+    @property
+    def made(self) -> tuple[int, int, int, int]:
+        n, _, pixels, c = self.shape
+        return (n, self.count, pixels, self.taps * c)
+
+    def problem(self, dtype: str) -> Map:
+        """Return the copy. The zero point is an operand, so that layers of one shape share a kernel."""
+        n, depth, pixels, c = self.shape
+        extents = (n, self.count, *self._extents)
+        shape = tuple(extent for extent in extents if extent > 1)
+        axes = (Index.of(Axis(f"i{at}", extent)) for at, extent in enumerate(shape))
+        image, place, *parts = (next(axes) if extent > 1 else Index() for extent in extents)
+        tap, within = self._element(*parts)
+        frame = place * self.stride + tap * self.dilation - self.before
+        at = (image * depth + frame) * pixels * c + within
+        guard = Guard(frame, depth)
+        x = Operand(dtype, n * depth * pixels * c)
+        if not guard.is_needed:
+            return Map((x,), dtype, text_of(Load("x0", at, "int32")), shape)
+        root = Load("x0", at, "int32", (guard,), Load("x1", Index(), "int32"))
+        return Map((x, Operand(dtype, 1, is_constant=True)), dtype, text_of(root), shape)
+
+    @property
+    def _extents(self) -> tuple[int, ...]:
+        """The axes of a frame of the output. The last one is of neighbours in memory: with one tap all of them, else
+        the channels of a group. Where these are not whole words, it is of a few pixels with all taps, so that words are
+        written."""
+        _, _, pixels, c = self.shape
+        if self.taps == 1:
+            return (pixels * c,)
+        if c // self.groups % WORD == 0:
+            return (pixels, self.groups, self.taps, c // self.groups)
+        few = next((few for few in (1, 2, 4) if few * self.taps * c % WORD == pixels % few == 0), 1)
+        return (pixels // few, few * self.taps * c)
+
+    def _element(self, *parts: Index) -> tuple[Index, Index]:
+        """Return the tap of an element of a frame of the output, and its place in the frame that it is read from."""
+        c = self.shape[-1]
+        along = c // self.groups
+        if len(parts) == 1:
+            return Index(), parts[0]
+        if len(parts) == 4:
+            pixel, group, tap, channel = parts
+            return tap, pixel * c + group * along + channel
+        pixels, element = parts
+        row, rest = element // (self.taps * c), element % (self.taps * c)
+        pixel = pixels * (self._extents[-1] // (self.taps * c)) + row
+        group, tap, channel = rest // (self.taps * along), rest // along % self.taps, rest % along
+        return tap, pixel * c + group * along + channel
+
+
+class BesideEachOther:
+    """A layer of images, prepared for one shape, behind the copy that makes them."""
+
+    def __init__(self, frames: Frames, dtype: str, zero_point: int, images: Prepared, device: Device) -> None:
+        problem = frames.problem(dtype)
+        instance = lookup(problem, device.spec)
+        filled = [device.upload(np.full(1, zero_point, dtype))] if problem.packed else []
+        self._packed = instance.pack(*filled)
+        self._images, self._device, self._made = images, device, frames.made
+        self.problems = (problem, *images.problems)
+        self.why = f"{images.why}; the frames under its filter are copied side by side: {instance.why}"
+
+    def __call__(self, *inputs: Value) -> Value:
+        x, *others = inputs
+        y = self._packed.in_sequence(x.in_order(channels_last=True).reshape(-1))
+        return self._images(Value(self._device, channels_last=y.reshape(self._made)), *others)
