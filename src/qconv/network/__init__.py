@@ -13,12 +13,14 @@ from qconv.network.layers.boundary import serve_ends
 from qconv.network.layers.byte_chain import fold_byte_chains
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
+from qconv.network.layers.dynamic import serve_dynamic
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.suppression import serve_suppressions
 from qconv.network.layers.table import fold_tables
+from qconv.network.layers.zero_points import is_apart, zero_points_apart
 from qconv.network.run.arrange import Arranger
 from qconv.network.run.contender import Contender, Parts
 from qconv.network.run.memory import Memory
@@ -57,11 +59,14 @@ __all__ = [
     "fold_sums",
     "fold_tables",
     "fold_tables_behind",
+    "is_apart",
     "is_of_integers",
     "one_output_each",
     "partition",
     "read_layer",
+    "serve_dynamic",
     "serve_ends",
     "serve_moving",
     "serve_suppressions",
+    "zero_points_apart",
 ]
