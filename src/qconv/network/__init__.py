@@ -13,14 +13,14 @@ from qconv.network.layers.boundary import serve_ends
 from qconv.network.layers.byte_chain import fold_byte_chains
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
-from qconv.network.layers.dynamic import serve_dynamic
+from qconv.network.layers.dynamic import serve_dynamic, with_scalars
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.suppression import serve_suppressions
 from qconv.network.layers.table import fold_tables
-from qconv.network.layers.zero_points import is_apart, zero_points_apart
+from qconv.network.layers.zero_points import decompose_zero_points, is_of_product
 from qconv.network.run.arrange import Arranger
 from qconv.network.run.contender import Contender, Parts
 from qconv.network.run.memory import Memory
@@ -50,6 +50,7 @@ __all__ = [
     "Tensor",
     "Unserved",
     "Value",
+    "decompose_zero_points",
     "find_regions",
     "fold_byte_chains",
     "fold_clamps",
@@ -59,8 +60,8 @@ __all__ = [
     "fold_sums",
     "fold_tables",
     "fold_tables_behind",
-    "is_apart",
     "is_of_integers",
+    "is_of_product",
     "one_output_each",
     "partition",
     "read_layer",
@@ -68,5 +69,5 @@ __all__ = [
     "serve_ends",
     "serve_moving",
     "serve_suppressions",
-    "zero_points_apart",
+    "with_scalars",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from qconv.expression.function import COMPUTED
@@ -15,6 +16,7 @@ from qconv.network import (
     Region,
     Served,
     Unserved,
+    decompose_zero_points,
     find_regions,
     fold_byte_chains,
     fold_clamps,
@@ -24,15 +26,15 @@ from qconv.network import (
     fold_sums,
     fold_tables,
     fold_tables_behind,
-    is_apart,
     is_of_integers,
+    is_of_product,
     one_output_each,
     read_layer,
     serve_dynamic,
     serve_ends,
     serve_moving,
     serve_suppressions,
-    zero_points_apart,
+    with_scalars,
 )
 from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
@@ -74,21 +76,26 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
 
 
 def _lowered_to_integers(
-    network: Network, function: FunctionOf, choices: Choices, whole: Collection[str] = ()
+    network: Network, function: FunctionOf, choices: Choices, whole: Mapping[str, Reason] = MappingProxyType({})
 ) -> Lowered:
-    """Lower a network whose floats are expressions. The products named in `whole` are not taken apart."""
+    """Lower a network whose floats are expressions. The products named in `whole` are not decomposed, for a reason
+    each."""
     given = network
     network = fold_constants(network, without=("DequantizeLinear",))  # integer layers read what is before it
-    network, not_apart = zero_points_apart(network, whole)
+    network, not_decomposed = decompose_zero_points(with_scalars(network), whole)
     served, why_not = _sorted_out(network)
-    network, served, not_dynamic = serve_dynamic(network, served)
+    served, not_dynamic = serve_dynamic(network, served)
     network, served = fold_integers(network, served)
     network = fold_constants(network)
     network, served = _folded(network, served, function, choices)
-    made = _with_expressions(network, served, why_not | not_apart | not_dynamic, choices)
+    made = _with_expressions(network, served, why_not | not_decomposed | not_dynamic | dict(whole), choices)
     # A layer that is left over of a product cannot run elsewhere without the others.
-    left = {layer.parts[0].name for layer in made.network.layers if layer.name in made.why_not and is_apart(layer)}
-    return _lowered_to_integers(given, function, choices, {*whole, *left}) if left else made
+    left = {
+        layer.parts[0].name: made.why_not[layer.name]
+        for layer in made.network.layers
+        if layer.name in made.why_not and is_of_product(layer)
+    }
+    return _lowered_to_integers(given, function, choices, {**whole, **left}) if left else made
 
 
 def _folded(

@@ -75,6 +75,7 @@ from mutants import (
     tuning,
     wgmma,
     workloads,
+    zero_points,
 )
 from mutants.mutant import Mutant
 
@@ -129,6 +130,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "networks": networks.MUTANTS,
     "runs": runs.MUTANTS,
     "between": between.MUTANTS,
+    "zero_points": zero_points.MUTANTS,
     "arranging": arranging.MUTANTS,
     "folding": folding.MUTANTS,
     "libraries": beside.MUTANTS,

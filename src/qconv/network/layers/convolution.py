@@ -181,7 +181,7 @@ def read_layer(layer: Layer, network: Network) -> Served:
     """Return the layer as one that runs on kernels. Raise `Unserved` where none computes it."""
     reader = READERS.get(layer.op)
     if layer.op in DYNAMIC:
-        raise Unserved(f"it computes a scale and a zero point at each run, {AS_CONSTANTS}", cure=BY_INTEGERS)
+        raise Unserved(f"it computes a scale and a zero point at each run, {ELSEWHERE}", cure=BY_INTEGERS)
     if reader is None:
         raise Unserved(f"no kernel here computes {layer.op}")
     made = reader(Reading(layer, network))
@@ -275,13 +275,14 @@ def _qgemm(reading: Reading) -> IntegerConvolution:
 
 def _zero_points(reading: Reading) -> dict[str, int]:
     """Return the inputs that are zero points of ConvInteger or MatMulInteger. Reject computed ones."""
-    for number, what in ((X_ZERO_POINT, "x_zero_point"), (W_ZERO_POINT, "w_zero_point")):
-        name = reading.name(number)
-        if name and reading.network.constant(name) is None:
-            maker = reading.network.producers.get(name)
-            follows = None if maker is None else maker.name
-            cure = BY_INTEGERS if number == X_ZERO_POINT else None
-            raise Unserved(f"its {what} {name!r} is computed at each run, {AS_CONSTANTS}", follows, cure)
+    name = reading.name(X_ZERO_POINT)
+    if name and reading.network.constant(name) is None:
+        maker = reading.network.producers.get(name)
+        raise Unserved(
+            f"its x_zero_point {name!r} is computed at each run, {ELSEWHERE}",
+            None if maker is None else maker.name,
+            BY_INTEGERS,
+        )
     return {"x_zero_point": X_ZERO_POINT, "w_zero_point": W_ZERO_POINT}
 
 
@@ -289,7 +290,7 @@ def _zero_points(reading: Reading) -> dict[str, int]:
 X_ZERO_POINT, W_ZERO_POINT = 2, 3
 # Ops that only quantize_dynamic writes, and those into which ONNX Runtime fuses them.
 DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul")
-AS_CONSTANTS = "as in models of quantize_dynamic; the floats behind it are ONNX Runtime's with these settings"
+ELSEWHERE = "as in models of quantize_dynamic; the floats behind it are ONNX Runtime's with these settings"
 BY_INTEGERS = 'bits="integers" has kernels for it'
 
 # The readers of ops of quantized tensors.

@@ -13,8 +13,9 @@ from qconv.conversion.view import view_of
 from qconv.device import Device
 from qconv.instances.load.serving import lookup
 from qconv.network.graph.graph import Layer, Network, Tensor
+from qconv.network.graph.reading import Reading, read_each
 from qconv.network.graph.served import Reason, Served, Unserved
-from qconv.network.graph.value import Shape, Value
+from qconv.network.graph.value import Shape, Value, last_of
 
 OP = "DynamicQuantizeLinear"
 
@@ -42,23 +43,22 @@ class DynamicQuantized:
     """A dynamic quantization prepared for one shape. The order of axes is that of the input."""
 
     def __init__(self, names: Sequence[str], shape: Shape, device: Device) -> None:
-        problem = Dynamic.of("ort", x_type="float32", **view_of(shape, None).sizes)
-        self.problems = (problem,)
         self._names, self._device = names, device
-        instance = lookup(problem, device.spec)
-        self._packed = instance.pack()
-        self.why = instance.why
+        self.problems = (Dynamic.of("ort", x_type="float32", **view_of(shape, None).sizes),)
+        instance = lookup(*self.problems, device.spec)
+        self.why, self._packed = instance.why, instance.pack()
 
     def __call__(self, *inputs: Value) -> Value:
         return self.outputs(*inputs)[self._names[0]]
 
     def outputs(self, *inputs: Value) -> Mapping[str, Value]:
         (x,) = inputs
-        array = self._device.contiguous(x.array)
         (problem,) = self.problems
-        y, scale, zero_point = self._packed.in_sequence(array.reshape(problem.shape))
-        made = (x.with_array(y.reshape(array.shape)), self._single(scale), self._single(_as_byte(zero_point)))
-        return dict(zip(self._names, made, strict=False))
+        array = self._device.contiguous(x.array).reshape(problem.shape)
+        y, scale, zero_point = self._packed.in_sequence(array)
+        shape = last_of(x.shape) if x.is_channels_last else x.shape
+        made = (x.with_array(y.reshape(shape)), self._single(scale), self._single(_as_byte(zero_point)))
+        return {name: value for name, value in zip(self._names, made, strict=False) if name}
 
     def _single(self, array: Any) -> Value:
         return Value(self._device, there=array.reshape(()))
@@ -69,28 +69,23 @@ def _as_byte(zero_point: Any) -> Any:
     return zero_point.view(np.uint8)[:1]
 
 
-def serve_dynamic(
-    network: Network, served: Mapping[str, Served]
-) -> tuple[Network, dict[str, Served], dict[str, Reason]]:
-    """Return the network, in which scales and zero points have a shape; the served layers with the dynamic
-    quantizations; and why the others are not served."""
-    found, left, tensors = dict(served), dict[str, Reason](), dict(network.tensors)
-    for layer in network.layers:
-        if layer.op != OP:
-            continue
-        try:
-            found[layer.name] = _read(layer, network)
-        except Unserved as error:
-            left[layer.name] = error.reason
-        # Where inference has no shape, it means a scalar.
-        tensors |= {name: Tensor(name, network.tensor(name).dtype, ()) for name in layer.outputs[1:] if name}
-    return replace(network, tensors=tensors), found, left
+def with_scalars(network: Network) -> Network:
+    """Return the network in which the scales and zero points of such layers have a shape: inference gives scalars
+    none."""
+    scalars = [name for layer in network.layers if layer.op == OP for name in layer.outputs[1:] if name]
+    known = {name: Tensor(name, network.tensor(name).dtype, ()) for name in scalars}
+    return replace(network, tensors={**network.tensors, **known})
 
 
-def _read(layer: Layer, network: Network) -> DynamicQuantization:
-    x = layer.inputs[0]
-    if x in network.constants:
+def serve_dynamic(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, Reason]]:
+    """Return the served layers with the dynamic quantizations, and why the others are not served."""
+    return read_each(network, served, OP, dynamic_quantization)
+
+
+def dynamic_quantization(reading: Reading) -> DynamicQuantization:
+    x = reading.name(0)
+    if x in reading.network.constants:
         raise Unserved(f"its input {x!r} is a constant")
-    if network.tensor(x).dtype != "float32":
-        raise Unserved(f"its input {x!r} is {network.tensor(x).dtype}; the kernels quantize float32")
-    return DynamicQuantization(layer)
+    if reading.network.tensor(x).dtype != "float32":
+        raise Unserved(f"its input {x!r} is {reading.network.tensor(x).dtype}; the kernels quantize float32")
+    return DynamicQuantization(reading.layer)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.reading import Array
 from qconv.network.graph.served import Reason, Unserved
@@ -18,8 +20,8 @@ from qconv.network.layers.tap_sums import TapSums
 
 
 @dataclass
-class _Apart:
-    """A layer that is taken apart: the layers in its place, with their tensors and constants."""
+class _Parts:
+    """The layers in the place of one, with their tensors and constants."""
 
     network: Network
     layer: Layer
@@ -27,8 +29,9 @@ class _Apart:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
 
-    def input(self, number: int) -> str:
-        return self.layer.inputs[number] if number < len(self.layer.inputs) else ""
+    def inputs(self, count: int) -> tuple[str, ...]:
+        """Return the names of the inputs, "" for an absent one."""
+        return (*self.layer.inputs, *("",) * count)[:count]
 
     @property
     def y(self) -> str:
@@ -43,7 +46,8 @@ class _Apart:
         )
 
     def extents(self, name: str) -> Shape:
-        extents = self.whole.tensor(name).extents
+        known = self.network.constant(name)
+        extents = self.whole.tensor(name).extents if known is None else known.shape
         if extents is None:
             maker = self.network.producers.get(name)
             raise Unserved(f"the shape of its input {name!r} is unknown", None if maker is None else maker.name)
@@ -55,11 +59,22 @@ class _Apart:
         self.tensors[name] = Tensor(name, dtype, shape)
         return name
 
-    def append(self, op: str, inputs: tuple[str, ...], outputs: tuple[str, ...], **attributes: Any) -> None:
-        end = f":{len(self.layers)}" if self.layers else ""
-        self.layers.append(Layer(self.layer.name + end, op, inputs, outputs, attributes, parts=(self.layer,)))
+    def append(self, end: str, op: str, inputs: tuple[str, ...], outputs: tuple[str, ...], **attributes: Any) -> None:
+        """Add a layer. The one without an end has the name of the layer that it replaces."""
+        name = f"{self.layer.name}:{end}" if end else self.layer.name
+        self.layers.append(Layer(name, op, inputs, outputs, attributes, parts=(self.layer,)))
 
-    def add_product(self, op: str, inputs: tuple[str, str, str, str], y: str, attributes: Mapping[str, Any]) -> str:
+    def add_quantization(self, x: str) -> tuple[str, str, str]:
+        """Add a dynamic quantization, and return the names of its bytes, its scale and its zero point."""
+        made = (
+            self.named("bytes", "uint8", self.extents(x)),
+            self.named("byte_scale", "float32", ()),
+            self.named("zero_point", "uint8", ()),
+        )
+        self.append("quantize", "DynamicQuantizeLinear", (x,), made)
+        return made
+
+    def add_product(self, op: str, inputs: tuple[str, ...], y: str, attributes: Mapping[str, Any]) -> str:
         """Add a product of x and w with their zero points, and return the name of its int32 output: `y`, or a new
         one."""
         x, w, zero, w_zero = inputs
@@ -71,68 +86,59 @@ class _Apart:
         problem = product.problem(x_shape)
         shape = product.made_shape(x_shape, problem)
         sums = y if y and is_known else self.named("sums", "int32", shape)
-        self.append(op, layer.inputs, (sums,), **attributes)
+        self.append("", op, layer.inputs, (sums,), **attributes)
         if is_known:
             return sums
-        taps = TapSums.of(problem, product.weights, product.parameters.get("w_zero_point", 0))
+        taps = TapSums.of(problem, product.weights, product.parameters.get("w_zero_point", np.zeros(())))
         weights = f"{self.layer.name}/weights"
         self.constants[weights] = taps.sums
         y = y or self.named("whole", "int32", shape)
         places = {"rows": taps.rows, "columns": taps.columns, "axes": product.axes}
-        self.append("WithoutZeroPoint", (sums, zero, weights), (y,), **places)
+        self.append("zero_point", "WithoutZeroPoint", (sums, zero, weights), (y,), **places)
         return y
 
-    def add_scaled(self, whole: str, scales: tuple[str, str], bias: str) -> None:
-        """Add the layers from an int32 product to real numbers: those that quantize_dynamic writes."""
-        shape = self.extents(whole)
+    def add_scaled_product(self, inputs: tuple[str, ...], scales: tuple[str, str], bias: str) -> None:
+        """Add a product of matrices and the layers from its integers to real numbers, as quantize_dynamic writes
+        them."""
         if self.network.tensor(self.y).dtype != "float32":
             raise Unserved(f"its output is {self.network.tensor(self.y).dtype}; the kernels make float32 of it")
+        whole = self.add_product("MatMulInteger", inputs, "", {})
+        shape = self.extents(whole)
         real = self.named("real", "float32", shape)
-        scale = self.named("scale", "float32", self._broadcast(scales))
-        self.append("Cast", (whole,), (real,))
-        self.append("Mul", scales, (scale,))
+        scale = self.named("scale", "float32", self._product_of_scales(*scales))
+        self.append("real", "Cast", (whole,), (real,))
+        self.append("scale", "Mul", scales, (scale,))
         scaled = self.named("scaled", "float32", shape) if bias else self.y
-        self.append("Mul", (real, scale), (scaled,))
+        self.append("scaled", "Mul", (real, scale), (scaled,))
         if bias:
-            self.append("Add", (scaled, bias), (self.y,))
+            self.append("bias", "Add", (scaled, bias), (self.y,))
 
-    def _broadcast(self, scales: tuple[str, str]) -> Shape:
-        """Return the shape of the product of a scale of the tensor and those of the weights."""
-        a, b = map(self.extents, scales)
+    def _product_of_scales(self, of_a: str, of_b: str) -> Shape:
+        """Return the shape of the product of the scale of A and those of B."""
+        a, b = self.extents(of_a), self.extents(of_b)
         if a not in ((), (1,)):
             raise Unserved(f"its scale of A has the shape {a}; the kernels have one number for the tensor")
         return b if len(b) >= len(a) else a
 
 
-def _integer(apart: _Apart) -> None:
-    layer = apart.layer
-    zero = apart.input(2)
-    if zero and zero not in apart.network.constants:
-        inputs = (*layer.inputs[:2], zero, apart.input(3))
-        apart.add_product(layer.op, inputs, apart.y, layer.attributes)
+def _integer(parts: _Parts) -> None:
+    x, w, zero, w_zero = parts.inputs(4)
+    if zero and zero not in parts.network.constants:
+        parts.add_product(parts.layer.op, (x, w, zero, w_zero), parts.y, parts.layer.attributes)
 
 
-def _to_float(apart: _Apart) -> None:
-    a, b, a_scale, b_scale, a_zero, b_zero, bias = (apart.input(number) for number in range(7))
-    whole = apart.add_product("MatMulInteger", (a, b, a_zero, b_zero), "", {})
-    apart.add_scaled(whole, (a_scale, b_scale), bias)
+def _to_float(parts: _Parts) -> None:
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = parts.inputs(7)
+    parts.add_scaled_product((a, b, a_zero, b_zero), (a_scale, b_scale), bias)
 
 
-def _dynamic_to_float(apart: _Apart) -> None:
-    a, b, b_scale, b_zero, bias = (apart.input(number) for number in range(5))
-    made = (
-        apart.named("bytes", "uint8", apart.extents(a)),
-        apart.named("byte_scale", "float32", ()),
-        apart.named("zero_point", "uint8", ()),
-    )
-    whole = apart.add_product("MatMulInteger", (made[0], b, made[2], b_zero), "", {})
-    # In front of the product, which has the layer's own name.
-    quantize = Layer(f"{apart.layer.name}:quantize", "DynamicQuantizeLinear", (a,), made, parts=(apart.layer,))
-    apart.layers.insert(0, quantize)
-    apart.add_scaled(whole, (made[1], b_scale), bias)
+def _dynamic_to_float(parts: _Parts) -> None:
+    a, b, b_scale, b_zero, bias = parts.inputs(5)
+    x, scale, zero = parts.add_quantization(a)
+    parts.add_scaled_product((x, b, zero, b_zero), (scale, b_scale), bias)
 
 
-TAKEN_APART: Mapping[str, Callable[[_Apart], None]] = {
+DECOMPOSED: Mapping[str, Callable[[_Parts], None]] = {
     "ConvInteger": _integer,
     "MatMulInteger": _integer,
     "com.microsoft.DynamicQuantizeMatMul": _dynamic_to_float,
@@ -140,29 +146,29 @@ TAKEN_APART: Mapping[str, Callable[[_Apart], None]] = {
 }
 
 
-def zero_points_apart(network: Network, without: Collection[str] = ()) -> tuple[Network, dict[str, Reason]]:
-    """Return the network with products taken apart where kernels compute them, and why others are not. Layers whose
-    names are in `without` stay whole."""
+def decompose_zero_points(network: Network, without: Collection[str] = ()) -> tuple[Network, dict[str, Reason]]:
+    """Return the network with several layers in the place of each product that kernels compute so, and why other
+    products stay. Layers whose names are in `without` stay as well."""
     tensors, constants = dict(network.tensors), dict(network.constants)
     layers, left = list[Layer](), dict[str, Reason]()
     for layer in network.layers:
-        apart = _Apart(network, layer)
+        parts = _Parts(network, layer)
         try:
-            if layer.op in TAKEN_APART and layer.name not in without:
-                TAKEN_APART[layer.op](apart)
+            if layer.op in DECOMPOSED and layer.name not in without:
+                DECOMPOSED[layer.op](parts)
         except Unserved as error:
             left[layer.name] = error.reason
         except ValueError as error:
             left[layer.name] = Reason(str(error))
-        if not apart.layers or layer.name in left:
+        if not parts.layers or layer.name in left:
             layers.append(layer)
             continue
-        layers += apart.layers
-        tensors |= apart.tensors
-        constants |= apart.constants
+        layers += parts.layers
+        tensors |= parts.tensors
+        constants |= parts.constants
     return replace(network, layers=tuple(layers), tensors=tensors, constants=constants), left
 
 
-def is_apart(layer: Layer) -> bool:
+def is_of_product(layer: Layer) -> bool:
     """True for one of the layers in the place of a product."""
-    return len(layer.parts) == 1 and layer.parts[0].op in TAKEN_APART
+    return len(layer.parts) == 1 and layer.parts[0].op in DECOMPOSED

@@ -19,7 +19,7 @@ from qconv.network.expressions.readers import (
     resizing,
     sampling,
     windows,
-    zero_points,
+    without_zero_point,
 )
 from qconv.network.graph.graph import Layer, Network
 
@@ -37,7 +37,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **windows.READERS,
     **reductions.READERS,
     **products.READERS,
-    **zero_points.READERS,
+    **without_zero_point.READERS,
 }
 # Ops that read each element of an input several times, or in an order of their own, or compute it where they do not use
 # it.

@@ -27,12 +27,14 @@ def without_zero_point(reader: Reader) -> Lazy:
 
 
 def _zero_point(sums: Lazy, zero: Lazy, axes: int) -> Callable[[Indices], Node]:
-    """Return the zero point of an element: one for the tensor, or one for each row of a matrix."""
+    """Return the zero point of an element: one for the tensor, or one for each row of a matrix or of all of them."""
     if zero.elements == 1:
         return lambda indices: zero.at((Index(),) * len(zero.shape))
-    if axes or zero.shape != sums.shape[-2:-1]:
-        raise Unserved(f"its zero points have the shape {zero.shape}; the kernels have one, or one for each row")
-    return lambda indices: zero.at((indices[-2],))
+    if not axes and zero.shape == sums.shape[-2:-1]:
+        return lambda indices: zero.at((indices[-2],))
+    if not axes and zero.shape == (*sums.shape[:-1], 1):
+        return lambda indices: zero.at((*indices[:-1], Index()))
+    raise Unserved(f"its zero points have the shape {zero.shape}; the kernels have one, or one for each row")
 
 
 READERS: Mapping[str, Callable[[Reader], Lazy]] = {"WithoutZeroPoint": without_zero_point}
