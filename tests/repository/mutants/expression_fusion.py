@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "lowering: dequantized weights are constants at once",
-        "lower",
+        "_lowered_to_integers",
         'fold_constants(network, without=("DequantizeLinear",))',
         "fold_constants(network)",
         "A quantized ConvTranspose would be a product of floats.",

@@ -181,7 +181,7 @@ def read_layer(layer: Layer, network: Network) -> Served:
     """Return the layer as one that runs on kernels. Raise `Unserved` where none computes it."""
     reader = READERS.get(layer.op)
     if layer.op in DYNAMIC:
-        raise Unserved(f"it computes a scale and a zero point at each run, {ELSEWHERE}", cure=BY_INTEGERS)
+        raise Unserved(f"it computes a scale and a zero point at each run, {OF_ONNXRUNTIME}", cure=BY_INTEGERS)
     if reader is None:
         raise Unserved(f"no kernel here computes {layer.op}")
     made = reader(Reading(layer, network))
@@ -275,14 +275,15 @@ def _qgemm(reading: Reading) -> IntegerConvolution:
 
 def _zero_points(reading: Reading) -> dict[str, int]:
     """Return the inputs that are zero points of ConvInteger or MatMulInteger. Reject computed ones."""
-    name = reading.name(X_ZERO_POINT)
-    if name and reading.network.constant(name) is None:
-        maker = reading.network.producers.get(name)
-        raise Unserved(
-            f"its x_zero_point {name!r} is computed at each run, {ELSEWHERE}",
-            None if maker is None else maker.name,
-            BY_INTEGERS,
-        )
+    for number, what, remark, cure in (
+        (X_ZERO_POINT, "x_zero_point", OF_ONNXRUNTIME, BY_INTEGERS),
+        (W_ZERO_POINT, "w_zero_point", "and the kernels need a constant", None),
+    ):
+        name = reading.name(number)
+        if name and reading.network.constant(name) is None:
+            maker = reading.network.producers.get(name)
+            follows = None if maker is None else maker.name
+            raise Unserved(f"its {what} {name!r} is computed at each run, {remark}", follows, cure)
     return {"x_zero_point": X_ZERO_POINT, "w_zero_point": W_ZERO_POINT}
 
 
@@ -290,7 +291,7 @@ def _zero_points(reading: Reading) -> dict[str, int]:
 X_ZERO_POINT, W_ZERO_POINT = 2, 3
 # Ops that only quantize_dynamic writes, and those into which ONNX Runtime fuses them.
 DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul")
-ELSEWHERE = "as in models of quantize_dynamic; the floats behind it are ONNX Runtime's with these settings"
+OF_ONNXRUNTIME = "as in models of quantize_dynamic; the floats behind it are ONNX Runtime's with these settings"
 BY_INTEGERS = 'bits="integers" has kernels for it'
 
 # The readers of ops of quantized tensors.

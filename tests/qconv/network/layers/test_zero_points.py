@@ -212,7 +212,7 @@ def test_a_constant_zero_point_stays_in_the_kernel() -> None:
     [
         ("the shape of its input 'x' is unknown", {"x": Tensor("x", "uint8", (None, 70))}, {}),
         ("constant w: 'w' is computed", {}, {"w": None}),
-        ("constant w_zero_point: 'w_zero' is computed", {}, {"w_zero": None}),
+        ("its w_zero_point 'w_zero' is computed", {}, {"w_zero": None}),
         ("accumulator", {"x": Tensor("x", "uint8", (6, 2**17))}, {"w": np.zeros((2**17, 9), np.int8)}),
     ],
 )
