@@ -85,8 +85,8 @@ def test_a_small_network_runs_on_kernels(weights: QuantType, tmp_path: Path) -> 
     session = runs_as_onnxruntime(model, {"x": X})
     rows = {row.name: row for row in session.explain().rows}
     assert {"conv1_quant", "fc_MatMul_quant"} < set(rows)
-    assert "ConvInteger, Cast, Mul, Mul, Add, Relu in one expression" in rows["relu1"].why
-    assert "com.microsoft.DynamicQuantizeMatMul, Relu in one expression" in rows["relu3"].why
+    assert rows["relu1"].why.startswith("ConvInteger, Cast, Mul, Mul, Add, Relu in one expression")
+    assert rows["relu3"].why.startswith("com.microsoft.DynamicQuantizeMatMul, Relu in one expression")
 
 
 def test_a_layer_is_quantized_multiplied_and_scaled_by_one_problem_each(tmp_path: Path) -> None:

@@ -140,6 +140,14 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "expressions: the tables of an index are operands in any order",
+        "_with_tables",
+        "for table in sorted(index.tables)}",
+        "for table in index.tables}",
+        "Another process does not find the kernel of a built folder, whose key names the operands.",
+        ("expressions/test_kernel.py::test_the_tables_of_an_index_are_operands_in_the_order_of_their_names",),
+    ),
+    Mutant(
         "explaining: a layer is named once for each of its parts",
         "_parts_of",
         "{part.name: part.op for part in layer.unfolded}.values()",
