@@ -218,6 +218,14 @@ def test_a_product_whose_zero_points_have_another_shape_runs_elsewhere_as_a_whol
         session.run(None, feeds)
 
 
+def test_before_shapes_are_known_products_say_so(tmp_path: Path) -> None:
+    """The reasons are those of the products, not of the expressions that would read them."""
+    session = Session(small_network(tmp_path, dynamic=True), "cpu")
+    why = {row.name: row.why for row in session.explain().rows}
+    assert why["fc_MatMul_quant"] == "the shape of its input 'f' is unknown"
+    assert why["conv1_quant"] == "the shape of its input 'x_quantized' is unknown"
+
+
 def test_with_onnxruntimes_bits_the_layers_say_which_setting_has_kernels(tmp_path: Path) -> None:
     model = small_network(tmp_path)
     session = Session(model, "cpu", bits="onnxruntime")

@@ -39,8 +39,8 @@ MUTANTS = (
         "_with_expressions",
         "if is_of_integers(layer.op) else left[layer.name]",
         "if False else left[layer.name]",
-        "A model of quantize_dynamic would not be told of quantize_static.",
-        ("onnx/test_lowering.py::test_a_model_of_quantize_dynamic_says_that_its_zero_points_are_computed[QUInt8]",),
+        "Nobody would learn why the kernels of integers do not compute it.",
+        ("onnx/test_session_dynamic.py::test_before_shapes_are_known_products_say_so",),
     ),
     Mutant(
         "lowering: dequantized weights are constants at once",
