@@ -133,6 +133,46 @@ def test_a_saved_optimised_model_has_fused_products(tmp_path: Path) -> None:
     assert [problem.op for problem in session.problems].count("dynamic") == 2
 
 
+def test_attention_has_products_of_two_dynamic_tensors(tmp_path: Path) -> None:
+    """Softmax and its sums are this project's own: close to ONNX Runtime's."""
+    node = helper.make_node
+    held = {name: floats(16, 16) for name in "qkvo"}
+    nodes = [node("MatMul", ["x", name], [f"{name}_y"], name=name) for name in "qkv"]
+    nodes += [
+        node("Transpose", ["k_y"], ["k_t"], perm=[0, 2, 1]),
+        node("MatMul", ["q_y", "k_t"], ["scores"], name="scores"),
+        node("Softmax", ["scores"], ["shares"], axis=-1),
+        node("MatMul", ["shares", "v_y"], ["mixed"], name="mixed"),
+        node("MatMul", ["mixed", "o"], ["y"], name="o"),
+    ]
+    x = RNG.standard_normal((2, 7, 16)).astype(np.float32)
+    options = {"weight_type": QuantType.QInt8, "extra_options": {"MatMulConstBOnly": False}}
+    model = quantized(nodes, {"x": x}, held, tmp_path, **options)
+    session = Session(model, "cpu", strict=True)
+    (got,), (want,) = session.run(None, {"x": x}), networks.by_ort(model, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+    ops = [problem.op for problem in session.problems]
+    assert (ops.count("conv2d"), ops.count("matmul")) == (4, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+def test_networks_of_the_usual_kinds_run_on_kernels(name: str, tmp_path: Path) -> None:
+    """Sums of floats have an order of their own: outputs are close to ONNX Runtime's."""
+    onnx.save(networks.NETWORKS[name](), tmp_path / "floats.onnx")
+    path = tmp_path / "dynamic.onnx"
+    quantize_dynamic(tmp_path / "floats.onnx", path, weight_type=QuantType.QInt8, reduce_range=True)
+    model = onnx.load(path)
+    feeds = {model.graph.input[0].name: networks.images(2, 3)}
+    session = Session(model, "cpu", strict=True)
+    (got,), (want,) = session.run(None, feeds), networks.by_ort(model, feeds)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+    ops = [problem.op for problem in session.problems]
+    convolutions = sum(node.op_type in ("ConvInteger", "MatMulInteger") for node in model.graph.node)
+    assert ops.count("conv2d") == convolutions
+    assert len(ops) <= 3 * convolutions + 3
+
+
 def test_weights_of_the_whole_range_are_exact() -> None:
     """ONNX Runtime saturates such sums on processors without VNNI; the sums here are those of NumPy."""
     x, w = RNG.standard_normal((5, 64)).astype(np.float32), np.full((64, 6), -128, np.int8)

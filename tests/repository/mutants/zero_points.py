@@ -81,6 +81,14 @@ MUTANTS = (
         (SCALED,),
     ),
     Mutant(
+        "zero points: weights are constant",
+        "_dynamic_to_float",
+        "if b in parts.network.constants:",
+        "if b:",
+        "A product of two computed tensors would run elsewhere.",
+        ("layers/test_zero_points.py::test_a_dynamic_product_of_two_computed_tensors_is_an_expression",),
+    ),
+    Mutant(
         "zero points: a scale for each row is one of each column",
         "_Parts._product_of_scales",
         "if a not in ((), (1,)):",

@@ -135,14 +135,18 @@ def _to_float(parts: _Parts) -> None:
 def _dynamic_to_float(parts: _Parts) -> None:
     a, b, b_scale, b_zero, bias = parts.inputs(5)
     x, scale, zero = parts.add_quantization(a)
-    parts.add_scaled_product((x, b, zero, b_zero), (scale, b_scale), bias)
+    if b in parts.network.constants:
+        parts.add_scaled_product((x, b, zero, b_zero), (scale, b_scale), bias)
+    else:  # an expression has products of two computed tensors
+        parts.append("", TO_FLOAT, (x, b, scale, b_scale, zero, b_zero, bias), (parts.y,))
 
 
+TO_FLOAT = "com.microsoft.MatMulIntegerToFloat"
 DECOMPOSED: Mapping[str, Callable[[_Parts], None]] = {
     "ConvInteger": _integer,
     "MatMulInteger": _integer,
     "com.microsoft.DynamicQuantizeMatMul": _dynamic_to_float,
-    "com.microsoft.MatMulIntegerToFloat": _to_float,
+    TO_FLOAT: _to_float,
 }
 
 

@@ -200,6 +200,18 @@ def test_a_dynamic_product_is_quantized_in_front(bias: bool) -> None:
     np.testing.assert_array_equal(got, want + held["bias"] if bias else want)
 
 
+def test_a_dynamic_product_of_two_computed_tensors_is_an_expression() -> None:
+    fed = {"a": RNG.standard_normal((4, 20), np.float32), "b": whole("uint8", 20, 6), "b_scale": np.float32(0.07)}
+    held = {"b_zero": np.uint8(120), "bias": RNG.standard_normal(6).astype(np.float32)}
+    network = network_of(DYNAMIC, fed, held, Tensor("y", "float32", (4, 6)))
+    made, _ = decompose_zero_points(network)
+    got, steps = made_of(made, fed)
+    assert [type(one) for one in steps] == [DynamicQuantization, Expressed]
+    q, scale, zero = by_formula(fed["a"])
+    sums = (q.astype(int) - int(zero)) @ (fed["b"].astype(int) - 120)
+    np.testing.assert_array_equal(got, sums.astype(np.float32) * (scale * fed["b_scale"]) + held["bias"])
+
+
 def test_a_constant_zero_point_stays_in_the_kernel() -> None:
     held = {"w": whole("int8", 70, 9), "x_zero": np.uint8(5)}
     network = network_of(INNER, {"x": whole("uint8", 6, 70)}, held, Tensor("y", "int32"), names=("x", "w", "x_zero"))
