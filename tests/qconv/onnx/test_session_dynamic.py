@@ -20,6 +20,7 @@ from session_comparison import RUNS, assert_equal
 from unusual_models import Made
 
 from qconv import lookup
+from qconv.device import Device
 from qconv.onnx import Session
 from qconv.onnx.model import rewritten
 
@@ -62,9 +63,9 @@ def small_network(path: Path, **options: Any) -> Any:
     return quantized(nodes, {"x": X}, held, path, **options)
 
 
-def runs_as_onnxruntime(model: Any, feeds: dict[str, Any], **options: Any) -> Session:
+def runs_as_onnxruntime(model: Any, feeds: dict[str, Any], device: str = "cpu") -> Session:
     """Run a session layer by layer, recorded and replayed, each time with other ranges of its inputs."""
-    session = Session(model, "cpu", strict=True, **options)
+    session = Session(model, device, strict=True)
     for turn in range(RUNS):
         fed = {name: np.roll(x, turn, -1) * np.float32(1 + turn) - np.float32(turn) for name, x in feeds.items()}
         for got, want in zip(session.run(None, fed), networks.by_ort(model, fed), strict=True):
@@ -87,6 +88,11 @@ def test_a_small_network_runs_on_kernels(weights: QuantType, tmp_path: Path) -> 
     assert {"conv1_quant", "fc_MatMul_quant"} < set(rows)
     assert rows["relu1"].why.startswith("ConvInteger, Cast, Mul, Mul, Add, Relu in one expression")
     assert rows["relu3"].why.startswith("com.microsoft.DynamicQuantizeMatMul, Relu in one expression")
+
+
+@pytest.mark.gpu
+def test_a_small_network_on_a_gpu(tmp_path: Path, gpu: Device) -> None:
+    runs_as_onnxruntime(small_network(tmp_path, weight_type=QuantType.QInt8), {"x": X}, gpu.spec)
 
 
 def test_a_layer_is_quantized_multiplied_and_scaled_by_one_problem_each(tmp_path: Path) -> None:
