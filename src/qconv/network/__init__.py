@@ -13,6 +13,7 @@ from qconv.network.layers.boundary import serve_ends
 from qconv.network.layers.byte_chain import fold_byte_chains
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
+from qconv.network.layers.dynamic import serve_dynamic, with_scalars
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
@@ -20,6 +21,7 @@ from qconv.network.layers.pixel_shuffles import fold_pixel_shuffles
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.suppression import serve_suppressions
 from qconv.network.layers.table import fold_tables
+from qconv.network.layers.zero_points import decompose_zero_points, is_of_product
 from qconv.network.run.arrange import Arranger
 from qconv.network.run.contender import Contender, Parts
 from qconv.network.run.memory import Memory
@@ -49,6 +51,7 @@ __all__ = [
     "Tensor",
     "Unserved",
     "Value",
+    "decompose_zero_points",
     "find_regions",
     "fold_byte_chains",
     "fold_clamps",
@@ -60,10 +63,13 @@ __all__ = [
     "fold_tables",
     "fold_tables_behind",
     "is_of_integers",
+    "is_of_product",
     "one_output_each",
     "partition",
     "read_layer",
+    "serve_dynamic",
     "serve_ends",
     "serve_moving",
     "serve_suppressions",
+    "with_scalars",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from qconv.expression.function import COMPUTED
@@ -15,6 +16,7 @@ from qconv.network import (
     Region,
     Served,
     Unserved,
+    decompose_zero_points,
     find_regions,
     fold_byte_chains,
     fold_clamps,
@@ -26,11 +28,14 @@ from qconv.network import (
     fold_tables,
     fold_tables_behind,
     is_of_integers,
+    is_of_product,
     one_output_each,
     read_layer,
+    serve_dynamic,
     serve_ends,
     serve_moving,
     serve_suppressions,
+    with_scalars,
 )
 from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
@@ -60,29 +65,54 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
     dtypes = COMPUTED if bits is Bits.INTEGERS else BYTES
     network = one_output_each(network, dtypes).without_unread()
     if bits is Bits.INTEGERS:
-        network = fold_constants(network, without=("DequantizeLinear",))  # integer layers read what is before it
+        return _lowered_to_integers(network, function, choices)
     served, why_not = _sorted_out(network)
-    if bits is Bits.INTEGERS:
-        network, served = fold_integers(network, served)
-        network = fold_constants(network)
-    network, served = fold_clamps(network, served)
-    network, served = fold_tables(network, served, function)
-    network, served = fold_dequantized(network, served)
-    network, served = fold_shuffles(network, served)
-    network, served = fold_byte_chains(network, served)
-    if choices.tables:
-        network, served = fold_tables_behind(network, served)
-    if choices.sums:
-        network, served = fold_sums(network, served)
-    network, served = fold_pixel_shuffles(network, served)
-    if bits is Bits.INTEGERS:
-        return _with_expressions(network, served, why_not, choices)
+    network, served = _folded(network, served, function, choices)
     served, left = serve_moving(network, served)
     served, outside = serve_ends(network, served)
     elsewhere = {layer.name for layer in network.layers if layer.name not in served}
     why_not = {name: why for name, why in (why_not | left | outside).items() if name in elsewhere}
     network, arranged = find_regions(network, served, choices)
     return Lowered(network, arranged, why_not)
+
+
+def _lowered_to_integers(
+    network: Network, function: FunctionOf, choices: Choices, whole: Mapping[str, Reason] = MappingProxyType({})
+) -> Lowered:
+    """Lower a network whose floats are expressions. The products named in `whole` are not decomposed, for a reason
+    each."""
+    given = network
+    network = fold_constants(network, without=("DequantizeLinear",))  # integer layers read what is before it
+    network, not_decomposed = decompose_zero_points(with_scalars(network), whole)
+    served, why_not = _sorted_out(network)
+    served, not_dynamic = serve_dynamic(network, served)
+    network, served = fold_integers(network, served)
+    network = fold_constants(network)
+    network, served = _folded(network, served, function, choices)
+    made = _with_expressions(network, served, why_not | not_decomposed | not_dynamic | dict(whole), choices)
+    # A layer that is left over of a product cannot run elsewhere without the others.
+    left = {
+        layer.parts[0].name: made.why_not[layer.name]
+        for layer in made.network.layers
+        if layer.name in made.why_not and is_of_product(layer)
+    }
+    return _lowered_to_integers(given, function, choices, {**whole, **left}) if left else made
+
+
+def _folded(
+    network: Network, served: Mapping[str, Served], function: FunctionOf, choices: Choices
+) -> tuple[Network, dict[str, Served]]:
+    """Fold layers into the integer layers beside them."""
+    network, folded = fold_clamps(network, served)
+    network, folded = fold_tables(network, folded, function)
+    network, folded = fold_dequantized(network, folded)
+    network, folded = fold_shuffles(network, folded)
+    network, folded = fold_byte_chains(network, folded)
+    if choices.tables:
+        network, folded = fold_tables_behind(network, folded)
+    if choices.sums:
+        network, folded = fold_sums(network, folded)
+    return fold_pixel_shuffles(network, folded)
 
 
 def _with_expressions(

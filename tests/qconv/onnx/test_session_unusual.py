@@ -191,7 +191,6 @@ ELSEWHERE: dict[str, dict[str, int]] = {
     "a sequence": SEQUENCE,
     "a node without inputs": {"SequenceEmpty": 1, "SequenceInsert": 1, "ConcatFromSequence": 1},
     "QGemm that gives floats": {"com.microsoft.QGemm": 1},
-    "quantized dynamically": {"com.microsoft.DynamicQuantizeMatMul": 1},
     "no images to be split": {"MaxPool": 1, "Split": 2, "Concat": 1},
     "behind a pool whose inferred shape is wrong": {"Sigmoid": 1},
     "strings": {"Identity": 1},

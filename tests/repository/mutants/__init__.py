@@ -77,6 +77,7 @@ from mutants import (
     volumes,
     wgmma,
     workloads,
+    zero_points,
 )
 from mutants.mutant import Mutant
 
@@ -132,6 +133,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "runs": runs.MUTANTS,
     "between": between.MUTANTS,
     "volumes": volumes.MUTANTS,
+    "zero_points": zero_points.MUTANTS,
     "arranging": arranging.MUTANTS,
     "folding": folding.MUTANTS,
     "libraries": beside.MUTANTS,

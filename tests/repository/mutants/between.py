@@ -366,7 +366,7 @@ MUTANTS = (
     ),
     Mutant(
         "between: sums are folded unasked",
-        "lower",
+        "_folded",
         "if choices.sums:",
         "if True:",
         "Where nobody tuned them, such kernels are slower than two.",

@@ -33,9 +33,9 @@ MUTANTS = (
     Mutant(
         "network: a weight's zero point that is computed has the reason of any constant",
         "_zero_points",
-        'for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):',
-        'for number, what in ((2, "x_zero_point"),):',
-        "explain() does not name quantize_dynamic, nor the remedy.",
+        '(W_ZERO_POINT, "w_zero_point", "and the kernels need a constant", None),',
+        "",
+        "explain() does not name the layer that computes it.",
         ("layers/test_convolution.py::test_what_is_not_served_says_why",),
     ),
     Mutant(

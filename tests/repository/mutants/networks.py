@@ -433,8 +433,8 @@ MUTANTS = (
     Mutant(
         "lowering: means of integers whatever was asked for",
         "lower",
-        "if bits is Bits.INTEGERS:\n        network, served = fold_integers",
-        "if bits:\n        network, served = fold_integers",
+        "if bits is Bits.INTEGERS:",
+        "if bits:",
         "ONNX Runtime averages floats.",
         ("layers/test_means.py" + "::test_bits_of_onnx_runtime_are_floats",),
     ),

@@ -280,7 +280,8 @@ def _lowered(root: Node, names: _Names) -> Node:
 
 
 def _with_tables(index: Index, names: _Names) -> Index:
-    return index.renamed({table: names.table(table) for table in index.tables}) if index.tables else index
+    # In an order that another process has as well: keys name the operands.
+    return index.renamed({table: names.table(table) for table in sorted(index.tables)}) if index.tables else index
 
 
 def _merged(

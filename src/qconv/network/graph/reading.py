@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qconv.network.graph.graph import Layer, Network
-from qconv.network.graph.served import Unserved
+from qconv.network.graph.served import Reason, Served, Unserved
 from qconv.tensor_ops.problem import BYTES
 
 Array = NDArray[Any]
@@ -75,6 +75,20 @@ class Reading:
                 )
             found[name] = one_where_same(array.reshape(-1))
         return found
+
+
+def read_each(
+    network: Network, served: Mapping[str, Served], op: str, read: Callable[[Reading], Served]
+) -> tuple[dict[str, Served], dict[str, Reason]]:
+    """Return the served layers with those of an op that a reader takes, and why it does not take the others."""
+    found, left = dict(served), dict[str, Reason]()
+    for layer in network.layers:
+        if layer.op == op:
+            try:
+                found[layer.name] = read(Reading(layer, network))
+            except Unserved as error:
+                left[layer.name] = error.reason
+    return found, left
 
 
 def one_where_same(array: Array) -> Array:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from qconv.device import Device
 from qconv.network.graph.graph import Layer
@@ -49,9 +49,18 @@ class Prepared(Protocol):
     def __call__(self, *inputs: Value) -> Value: ...
 
 
+@runtime_checkable
+class OfSeveralOutputs(Prepared, Protocol):
+    """A prepared layer with several outputs. Called, it returns the first one."""
+
+    def outputs(self, *inputs: Value) -> Mapping[str, Value]:
+        """Return all outputs by their names."""
+        ...
+
+
 class Served(Protocol):
     """A layer that runs on kernels. `inputs` are the tensors that it reads at each run, without constants; `y` is its
-    output."""
+    output, the first one where it has several."""
 
     @property
     def layer(self) -> Layer: ...

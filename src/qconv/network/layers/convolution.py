@@ -218,7 +218,7 @@ def read_layer(layer: Layer, network: Network) -> Served:
     """Return the layer as one that runs on kernels. Raise `Unserved` where none computes it."""
     reader = READERS.get(layer.op)
     if layer.op in DYNAMIC:
-        raise Unserved(f"it computes a scale and a zero point at each run, {AS_CONSTANTS}", cure=STATIC)
+        raise Unserved(f"it computes a scale and a zero point at each run, {OF_ONNXRUNTIME}", cure=BY_INTEGERS)
     if reader is None:
         raise Unserved(f"no kernel here computes {layer.op}")
     made = reader(Reading(layer, network))
@@ -312,19 +312,24 @@ def _qgemm(reading: Reading) -> IntegerConvolution:
 
 def _zero_points(reading: Reading) -> dict[str, int]:
     """Return the inputs that are zero points of ConvInteger or MatMulInteger. Reject computed ones."""
-    for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):
+    for number, what, remark, cure in (
+        (X_ZERO_POINT, "x_zero_point", OF_ONNXRUNTIME, BY_INTEGERS),
+        (W_ZERO_POINT, "w_zero_point", "and the kernels need a constant", None),
+    ):
         name = reading.name(number)
         if name and reading.network.constant(name) is None:
             maker = reading.network.producers.get(name)
             follows = None if maker is None else maker.name
-            raise Unserved(f"its {what} {name!r} is computed at each run, {AS_CONSTANTS}", follows, STATIC)
-    return {"x_zero_point": 2, "w_zero_point": 3}
+            raise Unserved(f"its {what} {name!r} is computed at each run, {remark}", follows, cure)
+    return {"x_zero_point": X_ZERO_POINT, "w_zero_point": W_ZERO_POINT}
 
 
+# The inputs of ConvInteger and MatMulInteger that are zero points.
+X_ZERO_POINT, W_ZERO_POINT = 2, 3
 # Ops that only quantize_dynamic writes, and those into which ONNX Runtime fuses them.
-DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul", "com.microsoft.DynamicQuantizeLSTM")
-AS_CONSTANTS = "as in models of quantize_dynamic; the kernels need constants"
-STATIC = "quantize_static makes a model with such"
+DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul")
+OF_ONNXRUNTIME = "as in models of quantize_dynamic; the floats behind it are ONNX Runtime's with these settings"
+BY_INTEGERS = 'bits="integers" has kernels for it'
 
 # The readers of ops of quantized tensors.
 QUANTIZED: Mapping[str, Callable[[Reading], Served]] = {

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qconv.device import Device
 from qconv.instances.load.serving import lookup
 from qconv.network.graph.graph import Layer, Network
-from qconv.network.graph.reading import Array, Reading
+from qconv.network.graph.reading import Array, Reading, read_each
 from qconv.network.graph.served import Prepared, Reason, Served, Unserved
 from qconv.network.graph.value import Counted, Shape, Value
 from qconv.tensor_ops import NonMaxSuppression
@@ -81,11 +80,4 @@ def non_max_suppression(reading: Reading) -> Suppressed:
 
 def serve_suppressions(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, Reason]]:
     """Return the served layers with the suppressions that the kernel computes, and why the others are not served."""
-    found, left = dict[str, Any](served), dict[str, Reason]()
-    for layer in network.layers:
-        if layer.op == "NonMaxSuppression":
-            try:
-                found[layer.name] = non_max_suppression(Reading(layer, network))
-            except Unserved as error:
-                left[layer.name] = error.reason
-    return found, left
+    return read_each(network, served, "NonMaxSuppression", non_max_suppression)

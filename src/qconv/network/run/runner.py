@@ -19,7 +19,7 @@ from qconv.instances.load.expected import Expectations
 from qconv.instances.load.needs import Needs, needs_of
 from qconv.instances.load.serving import in_sequence
 from qconv.network.graph.graph import Layer, Network
-from qconv.network.graph.served import Prepared, Reason, Served
+from qconv.network.graph.served import OfSeveralOutputs, Prepared, Reason, Served
 from qconv.network.graph.value import Value
 from qconv.network.run.arrange import Arrangement, Arranger, Arranging, Key
 from qconv.network.run.memory import Memory
@@ -82,7 +82,7 @@ class Runner:
         self._subgraphs: dict[tuple[tuple[str, ...], tuple[str, ...]], Subgraph] = {}  # by layers and outputs
         # For a segment that has run once: the addresses of its inputs.
         self._recordings: dict[Recording, Recorded | dict[str, int]] = {}
-        self._made_here = frozenset(one.y for one in served.values())
+        self._made_here = frozenset(name for one in served.values() for name in one.layer.outputs)
         self._alone = Lock()  # a recording has a single set of arrays
         self.segments = partition(network, served)
         self._outputs = [{name for layer in each.layers for name in layer.outputs} for each in self.segments]
@@ -306,8 +306,9 @@ class Runner:
         for name, value in zip(served.inputs, inputs, strict=True):
             self._saw(name, value)
         prepared = self._prepare(served, tuple(value.shape for value in inputs))
-        made = self._elsewhere_run(alone, values) if prepared is None else {served.y: prepared(*inputs)}
-        self._saw(served.y, made[served.y])
+        made = self._elsewhere_run(alone, values) if prepared is None else _outputs(served, prepared, inputs)
+        for name, value in made.items():
+            self._saw(name, value)
         return made
 
     def _saw(self, name: str, value: Value) -> None:
@@ -401,7 +402,7 @@ def _parts_of(layer: Layer) -> str:
     """Return what an explanation says of the layers that are one."""
     if len(layer.parts) < 2:
         return ""
-    ops = ", ".join(part.op for part in layer.unfolded)
+    ops = ", ".join({part.name: part.op for part in layer.unfolded}.values())
     if layer.is_expression:
         return f"{ops} in one expression; "
     effect = "which changes no bit" if layer.is_exact else "which may change an output by one step"
@@ -410,4 +411,9 @@ def _parts_of(layer: Layer) -> str:
 
 def _alone(served: Served) -> Segment:
     """Return a served layer as a segment of its own."""
-    return Segment((served.layer,), True, served.inputs, (served.y,))
+    return Segment((served.layer,), True, served.inputs, tuple(filter(None, served.layer.outputs)))
+
+
+def _outputs(served: Served, prepared: Prepared, inputs: Sequence[Value]) -> dict[str, Value]:
+    """Run a prepared layer, and return its outputs by their names."""
+    return dict(prepared.outputs(*inputs)) if isinstance(prepared, OfSeveralOutputs) else {served.y: prepared(*inputs)}

@@ -17,6 +17,7 @@ CONVOLUTIONS = {
 }
 PRODUCTS = {
     **dict.fromkeys(("MatMul", "MatMulInteger", "com.microsoft.FusedMatMul"), 1),
+    **dict.fromkeys(("com.microsoft.DynamicQuantizeMatMul", "com.microsoft.MatMulIntegerToFloat"), 1),
     **dict.fromkeys(("QLinearMatMul", "com.microsoft.QGemm"), 3),
     **dict.fromkeys(("Gemm", "com.microsoft.FusedGemm"), 1),
 }

@@ -8,10 +8,12 @@ import numpy as np
 from light_layers import Bytes, by_expressions, served_of
 from one_expression import evaluated
 
+from qconv.expression.index import Axis, Index
 from qconv.network import Layer, Network, Tensor
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.fuse import fuse
-from qconv.network.expressions.kernel import Kernel
+from qconv.network.expressions.kernel import Held, Kernel, kernel_of
+from qconv.network.expressions.lazy import Element, tensor_of
 
 
 def kernels(network: Network, served: Any) -> list[Kernel]:
@@ -78,3 +80,16 @@ def test_integers_that_are_no_indices_are_of_the_whole_range() -> None:
     (kernel,) = kernels(network, {})
     assert {operand.text for operand in kernel.problem.operands} >= {"int32*3!"}
     np.testing.assert_array_equal(evaluated(network, {"x": x}), (x + ends)[[2, 0]])
+
+
+def test_the_tables_of_an_index_are_operands_in_the_order_of_their_names() -> None:
+    """A key names the operands, and another process has to find the kernel that was built for it."""
+    values = np.array([0, 2, 1], np.int32)
+    names = [f"t{number}" for number in range(9)]
+    arrays = {name: Held((3,), "int32", False, values) for name in names} | {"x": Held((19,), "float32")}
+    axis = Axis("o0", 3)
+    total = Index()
+    for name in reversed(names):
+        total = total + Index.entry(name, Index.of(axis), values)
+    lazy = tensor_of(Element("x", (total,), "float32"), "float32", (axis,))
+    assert kernel_of(lazy, arrays.__getitem__, False).tensors == (("x",), *((name,) for name in names))

@@ -100,8 +100,8 @@ W = bytes_of(4, 3, 3, 3)
         ("kernel_shape=", "QLinearConv", {"attributes": {"kernel_shape": [1, 1]}, **linear(W)}),
         ("accumulator", "MatMulInteger", {"w": np.zeros((2**17, 1), "int8")}),
         ("its x_zero_point 'x_z' is computed at each run", "ConvInteger", {"w": W, "x_z": ...}),
-        ("its w_zero_point 'w_z' is computed", "ConvInteger", {"w": W, "x_z": np.uint8(3), "w_z": ...}),
-        ("quantize_static makes a model", "MatMulInteger", {"w": bytes_of(4, 3), "x_z": ...}),
+        ("'w_z' is computed at each run, and the kernels", "ConvInteger", {"w": W, "x_z": np.uint8(3), "w_z": ...}),
+        ('bits="integers" has kernels for it', "MatMulInteger", {"w": bytes_of(4, 3), "x_z": ...}),
         ("it computes a scale and a zero point at each run", "DynamicQuantizeLinear", {}),
     ],
 )

@@ -19,6 +19,7 @@ from qconv.network.expressions.readers import (
     resizing,
     sampling,
     windows,
+    without_zero_point,
 )
 from qconv.network.graph.graph import Layer, Network
 
@@ -36,6 +37,7 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     **windows.READERS,
     **reductions.READERS,
     **products.READERS,
+    **without_zero_point.READERS,
 }
 # Ops that read each element of an input several times, or in an order of their own, or compute it where they do not use
 # it.
