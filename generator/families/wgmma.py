@@ -283,6 +283,7 @@ def why_residual_is_not_staged(problem: Conv2d) -> str | None:
     return None
 
 
+@lru_cache(maxsize=64)  # every config asks
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """Return why no config is feasible, or None."""
     instruction = target.warpgroup

@@ -77,9 +77,13 @@ class Expectations:
         return min((one.us for one in generator.expected(plans)), default=None)
 
 
-def is_promising(chain: Chain, convolutions: Sequence[LookupTime], target: Target) -> bool:
-    """True where one kernel may save enough of its convolutions' time that its configs are searched."""
-    return spared_us(chain, target) >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
+def may_be_promising(problem: Problem, layers: Sequence[LookupTime], target: Target) -> bool:
+    """True unless the problem is a chain whose kernel saves too little of its convolutions' time, the first of
+    `layers`, for a search of its configs."""
+    if not isinstance(problem, Chain):
+        return True
+    convolutions = layers[: len(problem.LAYERS)]
+    return spared_us(problem, target) >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
 
 
 def spared_us(chain: Chain, target: Target) -> float:

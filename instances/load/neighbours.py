@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-from qconv.instances.load.expected import Expectations, is_promising
+from qconv.instances.load.expected import Expectations, may_be_promising
 from qconv.op import Problem
 from qconv.ops.registry import parse
-from qconv.problem.chain import Chain
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,10 @@ class Neighbours:
         alone = expectations.of(self.problems)
         yield from self.problems
         for problem, begin in self.fused:
-            if isinstance(problem, Chain) and not self.any_chain:
-                convolutions = [one for one in alone[begin : begin + len(problem.LAYERS)] if one is not None]
-                if not is_promising(problem, convolutions, expectations.device.target):
-                    continue
-            expectations.of([problem])
-            yield problem
+            layers = [one for one in alone[begin:] if one is not None]
+            if self.any_chain or may_be_promising(problem, layers, expectations.device.target):
+                expectations.of([problem])
+                yield problem
 
     def as_dict(self) -> dict[str, Any]:
         return {

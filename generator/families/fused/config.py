@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -142,27 +142,33 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
         yield from shape.configs()
 
 
-def shapes(problem: Chain, target: Target, choices: Choices) -> Iterator[Shape]:
-    """Yield the promising tiles with their subtiles."""
-    of_weights, subtiles = _weights(problem, target, choices), _subtiles(problem, target, choices)
-    made = Block if isinstance(problem, FusedBlock) else Fused
-    most = MOST_SUBTILES[len(problem.LAYERS)]
+def _subtiles_of(problem: Chain, target: Target, choices: Choices) -> Callable[..., Subtiles]:
+    """Return the function that finds the subtiles of a layer for a tile of its outputs."""
+    subtiles, most = _subtiles(problem, target, choices), MOST_SUBTILES[len(problem.LAYERS)]
     # Layers that each block computes whole, unless it has a slice of the channels.
     alone = () if target.bulk_copies else problem.LAYERS[:-1]
-    # Computed once each: the loop has thousands of turns, for which a lookup without measurements waits.
-    sliced_by = {count: is_sliced(problem, count) for count in choices["cluster_blocks"]}
-    tiles = {side: tiles_of(problem, *side)[2] for side in itertools.product(choices["tile_h"], choices["tile_w"])}
 
-    @cache  # most tiles have the same layers in several ways to be resident
-    def best_subtiles(
+    @cache  # tiles differ in how many are resident
+    def found(
         layer: str, tile: tuple[int, int], cluster_blocks: int, warps: int, on_wgmma: bool, weight_ring: bool
     ) -> Subtiles:
         last = layer == problem.LAYERS[-1]
         ring_warpgroups = warps // 4 * (weight_ring and last)
-        blocks = 1 if layer in alone and not sliced_by[cluster_blocks] else cluster_blocks
+        blocks = 1 if layer in alone and not is_sliced(problem, cluster_blocks) else cluster_blocks
         layer_config = LayerConfig(layer, last, *tile, blocks, on_wgmma, 1, 1, ring_warpgroups)
         every, threads = subtiles[layer, on_wgmma], warps * target.warp_size
         return _cheapest(problem.layers[layer], layer_config, threads, every, target, most)
+
+    return found
+
+
+def shapes(problem: Chain, target: Target, choices: Choices) -> Iterator[Shape]:
+    """Yield the promising tiles with their subtiles."""
+    of_weights, subtiles_of = _weights(problem, target, choices), _subtiles_of(problem, target, choices)
+    made = Block if isinstance(problem, FusedBlock) else Fused
+    # Computed once each: the loop has thousands of turns, for which a lookup without measurements waits.
+    sliced_by = {count: is_sliced(problem, count) for count in choices["cluster_blocks"]}
+    tiles = {side: tiles_of(problem, *side)[2] for side in itertools.product(choices["tile_h"], choices["tile_w"])}
 
     for tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks in itertools.product(
         *(choices[n] for n in list(CHOICES)[:6])
@@ -199,7 +205,7 @@ def shapes(problem: Chain, target: Target, choices: Choices) -> Iterator[Shape]:
                 continue
             shape = (tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks, weights_in_smem, on_wgmma)
             best = [
-                best_subtiles(
+                subtiles_of(
                     layer, room.outputs[layer], cluster_blocks, warps, layer in weights.on_wgmma, weights.weight_ring
                 )
                 for layer in problem.LAYERS

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from qconv.instances.load.expected import Expectations, LookupTime, is_promising
+from qconv.instances.load.expected import Expectations, LookupTime, may_be_promising
 from qconv.instances.load.neighbours import Neighbours
 from qconv.network.graph.served import Served
 from qconv.network.graph.value import Shape
@@ -186,8 +186,7 @@ def compared(
 ) -> Compared | None:
     """Compare the single kernel of a problem with the several that it replaces. Return None if there is none, or if it
     is a chain that is not promising, unless `any_chain`."""
-    is_open = isinstance(problem, Chain) and not any_chain
-    if is_open and not is_promising(problem, rivals[: len(problem.LAYERS)], expectations.device.target):
+    if not (any_chain or may_be_promising(problem, rivals, expectations.device.target)):
         return None
     (one,) = expectations.of([problem])
     return Compared.of(one, rivals, unsure_of(problem)) if one is not None and one.is_one_kernel else None
