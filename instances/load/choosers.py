@@ -20,7 +20,8 @@ from qconv.op import Problem
 
 log = logging.getLogger("qconv")
 
-CHOOSER = (sys.executable, "-m", "qconv.instances.load.chooser")
+# Whatever lies in the current folder is no module of it (-P).
+CHOOSER = (sys.executable, "-P", "-m", "qconv.instances.load.chooser")
 # Without QCONV_PROCESSES, at most this number. With fewer than LEAST_PROCESSES, the imports of a process, most of a
 # second, take about as long as it saves.
 MOST_PROCESSES, LEAST_PROCESSES = 16, 3
