@@ -144,8 +144,9 @@ def remember(answers: Mapping[Problem, Answer], device: Place, in_sequence: bool
 
 def unknown(problems: Iterable[Problem], device: Place, in_sequence: bool) -> list[Problem]:
     """Return the problems, each once, whose lookup would rank configs: neither in memory nor on disk."""
-    found = _known(dict.fromkeys(problems), device, in_sequence)
-    return [problem for problem in dict.fromkeys(problems) if problem not in found]
+    wanted = dict.fromkeys(problems)
+    found = _known(wanted, device, in_sequence)
+    return [problem for problem in wanted if problem not in found]
 
 
 def _known(problems: Iterable[Problem], device: Place, in_sequence: bool) -> dict[Problem, Answer]:
