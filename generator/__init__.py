@@ -32,6 +32,7 @@ from qconv.generator.families.expression import map as mapping
 from qconv.generator.families.expression import matmul, matmul_mma, reduce
 from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, nms, pooling, shuffle, table
 from qconv.generator.plan import Config, Plan
+from qconv.generator.selection import cheapest_of
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
 from qconv.op import Problem, quoted
 from qconv.targets.target import Target
@@ -158,17 +159,17 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
 def cheapest(problem: Problem, target: Target, most: int) -> tuple[Plan, ...]:
     """Return the `most` cheapest plans of each family by its cost model: likely configs if any is feasible, otherwise
     all."""
-    rejected: list[Rejected] = []
+    why_not: list[str] = []
     for likely in (True, False):
-        feasible, rejected = space(problem, target, likely)
-        if feasible:
-            families: dict[str, list[Plan]] = {}
-            for one in feasible:
-                families.setdefault(one.config.family, []).append(one)
-            return tuple(one for own in families.values() for one in own[:most])
+        found = [cheapest_of(family, problem, target, likely, most) for family in families(problem).values()]
+        if any(one.plans for one in found):
+            # The family with the cheapest plan comes first.
+            order = sorted((one.plans for one in found if one.plans), key=lambda plans: plans[0].cost)
+            return tuple(one.plan for plans in order for one in plans)
+        why_not = [one.why_not for one in found if one.why_not is not None]
     if problem.parts:
         return ()
-    raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
+    raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {why_not[0]}")
 
 
 @lru_cache(maxsize=256)

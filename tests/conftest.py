@@ -44,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Removed from the environment: a pytest run that a test starts must not count itself.
     if ledger := os.environ.pop(VARIABLE, None):
         config.pluginmanager.register(Ledger(Path(ledger)))
+    # Tests replace parts of this process, which another would not have.
+    os.environ["QCONV_PROCESSES"] = "1"
     # The threads of NumPy's matrix products busy-wait for each other, and take the cores from the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # From 1.29 on, ONNX Runtime sends telemetry from its own thread, which reads the environment (the proxies) while a

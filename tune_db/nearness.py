@@ -34,6 +34,7 @@ class Neighbour(NamedTuple):
     key: str
 
 
+@lru_cache(maxsize=4096)  # a lookup asks for those of all rows
 def shape_of(problem: Problem) -> Shape:
     return Shape(_text([problem.op, *problem.shape_class]), tuple(problem.extents.values()), _text(list(problem.kinds)))
 

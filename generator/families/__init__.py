@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from qconv.generator.plan import Config, Plan
 from qconv.op import Problem
@@ -14,6 +14,13 @@ from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
 Choices = dict[str, tuple[int, ...]]
+
+
+class Group(NamedTuple):
+    """Configs that have most fields in common. None of their plans costs less than `least`."""
+
+    least: float
+    configs: Iterator[Config]
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class Family:
     features: Callable[[Any], Mapping[str, float]] = lambda plan: {}
     # Generates the combinations that may be feasible, for families with too many to try them all.
     promising: Callable[[Any, Target, Choices], Iterator[Config]] | None = None
+    # The same in the same order, in groups, so that a lookup plans only those that may be among the cheapest.
+    grouped: Callable[[Any, Target, Choices], Iterator[Group]] | None = None
     # Why no config of the family can serve the problem, or None.
     why_none: Callable[[Any, Target], str | None] | None = None
     # Fewer choices for some fields, among which `default` looks first: a lookup without measurements waits for it.
@@ -63,7 +72,7 @@ class Family:
 
     def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
         """Generate combinations of the choices, feasible or not, without those that the family rules out."""
-        choices = self.choices | (self.likely if likely else {})
+        choices = self._choices(likely)
         if self.promising is not None:
             yield from self.promising(problem, target, choices)
             return
@@ -73,3 +82,13 @@ class Family:
             every = itertools.product(*choices.values())
             self._combined[likely] = tuple(self.config(**dict(zip(choices, values, strict=True))) for values in every)
         yield from self._combined[likely]
+
+    def groups(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Group]:
+        """Generate the same configs in groups, all in one where the family does not divide them."""
+        if self.grouped is None:
+            yield Group(0.0, self.configs(problem, target, likely))
+        else:
+            yield from self.grouped(problem, target, self._choices(likely))
+
+    def _choices(self, likely: bool) -> Choices:
+        return self.choices | (self.likely if likely else {})

@@ -113,6 +113,7 @@ LIKELY: dict[str, tuple[int, ...]] = {
 }
 
 
+@lru_cache(maxsize=64)  # every config asks
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """Return why no config is feasible, or None."""
     if instruction_of(target) is None or not target.async_copies:

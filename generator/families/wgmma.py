@@ -5,7 +5,7 @@ product and pixels as its columns. docs/hopper has the measurements behind each 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from qconv.errors import Infeasible
@@ -259,10 +259,12 @@ class WgmmaPlan(SlabPlan):
         )
 
 
+@lru_cache(maxsize=64)  # the same for all configs with as many pixels
 def maps(problem: Conv2d, pixels: int, weight_rows: int) -> tuple[TensorMap, TensorMap]:
     return slab_maps(problem, pixels, "weights", weight_rows, CHANNELS)
 
 
+@lru_cache(maxsize=64)
 def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
     """Return the map of the residuals of a consumer's tile. Those past the last pixel or channel are zeros."""
     residual = problem.quantization.types.residual
@@ -281,6 +283,7 @@ def why_residual_is_not_staged(problem: Conv2d) -> str | None:
     return None
 
 
+@lru_cache(maxsize=64)  # every config asks
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """Return why no config is feasible, or None."""
     instruction = target.warpgroup

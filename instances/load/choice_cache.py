@@ -26,6 +26,7 @@ from qconv.generator import Expected
 from qconv.instances.choose import Choice
 from qconv.instances.choose.lookup import Place
 from qconv.op import Problem
+from qconv.targets.target import Target
 
 log = logging.getLogger("qconv")
 
@@ -82,12 +83,7 @@ class ChoiceCache:
         if one is None:
             return None
         try:
-            if "infeasible" in one:
-                return Infeasible(str(one["infeasible"]))
-            config = generator.config_from_json(json.dumps(one["config"]))
-            expected = None if one["expected"] is None else Expected(**one["expected"])
-            plan = generator.plan(problem, config, device.target)
-            return Choice(plan, one["origin"], one["reason"], expected=expected)
+            return read(one, problem, device.target)
         except (ValueError, KeyError, TypeError) as error:
             log.warning("the choice of %s in %s is not used: %s", problem, self._path, error)
             return None
@@ -96,9 +92,9 @@ class ChoiceCache:
         """Append answers, except those that are measured: a lookup finds them as fast in the database. A cache that
         cannot be written keeps none; a lookup does not fail for it."""
         lines = [
-            json.dumps({"key": _key(problem, device, in_sequence)} | _shown(answer))
+            json.dumps({"key": _key(problem, device, in_sequence)} | written(answer))
             for problem, answer in answers.items()
-            if isinstance(answer, Infeasible) or answer.origin != "exact"
+            if is_kept(answer)
         ]
         if self._path is None or not lines:
             return
@@ -117,7 +113,21 @@ def _key(problem: Problem, device: Place, in_sequence: bool) -> str:
     return f"{device.name}|{device.target.name}|{'in sequence' if in_sequence else 'alone'}|{problem}"
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
+def is_kept(answer: Answer) -> bool:
+    """True for an answer that took time: what is measured is found as fast in the database."""
+    return isinstance(answer, Infeasible) or answer.origin != "exact"
+
+
+def read(one: Mapping[str, Any], problem: Problem, target: Target) -> Answer:
+    """Return what was written. Raises ValueError, KeyError or TypeError where that is none."""
+    if "infeasible" in one:
+        return Infeasible(str(one["infeasible"]))
+    config = generator.config_from_json(json.dumps(one["config"]))
+    expected = None if one["expected"] is None else Expected(**one["expected"])
+    return Choice(generator.plan(problem, config, target), one["origin"], one["reason"], expected=expected)
+
+
+def written(answer: Answer) -> dict[str, Any]:
     if isinstance(answer, Infeasible):
         return {"infeasible": str(answer)}
     return {

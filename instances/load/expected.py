@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # Problems whose times are cached. A session that sees new shapes all day asks for many.
 MOST_TIMES = 8192
+# The fraction of the convolutions' predicted time that one kernel must save before its configs are searched, which
+# takes a tenth of a second. Large layers are compute-bound and never faster together.
+LEAST_SPARED = 0.1
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,15 @@ class Expectations:
         None where there is none."""
         plans = generator.cheapest(problem, self.device.target, generator.RANKED)
         return min((one.us for one in generator.expected(plans)), default=None)
+
+
+def may_be_promising(problem: Problem, layers: Sequence[LookupTime], target: Target) -> bool:
+    """True unless the problem is a chain whose kernel saves too little of its convolutions' time, the first of
+    `layers`, for a search of its configs."""
+    if not isinstance(problem, Chain):
+        return True
+    convolutions = layers[: len(problem.LAYERS)]
+    return spared_us(problem, target) >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
 
 
 def spared_us(chain: Chain, target: Target) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -135,27 +135,57 @@ def answers(problems: Iterable[Problem], device: Place, database: str | Rows | N
     return [found[problem] for problem in wanted]
 
 
-def _remembered(problems: Iterable[Problem], device: Place, in_sequence: bool) -> dict[Problem, Answer]:
-    """Return answers with the default databases: from memory, from disk, or else new ones."""
-    databases = (*_users(), *_of_layers())
-    keys = {problem: (problem, device.name, device.target.name, in_sequence, databases) for problem in problems}
-    found = {problem: answer for problem, key in keys.items() if (answer := _chosen.get(key)) is not None}
-    if len(found) == len(keys):
-        return found
+def remember(answers: Mapping[Problem, Answer], device: Place, in_sequence: bool) -> None:
+    """Keep what lookups with the default databases choose, as another process found it."""
+    databases = _databases()
+    for problem, answer in answers.items():
+        _chosen.keep((problem, device.name, device.target.name, in_sequence, databases), answer)
+
+
+def unknown(problems: Iterable[Problem], device: Place, in_sequence: bool) -> list[Problem]:
+    """Return the problems, each once, whose lookup would rank configs: neither in memory nor on disk."""
+    wanted = dict.fromkeys(problems)
+    found = _known(wanted, device, in_sequence)
+    return [problem for problem in wanted if problem not in found]
+
+
+def _known(problems: Iterable[Problem], device: Place, in_sequence: bool) -> dict[Problem, Answer]:
+    """Return answers with the default databases, as far as they are in memory or on disk."""
+    databases, found = _databases(), dict[Problem, Answer]()
+    for problem in problems:
+        key = problem, device.name, device.target.name, in_sequence, databases
+        answer = _chosen.get(key)
+        if answer is None and (answer := _cache(databases).find(problem, device, in_sequence)) is not None:
+            _chosen.keep(key, answer)
+        if answer is not None:
+            found[problem] = answer
+    return found
+
+
+def _databases() -> tuple[str, ...]:
+    return (*_users(), *_of_layers())
+
+
+def _cache(databases: tuple[str, ...]) -> ChoiceCache:
     if databases not in _caches:
         _caches[databases] = ChoiceCache.of(databases)
-    cache, new = _caches[databases], dict[Problem, Answer]()
+    return _caches[databases]
+
+
+def _remembered(problems: Iterable[Problem], device: Place, in_sequence: bool) -> dict[Problem, Answer]:
+    """Return answers with the default databases: from memory, from disk, or else new ones."""
+    wanted = list(problems)
+    found = _known(wanted, device, in_sequence)
+    new: dict[Problem, Answer] = {}
     with ExitStack() as opened:
         layers: Layered | None = None
-        for problem in (problem for problem in keys if problem not in found):
-            answer = cache.find(problem, device, in_sequence)
-            if answer is None:
-                layers = layers or opened.enter_context(open_layers(None, device, serves=True))
-                answer = new[problem] = _without_sources(_chosen_in(layers, problem, device, in_sequence))
-            found[problem] = answer
-            _chosen.keep(keys[problem], answer)
-    cache.add(new, device, in_sequence)
-    return found
+        for problem in (problem for problem in wanted if problem not in found):
+            layers = layers or opened.enter_context(open_layers(None, device, serves=True))
+            new[problem] = _without_sources(_chosen_in(layers, problem, device, in_sequence))
+            remember({problem: new[problem]}, device, in_sequence)
+    if new:
+        _cache(_databases()).add(new, device, in_sequence)
+    return found | new
 
 
 def _chosen_in(layers: Layered, problem: Problem, device: Place, in_sequence: bool) -> Answer:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import ClassVar, NamedTuple
 
 from qconv.errors import Infeasible
@@ -15,8 +15,8 @@ from qconv.generator.convolution import input_span
 from qconv.generator.families.fused.layer import (
     RUN_PIXELS,
     Border,
-    InKernel,
     LayerConfig,
+    LayerPlan,
     Work,
     chunks,
     fits_wgmma,
@@ -25,7 +25,7 @@ from qconv.generator.families.fused.layer import (
     plane,
     row_pixels,
 )
-from qconv.generator.families.fused.layers import layer_plan
+from qconv.generator.families.fused.layers import any_layer
 from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.generator.tiles import check_blocks_per_sm
 from qconv.problem.chain import WORDS, Chain, FusedBlock
@@ -113,26 +113,62 @@ def structure(config: Fused) -> tuple[int, ...]:
     return config.teams > 1, config.cluster_blocks, config.weights_in_smem, config.on_wgmma
 
 
+class Subtiles(NamedTuple):
+    """The subtiles of a layer to try, and the least that any of them takes."""
+
+    sizes: tuple[_Subtile, ...]
+    work: Work
+    registers: int  # per thread
+    weight_smem_bytes: int  # if its weights are in shared memory
+
+
+class Shape(NamedTuple):
+    """The promising configs that differ in the subtiles of layers only."""
+
+    config: Fused  # with the first of them
+    room: Geometry  # at least, without what warpgroups need
+    weights: Weights
+    subtiles: tuple[Subtiles, ...]  # of each layer
+
+    def configs(self) -> Iterator[Config]:
+        made, shared = type(self.config), list(vars(self.config).values())[: -2 * len(self.subtiles)]
+        for of_layers in itertools.product(*(one.sizes for one in self.subtiles)):
+            yield made(*shared, *itertools.chain(*of_layers))
+
+
 def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config]:
     """Yield the promising configs: tiles that fit in shared memory, with the subtiles of the lowest cost."""
-    of_weights, subtiles = _weights(problem, target, choices), _subtiles(problem, target, choices)
-    made = Block if isinstance(problem, FusedBlock) else Fused
-    most = MOST_SUBTILES[len(problem.LAYERS)]
+    for shape in shapes(problem, target, choices):
+        yield from shape.configs()
+
+
+def _subtiles_of(problem: Chain, target: Target, choices: Choices) -> Callable[..., Subtiles]:
+    """Return the function that finds the subtiles of a layer for a tile of its outputs."""
+    subtiles, most = _subtiles(problem, target, choices), MOST_SUBTILES[len(problem.LAYERS)]
     # Layers that each block computes whole, unless it has a slice of the channels.
     alone = () if target.bulk_copies else problem.LAYERS[:-1]
-    # Computed once each: the loop has thousands of turns, for which a lookup without measurements waits.
-    sliced_by = {count: is_sliced(problem, count) for count in choices["cluster_blocks"]}
-    tiles = {side: tiles_of(problem, *side)[2] for side in itertools.product(choices["tile_h"], choices["tile_w"])}
 
-    def best_subtiles(
-        layer: str, tile: tuple[int, int], cluster_blocks: int, warps: int, weights: Weights
-    ) -> tuple[_Subtile, ...]:
-        on_wgmma, last = layer in weights.on_wgmma, layer == problem.LAYERS[-1]
-        ring_warpgroups = warps // 4 * (weights.weight_ring and last)
-        blocks = 1 if layer in alone and not sliced_by[cluster_blocks] else cluster_blocks
+    @cache  # tiles differ in how many are resident
+    def found(
+        layer: str, tile: tuple[int, int], cluster_blocks: int, warps: int, on_wgmma: bool, weight_ring: bool
+    ) -> Subtiles:
+        last = layer == problem.LAYERS[-1]
+        ring_warpgroups = warps // 4 * (weight_ring and last)
+        blocks = 1 if layer in alone and not is_sliced(problem, cluster_blocks) else cluster_blocks
         layer_config = LayerConfig(layer, last, *tile, blocks, on_wgmma, 1, 1, ring_warpgroups)
         every, threads = subtiles[layer, on_wgmma], warps * target.warp_size
         return _cheapest(problem.layers[layer], layer_config, threads, every, target, most)
+
+    return found
+
+
+def shapes(problem: Chain, target: Target, choices: Choices) -> Iterator[Shape]:
+    """Yield the promising tiles with their subtiles."""
+    of_weights, subtiles_of = _weights(problem, target, choices), _subtiles_of(problem, target, choices)
+    made = Block if isinstance(problem, FusedBlock) else Fused
+    # Computed once each: the loop has thousands of turns, for which a lookup without measurements waits.
+    sliced_by = {count: is_sliced(problem, count) for count in choices["cluster_blocks"]}
+    tiles = {side: tiles_of(problem, *side)[2] for side in itertools.product(choices["tile_h"], choices["tile_w"])}
 
     for tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks in itertools.product(
         *(choices[n] for n in list(CHOICES)[:6])
@@ -169,10 +205,14 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
                 continue
             shape = (tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks, weights_in_smem, on_wgmma)
             best = [
-                best_subtiles(layer, room.outputs[layer], cluster_blocks, warps, weights) for layer in problem.LAYERS
+                subtiles_of(
+                    layer, room.outputs[layer], cluster_blocks, warps, layer in weights.on_wgmma, weights.weight_ring
+                )
+                for layer in problem.LAYERS
             ]
-            for of_layers in itertools.product(*best):
-                yield made(*shape, *itertools.chain(*of_layers))
+            if all(one.sizes for one in best):
+                config = made(*shape, *itertools.chain(*(one.sizes[0] for one in best)))
+                yield Shape(config, room, weights, tuple(best))
 
 
 # Subtiles of each layer that are tried for either cost, by the number of layers. They are chosen for each layer
@@ -204,17 +244,21 @@ def _subtiles(problem: Chain, target: Target, choices: Choices) -> dict[tuple[st
 @lru_cache(maxsize=4096)
 def _cheapest(
     problem: Conv2d, layer_config: LayerConfig, threads: int, subtiles: tuple[_Subtile, ...], target: Target, most: int
-) -> tuple[_Subtile, ...]:
+) -> Subtiles:
     """Return the feasible subtiles with the fewest issued clocks, and those with the shortest longest warp."""
-    works: dict[_Subtile, Work] = {}
-    alone, given = InKernel(threads), vars(layer_config)
+    plans: dict[_Subtile, LayerPlan] = {}
+    given = vars(layer_config)
     for m, n in subtiles:
         with suppress(Infeasible):
             # Not `replace`, which takes as long as planning the layer.
-            one = LayerConfig(**given | {"m": m, "n": n})
-            works[m, n] = layer_plan(problem, one, target, alone).work
+            plans[m, n] = any_layer(problem, LayerConfig(**given | {"m": m, "n": n}), target)
+    works = {subtile: plan.count_work(threads, weights_in_smem=False) for subtile, plan in plans.items()}
     either = (sorted(works, key=lambda subtile: works[subtile][cost])[:most] for cost in (0, 1))
-    return tuple(dict.fromkeys(itertools.chain(*either)))
+    best = tuple(dict.fromkeys(itertools.chain(*either)))
+    least = [plans[subtile].count_work(threads, weights_in_smem=True) for subtile in best]
+    work = Work(*(min((one[cost] for one in least), default=0.0) for cost in (0, 1)))
+    registers = min((plans[subtile].registers for subtile in best), default=0)
+    return Subtiles(best, work, registers, min((plans[subtile].weight_smem_bytes for subtile in best), default=0))
 
 
 def _matrices(problem: Chain) -> tuple[str, ...]:

@@ -86,8 +86,8 @@ class DepthwiseLayer(LayerPlan):
             own_channels=not self.is_first,
         )
 
-    def count_work(self) -> Work:
-        problem, config, threads = self.problem, self.config, self.in_kernel.threads
+    def count_work(self, threads: int, weights_in_smem: bool) -> Work:
+        problem, config = self.problem, self.config
         sums = 1 + problem.quantization.w_zero_point
         patches = ceil_div(config.rows, config.m) * ceil_div(config.columns, COLUMNS)
         outputs, quads = config.m * COLUMNS * self.vector, self.vector // 4

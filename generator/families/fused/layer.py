@@ -248,12 +248,13 @@ class LayerPlan(ConvolutionPlan):
         """Derived constants that only a layer of this kind has."""
 
     @abstractmethod
-    def count_work(self) -> Work:
-        """Predict the clocks that the layer takes for a tile."""
+    def count_work(self, threads: int, weights_in_smem: bool) -> Work:
+        """Predict the clocks that a team of `threads` takes for a tile. With the weights in shared memory they are at
+        most those without."""
 
     @cached_property
     def work(self) -> Work:
-        return self.count_work()
+        return self.count_work(self.in_kernel.threads, self.in_kernel.weights_in_smem)
 
     @property
     def _offset_in_sums(self) -> bool:

@@ -19,11 +19,11 @@ from qconv.targets.target import Target
 def layer_plan(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> LayerPlan:
     """Plan a layer. The cache has two levels: many configs have the same layer, and kernels differ in what they demand
     of it."""
-    return replace(_any_layer(problem, config, target), in_kernel=in_kernel)
+    return replace(any_layer(problem, config, target), in_kernel=in_kernel)
 
 
 @lru_cache(maxsize=1024)
-def _any_layer(problem: Conv2d, config: LayerConfig, target: Target) -> LayerPlan:
+def any_layer(problem: Conv2d, config: LayerConfig, target: Target) -> LayerPlan:
     """Plan a layer without its kernel's demands. Raise Infeasible where layers do not have these types."""
     if (reason := why_not_bytes(problem)) is not None:
         raise Infeasible(reason)

@@ -124,14 +124,14 @@ class MatrixLayer(LayerPlan):
             steps_by="taps" if self.whole_taps and self.is_rolled else "units",
         )
 
-    def count_work(self) -> Work:
-        problem, config, threads = self.problem, self.config, self.in_kernel.threads
+    def count_work(self, threads: int, weights_in_smem: bool) -> Work:
+        problem, config = self.problem, self.config
         sums, of_curve = 1 + problem.quantization.w_zero_point, of_activation(problem)
         run = config.m * self.atom.pixels
         items = ceil_div(config.pixels, run) * self.block_slabs
         # A partition either multiplies or waits for the fragments of its operands.
         steps: float = self.steps * self.step_chunks * 16 * run * self.slab_k * sums / 570
-        of_step = config.m * (4 + config.n) + config.n * (8 if self.in_kernel.weights_in_smem else 11) + 8
+        of_step = config.m * (4 + config.n) + config.n * (8 if weights_in_smem else 11) + 8
         # Shared memory delivers 32 bytes per clock to a partition, if the pixels lie on different banks.
         column_stride = 1 if self.by_turns else problem.stride[1]
         of_pixels = run * times_asked(config.pixels, config.columns, problem.stride[0] * self.source_row, column_stride)
@@ -152,7 +152,7 @@ def matrix_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel
     slabs = ceil_div(problem.k, slab_k)
     block_slabs = ceil_div(slabs, config.blocks)
     check_blocks(config, slabs, block_slabs)
-    slab_chunks = max(_chunks_of(problem, slab, slab_k) for slab in range(slabs))
+    slab_chunks = max(_chunks_of(problem, slab, slab_k) for slab in range(1 if problem.groups == 1 else slabs))
     steps = ceil_div(problem.r * problem.s * slab_chunks, atom.block_k // 16)
     step_words = config.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
     # One step past the last is loaded and not used.

@@ -332,10 +332,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     teams, threads = config.teams, config.warps * target.warp_size
     _check_threads(config, threads, target)
     weights = weights_of(problem, config.weights_in_smem, config.on_wgmma, target)
-    sliced = is_sliced(problem, config.cluster_blocks)
-    # A block of a cluster computes some channels of the intermediate and sends them to the others. Without clusters a
-    # block computes all channels, or the slice that its own outputs need.
-    cluster = config.cluster_blocks if target.bulk_copies and not sliced else 1
+    sliced, cluster = is_sliced(problem, config.cluster_blocks), cluster_of(problem, config, target)
     layers = _layers(problem, config, weights, cluster, target)
     slice_k = layers["first"].block_k if sliced else 0
     tile = config.tile_h, config.tile_w
@@ -343,7 +340,8 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     weight_smem_bytes = sum(layers[name].weight_smem_bytes for name in weights.in_smem)
     spare_bytes = _spare_bytes(layers, weights, room, weight_smem_bytes)
     smem_bytes = teams * room.smem_bytes + weight_smem_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
-    registers = _least_registers(layers, config.blocks_per_sm * teams * threads, target)
+    estimated = max(layer.registers for layer in layers.values())
+    registers = least_registers(estimated, config.blocks_per_sm * teams * threads, target)
     check_blocks_per_sm(config.blocks_per_sm, teams * threads, smem_bytes, registers, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.cluster_blocks, 2**30, "blocks of tiles")
@@ -361,8 +359,20 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
         tiles_h=tiles_h,
         tiles_w=tiles_w,
         tiles=tiles,
-        blocks=min(ceil_div(tiles, teams), _room(config, cluster, target)),
+        blocks=blocks_of(tiles, config, cluster, target),
     )
+
+
+def cluster_of(problem: Chain, config: Fused, target: Target) -> int:
+    """Return the blocks per cluster. A block of a cluster computes some channels of the intermediate and sends them to
+    the others. Without clusters a block computes all channels, or the slice that its own outputs need."""
+    sliced = is_sliced(problem, config.cluster_blocks)
+    return config.cluster_blocks if target.bulk_copies and not sliced else 1
+
+
+def blocks_of(tiles: int, config: Fused, cluster: int, target: Target) -> int:
+    """Return the blocks in the grid; a group of blocks that compute a tile together counts as one."""
+    return min(ceil_div(tiles, config.teams), _room(config, cluster, target))
 
 
 def _check_threads(config: Fused, threads: int, target: Target) -> None:
@@ -413,11 +423,10 @@ def _layers(
     return layers
 
 
-def _least_registers(layers: dict[str, LayerPlan], threads: int, target: Target) -> int:
+def least_registers(estimated: int, threads: int, target: Target) -> int:
     """Return the registers that a thread must have. A third of the estimate can be recomputed or spilled where threads
     have FEW_REGISTERS; with fewer, ptxas 13.0 loses pointers, so that kernels read address 0, or runs for minutes."""
-    registers = max(layer.registers for layer in layers.values())
-    return 2 * registers // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else registers
+    return 2 * estimated // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else estimated
 
 
 def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry, weight_smem_bytes: int) -> int:
@@ -436,45 +445,3 @@ def _room(config: Fused, cluster: int, target: Target) -> int:
     # Clusters of more than two blocks do not fill the GPCs that they are placed in.
     usable = int(0.9 * room) if cluster > 2 else room
     return max(1, usable // config.cluster_blocks)
-
-
-# The cost model is fitted to 166 configs on an H200.
-LAUNCH = 4100  # clocks per launch
-EXCHANGE = 1750  # clocks in which the blocks of a cluster exchange the intermediate tensor
-HOLDING = 130  # bytes per clock at which weights arrive in shared memory
-STREAMING = 11.4  # bytes per clock at which tiles arrive and leave
-HIDING = 1.9  # relative slowdown of a single warp, whose stalls no other warp hides
-LACKING = 1.0  # relative slowdown of a layer that needs twice the registers that it has
-# The best configs of 163 chains took about 0.92 of the predicted clocks. With a factor of 0.9 the fewest chains are
-# wrongly predicted to be slower than two kernels.
-FITTED = 0.9
-
-
-def cost(plan: FusedPlan) -> float:
-    config, target = plan.config, plan.target
-    works = [layer.work for layer in plan.layer_plans.values()]
-    issued, longest = sum(work.issued for work in works), sum(work.longest for work in works)
-    if target.vendor == "cpu":  # threads run one after the other
-        return plan.tiles * config.cluster_blocks * issued
-    turns = ceil_div(plan.tiles, plan.grid_teams)
-    resident = min(config.blocks_per_sm * config.teams, ceil_div(plan.tiles * config.cluster_blocks, target.processors))
-    lacking = 1 + LACKING * _lacking(plan)
-    issued, longest = issued * lacking * (1 + HIDING / (resident * config.warps)), longest * lacking
-    tile_bytes = plan.problem.io_bytes / plan.tiles / config.cluster_blocks
-    # A multiprocessor is limited by the instructions of all its blocks, by the slowest warp, or by device memory.
-    turn = max(resident * issued, longest, resident * tile_bytes / STREAMING) + (
-        EXCHANGE if config.cluster_blocks > 1 and not plan.by_slices else 0
-    )
-    in_chunks, in_plane = plan.geometry.planes[0]
-    first_bytes = resident * 16 * in_chunks * in_plane  # all warps wait for it
-    return FITTED * (
-        turns * turn + LAUNCH + first_bytes / STREAMING + config.blocks_per_sm * plan.weight_smem_bytes / HOLDING
-    )
-
-
-def _lacking(plan: FusedPlan) -> float:
-    """Return the share of registers that a thread lacks. Layers of warpgroups do not count: their sums must not spill,
-    so that their estimate is higher than their need."""
-    registers = [layer.registers for layer in plan.layer_plans.values() if layer.kind != "warpgroup"]
-    threads = plan.config.blocks_per_sm * plan.block_threads
-    return max(0.0, max(registers, default=0) * threads / plan.target.registers_per_sm - 1)

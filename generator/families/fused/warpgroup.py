@@ -77,7 +77,7 @@ class WarpgroupLayer(LayerPlan):
             Constant("ALL_SLABS", self.slabs),
             Constant("BLOCK_SLABS", self.block_slabs, "slabs per block"),
             Constant("BUFFERS", self.buffers or self.block_slabs, "slabs of weights that shared memory holds"),
-            Constant("OF_SLAB", self.of_slab or self._of_resident_slab, "warpgroups that multiply a slab together"),
+            Constant("OF_SLAB", self.of_slab or self._resident, "warpgroups that multiply a slab together"),
             Constant("TAPS", self.taps),
             Constant("CHUNKS", 2 * self.pairs, "chunks of 16 input channels, zeros to an even number"),
             Constant("UNITS", self.taps * 2 * self.pairs, "chunks of the reduction"),
@@ -88,9 +88,11 @@ class WarpgroupLayer(LayerPlan):
         )
 
     @property
-    def _of_resident_slab(self) -> int:
+    def _resident(self) -> int:
+        return self._of_resident_slab(self.in_kernel.threads // self.target.warp_size // GROUP_WARPS)
+
+    def _of_resident_slab(self, groups: int) -> int:
         """Warpgroups that multiply a slab together, where all slabs are in shared memory."""
-        groups = self.in_kernel.threads // self.target.warp_size // GROUP_WARPS
         return max(1, min(groups // self.block_slabs, ceil_div(self.positions, RUN_PIXELS)))
 
     @property
@@ -110,13 +112,13 @@ class WarpgroupLayer(LayerPlan):
             turns="turns" if self.buffers else "resident",
         )
 
-    def count_work(self) -> Work:
-        of_curve, groups = of_activation(self.problem), self.in_kernel.threads // self.target.warp_size // GROUP_WARPS
+    def count_work(self, threads: int, weights_in_smem: bool) -> Work:
+        of_curve, groups = of_activation(self.problem), threads // self.target.warp_size // GROUP_WARPS
         runs = ceil_div(self.positions, RUN_PIXELS)
         items = runs * self.block_slabs
         # Pixels that do not exist are multiplied but not finished.
         finished = self.positions * self.block_slabs / RUN_PIXELS
-        of_slab = self._of_resident_slab
+        of_slab = self._of_resident_slab(groups)
         of_longest = ceil_div(self.block_slabs, groups // of_slab) * ceil_div(runs, of_slab)
         # A multiprocessor either multiplies or waits for the bytes of both operands.
         of_products = self.taps * self.pairs * 1.5 * max(self.slab_k / 2, 16 + self.slab_k / 4)

@@ -13,6 +13,7 @@ ENVIRONMENT = (
     ("QCONV_DB", "The database: a SQLite file or an SQLAlchemy URL. Default: tune.sqlite in the cache."),
     ("QCONV_PATH", "Folders that qconv-tune build --out made, with colons between: they are only read."),
     ("QCONV_NO_COMPILE", "1: nothing is compiled; what no folder has is an error that says how to build it."),
+    ("QCONV_PROCESSES", "How many processes choose kernels at once; 1: none. Default: the cores, at most 16."),
     ("CXX", "The C++ compiler of the CPU device. Default: g++."),
     ("QCONV_CLANG", "The clang of the AMD targets. Default: the newest that is found."),
 )

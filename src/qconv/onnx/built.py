@@ -17,6 +17,7 @@ from qconv.instances.load.building import FILE_MODE, FOLDER_MODE, Built, Place
 from qconv.instances.load.deployed import Collected, Deployed
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.manifest import AGAIN, Manifest, files_in, read_manifest
+from qconv.instances.load.neighbours import Neighbours
 from qconv.instances.load.serving import answered_by
 from qconv.network import Arranger, Choices, Region, Runner
 from qconv.network.graph.value import Shape
@@ -218,6 +219,9 @@ class Decided:
         raise KernelMissing(
             f"{self.folder} was built for batches of {batches}{others}; for inputs {list(shapes)}, {AGAIN}"
         )
+
+    def neighbours(self, region: Region, shapes: Sequence[Shape]) -> Sequence[Neighbours]:
+        return ()
 
 
 def is_folder(model: object) -> TypeGuard[str | Path]:

@@ -15,6 +15,7 @@ from mutants.named import (
 )
 
 CONFIG, COST = "test_plan_config.py", "generator/test_cost.py"
+SELECTION = "generator/test_selection.py"
 FUSED = "test_chain.py"
 
 MUTANTS = (
@@ -25,6 +26,38 @@ MUTANTS = (
         "feasible.sort(key=lambda pair: -pair[0])",
         "The default is the cheapest by the cost model.",
         ("test_cheapest.py",),
+    ),
+    Mutant(
+        "generator: a bound as high as the last plan ends the search",
+        "cheapest_of",
+        "group.least > found[-1].cost",
+        "group.least >= found[-1].cost",
+        "Of plans with the same cost, the one of the earlier config comes first, and its group may come later.",
+        (SELECTION,),
+    ),
+    Mutant(
+        "generator: groups in the order of configs",
+        "cheapest_of",
+        "key=lambda pair: pair[1].least)",
+        "key=lambda pair: pair[0])",
+        "The first bound that is too high says nothing about those after it.",
+        (SELECTION,),
+    ),
+    Mutant(
+        "fused: the bound of the slowest subtile",
+        "generator/families/fused/config.py",
+        "work = Work(*(min((one[cost]",
+        "work = Work(*(max((one[cost]",
+        "A group has plans with the fastest.",
+        (SELECTION,),
+    ),
+    Mutant(
+        "fused: every team has weights of its own",
+        "generator/families/fused/cost.py",
+        "config.teams * shape.room.smem_bytes + weight_smem_bytes",
+        "config.teams * (shape.room.smem_bytes + weight_smem_bytes)",
+        "Teams share them: tiles that fit would be left out.",
+        (SELECTION,),
     ),
     Mutant(
         "generator: of one kernel and of several the dearer",
@@ -60,9 +93,9 @@ MUTANTS = (
     ),
     Mutant(
         "family: the likely choices are all choices",
-        "Family.configs",
-        "choices = self.choices | (self.likely if likely else {})",
-        "choices = self.choices",
+        "Family._choices",
+        "return self.choices | (self.likely if likely else {})",
+        "return self.choices",
         "A cold default looks at few configs, and at the others only where none of these serves.",
         ("generator/test_plan.py::test_the_default_is_a_likely_one_where_any_of_them_serves",),
     ),

@@ -81,9 +81,9 @@ MUTANTS = (
     ),
     Mutant(
         "default: every plan is looked at twice",
-        "cheapest",
-        "for one in own[:most])",
-        "for one in own)",
+        "cheapest_of",
+        "del found[most:]",
+        "pass",
         "A cold lookup asks the trees of few.",
         (CHEAPEST,),
     ),

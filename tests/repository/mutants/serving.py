@@ -2,6 +2,7 @@
 
 from mutants.mutant import Mutant
 
+CHOOSERS, NEIGHBOURS, ARRANGE = "test_choosers.py", "test_neighbours.py", "network/run/test_arrange.py"
 MEMORY, LOADING, CHOICES = "test_serving.py", "test_pair_loading.py", "test_choice_cache.py"
 EXPORT, INSTANCE, ONE_LINER = (
     "library/test_export.py",
@@ -56,6 +57,46 @@ MUTANTS = (
         "value = self._values.get(key)",
         "What is used all the time would be dropped.",
         ("test_recent.py",),
+    ),
+    Mutant(
+        "choosers: what other processes chose is not kept",
+        "choose_ahead",
+        "                serving.remember(answers, device, in_sequence)",
+        "                pass",
+        "All would be chosen again, one after the other.",
+        (CHOOSERS,),
+    ),
+    Mutant(
+        "choosers: known problems are asked for",
+        "choose_ahead",
+        "serving.unknown(every, device, in_sequence)",
+        "every",
+        "A new process of a known network would start others, and wait for them.",
+        (CHOOSERS,),
+    ),
+    Mutant(
+        "chooser: measured choices are sent",
+        "answered",
+        "if is_kept(one)",
+        "if True",
+        "Their toolchain and their time are in the database alone.",
+        (CHOOSERS,),
+    ),
+    Mutant(
+        "neighbours: the first convolutions for any chain",
+        "Neighbours.chosen",
+        "alone[begin:]",
+        "alone",
+        "Chains would be searched that no network takes, and others not.",
+        (f"{NEIGHBOURS}::test_a_chain_is_chosen_where_it_is_promising",),
+    ),
+    Mutant(
+        "arrange: kernels for several layers are not asked for",
+        "Arranger.neighbours",
+        "fusion.begin - begin",
+        "fusion.begin",
+        "A part has its own layers, counted from the first.",
+        (f"{ARRANGE}::test_what_a_network_looks_up_is_asked_for_ahead",),
     ),
     Mutant(
         "choice cache: any program's choices",

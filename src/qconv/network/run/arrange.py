@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from qconv.instances.load.expected import Expectations, LookupTime, spared_us
+from qconv.instances.load.expected import Expectations, LookupTime, may_be_promising
+from qconv.instances.load.neighbours import Neighbours
 from qconv.network.graph.served import Served
 from qconv.network.graph.value import Shape
 from qconv.network.run.chained import IntegerChain
@@ -19,13 +21,12 @@ from qconv.problem.chain import Chain
 # dense layer larger than 1x1, kernels took up to 2.0 times the prediction (ResNet-50's first blocks on an H200), and
 # those with a sum lost to the two kernels that they were predicted to beat.
 UNSURE, UNSURE_CHAIN_AND_SUM, UNSURE_DENSE, UNSURE_DENSE_AND_SUM = 1.15, 1.5, 2.1, 2.5
-# The fraction of the convolutions' predicted time that one kernel must save before its configs are searched, which
-# takes a tenth of a second. Large layers are compute-bound and never faster together.
-LEAST_SPARED = 0.1
 # The factor by which a measured time must be shorter: the variation between runs of one kernel.
 NOISE = 1.01
 # One kernel is worth measuring up to this multiple of the predicted time of several.
 WORTH_MEASURING = 1.3
+# Layers of a region whose kernels, and those that begin with them, one process chooses.
+MOST_NEIGHBOURS = 3
 
 Key = tuple[str, ...]
 
@@ -86,6 +87,10 @@ class Arranging(Protocol):
         """Return the kernels for inputs of these shapes, with the channels after N."""
         ...
 
+    def neighbours(self, region: Region, shapes: Sequence[Shape]) -> Sequence[Neighbours]:
+        """Return the problems whose choices that needs, in parts that can be chosen in parallel."""
+        ...
+
 
 @dataclass(frozen=True)
 class Arranger:
@@ -110,6 +115,22 @@ class Arranger:
             problem for problem, found in compared.values() if found.is_measured or found.ratio <= WORTH_MEASURING
         )
         return _arrangement(region, chosen, compared, tuple(alternatives | dict.fromkeys(near)))
+
+    def neighbours(self, region: Region, shapes: Sequence[Shape]) -> Sequence[Neighbours]:
+        try:
+            problems, known = region.problems(shapes)
+        except ValueError:
+            return ()
+        found = []
+        for begin in range(0, len(problems), MOST_NEIGHBOURS):
+            fusions = [one for one in region.fusions if begin <= one.begin < begin + MOST_NEIGHBOURS]
+            end = max([begin + MOST_NEIGHBOURS, *(one.end for one in fusions)])
+            fused = []
+            for fusion in fusions:
+                with suppress(ValueError):
+                    fused.append((fusion.problem(known), fusion.begin - begin))
+            found.append(Neighbours(tuple(problems[begin:end]), tuple(fused), bool(self.choices.chains)))
+        return found
 
     def _costs(
         self, unfused: Sequence[LookupTime], compared: Mapping[Fusion, Compared]
@@ -165,11 +186,8 @@ def compared(
 ) -> Compared | None:
     """Compare the single kernel of a problem with the several that it replaces. Return None if there is none, or if it
     is a chain that is not promising, unless `any_chain`."""
-    if isinstance(problem, Chain) and not any_chain:
-        convolutions = rivals[: len(problem.LAYERS)]
-        spared = spared_us(problem, expectations.device.target)
-        if spared < LEAST_SPARED * sum(one.predicted_us for one in convolutions):
-            return None
+    if not (any_chain or may_be_promising(problem, rivals, expectations.device.target)):
+        return None
     (one,) = expectations.of([problem])
     return Compared.of(one, rivals, unsure_of(problem)) if one is not None and one.is_one_kernel else None
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from qconv.device import Device
 from qconv.instances.load.instance import Instance
+from qconv.instances.load.neighbours import Neighbours
 from qconv.instances.load.serving import answered_by
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Prepared, Served
@@ -119,6 +120,9 @@ class _Arranged:
 
     def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
         return self.arrangements[region.layer.name][tuple(shapes)]
+
+    def neighbours(self, region: Region, shapes: Sequence[Shape]) -> Sequence[Neighbours]:
+        return ()
 
 
 class _Timed(Runner):

@@ -15,8 +15,10 @@ from weakref import ref
 from qconv.device import Device
 from qconv.expression.matmul import MatMul
 from qconv.instances.load.ahead import compile_ahead, looked_up
+from qconv.instances.load.choosers import LEAST_PROCESSES, choose_ahead, most_processes
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.needs import Needs, needs_of
+from qconv.instances.load.neighbours import Neighbours
 from qconv.instances.load.serving import in_sequence
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import OfSeveralOutputs, Prepared, Reason, Served
@@ -90,6 +92,7 @@ class Runner:
         for segment in self.segments:
             if not segment.served:
                 self._subgraph(segment)
+        self._choose_known()
         steps = (step for region in self._regions.values() for step in self._arranged_known(region))
         known = [*self._served.values(), *steps]
         self._compile_known(known)
@@ -328,6 +331,19 @@ class Runner:
     def _arranged_known(self, region: Region) -> Sequence[Served]:
         shapes = self._known(region)
         return () if shapes is None else self._arrange(region, shapes).steps
+
+    def _choose_known(self) -> None:
+        """Choose the kernels of layers whose shapes are known, in several processes if that pays."""
+        if most_processes() < LEAST_PROCESSES:
+            return
+        shaped = [(one, shapes) for one in self._served.values() if (shapes := self._known(one)) is not None]
+        with in_sequence():
+            alone = looked_up(partial(layer.prepare, shapes, self._device) for layer, shapes in shaped)
+            asked = [Neighbours((problem,)) for problem in alone]
+            for region in self._regions.values():
+                if (shapes := self._known(region)) is not None:
+                    asked += self._arranger.neighbours(region, shapes)
+            choose_ahead(asked, self._device)
 
     def _compile_known(self, layers: Sequence[Served]) -> None:
         """Compile the kernels of layers whose shapes are known, in parallel."""

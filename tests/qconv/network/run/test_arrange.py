@@ -16,8 +16,12 @@ from stored_times import one_kernel, store
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
 from qconv.device import open_device
+from qconv.instances.load import expected, serving
+from qconv.instances.load.expected import Expectations
+from qconv.instances.load.neighbours import Neighbours
 from qconv.instances.load.serving import forget
 from qconv.network import Value
+from qconv.network.run import arrange, runner
 from qconv.network.run.arrange import (
     NOISE,
     UNSURE,
@@ -31,6 +35,7 @@ from qconv.network.run.arrange import (
 from qconv.network.run.region import Fusion
 from qconv.onnx import Session
 from qconv.op import Problem
+from qconv.problem.chain import Chain
 from qconv.tune_db.measurement import KEPT
 
 # The plain CPU device has no matrix instructions, which kernels for several convolutions need.
@@ -213,3 +218,34 @@ def test_what_a_race_of_the_network_kept_goes_before_what_is_faster_by_itself(ti
     forget()
     rows = alike(made, model.fed).explain().rows
     assert sum("one kernel measured at 1.00 us, 2000.00 us unfused" in row.why for row in rows) == 1
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_what_a_network_looks_up_is_asked_for_ahead(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then processes choose it, and nothing is left to choose in turn."""
+    asked: list[Neighbours] = []
+    looked_up: list[Problem] = []
+
+    def answers(problems: Any, *given: Any) -> Any:
+        looked_up.extend(problems)
+        return serving.answers(problems, *given)
+
+    monkeypatch.setattr(runner, "choose_ahead", lambda neighbours, _: asked.extend(neighbours))
+    monkeypatch.setattr(expected, "answers", answers)
+    monkeypatch.setenv("QCONV_PROCESSES", "4")
+    monkeypatch.setattr(arrange, "MOST_NEIGHBOURS", most)
+    model, y = inverted_residual()
+    made = model.made(y)
+    for choice in (None, True):
+        asked.clear()
+        looked_up.clear()
+        session = Session(made, DEVICE.spec, fused_convolutions=choice)
+        by_the_network = {*looked_up}
+        chosen = {problem for one in asked for problem in one.chosen(Expectations(DEVICE, in_sequence=True))}
+        fused = [(problem, one.problems[begin]) for one in asked for problem, begin in one.fused]
+        assert len(asked) > 1
+        firsts = [(problem.first, first) for problem, first in fused if isinstance(problem, Chain)]
+        assert firsts
+        assert all(own == first for own, first in firsts)
+        assert set(session.problems) <= chosen
+        assert by_the_network == chosen
