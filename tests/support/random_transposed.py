@@ -28,7 +28,7 @@ def random_layer(seed: int) -> ConvTranspose2d:
         *(draw.choice((1, 2)), h, w, 3 * groups, draw.choice((1, 2, 4)) * groups, r, s),
         stride=stride,
         dilation=dilation,
-        pad=(*before, *after),
+        pad=(before[0], before[1], after[0], after[1]),
         output_padding=extra,  # type: ignore[arg-type] # two numbers
         groups=groups,
     )
