@@ -82,6 +82,8 @@ class _Parts:
         layer = Layer(self.layer.name, op, (x, w, zero if is_known else "", w_zero), ("",), attributes)
         product = read_layer(layer, self.whole)
         assert isinstance(product, IntegerConvolution), f"{op} is a convolution"
+        if product.axes == 3 and not is_known:
+            raise Unserved("its zero point is computed at each run, and its filter has three axes")
         x_shape = self.extents(x)
         problem = product.problem(x_shape)
         shape = product.made_shape(x_shape, problem)

@@ -239,6 +239,15 @@ def test_what_stays_whole_says_why(why: str, changed: Any, held: dict[str, Any])
     assert why in left["one"].text
 
 
+def test_three_axes_stay_whole() -> None:
+    fed = {"x": whole("uint8", 1, 4, 3, 5, 5), "x_zero": whole("uint8")}
+    held = {"w": whole("int8", 6, 4, 2, 3, 3)}
+    network = network_of("ConvInteger", fed, held, Tensor("y", "int32"), {}, ("x", "w", "x_zero"))
+    made, left = decompose_zero_points(network)
+    assert made.layers == network.layers
+    assert left["one"].text == "its zero point is computed at each run, and its filter has three axes"
+
+
 def test_a_named_layer_stays_whole() -> None:
     fed = {"x": whole("uint8", 6, 70), "x_zero": whole("uint8")}
     held = {"w": whole("int8", 70, 9)}
