@@ -41,7 +41,8 @@ def load(name: str) -> Any:
 
 
 def lift_constants(model: Any) -> None:
-    """Turn initializers into nodes: quantize_static does not accept weights that are nodes in a QOperator model."""
+    """Turn nodes into initializers: quantize_static takes weights that are nodes for activations, and does not accept
+    them in a QOperator model."""
     nodes = list(model.graph.node)
     for node in nodes:
         if node.op_type == "Constant":

@@ -61,6 +61,7 @@ def trained(name: str) -> Any:
     from drawn_text import drawn
 
     model = fallback_table.load(name)
+    fallback_table.lift_constants(model)
     key = model.graph.input[0].name
     model = networks.quantized(model, "QDQ", "u8s8", True, batches=[{key: drawn(1, (48, 160), at)} for at in range(4)])
     fallback_table.fix(model, (4, 3, 48, 160))
