@@ -81,8 +81,7 @@ DECIDE: dict[str, Callable[[Any], Any]] = {
 
 def of_trained(name: str, types: str) -> tuple[Any, list[dict[str, Any]], Any]:
     shape = PAGE if name.endswith("det") else TEXT
-    model = fallback_table.load(name)
-    fallback_table.lift_constants(model)  # or its weights are quantized as activations are
+    model = fallback_table.with_weights(fallback_table.load(name))
     key = model.graph.input[0].name
     calibration = [{key: drawn(1, shape, seed)} for seed in range(100, 100 + CALIBRATION)]
     model = networks.quantized(model, "QDQ", types, True, batches=calibration)

@@ -78,12 +78,15 @@ class Agreement:
         self.same += int((mine == theirs).sum())
         self.decisions += theirs.size
 
-    def add_layer(self, op: str, got: Any, want: Any) -> None:
+    def add_layer(self, op: str, got: Any, want: Any, quantum: float | None = None) -> None:
+        """Compare what a layer makes: integers, or floats in quanta where a DequantizeLinear makes them."""
         self.layers_compared += 1
-        if want.dtype.kind == "f":
+        if quantum is not None:
+            got, want = np.rint(got / quantum), np.rint(want / quantum)
+        elif want.dtype.kind == "f":
             self.of_floats[op] = max(self.of_floats.get(op, 0.0), of_range(got, want))
-        else:
-            self.layers[op] = self.layers.get(op, Integers()) + Integers.of(got.astype(np.int64) - want)
+            return
+        self.layers[op] = self.layers.get(op, Integers()) + Integers.of(got.astype(np.int64) - want.astype(np.int64))
 
 
 def of_range(got: Any, want: Any) -> float:
@@ -134,7 +137,7 @@ class Alone:
         self._steps = [self._runner._steps[layer.key] for layer in self._runner._in_order()]
         known = {name for node in model.graph.node for name in node.output if name}
         asked = dict.fromkeys(name for one in self._steps for name in (*one.inputs, one.y) if name in known)
-        self._names = tuple(asked)
+        self._names, self._quanta = tuple(asked), {name: quantum(model, name) for name in asked}
         self._theirs = networks.reference(networks.with_outputs(model, self._names), config)
 
     def add(self, feeds: dict[str, Any], found: Agreement) -> None:
@@ -146,7 +149,7 @@ class Alone:
             values.setdefault(one.y, y)
             if one.y in theirs:
                 op = " ".join(dict.fromkeys(part.op.removeprefix("com.microsoft.") for part in one.layer.unfolded))
-                found.add_layer(op, y, theirs[one.y])
+                found.add_layer(op, y, theirs[one.y], self._quanta[one.y])
 
     def _made(self, one: Any, values: Mapping[str, Any]) -> Any:
         prepared = self._runner._prepare(one, tuple(values[name].shape for name in one.inputs))
