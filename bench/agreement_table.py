@@ -13,14 +13,14 @@ HEAD = (
     "network", "types", "inputs", "outputs", "floats", "decided alike", "layers alone", "their floats", "nudged",
     "by default",
 )  # fmt: skip
-# Of integers: the share that may differ; of floats: the largest difference over their range; of decisions alike: the
-# least share in trained networks.
+# The bounds: the fraction of integers that may differ, the largest difference of floats over their range, and the least
+# fraction of a trained network's decisions that are alike.
 INTEGERS, FLOATS, ALIKE = 1e-4, 1e-3, 0.995
 NOTHING = "-"
 
 
-def shares(counts: list[int]) -> str:
-    """Return the shares that differ by one and by more."""
+def rates(counts: list[int]) -> str:
+    """Return the fractions that differ by one and by more."""
     elements, by_one, by_more = counts
     if not elements:
         return NOTHING
@@ -41,14 +41,14 @@ def alone_of(row: Row) -> list[int]:
 
 
 def itself(row: Row, name: str) -> str:
-    return f"{shares(row[name]['outputs'])}; {alike_of(row[name])}" if name in row else NOTHING
+    return f"{rates(row[name]['outputs'])}; {alike_of(row[name])}" if name in row else NOTHING
 
 
 def line(row: Row) -> str:
     floats = max(row["of_floats"].values(), default=None)
     cells = (
-        row["name"], row["types"], row["inputs"], shares(row["outputs"]), float_of(row["largest"]), alike_of(row),
-        shares(alone_of(row)), float_of(floats), itself(row, "nudged"), itself(row, "by_default"),
+        row["name"], row["types"], row["inputs"], rates(row["outputs"]), float_of(row["largest"]), alike_of(row),
+        rates(alone_of(row)), float_of(floats), itself(row, "nudged"), itself(row, "by_default"),
     )  # fmt: skip
     return of_cells(map(str, cells))
 
