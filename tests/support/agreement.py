@@ -130,11 +130,13 @@ def add_outputs(found: Agreement, model: onnx.ModelProto, got: list[Any], want: 
 
 class Alone:
     """The layers of a session one by one: each is given ONNX Runtime's tensors. A tensor that ONNX Runtime's model
-    lacks, such as one in another order of axes, is what the layers before made of ONNX Runtime's."""
+    lacks, such as one in another order of axes, is what the layers before made of ONNX Runtime's. Layers that ONNX
+    Runtime runs are left out."""
 
     def __init__(self, session: Session, model: onnx.ModelProto, config: Mapping[str, str] | None = None) -> None:
         self._device, self._runner = session.device, session._described.runner
-        self._steps = [self._runner._steps[layer.key] for layer in self._runner._in_order()]
+        layers = [layer for layer in self._runner._in_order() if layer.key in self._runner._steps]
+        self._steps = [self._runner._steps[layer.key] for layer in layers]
         known = {name for node in model.graph.node for name in node.output if name}
         asked = dict.fromkeys(name for one in self._steps for name in (*one.inputs, one.y) if name in known)
         self._names, self._quanta = tuple(asked), {name: quantum(model, name) for name in asked}
