@@ -1,4 +1,4 @@
-"""The tables of README, docs/index.md and docs/performance.md, from rows that were measured on today's kernels.
+"""The tables of README, docs/index.md, docs/performance.md and docs/networks.md, from rows of today's kernels.
 
     python bench/page_tables.py    # writes them between the marks of the pages
 
@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import suite
+from agreement_table import agreement
 from current import is_current
 from speedups import COMPARISONS, RESULTS, ROOT, Comparison, Row, current_rows, document
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("index", "performance", "networks")))
 MARKED = re.compile(r"(?<=<!-- table: )([\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 NOTHING = "-"
 
@@ -284,6 +285,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "host": host,
     "verified": verified,
     "exactness": exactness,
+    "agreement": lambda: agreement(RESULTS.parent / "cpu" / "zoo_agreement.json"),
 }
 
 

@@ -1,10 +1,16 @@
-"""Agreement of sessions with `bits="onnxruntime"` over the zoo's networks and three trained ones, on the CPU device.
+"""Agreement of sessions with ONNX Runtime over the zoo's networks and three trained ones, on the CPU device.
 
-    python bench/zoo_agreement.py --out FILE [NETWORK...]     # an object a line; adds what is missing
-    python bench/zoo_agreement.py --out FILE --table
+    python bench/zoo_agreement.py --out bench/results/cpu deit_tiny ch_PP-OCRv4_rec --types u8s8
 
-The networks of the zoo are small images (--size), with the types u8s8 and s8s8 of activations and weights. The trained
-ones are those of rapidocr-onnxruntime, on images with drawn letters.
+The networks of the zoo have small images (--size), with the types u8s8 and s8s8 of activations and weights. The trained
+ones are those of rapidocr-onnxruntime, on images with drawn letters. Rows that the file has are not measured again.
+Weights have 7 bits, so that ONNX Runtime saturates no sum on processors without VNNI, and it may compute with int8
+activations (`session.qdqisint8allowed`), as sessions do. A row has, beside each other,
+
+- the outputs of the session and of ONNX Runtime, and each layer of the session given ONNX Runtime's tensors;
+- `nudged`: ONNX Runtime and itself, where one element of each image is a quantum larger: how much the network itself
+  makes of the smallest difference;
+- `by_default`: ONNX Runtime and itself without that setting, with which it computes int8 layers in floats.
 """
 
 from __future__ import annotations
@@ -25,11 +31,16 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
 import agreement
 import fallback_table
+import onnxruntime
 import quantized_networks as networks
 from drawn_text import drawn
+from network_timing import Row
+from report import Report
 
+from qconv.device import open_device
 from qconv.onnx.built import with_batch
 
+SUITE = "zoo_agreement"
 SIZES = {"inception_v3": 96, "densenet121": 64, "googlenet": 64}
 TYPES = {"u8s8": "uint8", "s8s8": "int8"}
 BATCH, BATCHES, CALIBRATION = 4, 4, 8
@@ -70,7 +81,7 @@ DECIDE: dict[str, Callable[[Any], Any]] = {
 
 def of_trained(name: str, types: str) -> tuple[Any, list[dict[str, Any]], Any]:
     shape = PAGE if name.endswith("det") else TEXT
-    model = fallback_table.load(name)
+    model = fallback_table.with_weights(fallback_table.load(name))
     key = model.graph.input[0].name
     calibration = [{key: drawn(1, shape, seed)} for seed in range(100, 100 + CALIBRATION)]
     model = networks.quantized(model, "QDQ", types, True, batches=calibration)
@@ -78,66 +89,77 @@ def of_trained(name: str, types: str) -> tuple[Any, list[dict[str, Any]], Any]:
     return model, [{key: drawn(BATCH, shape, seed)} for seed in range(TRAINED_BATCHES)], DECIDE[name]
 
 
-def row_of(name: str, size: int, types: str) -> dict[str, Any]:
+def outputs_of(found: agreement.Agreement) -> Row:
+    outputs = [found.outputs.elements, found.outputs.by_one, found.outputs.by_more]
+    return {"outputs": outputs, "largest": found.largest, "same": found.same, "decisions": found.decisions}
+
+
+def nudged(model: Any, feeds: dict[str, Any]) -> dict[str, Any]:
+    """Return the images with one element of each a quantum larger."""
+    ((name, images),) = feeds.items()
+    readers = [node for node in model.graph.node if name in node.input]
+    (scale,) = {node.input[1] for node in readers if node.op_type == "QuantizeLinear"}
+    (held,) = (tensor for tensor in model.graph.initializer if tensor.name == scale)
+    more = np.copy(images)
+    more[(slice(None), *(extent // 2 for extent in images.shape[1:]))] += onnx.numpy_helper.to_array(held)
+    return {name: more}
+
+
+def of_itself(model: Any, batches: list[dict[str, Any]], decide: Any, types: str) -> Row:
+    """Compare ONNX Runtime with itself."""
+    allowed, found = networks.reference(model, networks.INT8_ALLOWED), {}
+    others = {"nudged": (allowed, [nudged(model, feeds) for feeds in batches])}
+    if types == "s8s8":
+        others["by_default"] = (networks.reference(model), batches)
+    for name, (other, given) in others.items():
+        compared = agreement.Agreement()
+        for mine, theirs in zip(given, batches, strict=True):
+            got, want = other.run(None, mine), allowed.run(None, theirs)
+            agreement.add_outputs(compared, model, got, want, decide)
+        found[name] = outputs_of(compared)
+    return found
+
+
+def row_of(name: str, size: int, types: str) -> Row:
     begin = time.perf_counter()
     trained = name in fallback_table.TRAINED
     model, batches, decide = of_trained(name, types) if trained else of_zoo(name, size, types)
-    found = agreement.measured(model if trained else with_batch(model, BATCH), batches, decide)
-    counts = {op: [one.elements, one.by_one, one.by_more] for op, one in found.layers.items()}
+    model = model if trained else with_batch(model, BATCH)
+    found = agreement.measured(model, batches, decide, config=networks.INT8_ALLOWED)
     return {
-        "network": name, "types": types, "size": None if trained else size, "inputs": BATCH * len(batches),
-        "outputs": [found.outputs.elements, found.outputs.by_one, found.outputs.by_more], "largest": found.largest,
-        "same": found.same, "decisions": found.decisions, "layers": counts, "seconds": time.perf_counter() - begin,
+        "name": name, "types": types, "trained": trained, "size": None if trained else size,
+        "inputs": BATCH * len(batches), **outputs_of(found),
+        "layers": {op: [one.elements, one.by_one, one.by_more] for op, one in found.layers.items()},
+        "of_floats": found.of_floats, "compared": [found.layers_compared, found.layers_in_all],
+        **of_itself(model, batches, decide, types), "seconds": round(time.perf_counter() - begin, 1),
     }  # fmt: skip
-
-
-def share(counts: list[int]) -> str:
-    """Return the shares that differ by one and by more."""
-    elements, by_one, by_more = counts
-    return f"{by_one / elements:.1e}, {by_more / elements:.1e}" if by_one + by_more else "0"
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| network | types | inputs | outputs by 1, by more | floats | decided alike | a layer alone |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        if "missing" in row:
-            continue
-        outputs = share(row["outputs"]) if row["outputs"][0] else "none"
-        floats = "none" if row["largest"] is None else f"{row['largest']:.1e}" if row["largest"] else "0"
-        alike = f"{100 * row['same'] / row['decisions']:.2f} %" if row["decisions"] else "none"
-        alone = share([sum(each) for each in zip(*row["layers"].values(), strict=True)])
-        lines.append(
-            f"| {row['network']} | {row['types']} | {row['inputs']} | {outputs} | {floats} | {alike} | {alone} |"
-        )
-    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("networks", nargs="+")
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--types", choices=TYPES, action="append")
-    parser.add_argument("--table", action="store_true", help="print what FILE has")
     given = parser.parse_args()
-    rows = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
-    if given.table:
-        print(table(rows))
-        return
-    there = {(row["network"], row["types"]) for row in rows}
+    protocol = {"onnxruntime": onnxruntime.__version__, "batch": BATCH, "calibration": CALIBRATION}
+    report = Report(given.out, SUITE, open_device("cpu"), protocol)
+
+    def written() -> dict[tuple[str, str], Row]:
+        rows = json.loads(report.path.read_text())["rows"] if report.path.exists() else []
+        return {(row["name"], row["types"]): row for row in rows}
+
     for types in given.types or TYPES:
         for name in given.networks:
-            if (name, types) in there:
+            if "outputs" in written().get((name, types), {}):
                 continue
             try:
                 row = row_of(name, SIZES.get(name, given.size), types)
-            except Exception as error:
-                row = {"network": name, "types": types, "missing": f"{type(error).__name__}: {error}"[:400]}
-            with given.out.open("a") as out:
-                out.write(json.dumps(row) + "\n")
+            except Exception as error:  # of third parties, or of a network that is not supported: any is the reason
+                row = {"name": name, "types": types, "missing": f"{type(error).__name__}: {error}"[:400]}
+            row["commit"] = report.commit
+            rows = written() | {(name, types): row}  # another process may have written others
+            report.write([rows[key] for key in sorted(rows)])
             print(json.dumps(row), flush=True)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 import quantized_networks as networks
+from onnx import version_converter
 
 from qconv.device import open_device
 from qconv.instances.load.building import Place
@@ -28,6 +29,8 @@ from qconv.onnx import Session
 TRAINED = {"ch_PP-OCRv4_det": (1, 3, 64, 96), "ch_PP-OCRv4_rec": (1, 3, 48, 96), "ch_ppocr_mobile": (1, 3, 48, 96)}
 
 PARTS = tuple(product((*networks.NETWORKS, *TRAINED), networks.FORMATS))
+# Has scales per channel, which those of the trained ones lack.
+OPSET = 17
 HEAD = ("| network | format | types, weights per | on kernels | elsewhere |", "|---|---|---|---|---|")
 
 
@@ -41,7 +44,8 @@ def load(name: str) -> Any:
 
 
 def lift_constants(model: Any) -> None:
-    """Turn initializers into nodes: quantize_static does not accept weights that are nodes in a QOperator model."""
+    """Turn nodes into initializers: quantize_static takes weights that are nodes for activations, and does not accept
+    them in a QOperator model."""
     nodes = list(model.graph.node)
     for node in nodes:
         if node.op_type == "Constant":
@@ -50,6 +54,13 @@ def lift_constants(model: Any) -> None:
             model.graph.initializer.append(tensor)
     del model.graph.node[:]
     model.graph.node.extend(node for node in nodes if node.op_type != "Constant")
+
+
+def with_weights(model: Any) -> Any:
+    """Return the model as quantize_static gives it scales per channel: its weights are no nodes, and a DequantizeLinear
+    has an axis."""
+    lift_constants(model)
+    return version_converter.convert_version(model, OPSET)
 
 
 def feeds_of(name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -295,6 +295,16 @@ def by_ort(
     return list(reference(model, config, without).run(None, dict(feeds)))
 
 
+def with_outputs(model: Any, names: Iterable[str]) -> Any:
+    """Return the model with tensors inside it as further outputs. At the output of a QuantizeLinear this does not
+    change what ONNX Runtime folds."""
+    asked = onnx.ModelProto()
+    asked.CopyFrom(model)
+    own = {value.name for value in asked.graph.output}
+    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
+    return asked
+
+
 def tensors_by_ort(
     model: Any,
     feeds: Mapping[str, Any],
@@ -302,11 +312,7 @@ def tensors_by_ort(
     config: Mapping[str, str] | None = None,
     without: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return tensors inside the model, by making them outputs. At the output of a QuantizeLinear this does not change
-    what ONNX Runtime folds."""
-    asked = onnx.ModelProto()
-    asked.CopyFrom(model)
-    own = {value.name for value in asked.graph.output}
-    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
+    """Return tensors inside the model, by making them outputs."""
+    asked = with_outputs(model, names)
     given = by_ort(asked, feeds, config, without)
     return dict(zip([value.name for value in asked.graph.output], given, strict=True))

@@ -10,22 +10,45 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
+import onnx
 import onnxruntime
 import quantized_networks as networks
-from agreement import Agreement, Integers, measured
+from agreement import Agreement, Alone, Integers, measured
+from onnx import numpy_helper
 
+from qconv.onnx import Session
 from qconv.onnx.built import with_batch
 
 
-@pytest.mark.parametrize("name", list(networks.NETWORKS))
-def test_networks_of_integers_are_equal(name: str) -> None:
-    """Outputs in their quanta, and layers alone."""
-    model = with_batch(networks.quantized(networks.NETWORKS[name](), "QDQ", "u8s8", True), 4)
-    found = measured(model, [{"x": networks.images(4, seed)} for seed in range(3)])
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [*((name, "u8s8") for name in networks.NETWORKS), ("resnet", "s8s8"), ("mobilenet_v3", "s8s8")],
+)
+def test_networks_of_integers_are_equal(name: str, types: str) -> None:
+    """Outputs in their quanta, and every layer alone."""
+    model = with_batch(networks.quantized(networks.NETWORKS[name](), "QDQ", types, True), 4)
+    batches = [{"x": networks.images(4, seed)} for seed in range(3)]
+    found = measured(model, batches, config=networks.INT8_ALLOWED)
     assert found.alone.elements > 1000
     assert found.alone == Integers(found.alone.elements)
+    assert not any(found.of_floats.values())
+    assert found.layers_compared == found.layers_in_all
     assert found.outputs == Integers(3 * 4 * networks.CLASSES)
     assert found.same == found.decisions == 3 * 4
+
+
+def test_an_error_of_a_layer_is_in_no_layer_behind_it() -> None:
+    """Other weights in the first convolution."""
+    model = with_batch(networks.quantized(networks.NETWORKS["resnet"](), "QDQ", "u8s8", True), 4)
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    weights = next(tensor for tensor in other.graph.initializer if tensor.name == "w0_quantized")
+    weights.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights) // 2, weights.name))
+    found = Agreement()
+    Alone(Session(model, "cpu"), other).add({"x": networks.images(4, 0)}, found)
+    assert {op for op, one in found.layers.items() if one.share} == {"QLinearConv"}
+    assert found.layers["QLinearConv"].share > 0.1
+    assert found.layers_compared == found.layers_in_all > len(found.layers)
 
 
 @pytest.mark.parametrize("name", list(networks.NETWORKS))
@@ -60,7 +83,7 @@ def trained(name: str) -> Any:
     import fallback_table
     from drawn_text import drawn
 
-    model = fallback_table.load(name)
+    model = fallback_table.with_weights(fallback_table.load(name))
     key = model.graph.input[0].name
     model = networks.quantized(model, "QDQ", "u8s8", True, batches=[{key: drawn(1, (48, 160), at)} for at in range(4)])
     fallback_table.fix(model, (4, 3, 48, 160))
