@@ -119,12 +119,16 @@ class IntegerConvolution:
         if self.volume is not None:
             if x_shape[1] != self.channels:
                 raise ValueError(f"x has {x_shape[1]} channels, but w has {self.channels} in groups={self.groups}")
-            return self.volume.images(x_shape)
+            images = self.volume.images(x_shape)
+            return replace(images, window={**images.window, **self._shuffle})
         n, channels, *sizes = x_shape if self.axes else (int(np.prod(x_shape[:-1])), x_shape[-1])
         window = sides(self.attributes, sizes, self.weights.shape[4 - self.axes :]) if self.axes else {}
-        window |= {name: self.attributes[name] for name in ("pixel_shuffle", "crop") if name in self.attributes}
         h, w = (*(1,) * (2 - self.axes), *sizes)
-        return Images((n, h, w, channels), window)
+        return Images((n, h, w, channels), {**window, **self._shuffle})
+
+    @property
+    def _shuffle(self) -> dict[str, Any]:
+        return {name: self.attributes[name] for name in ("pixel_shuffle", "crop") if name in self.attributes}
 
     def problem(self, x_shape: tuple[int, ...]) -> Conv2d:
         """Return the problem for an input of this shape, with the channels after N. Raise ValueError where no kernel

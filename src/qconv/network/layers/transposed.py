@@ -1,4 +1,5 @@
-"""Transposed convolutions between DequantizeLinear and QuantizeLinear, as one convolution of all their phases."""
+"""Transposed convolutions between DequantizeLinear and QuantizeLinear, as one convolution of all their phases. With
+three axes, those along the frames are moved to their frames by a copy behind it."""
 
 from __future__ import annotations
 
@@ -12,12 +13,77 @@ from qconv.device import Device
 from qconv.network.graph.graph import Layer
 from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Prepared, Unserved
-from qconv.network.graph.value import Shape
+from qconv.network.graph.value import Shape, Value
 from qconv.network.layers.between import Between
 from qconv.network.layers.convolution import IntegerConvolution, check_smallest
 from qconv.network.layers.window import transposed_extents
-from qconv.problem.transposed import ConvTranspose2d
+from qconv.problem.transposed import Axis, ConvTranspose2d
 from qconv.tensor_ops.problem import BYTES
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A layer for an input of one shape: its last two axes, and the one of the frames if there are three. The phases
+    along the frames are outputs of the former; they are ordered by phase, then by the layer's output."""
+
+    images: ConvTranspose2d
+    frames: Axis | None = None
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any], shape: Shape, k: int, taps: tuple[int, ...]) -> Geometry:
+        """Return the geometry for an input of this shape, with the channels after N. A single axis is w."""
+        n, c, *sizes = shape
+        given = {name: tuple(attributes.get(name) or (1,) * len(taps)) for name in ("strides", "dilations")}
+        extra = tuple(attributes.get("output_padding") or (0,) * len(taps))
+        along = list(zip(sizes, taps, given["strides"], given["dilations"], extra, strict=True))
+        whole = [step * (size - 1) + (count - 1) * gap + 1 + more for size, count, step, gap, more in along]
+        outs, before = transposed_extents(attributes, sizes, given["strides"], whole)
+        after = [size - out - front for size, out, front in zip(whole, outs, before, strict=True)]
+        axes = [
+            Axis(size, count, step, gap, front, back, more)
+            for (size, count, step, gap, more), front, back in zip(along, before, after, strict=True)
+        ]
+        frames = axes.pop(0) if len(axes) == 3 else None
+        if frames is not None and frames.made < 1:
+            raise ValueError(f"pads={frames.before, frames.after} along the frames leave {frames.made} of them")
+        h, w = [Axis(1, 1, 1, 1, 0, 0, 0)] * (2 - len(axes)) + axes
+        images = ConvTranspose2d(
+            *(n, h.size, w.size, c, k * (frames.stride if frames else 1), h.taps, w.taps),
+            stride=(h.stride, w.stride),
+            dilation=(h.gap, w.gap),
+            pad=(h.before, w.before, h.after, w.after),
+            output_padding=(h.extra, w.extra),
+            groups=int(attributes.get("group", 1)),
+        )
+        return cls(images, frames)
+
+    def filters(self, w: Array, zero_point: Array) -> Array:
+        """Return the filters of all phases, KCRS or KCTRS, from weights CKRS or CKTRS."""
+        if self.frames is None:
+            return self.images.filters(w, zero_point).transpose(0, 3, 1, 2)
+        c, k, _, *window = w.shape
+        count, stride = self.frames.taps_of_phase, self.frames.stride
+        zero = np.broadcast_to(np.asarray(zero_point, w.dtype).reshape(-1), (k,))
+        filled = np.broadcast_to(zero.reshape(-1, 1, 1, 1), (c, k, count * stride, *window)).copy()
+        filled[:, :, : self.frames.span : self.frames.gap] = w
+        # A later tap of a phase meets an earlier frame.
+        taps = (filled[:, :, at * stride : (at + 1) * stride] for at in reversed(range(count)))
+        by_phase = (tap.transpose(0, 2, 1, 3, 4).reshape(c, k * stride, *window) for tap in taps)
+        return np.stack([self.images.filters(tap, np.tile(zero, stride)) for tap in by_phase]).transpose(1, 4, 0, 2, 3)
+
+    def by_phase(self, numbers: Mapping[str, Any], k: int) -> dict[str, Any]:
+        """Return the parameters of the convolution, with the numbers per output for each phase."""
+        stride = self.frames.stride if self.frames else 1
+        per_output = {name: np.tile(value, stride) for name, value in numbers.items() if np.shape(value) == (k,)}
+        return self.images.by_phase({**numbers, **per_output})
+
+    def window(self, axes: int) -> dict[str, Any]:
+        """Return the attributes of the convolution."""
+        given = dict(self.images.window)
+        top, left, bottom, right = given.pop("pad")
+        front, back = self.frames.pads if self.frames else (0, 0)
+        pads = (*(front, top, left)[3 - axes :], *(back, bottom, right)[3 - axes :])
+        return {"group": self.images.groups, "pads": pads, **given}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,35 +104,30 @@ class TransposedConvolution:
 
     def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
         (shape,) = shapes
-        if len(shape) != len(self.taps) + 2:
-            raise ValueError(f"x has shape {shape}, but w has {len(self.taps)} axes: it must have {len(self.taps) + 2}")
-        made = transposed(self.attributes, shape, self.k, self.taps)
         axes = len(self.taps)
-        (top, left, bottom, right), window = made.window["pad"], dict(made.window)
-        window["pads"] = (*(top, left)[2 - axes :], *(bottom, right)[2 - axes :])
-        del window["pad"]
-        return replace(self.phases, attributes={"group": made.groups} | window).prepare(shapes, device)
+        if len(shape) != axes + 2:
+            raise ValueError(f"x has shape {shape}, but w has {axes} axes: it must have {axes + 2}")
+        made = Geometry.of(self.attributes, shape, self.k, self.taps)
+        phases = replace(self.phases, attributes=made.window(axes)).prepare(shapes, device)
+        return phases if made.frames is None else _FramesMoved(phases, made.frames, device)
 
 
-def transposed(attributes: Mapping[str, Any], shape: Shape, k: int, taps: tuple[int, ...]) -> ConvTranspose2d:
-    """Return the geometry for an input of this shape, with the channels after N. A single axis is w."""
-    n, c, *sizes = shape
-    given = {name: tuple(attributes.get(name) or (1,) * len(taps)) for name in ("strides", "dilations")}
-    extra = tuple(attributes.get("output_padding") or (0,) * len(taps))
-    along = zip(sizes, taps, given["strides"], given["dilations"], extra, strict=True)
-    whole = [step * (size - 1) + (count - 1) * gap + 1 + more for size, count, step, gap, more in along]
-    outs, before = transposed_extents(attributes, sizes, given["strides"], whole)
-    after = [size - out - front for size, out, front in zip(whole, outs, before, strict=True)]
-    zeros, ones = (0,) * (2 - len(taps)), (1,) * (2 - len(taps))
-    h, w, r, s = (*ones, *sizes)[0], sizes[-1], (*ones, *taps)[0], taps[-1]
-    return ConvTranspose2d(
-        *(n, h, w, c, k, r, s),
-        stride=(*ones, *given["strides"]),
-        dilation=(*ones, *given["dilations"]),
-        pad=(*zeros, *before, *zeros, *after),
-        output_padding=(*zeros, *extra),
-        groups=int(attributes.get("group", 1)),
-    )
+class _FramesMoved:
+    """A convolution, prepared for one shape, before the copy that moves the phases of its channels to frames."""
+
+    def __init__(self, phases: Prepared, frames: Axis, device: Device) -> None:
+        self._phases, self._frames, self._device = phases, frames, device
+        self.problems = phases.problems
+        self.why = f"{phases.why}; the phases along the frames are moved there"
+
+    def __call__(self, *inputs: Value) -> Value:
+        phases = self._phases(*inputs).channels_last
+        n, steps, h, w, channels = phases.shape
+        stride, front = self._frames.stride, self._frames.crop[0]
+        moved = phases.reshape((n, steps, h, w, stride, channels // stride)).transpose((0, 1, 4, 2, 3, 5))
+        whole = self._device.contiguous(moved).reshape((n, steps * stride, h, w, channels // stride))
+        kept = whole[:, front : front + self._frames.made]
+        return Value(self._device, channels_last=self._device.contiguous(kept))
 
 
 def transposed_between(between: Between) -> TransposedConvolution:
@@ -78,7 +139,7 @@ def transposed_between(between: Between) -> TransposedConvolution:
         raise Unserved("not all of its inputs are dequantized")
     weights, *biases = (Reading(one, network) for one in others)
     x, x_type = between.first.x()
-    w = weights.weights(0, (3, 4))
+    w = weights.weights(0, (3, 4, 5))
     taps, groups = w.shape[2:], int(layer.attributes.get("group", 1))
     out_type = str(network.tensor(between.y).dtype)
     if out_type not in BYTES or tuple(layer.attributes.get("kernel_shape", taps)) != taps:
@@ -92,11 +153,14 @@ def transposed_between(between: Between) -> TransposedConvolution:
     own = {name: np.tile(array, groups) if array.size > 1 else array for name, array in of_group.items()}
     if biases:
         numbers["bias"] = _bias(biases[0], numbers["x_scale"], own["w_scale"], k)
-    smallest = transposed(layer.attributes, (1, w.shape[0], *_smallest(layer, taps)), k, taps)
-    filters = smallest.filters(w.reshape(*w.shape[:2], smallest.r, smallest.s), own.get("w_zero_point", 0))
-    one, given = between.as_one(others), smallest.by_phase(own | numbers)
-    w_phases, group = filters.transpose(0, 3, 1, 2), {"group": groups}
-    phases = IntegerConvolution(one, x, between.y, x_type, w_phases, out_type, given, group, axes=len(taps))
+    if len(taps) == 3 and groups > 1:
+        raise Unserved("it has groups and three axes")
+    smallest = Geometry.of(layer.attributes, (1, w.shape[0], *_smallest(layer, taps)), k, taps)
+    of_images = w[:, :, np.newaxis] if len(taps) == 1 else w
+    filters = smallest.filters(of_images, own.get("w_zero_point", np.zeros((), w.dtype)))
+    one, given = between.as_one(others), smallest.by_phase(own | numbers, k)
+    group = {"group": groups}
+    phases = IntegerConvolution(one, x, between.y, x_type, filters, out_type, given, group, axes=len(taps))
     check_smallest(phases)
     return TransposedConvolution(one, x, between.y, phases, layer.attributes, k, taps)
 

@@ -40,7 +40,9 @@ class Volume:
     def is_of_time(self) -> bool:
         strides, pads = (tuple(self.attributes.get(name) or ()) for name in ("strides", "pads"))
         moves = any(stride != 1 for stride in strides[1:]) or any((*pads[1:3], *pads[4:6]))
-        return self.taps[0] > 1 and self.taps[1:] == (1, 1) and not moves
+        # The pixels of a frame are not those of an image of time, so that they cannot be blocks of it.
+        is_shuffled = "pixel_shuffle" in self.attributes
+        return self.taps[0] > 1 and self.taps[1:] == (1, 1) and not moves and not is_shuffled
 
     @property
     def taps_of_images(self) -> tuple[int, int]:
