@@ -45,8 +45,8 @@ MUTANTS = (
     Mutant(
         "fold: a pool behind a pool",
         "with_pool",
-        "if not convolution.is_single or",
-        "if convolution.added is not None or convolution.has_table or",
+        "if not convolution.is_single:",
+        "if convolution.added is not None or convolution.has_table:",
         "The first pool would be lost.",
         (f"{FOLD}::test_the_pass_alone",),
     ),

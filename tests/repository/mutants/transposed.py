@@ -6,6 +6,7 @@ from mutants.named import simt
 
 LAYER = "layers/test_transposed.py"
 PROBLEM = "problem/test_transposed.py"
+FOLDED = "layers/test_pixel_shuffles.py"
 SHUFFLED = "test_shuffled_outputs.py"
 WGMMA = "test_wgmma.py::test_nothing_is_left_out"
 STORED = (f"{SHUFFLED}::test_every_family_puts_channels_where_pixels_are",)
@@ -301,6 +302,54 @@ MUTANTS = (
         "",
         "Blocks of pixels would be blocks of frames.",
         (f"{LAYER}::test_three_axes",),
+    ),
+    Mutant(
+        "shuffled: weights are in the order of the convolution's channels",
+        "pixel_shuffles.py",
+        "convolution.weights[order]",
+        "convolution.weights",
+        "In the mode CRD a pixel's channels lie far from each other.",
+        (f"{FOLDED}::test_the_convolution_stores_blocks",),
+    ),
+    Mutant(
+        "shuffled: scales are in the order of the convolution's channels",
+        "pixel_shuffles.py",
+        "value[order] if",
+        "value if",
+        "A channel keeps its numbers.",
+        (f"{FOLDED}::test_the_convolution_stores_blocks",),
+    ),
+    Mutant(
+        "shuffled: a convolution whose output others read stores blocks",
+        "fold_pixel_shuffles",
+        "network.only_consumer(before.y) != blocks.layer or ",
+        "",
+        "The others read channels.",
+        (f"{FOLDED}::test_others_move_bytes",),
+    ),
+    Mutant(
+        "blocks: a filter's pixels are in the order of columns",
+        "_over_blocks",
+        "transpose(0, 3, 4, 1, 5, 2)",
+        "transpose(0, 3, 4, 2, 5, 1)",
+        "The channels of a block are its rows' first.",
+        (f"{FOLDED}::test_a_filter_moves_over_blocks",),
+    ),
+    Mutant(
+        "blocks: a filter moves by pixels",
+        "_over_blocks",
+        "size * step for step",
+        "step for step",
+        "It moves from block to block.",
+        (f"{FOLDED}::test_a_filter_moves_over_blocks",),
+    ),
+    Mutant(
+        "blocks: a filter with gaps",
+        "_may_read_blocks",
+        " and not has_gaps",
+        "",
+        "The pixels of a block lie side by side.",
+        (f"{FOLDED}::test_other_filters_read_the_blocks",),
     ),
     Mutant(
         "transposed: a bias of any scale",

@@ -103,7 +103,7 @@ def with_pool(network: Network, convolution: IntegerConvolution, pool: Quantized
     if pool.kind is not MaxPool or convolution.y != pool.x or network.only_consumer(convolution.y) != pool.layer:
         return None
     # Kernels apply one pool, directly to the requantized sums.
-    if not convolution.is_single or convolution.is_shuffled:
+    if not convolution.is_single:
         return None
     gaps = pool.attributes.get("dilations") or ()
     is_image = convolution.axes == len(pool.attributes["kernel_shape"]) == 2

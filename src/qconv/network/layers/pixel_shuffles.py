@@ -1,4 +1,5 @@
-"""DepthToSpace behind an integer convolution, which then stores its channels as the pixels that they become."""
+"""DepthToSpace behind an integer convolution, which then stores its channels as the pixels that they become; and
+SpaceToDepth in front of one, whose filter then moves over the blocks of pixels."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from qconv.network.graph.graph import Network
 from qconv.network.graph.served import Served
 from qconv.network.layers.convolution import IntegerConvolution
 from qconv.network.layers.pixel_blocks import Blocks
+from qconv.network.layers.window import auto_pad_of
 from qconv.problem.transposed import PER_OUTPUT
 
 
@@ -56,5 +58,51 @@ def _with_blocks(convolution: IntegerConvolution, blocks: Blocks) -> IntegerConv
         weights=np.ascontiguousarray(convolution.weights[order]),
         parameters=given,
         attributes={**convolution.attributes, "pixel_shuffle": size},
+        _uploaded={},
+    )
+
+
+def fold_pixel_blocks(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
+    """Fold SpaceToDepth into the convolution behind it, if nothing else reads the blocks."""
+    layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
+    for name, blocks in served.items():
+        if not isinstance(blocks, Blocks) or blocks.to_space:
+            continue
+        reader = network.only_consumer(blocks.y)
+        behind = None if reader is None else folded.get(reader.name)
+        if not isinstance(behind, IntegerConvolution) or behind.x != blocks.y or not _may_read_blocks(behind, blocks):
+            continue
+        made = _over_blocks(behind, blocks)
+        layers[behind.layer.name] = made.layer
+        folded[behind.layer.name] = made
+        del layers[name], folded[name]
+    return replace(network, layers=tuple(layers.values())), folded
+
+
+def _may_read_blocks(convolution: IntegerConvolution, blocks: Blocks) -> bool:
+    """True for a filter without gaps and groups whose pads are numbers."""
+    given = convolution.attributes
+    has_gaps = any(gap != 1 for gap in given.get("dilations") or ())
+    is_plain = convolution.axes == 2 and convolution.groups == 1 and auto_pad_of(given) == "NOTSET"
+    others = convolution.inputs[1:]
+    return is_plain and not has_gaps and convolution.channels % blocks.size**2 == 0 and blocks.y not in others
+
+
+def _over_blocks(convolution: IntegerConvolution, blocks: Blocks) -> IntegerConvolution:
+    """Return the convolution of pixels: a tap of the blocks is as many taps down and across as a block has pixels."""
+    size, given = blocks.size, convolution.attributes
+    k, c, r, s = convolution.weights.shape
+    by_pixel = convolution.weights.reshape(k, size, size, c // size**2, r, s).transpose(0, 3, 4, 1, 5, 2)
+    attributes = {name: value for name, value in given.items() if name not in ("kernel_shape", "strides", "pads")}
+    attributes["strides"] = tuple(size * step for step in given.get("strides") or (1, 1))
+    attributes["pads"] = tuple(size * pad for pad in given.get("pads") or (0, 0, 0, 0))
+    parts = (blocks.layer, convolution.layer)
+    inputs = tuple(blocks.inputs[0] if name == blocks.y else name for name in convolution.layer.inputs)
+    return replace(
+        convolution,
+        layer=replace(convolution.layer, inputs=inputs, parts=parts),
+        x=blocks.inputs[0],
+        weights=np.ascontiguousarray(by_pixel.reshape(k, c // size**2, r * size, s * size)),
+        attributes=attributes,
         _uploaded={},
     )

@@ -82,8 +82,6 @@ def chain(convolutions: Sequence[IntegerConvolution]) -> IntegerChain | None:
     before = convolutions[:-1]
     if not all(one.axes == 2 for one in convolutions) or not all(one.is_single for one in before):
         return None
-    if any(one.is_shuffled for one in convolutions):
-        return None
     if convolutions[-1].pooled is not None:  # kernels with a pool have one convolution
         return None
     linked = all(_same_numbers(producer, consumer) for producer, consumer in pairwise(convolutions))
