@@ -223,7 +223,7 @@ def test_every_command_refuses_an_option_that_the_op_does_not_have(action: str, 
     # The value is not an integer: the option is refused before it is read.
     code, out, err = command(action, "add", "--n", "x")
     assert (code, out) == (2, "")
-    assert "add has no option --n, which belongs to conv2d, conv2d_pool, max_pool" in err
+    assert "add has no option --n, which belongs to conv2d, conv_transpose2d, conv2d_pool, max_pool" in err
     assert "leave it out, qconv-tune help add lists those it has" in err
     code, out, err = command(action, "add", "--shapes", "4")
     assert (code, out) == (2, "")
