@@ -17,7 +17,7 @@ from qconv.network.layers.dynamic import serve_dynamic, with_scalars
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
-from qconv.network.layers.pixel_shuffles import fold_pixel_blocks, fold_pixel_shuffles
+from qconv.network.layers.pixel_shuffles import fold_pixel_shuffles
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.suppression import serve_suppressions
 from qconv.network.layers.table import fold_tables
@@ -57,7 +57,6 @@ __all__ = [
     "fold_clamps",
     "fold_dequantized",
     "fold_integers",
-    "fold_pixel_blocks",
     "fold_pixel_shuffles",
     "fold_shuffles",
     "fold_sums",

@@ -22,7 +22,6 @@ from qconv.network import (
     fold_clamps,
     fold_dequantized,
     fold_integers,
-    fold_pixel_blocks,
     fold_pixel_shuffles,
     fold_shuffles,
     fold_sums,
@@ -113,7 +112,7 @@ def _folded(
         network, folded = fold_tables_behind(network, folded)
     if choices.sums:
         network, folded = fold_sums(network, folded)
-    return fold_pixel_blocks(*fold_pixel_shuffles(network, folded))
+    return fold_pixel_shuffles(network, folded)
 
 
 def _with_expressions(

@@ -321,8 +321,8 @@ MUTANTS = (
     ),
     Mutant(
         "shuffled: a convolution whose output others read stores blocks",
-        "fold_pixel_shuffles",
-        "network.only_consumer(before.y) != blocks.layer or ",
+        "pixel_shuffles.py",
+        "if network.only_consumer(before.y) == blocks.layer else None",
         "",
         "The others read channels.",
         (f"{FOLDED}::test_others_move_bytes",),

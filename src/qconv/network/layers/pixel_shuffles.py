@@ -17,20 +17,35 @@ from qconv.problem.transposed import PER_OUTPUT
 
 
 def fold_pixel_shuffles(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """Fold DepthToSpace into the convolution before it, if nothing else reads that convolution's output."""
-    convolutions = {one.y: one for one in served.values() if isinstance(one, IntegerConvolution)}
+    """Fold blocks of pixels into the convolution beside them, if nothing else reads what lies between."""
     layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
     for name, blocks in served.items():
-        if not isinstance(blocks, Blocks) or not blocks.to_space:
+        if not isinstance(blocks, Blocks):
             continue
-        before = convolutions.get(blocks.inputs[0])
-        if before is None or network.only_consumer(before.y) != blocks.layer or not _may_store_blocks(before, blocks):
-            continue
-        made = _with_blocks(before, blocks)
-        layers[before.layer.name] = made.layer
-        folded[before.layer.name] = made
-        del layers[name], folded[name]
+        made = _before(network, folded, blocks) if blocks.to_space else _behind(network, folded, blocks)
+        if made is not None:
+            layers[made.layer.name] = made.layer
+            folded[made.layer.name] = made
+            del layers[name], folded[name]
     return replace(network, layers=tuple(layers.values())), folded
+
+
+def _before(network: Network, served: Mapping[str, Served], blocks: Blocks) -> IntegerConvolution | None:
+    """Return the convolution before the blocks with them folded in, or None where it stores none."""
+    maker = network.producers.get(blocks.inputs[0])
+    before = None if maker is None else served.get(maker.name)
+    if not isinstance(before, IntegerConvolution) or not _may_store_blocks(before, blocks):
+        return None
+    return _with_blocks(before, blocks) if network.only_consumer(before.y) == blocks.layer else None
+
+
+def _behind(network: Network, served: Mapping[str, Served], blocks: Blocks) -> IntegerConvolution | None:
+    """Return the convolution behind the blocks with them folded in, or None where it reads them as they are."""
+    reader = network.only_consumer(blocks.y)
+    behind = None if reader is None else served.get(reader.name)
+    if not isinstance(behind, IntegerConvolution) or behind.x != blocks.y or not _may_read_blocks(behind, blocks):
+        return None
+    return _over_blocks(behind, blocks)
 
 
 def _may_store_blocks(convolution: IntegerConvolution, blocks: Blocks) -> bool:
@@ -60,23 +75,6 @@ def _with_blocks(convolution: IntegerConvolution, blocks: Blocks) -> IntegerConv
         attributes={**convolution.attributes, "pixel_shuffle": size},
         _uploaded={},
     )
-
-
-def fold_pixel_blocks(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
-    """Fold SpaceToDepth into the convolution behind it, if nothing else reads the blocks."""
-    layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
-    for name, blocks in served.items():
-        if not isinstance(blocks, Blocks) or blocks.to_space:
-            continue
-        reader = network.only_consumer(blocks.y)
-        behind = None if reader is None else folded.get(reader.name)
-        if not isinstance(behind, IntegerConvolution) or behind.x != blocks.y or not _may_read_blocks(behind, blocks):
-            continue
-        made = _over_blocks(behind, blocks)
-        layers[behind.layer.name] = made.layer
-        folded[behind.layer.name] = made
-        del layers[name], folded[name]
-    return replace(network, layers=tuple(layers.values())), folded
 
 
 def _may_read_blocks(convolution: IntegerConvolution, blocks: Blocks) -> bool:
