@@ -190,7 +190,7 @@ class Network(torch.nn.Module):
         chained = {**CHAIN, "first_w_scale": self.scales, "first_bias": self.bias, "second_w_scale": self.scales[3:4]}
         z = ops.conv2d_conv2d(ops.max_pool2d(x, 3, 2, 1), self.w, self.w3, **chained)
         z = ops.conv2d(z, self.w, 0.01, padding=1, x_scale=0.5, y_scale=0.2)
-        z = ops.conv_transpose2d(z, self.up, 0.01, padding=1, x_scale=0.2, y_scale=0.2)
+        z = ops.conv_transpose2d(z, self.up, 0.01, padding=1, x_scale=0.2, y_scale=4.0)
         y = ops.add(y, z, a_scale=0.2, b_scale=0.2, y_scale=0.3, a_zero_point=-5)
         y = ops.mul(y, ops.avg_pool2d(y, 1), a_scale=0.1, b_scale=0.1, y_scale=0.3)
         rows = ops.global_avg_pool2d(y, x_scale=0.3, y_scale=0.1).flatten(1)
