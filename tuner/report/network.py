@@ -52,6 +52,21 @@ class NetworkPage:
         known = [layer.measured_us for layer in self.layers if layer.measured_us is not None]
         return sum(known) if known else None
 
+    @property
+    def summary(self) -> str:
+        """Return what is known of the whole network, as one sentence."""
+        share = "" if self.share is None else f", with {100 * self.share:.1f} % of the multiplications"
+        said = [f"{len(self.layers) - self.elsewhere} of {len(self.layers)} layers run on kernels{share}"]
+        if self.float_share:
+            said.append(f"{100 * self.float_share:.1f} % are of floats")
+        if self.crossing_bytes is not None:
+            said.append(f"{self.crossing_bytes:,} bytes cross between the device and the host")
+        if self.predicted_us is not None:
+            said.append(f"predicted {self.predicted_us:.1f} us")
+        if self.measured_us is not None:
+            said.append(f"measured {self.measured_us:.1f} us, each layer by itself")
+        return "; ".join(said)
+
 
 def network_of(path: Path) -> NetworkPage:
     """Read the explanation of a network from a file."""

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from qconv.problem.transposed import PER_OUTPUT, ConvTranspose2d
+from qconv.problem.transposed import PER_OUTPUT, Axis, ConvTranspose2d
 from qconv.torch import convolution
 from qconv.torch.arrays import empty, on_host
-from qconv.torch.convolution import pads, pair, spans_of
+from qconv.torch.convolution import pads, pair
 from qconv.torch.schema import Given
 
 
@@ -23,10 +23,10 @@ def fake_images(given: Given) -> Any:
             f"w has shape {tuple(w.shape)}, but x has {x.shape[1]} channels: CKRS weights have as many in front"
         )
     top, left, bottom, right = pads(given["padding"])
-    spans = spans_of(w.shape[2:], pair("dilation", given["dilation"]))
-    strides, extra = pair("stride", given["stride"]), pair("output_padding", given["output_padding"], 0)
-    along = zip(strides, x.shape[2:], spans, (top + bottom, left + right), extra, strict=True)
-    sizes = [stride * (size - 1) + span - removed + more for stride, size, span, removed, more in along]
+    windows = (pair(name, given[name]) for name in ("stride", "dilation"))
+    extra = pair("output_padding", given["output_padding"], 0)
+    along = zip(x.shape[2:], w.shape[2:], *windows, (top, left), (bottom, right), extra, strict=True)
+    sizes = [Axis(*numbers).made for numbers in along]
     dtype = x.dtype if given["out_dtype"] is None else given["out_dtype"]
     return empty((x.shape[0], w.shape[1] * given["groups"], *sizes), dtype, x)
 

@@ -100,8 +100,10 @@ class IntegerConvolution:
     @cached_property
     def volume(self) -> Volume | None:
         """The way from three axes to images."""
-        t, r, s = self.weights.shape[2:] if self.axes == 3 else (0, 0, 0)
-        return Volume((t, r, s), self.attributes) if self.axes == 3 else None
+        if self.axes != 3:
+            return None
+        t, r, s = self.weights.shape[2:]
+        return Volume((t, r, s), self.attributes)
 
     @cached_property
     def filters(self) -> Array:

@@ -35,13 +35,12 @@ class Geometry:
         n, c, *sizes = shape
         given = {name: tuple(attributes.get(name) or (1,) * len(taps)) for name in ("strides", "dilations")}
         extra = tuple(attributes.get("output_padding") or (0,) * len(taps))
-        along = list(zip(sizes, taps, given["strides"], given["dilations"], extra, strict=True))
-        whole = [step * (size - 1) + (count - 1) * gap + 1 + more for size, count, step, gap, more in along]
-        outs, before = transposed_extents(attributes, sizes, given["strides"], whole)
-        after = [size - out - front for size, out, front in zip(whole, outs, before, strict=True)]
+        along = zip(sizes, taps, given["strides"], given["dilations"], extra, strict=True)
+        whole = [Axis(size, count, step, gap, 0, 0, more) for size, count, step, gap, more in along]
+        outs, before = transposed_extents(attributes, sizes, given["strides"], [axis.made for axis in whole])
         axes = [
-            Axis(size, count, step, gap, front, back, more)
-            for (size, count, step, gap, more), front, back in zip(along, before, after, strict=True)
+            replace(axis, before=front, after=axis.made - out - front)
+            for axis, out, front in zip(whole, outs, before, strict=True)
         ]
         frames = axes.pop(0) if len(axes) == 3 else None
         if frames is not None and frames.made < 1:
