@@ -289,9 +289,9 @@ __device__ __forceinline__ ShuffledPixel shuffled_pixel(unsigned pixel) {
     return {image, row, column};
 }
 
-// Writes neighbouring channels of a pixel, VECTOR at a time, as far as they exist and are outputs. A vector
-// lies in one pixel of the output.
-template <int VECTOR, int COUNT>
+// Writes neighbouring channels of a pixel, VECTOR at a time, as far as they are outputs, and below `k_end`
+// unless ALL_EXIST. A vector lies in one pixel of the output.
+template <int VECTOR, bool ALL_EXIST, int COUNT>
 __device__ __forceinline__ void write_shuffled(
     Output* y, const ShuffledPixel& pixel, int k, int k_end, const Finished (&finished)[COUNT]) {
     static_assert(Y_GROUP % VECTOR == 0 && COUNT % VECTOR == 0,
@@ -299,7 +299,7 @@ __device__ __forceinline__ void write_shuffled(
 #pragma unroll
     for (int first = 0; first < COUNT; first += VECTOR) {
         const int index = pixel.index_of(k + first);
-        if (k + first >= k_end || index < 0) continue;
+        if ((!ALL_EXIST && k + first >= k_end) || index < 0) continue;
         Finished vector[VECTOR];
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) vector[i] = finished[first + i];
@@ -527,7 +527,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(c
     args.borders[index] = -args.x_zero * sum;
 }
 
-@@ c805993e in pages/halo-phases-sm_90a.cu: // Makes outputs of a consumer's sums. Lanes store those that lie in the image, VECTOR_K channels at a time.
+@@ 16fb762f in pages/halo-phases-sm_90a.cu: // Makes outputs of a consumer's sums. Lanes store those that lie in the image, VECTOR_K channels at a time.
 @@ 21+1
                 Output* const to = args.y + (((tiles.image() * OUT_H + row) * OUT_W + column) * K + k);
 @@ 23+2

@@ -74,7 +74,7 @@ __device__ __forceinline__ void write_sums(
                 Finished of_pixel[CHANNELS];
 #pragma unroll
                 for (int i = 0; i < CHANNELS; ++i) of_pixel[i] = finished[e * CHANNELS + i];
-                write_shuffled<VECTOR_K>(args.y, {tiles.image(), row, column}, k, K, of_pixel);
+                write_shuffled<VECTOR_K, WHOLE_TILES>(args.y, {tiles.image(), row, column}, k, K, of_pixel);
             }
         }
     }

@@ -18,4 +18,5 @@ TILES_M=106 TILES_N=4 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=33280
 
 @@ e6a7e429 in whole/mma-body-sm_90a.cu: __device__ __forceinline__ void write_vector(
 @@ 4+8
-    write_shuffled<VECTOR_N>(args.y, shuffled_pixel(pixel), k, k_end, outputs.element);
+    static_assert(WHOLE_VECTORS, "a vector must lie in one pixel of the output");
+    write_shuffled<VECTOR_N, false>(args.y, shuffled_pixel(pixel), k, k_end, outputs.element);

@@ -41,5 +41,6 @@ W_RUNS=1 SMEM_BYTES=25600 FOLD_THREADS=128
 @@ 20+0
                 inputs.residual = residuals[i].element[v];
 @@ 22+8
+            static_assert(CHANNELS_LAST, "the channels of a pixel must lie side by side");
             constexpr int OF_PIXEL = Y_GROUP % VECTOR_N == 0 ? VECTOR_N : 1;
-            write_shuffled<OF_PIXEL>(args.y, shuffled_pixel(pixel), k, k_end, finished);
+            write_shuffled<OF_PIXEL, false>(args.y, shuffled_pixel(pixel), k, k_end, finished);

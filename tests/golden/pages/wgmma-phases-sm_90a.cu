@@ -18,4 +18,4 @@ VECTOR_K=4 SMEM_BYTES=222208
 @@ 0d3f2b92 in whole/wgmma-body-sm_90a.cu: // Finishes and writes a consumer's sums: TILE_N pixels by TILE_M channels from these on. The parameters of a
 @@ 23+9
             const ShuffledPixel to = shuffled_pixel(pixel + 8 * atom + e);
-            write_shuffled<VECTOR_K>(args.y, to, k, K, finished);
+            write_shuffled<VECTOR_K, WHOLE_TILES>(args.y, to, k, K, finished);
