@@ -54,6 +54,10 @@ class DeviceError(Exception):
     """The requested device does not exist here, or a package that it needs is not installed."""
 
 
+class Unshippable(ValueError):
+    """A network needs what a folder that is shipped does not have."""
+
+
 class SlowNetwork(UserWarning):
     """A session leaves layers to ONNX Runtime, or more than a twentieth of its multiplications in floats. The message
     has the weightiest causes, and what can be done about them."""

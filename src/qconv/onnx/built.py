@@ -81,8 +81,8 @@ def build(
     config = settings(config, meaning)
     source = source_of(model)
     proto = with_own_names(rewritten(source, config, without=meaning.without), source)
-    batches, extents = _batches_of(proto, batches), extents or {}
-    _check_extents(proto, extents)
+    batches, extents = batches_of(proto, batches), extents or {}
+    check_extents(proto, extents)
     collected = Collected(place, database)
     arranged: dict[str, tuple[Arranged, ...]] = {}
     whole = read(proto, config)
@@ -132,7 +132,7 @@ def _prepared(
     }
 
 
-def _batches_of(proto: onnx.ModelProto, asked: Sequence[int] | None) -> Sequence[int]:
+def batches_of(proto: onnx.ModelProto, asked: Sequence[int] | None) -> Sequence[int]:
     """Return the requested batches. A model with fixed inputs is built for its own batch only."""
     inputs = _inputs(proto)
     if not inputs or any(not value.type.tensor_type.shape.dim[0].HasField("dim_value") for value in inputs):
@@ -153,7 +153,7 @@ def _inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in proto.graph.input if value.name not in held and value.type.tensor_type.shape.dim]
 
 
-def _check_extents(proto: onnx.ModelProto, extents: Mapping[str, Sequence[int]]) -> None:
+def check_extents(proto: onnx.ModelProto, extents: Mapping[str, Sequence[int]]) -> None:
     """Reject names that no open extent has, and extents without numbers."""
     dims = [dim for value in _inputs(proto) for dim in value.type.tensor_type.shape.dim[1:]]
     names = dict.fromkeys(dim.dim_param for dim in dims if dim.dim_param)

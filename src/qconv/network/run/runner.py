@@ -6,6 +6,7 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -13,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from qconv.device import Device
+from qconv.errors import Unshippable
 from qconv.expression.matmul import MatMul
 from qconv.instances.load.ahead import compile_ahead, looked_up
 from qconv.instances.load.choosers import LEAST_PROCESSES, choose_ahead, most_processes
@@ -105,6 +107,28 @@ class Runner:
             values = self._run(feeds, wanted, self._replayed, self._elsewhere_run)
             # The next run of a recording overwrites its outputs.
             return {name: value.copied() if name in self._made_here else value for name, value in values.items()}
+
+    def traced(
+        self, feeds: Mapping[str, Value], wanted: Sequence[str], naming: Callable[[str], AbstractContextManager[None]]
+    ) -> dict[str, Value]:
+        """Run once without recording, each layer within the context that `naming` gives for its name. Raise Unshippable
+        where a layer runs elsewhere."""
+
+        def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+            (one,) = segment.layers
+            with naming(one.name):
+                made = self._layer(segment, values)
+            chosen = self._last_run.chosen[one.key]
+            if isinstance(chosen, Refused):
+                raise Unshippable(f"{one.op} ({one.name}) runs elsewhere: {chosen.why}")
+            return made
+
+        def elsewhere(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+            named = ", ".join(f"{one.op} ({one.name})" for one in segment.layers)
+            raise Unshippable(f"no kernel computes {named}")
+
+        with self._alone:
+            return self._run(feeds, wanted, lambda segment, values: self._in_turn(segment, values, layer), elsewhere)
 
     def profile(self, feeds: Mapping[str, Value]) -> Profile:
         """Time each served layer and each subgraph elsewhere by itself. Served layers are recorded, because the host's
