@@ -1,0 +1,113 @@
+"""The text of a plan, as `qconv_plan.h` reads it: a line for each thing, words separated by one space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from qconv.device import tensor_maps
+from qconv.device.traced import Copied, Filled, Gathered, Launched, Spot, Step
+from qconv.generator.tensor_map import PixelBox, TensorMap
+from qconv.network.ship.plan import Plan
+from qconv.network.ship.program import Place, Port, Program
+
+FORMAT = "qconv-plan-1"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of a file."""
+
+    offset: int
+    bytes: int
+
+
+def plan_text(plan: Plan, kernels: Sequence[Span], constants: Sequence[Span], symbol: Callable[[Launched], str]) -> str:
+    """Return the text. `kernels` are the places of the binaries, `constants` those of the constants; `symbol` names a
+    launch's function."""
+    return "".join(f"{line}\n" for line in _lines(plan, kernels, constants, symbol))
+
+
+def _lines(
+    plan: Plan, kernels: Sequence[Span], constants: Sequence[Span], symbol: Callable[[Launched], str]
+) -> Iterator[str]:
+    yield FORMAT
+    yield f"target {plan.target.name} {plan.target.warp_size}"
+    for span in kernels:
+        yield f"kernel {span.offset} {span.bytes}"
+    for span, constant in zip(constants, plan.constants, strict=True):
+        yield f"constant {span.offset} {span.bytes} {int(constant.is_resident)}"
+    for size in plan.state_bytes:
+        yield f"state {size}"
+    text = _Steps(plan, symbol)
+    yield "setup"
+    for one in plan.setup:
+        yield from text.of(one.step, one.places)
+    for program in plan.programs:
+        yield f"program {program.arena_bytes}"
+        yield from (_port("input", port) for port in program.inputs)
+        yield from (_port("output", port) for port in program.outputs)
+        for step in program.steps:
+            yield from text.of(step, program.places)
+    yield "end"
+
+
+def _port(word: str, port: Port) -> str:
+    return f"{word} {quoted(port.name)} {port.dtype} {int(port.is_counted)} {_counted(port.shape)}"
+
+
+@dataclass(frozen=True)
+class _Steps:
+    plan: Plan
+    symbol: Callable[[Launched], str]
+
+    def of(self, step: Step, places: Mapping[int, Place]) -> Iterator[str]:
+        def at(spot: Spot) -> str:
+            place = places[spot.allocation]
+            return f"{place.space} {place.number} {place.offset + spot.offset}"
+
+        if isinstance(step, Launched):
+            yield self._launch(step)
+            yield from (f"pointer {offset} {at(spot)}" for offset, spot in step.pointers)
+            for offset, made, spot in step.maps:
+                yield f"map {offset} {at(spot)} {self._map(made)}"
+        elif isinstance(step, Filled):
+            yield f"fill {at(step.to)} {step.bytes} {step.byte} {quoted(step.layer)}"
+        elif isinstance(step, Copied):
+            yield f"copy {at(step.to)} {at(step.source)} {step.bytes} {quoted(step.layer)}"
+        elif isinstance(step, Gathered):
+            numbers = f"{step.item_bytes} {_counted(step.shape)} {_counted(step.strides)}"
+            yield f"gather {at(step.to)} {at(step.source)} {numbers} {quoted(step.layer)}"
+
+    def _launch(self, step: Launched) -> str:
+        launch = step.launch
+        grid = " ".join(map(str, launch.grid))
+        numbers = f"{grid} {launch.threads} {launch.smem_bytes} {launch.cluster} {int(step.overlap)}"
+        kernel = self.plan.number_of(step.binary)
+        return f"launch {kernel} {self.symbol(step)} {numbers} {step.arguments.hex() or '-'} {quoted(step.layer)}"
+
+    def _map(self, made: TensorMap) -> str:
+        if self.plan.target.vendor == "cpu":
+            return tensor_maps.described(made, 0).hex()
+        pixels = made.pixel_box or PixelBox((), (), 0, 0)
+        numbers = (
+            tensor_maps.ELEMENT_TYPES[made.dtype],
+            tensor_maps.SWIZZLES[made.swizzle],
+            tensor_maps.L2_PROMOTIONS[made.l2_promotion],
+            int(made.pixel_box is not None),
+            pixels.channels,
+            pixels.pixels,
+        )
+        lists = (made.dims, made.strides, made.box, made.element_strides, pixels.lower, pixels.upper)
+        return f"{' '.join(map(str, numbers))} {' '.join(map(_counted, lists))}"
+
+
+def _counted(numbers: Iterable[int]) -> str:
+    """Write a list: how many there are, and each."""
+    listed = [str(number) for number in numbers]
+    return " ".join([str(len(listed)), *listed])
+
+
+def quoted(text: str) -> str:
+    """Write a name as one word: what is neither printable ASCII nor can be a part of a word becomes %XX."""
+    return '"' + "".join(chr(b) if 33 <= b <= 126 and b not in b'%"' else f"%{b:02X}" for b in text.encode()) + '"'

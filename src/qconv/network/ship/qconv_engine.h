@@ -1,0 +1,56 @@
+// An engine: a plan that is loaded on a device. Private to the library.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "qconv_shipped.h"
+
+namespace qconv_shipped {
+
+// The arrays of a run.
+struct Arrays {
+    const void* const* inputs;
+    void* const* outputs;
+    void* workspace;
+};
+
+// A run that is recorded once, and launched with one call.
+class Graph {
+  public:
+    virtual ~Graph() = default;
+    virtual void update(const Arrays& arrays) = 0;
+    virtual void launch(qconv_network_stream stream) = 0;
+};
+
+class Engine {
+  public:
+    virtual ~Engine() = default;
+    virtual std::string name() const = 0;
+    virtual void run(const Program& program, size_t first, size_t last, const Arrays& arrays,
+                     qconv_network_stream stream) = 0;
+    virtual std::unique_ptr<Graph> graph(const Program& program, const Arrays& arrays) = 0;
+    virtual void* allocate(uint64_t bytes) = 0;
+    virtual void release(void* memory) = 0;
+    virtual void upload(void* to, const void* from, uint64_t bytes) = 0;
+    virtual void download(void* to, const void* from, uint64_t bytes) = 0;
+    virtual void synchronize(qconv_network_stream stream) = 0;
+};
+
+// A kind of device: how well a target runs on the device of this number (0: it does not), and a plan loaded there.
+// `code` is the path of the file of the kernels.
+struct Vendor {
+    const char* name;
+    int (*rank)(int index, const char* target);
+    std::unique_ptr<Engine> (*load)(int index, const Plan& plan, Bytes weights, const std::string& code);
+};
+
+extern const Vendor cpu;
+#ifdef QCONV_NETWORK_CUDA
+extern const Vendor cuda;
+#endif
+#ifdef QCONV_NETWORK_HIP
+extern const Vendor hip;
+#endif
+
+}  // namespace qconv_shipped

@@ -1,0 +1,57 @@
+"""The vectors of a shipped network: random inputs that C++ draws as well, and the outputs that belong to them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from qconv.network.ship.program import Port
+from qconv.op import Array
+
+# Stored elements per output, at equal distances, to say where one differs. The checksum is of all.
+STORED = 32
+
+
+def drawn(port: Port, seed: int) -> Array:
+    """Return an input as `drawn.h` draws it: bytes of their whole range, floats from -4 to 4, bools, and wider integers
+    from 0 to 255."""
+    count = int(np.prod(port.shape, dtype=np.int64))
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        z = z + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    made = ((z ^ (z >> np.uint64(31))) >> np.uint64(56)).astype(np.uint8)
+    kind = np.dtype(port.dtype)
+    if kind.kind == "f":
+        made = (made.view(np.int8).astype(np.float32) / 32).astype(kind)
+    elif kind.kind == "b":
+        made = (made & 1).astype(kind)
+    else:
+        made = made.view(kind) if kind.itemsize == 1 else made.astype(kind)
+    return made.reshape(port.shape)
+
+
+def vectors_text(
+    programs: Sequence[tuple[Sequence[Port], Sequence[str]]],
+    outputs_of: Callable[[Mapping[str, Array]], Sequence[Any]],
+) -> str:
+    """Return the text that the self-test reads. `programs` are the inputs and the names of the outputs of each program;
+    `outputs_of` computes outputs of inputs."""
+    return "".join(f"{line}\n" for line in _lines(programs, outputs_of))
+
+
+def _lines(
+    programs: Sequence[tuple[Sequence[Port], Sequence[str]]],
+    outputs_of: Callable[[Mapping[str, Array]], Sequence[Any]],
+) -> Iterator[str]:
+    for number, (ports, names) in enumerate(programs):
+        outputs = outputs_of({port.name: drawn(port, at + 1) for at, port in enumerate(ports)})
+        for at, (_, output) in enumerate(zip(names, outputs, strict=True)):
+            flat = np.ascontiguousarray(output).reshape(-1)
+            places = range(0, flat.size, max(1, -(-flat.size // STORED)))
+            shown = " ".join(f"{place} {flat[place].tobytes().hex()}" for place in places)
+            yield f"vector {number} {at} {zlib.crc32(flat.tobytes())} {len(places)} {shown}"
