@@ -10,6 +10,12 @@
 #include "qconv_parameters.h"
 #include "qconv_table.h"
 
+// Threads of a launch. 0: one per core, of which all but the caller's are started anew by every launch. With 1, a launch
+// starts none and allocates nothing.
+#ifndef QCONV_CPU_WORKERS
+#define QCONV_CPU_WORKERS 0
+#endif
+
 namespace qconv {
 
 struct Function {
@@ -44,8 +50,15 @@ class Device {
     void release(void* memory) { free(memory); }
     void upload(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
     void download(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
-    void zero(void* memory, size_t bytes) { memset(memory, 0, bytes); }
-    void synchronize() {}
+    void fill(void* memory, int byte, size_t bytes, qconv_stream stream) {
+        require_no(stream);
+        memset(memory, byte, bytes);
+    }
+    void copy(void* to, const void* from, size_t bytes, qconv_stream stream) {
+        require_no(stream);
+        memcpy(to, from, bytes);
+    }
+    void synchronize(qconv_stream stream) { require_no(stream); }
 
     // Writes the description that the runtime reads, which begins with the address.
     void encode(const TensorMap& map, uint64_t address, unsigned char* into) {
@@ -53,9 +66,10 @@ class Device {
         memcpy(into, &address, sizeof address);
     }
 
-    void launch(const Function& function, const Kernel& kernel, const Launch& launch, void* arguments,
-                qconv_stream stream) {
-        if (stream != nullptr) refuse("a stream was given, but the CPU has none: give null");
+    // Returns when the kernel has ended, so nothing can overlap.
+    void launch(const Function& function, const Kernel& kernel, const Launch& launch, void* arguments, size_t,
+                qconv_stream stream, bool) {
+        require_no(stream);
         const qconv_cpu_grid grid = {function.entry,
                                      arguments,
                                      nullptr,
@@ -64,7 +78,7 @@ class Device {
                                      launch.threads,
                                      launch.cluster,
                                      kernel.warp_size,
-                                     0,
+                                     QCONV_CPU_WORKERS,
                                      0};
         char message[1024];
         if (qconv_cpu_launch(&grid, message, sizeof message) != 0)
@@ -72,6 +86,9 @@ class Device {
     }
 
   private:
+    static void require_no(qconv_stream stream) {
+        if (stream != nullptr) refuse("a stream was given, but the CPU has none: give null");
+    }
     static constexpr size_t kAlignment = 64;
 };
 

@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -22,10 +23,10 @@ namespace qconv {
     FUNCTION(cuInit) FUNCTION(cuGetErrorString) FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet)              \
     FUNCTION(cuDeviceGetName) FUNCTION(cuDeviceGetAttribute) FUNCTION(cuDevicePrimaryCtxRetain)               \
     FUNCTION(cuDevicePrimaryCtxRelease) FUNCTION(cuCtxGetCurrent) FUNCTION(cuCtxGetDevice)                    \
-    FUNCTION(cuCtxPushCurrent) FUNCTION(cuCtxPopCurrent) FUNCTION(cuCtxSynchronize) FUNCTION(cuModuleLoadData) \
-    FUNCTION(cuModuleUnload) FUNCTION(cuModuleGetFunction) FUNCTION(cuFuncSetAttribute) FUNCTION(cuMemAlloc)   \
-    FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemsetD8)                     \
-    FUNCTION(cuStreamSynchronize) FUNCTION(cuLaunchKernel)
+    FUNCTION(cuCtxPushCurrent) FUNCTION(cuCtxPopCurrent) FUNCTION(cuModuleLoadData) FUNCTION(cuModuleUnload)  \
+    FUNCTION(cuModuleGetFunction) FUNCTION(cuFuncGetAttribute) FUNCTION(cuFuncSetAttribute)                   \
+    FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH)                    \
+    FUNCTION(cuMemcpyDtoDAsync) FUNCTION(cuMemsetD8Async) FUNCTION(cuStreamSynchronize) FUNCTION(cuLaunchKernel)
 
 struct Driver {
 #define QCONV_MEMBER(name) decltype(&::name) name##_ = nullptr;
@@ -34,6 +35,8 @@ struct Driver {
     // Available since CUDA 12, and needed only by kernels that take tensor maps.
     decltype(&::cuTensorMapEncodeTiled) encode_tiled = nullptr;
     decltype(&::cuTensorMapEncodeIm2col) encode_im2col = nullptr;
+    // Available since CUDA 11.8. Without it, no launch overlaps the one before it.
+    decltype(&::cuLaunchKernelEx) launch_extended = nullptr;
 
     Driver() {
         void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -44,6 +47,7 @@ struct Driver {
 #undef QCONV_LOAD
         encode_tiled = reinterpret_cast<decltype(encode_tiled)>(dlsym(library, "cuTensorMapEncodeTiled"));
         encode_im2col = reinterpret_cast<decltype(encode_im2col)>(dlsym(library, "cuTensorMapEncodeIm2col"));
+        launch_extended = reinterpret_cast<decltype(launch_extended)>(dlsym(library, "cuLaunchKernelEx"));
         check(cuInit_(0), QCONV_NO_DEVICE, "cuInit");
     }
 
@@ -72,6 +76,34 @@ inline const Driver& driver() {
 
 struct Function {
     CUfunction handle;
+    unsigned overlap_bytes;  // dynamic shared memory of a launch that overlaps
+};
+
+// The limits of a GPU on resident blocks, besides registers and threads.
+//
+// An overlapping kernel lets the next one begin as soon as it begins itself. Of a sequence of short launches a dozen may
+// then be resident, and the hardware places the blocks of a late one wherever there is room: several share one
+// multiprocessor while others stay idle. So a launch requests the shared memory that its blocks would leave unused, and
+// the next one begins only where blocks of this one end.
+struct Multiprocessors {
+    static constexpr unsigned UNIT = 128;      // bytes of shared memory per allocation unit
+    static constexpr unsigned GROUP_SIZE = 16;  // multiprocessors of a group, at least; a cluster lies in one group
+    unsigned count, smem_bytes, most_bytes, reserved_bytes;  // per multiprocessor, per block at most, and per block besides
+
+    // Blocks per multiprocessor, at least, with which all blocks of the launch are resident together.
+    unsigned blocks_of_each(const Launch& launch) const {
+        // Multiprocessors per group that whole clusters leave idle. Clusters of two leave none.
+        const unsigned lost = launch.cluster > 2 ? count / GROUP_SIZE * (launch.cluster - 2) : 0;
+        const uint64_t blocks = static_cast<uint64_t>(launch.grid[0]) * launch.grid[1] * launch.grid[2];
+        return static_cast<unsigned>((blocks + lost + count - 1) / count);
+    }
+
+    // The dynamic shared memory with which a multiprocessor holds no more blocks of the launch than that.
+    unsigned room(const Launch& launch, unsigned static_bytes) const {
+        const unsigned whole = smem_bytes / blocks_of_each(launch);
+        const unsigned share = std::min(whole > reserved_bytes ? whole - reserved_bytes : 0, most_bytes) / UNIT * UNIT;
+        return std::max(launch.smem_bytes, share > static_bytes ? share - static_bytes : 0);
+    }
 };
 
 class Device {
@@ -88,6 +120,10 @@ class Device {
         name_ = name;
         major_ = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
         minor_ = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+        multiprocessors_ = {limit(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+                            limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+                            limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+                            limit(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)};
         CUcontext current = nullptr;
         CUdevice its_device;
         if (driver().cuCtxGetCurrent_(&current) == CUDA_SUCCESS && current != nullptr &&
@@ -129,11 +165,8 @@ class Device {
             CUfunction handle;
             check(driver().cuModuleGetFunction_(&handle, module, launch.symbol), QCONV_LAUNCH_FAILED, launch.symbol);
             // More shared memory per block has to be requested.
-            if (launch.smem_bytes > 48 * 1024)
-                check(driver().cuFuncSetAttribute_(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                   static_cast<int>(launch.smem_bytes)),
-                      QCONV_NO_KERNEL, "a kernel needs more shared memory than this device has");
-            functions.push_back({handle});
+            if (launch.smem_bytes > DEFAULT_LIMIT) allow(handle, launch.smem_bytes);
+            functions.push_back({handle, launch.overlaps ? overlap_bytes(handle, launch) : launch.smem_bytes});
         }
         return functions;
     }
@@ -158,13 +191,22 @@ class Device {
         const Current current(*this);
         check(driver().cuMemcpyDtoH_(to, reinterpret_cast<CUdeviceptr>(from), bytes), QCONV_LAUNCH_FAILED, "cuMemcpyDtoH");
     }
-    void zero(void* memory, size_t bytes) {
+    void fill(void* memory, int byte, size_t bytes, qconv_stream stream) {
         const Current current(*this);
-        check(driver().cuMemsetD8_(reinterpret_cast<CUdeviceptr>(memory), 0, bytes), QCONV_LAUNCH_FAILED, "cuMemsetD8");
+        check(driver().cuMemsetD8Async_(reinterpret_cast<CUdeviceptr>(memory), static_cast<unsigned char>(byte), bytes,
+                                        static_cast<CUstream>(stream)),
+              QCONV_LAUNCH_FAILED, "cuMemsetD8Async");
     }
-    void synchronize() {
+    // Within the device; returns when the copy is queued.
+    void copy(void* to, const void* from, size_t bytes, qconv_stream stream) {
         const Current current(*this);
-        check(driver().cuCtxSynchronize_(), QCONV_LAUNCH_FAILED, "a kernel failed");
+        check(driver().cuMemcpyDtoDAsync_(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
+                                          static_cast<CUstream>(stream)),
+              QCONV_LAUNCH_FAILED, "cuMemcpyDtoDAsync");
+    }
+    void synchronize(qconv_stream stream) {
+        const Current current(*this);
+        check(driver().cuStreamSynchronize_(static_cast<CUstream>(stream)), QCONV_LAUNCH_FAILED, "a kernel failed");
     }
 
     void encode(const TensorMap& map, uint64_t address, unsigned char* into) {
@@ -188,15 +230,52 @@ class Device {
         check(result, QCONV_LAUNCH_FAILED, "the driver refuses a tensor map");
     }
 
-    void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, qconv_stream stream) {
+    // The arguments are packed as the kernel's parameters are laid out. With `overlap`, a kernel that `overlaps` may begin
+    // before the launch before it has ended.
+    void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, size_t argument_bytes,
+                qconv_stream stream, bool overlap) {
         const Current current(*this);
-        void* parameters[] = {arguments};
-        check(driver().cuLaunchKernel_(function.handle, launch.grid[0], launch.grid[1], launch.grid[2], launch.threads,
-                                       1, 1, launch.smem_bytes, static_cast<CUstream>(stream), parameters, nullptr),
-              QCONV_LAUNCH_FAILED, launch.symbol);
+        void* packed[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &argument_bytes,
+                          CU_LAUNCH_PARAM_END};
+        const auto on = static_cast<CUstream>(stream);
+        const unsigned(&grid)[3] = launch.grid;
+        if (!overlap || !launch.overlaps || driver().launch_extended == nullptr) {
+            check(driver().cuLaunchKernel_(function.handle, grid[0], grid[1], grid[2], launch.threads, 1, 1,
+                                           launch.smem_bytes, on, nullptr, packed),
+                  QCONV_LAUNCH_FAILED, launch.symbol);
+            return;
+        }
+        CUlaunchAttribute early = {};
+        early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        early.value.programmaticStreamSerializationAllowed = 1;
+        CUlaunchConfig config = {};
+        config.gridDimX = grid[0], config.gridDimY = grid[1], config.gridDimZ = grid[2];
+        config.blockDimX = launch.threads, config.blockDimY = config.blockDimZ = 1;
+        config.sharedMemBytes = function.overlap_bytes;
+        config.hStream = on;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        check(driver().launch_extended(&config, function.handle, nullptr, packed), QCONV_LAUNCH_FAILED, launch.symbol);
     }
 
   private:
+    static constexpr unsigned DEFAULT_LIMIT = 48 * 1024;
+
+    // Allows a function that much dynamic shared memory per block.
+    void allow(CUfunction handle, unsigned bytes) const {
+        check(driver().cuFuncSetAttribute_(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                           static_cast<int>(bytes)),
+              QCONV_NO_KERNEL, "a kernel needs more shared memory than this device has");
+    }
+    unsigned overlap_bytes(CUfunction handle, const Launch& launch) const {
+        int static_bytes = 0;
+        check(driver().cuFuncGetAttribute_(&static_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle),
+              QCONV_LAUNCH_FAILED, launch.symbol);
+        const unsigned room = multiprocessors_.room(launch, static_cast<unsigned>(static_bytes));
+        allow(handle, room);
+        return room;
+    }
+
     // Runs `work` in the device's context. If the context is gone (at the end of the process, or after a reset), so is
     // everything that it owned.
     template <typename Work>
@@ -235,10 +314,13 @@ class Device {
         return value;
     }
 
+    unsigned limit(CUdevice_attribute which) const { return static_cast<unsigned>(attribute(which)); }
+
     CUdevice device_ = 0;
     CUcontext context_ = nullptr;
     bool is_retained_ = false;
     int major_ = 0, minor_ = 0;
+    Multiprocessors multiprocessors_ = {};
     std::string name_;
     std::vector<CUmodule> modules_;
 };

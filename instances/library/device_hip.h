@@ -23,9 +23,10 @@ namespace qconv {
 #define QCONV_EXPORTED(name) QCONV_TEXT(name)
 #define QCONV_RUNTIME(FUNCTION)                                                                        \
     FUNCTION(hipInit) FUNCTION(hipGetErrorString) FUNCTION(hipGetDeviceCount) FUNCTION(hipGetDevice)   \
-    FUNCTION(hipSetDevice) FUNCTION(hipGetDeviceProperties) FUNCTION(hipDeviceSynchronize)             \
+    FUNCTION(hipSetDevice) FUNCTION(hipGetDeviceProperties) FUNCTION(hipStreamSynchronize)             \
     FUNCTION(hipModuleLoadData) FUNCTION(hipModuleUnload) FUNCTION(hipModuleGetFunction)               \
-    FUNCTION(hipMalloc) FUNCTION(hipFree) FUNCTION(hipMemcpy) FUNCTION(hipMemset) FUNCTION(hipModuleLaunchKernel)
+    FUNCTION(hipMalloc) FUNCTION(hipFree) FUNCTION(hipMemcpy) FUNCTION(hipMemcpyAsync)                 \
+    FUNCTION(hipMemsetAsync) FUNCTION(hipModuleLaunchKernel)
 
 struct Runtime {
 #define QCONV_MEMBER(name) decltype(&::name) name##_ = nullptr;
@@ -120,28 +121,38 @@ class Device {
         const Current current(index_);
         (void)runtime().hipFree_(memory);
     }
-    void upload(void* to, const void* from, size_t bytes) { copy(to, from, bytes, hipMemcpyHostToDevice); }
-    void download(void* to, const void* from, size_t bytes) { copy(to, from, bytes, hipMemcpyDeviceToHost); }
-    void zero(void* memory, size_t bytes) {
+    void upload(void* to, const void* from, size_t bytes) { transfer(to, from, bytes, hipMemcpyHostToDevice); }
+    void download(void* to, const void* from, size_t bytes) { transfer(to, from, bytes, hipMemcpyDeviceToHost); }
+    void fill(void* memory, int byte, size_t bytes, qconv_stream stream) {
         const Current current(index_);
-        check(runtime().hipMemset_(memory, 0, bytes), QCONV_LAUNCH_FAILED, "hipMemset");
+        check(runtime().hipMemsetAsync_(memory, byte, bytes, static_cast<hipStream_t>(stream)), QCONV_LAUNCH_FAILED,
+              "hipMemsetAsync");
     }
-    void synchronize() {
+    // Within the device; returns when the copy is queued.
+    void copy(void* to, const void* from, size_t bytes, qconv_stream stream) {
         const Current current(index_);
-        check(runtime().hipDeviceSynchronize_(), QCONV_LAUNCH_FAILED, "a kernel failed");
+        check(runtime().hipMemcpyAsync_(to, from, bytes, hipMemcpyDeviceToDevice, static_cast<hipStream_t>(stream)),
+              QCONV_LAUNCH_FAILED, "hipMemcpyAsync");
+    }
+    void synchronize(qconv_stream stream) {
+        const Current current(index_);
+        check(runtime().hipStreamSynchronize_(static_cast<hipStream_t>(stream)), QCONV_LAUNCH_FAILED,
+              "a kernel failed");
     }
 
     void encode(const TensorMap&, uint64_t, unsigned char*) {
         throw Failure{QCONV_INTERNAL, "AMD GPUs copy nothing by tensor maps, and the table has one"};
     }
 
-    // Dynamic shared memory is 0, because kernels declare theirs statically.
-    void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, qconv_stream stream) {
+    // Dynamic shared memory is 0, because kernels declare theirs statically. No launch overlaps the one before it.
+    void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, size_t argument_bytes,
+                qconv_stream stream, bool) {
         const Current current(index_);
-        void* parameters[] = {arguments};
+        void* packed[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, arguments, HIP_LAUNCH_PARAM_BUFFER_SIZE, &argument_bytes,
+                          HIP_LAUNCH_PARAM_END};
         check(runtime().hipModuleLaunchKernel_(function.handle, launch.grid[0], launch.grid[1], launch.grid[2],
-                                               launch.threads, 1, 1, 0, static_cast<hipStream_t>(stream), parameters,
-                                               nullptr),
+                                               launch.threads, 1, 1, 0, static_cast<hipStream_t>(stream), nullptr,
+                                               packed),
               QCONV_LAUNCH_FAILED, launch.symbol);
     }
 
@@ -166,7 +177,7 @@ class Device {
     void check(hipError_t result, qconv_status status, const char* what) const {
         runtime().check(result, status, what);
     }
-    void copy(void* to, const void* from, size_t bytes, hipMemcpyKind kind) {
+    void transfer(void* to, const void* from, size_t bytes, hipMemcpyKind kind) {
         const Current current(index_);
         check(runtime().hipMemcpy_(to, from, bytes, kind), QCONV_LAUNCH_FAILED, "hipMemcpy");
     }

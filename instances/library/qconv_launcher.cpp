@@ -155,7 +155,8 @@ void run(Device& device, const PackedKernel& packed, Arguments& arguments, bool 
     for (size_t i = 0; i < packed.kernel->launches.count; ++i) {
         const Launch& launch = packed.kernel->launches[i];
         if (launch.once == once)
-            device.launch((*packed.functions)[i], *packed.kernel, launch, arguments.data(), stream);
+            device.launch((*packed.functions)[i], *packed.kernel, launch, arguments.data(),
+                          packed.kernel->argument_bytes, stream, false);
     }
 }
 
@@ -175,7 +176,7 @@ BoundKernel bound_kernel(Device& device, const PackedKernel& packed, const Addre
         if (field.kind != Kind::scratch) continue;
         memory.emplace_back(device, field.count * sizeof(uint32_t));
         scratch[i] = memory.back().address();
-        device.zero(scratch[i], field.count * sizeof(uint32_t));
+        device.fill(scratch[i], 0, field.count * sizeof(uint32_t), nullptr);
     }
     return {&packed, arguments_of(device, packed, addresses, scratch)};
 }
@@ -326,7 +327,7 @@ qconv_status qconv_bind(qconv_packed* packed, const void* const* inputs, void* c
         }
         for (const PackedKernel& kernel : packed->kernels)
             made->kernels.push_back(bound_kernel(device, kernel, addresses, made->memory));
-        device.synchronize();
+        device.synchronize(nullptr);
         *bound = made.release();
     });
 }
@@ -395,7 +396,7 @@ qconv_status qconv_download(qconv_device* device, void* to_host, const void* fro
 qconv_status qconv_synchronize(qconv_device* device) {
     return guarded([&] {
         require(device, "device");
-        device->device.synchronize();
+        device->device.synchronize(nullptr);
     });
 }
 

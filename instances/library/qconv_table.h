@@ -70,6 +70,8 @@ struct Launch {
     void (*entry)(const void*);  // on the CPU: the kernel's function in this library
     unsigned grid[3], threads, smem_bytes, cluster;
     bool once;  // launched when weights are packed, instead of at every call
+    // Waits by itself for the launch before it, and lets the next one begin early (programmatic dependent launch).
+    bool overlaps;
 };
 
 struct Kernel {

@@ -258,8 +258,8 @@ def _launches(kernel: Exported) -> Iterator[str]:
         symbol = kernel.symbol(launch.kernel)
         entry = f"{symbol}_entry" if kernel.plan.target.vendor == "cpu" else "nullptr"
         numbers = f"{launch.threads}, {launch.smem_bytes}, {launch.cluster}"
-        once = str(launch.when == "prepare").lower()
-        yield f'{{"{symbol}", {entry}, {_list(launch.grid)}, {numbers}, {once}}}'
+        flags = (launch.when == "prepare", kernel.plan.overlaps and launch is kernel.plan.main)
+        yield f'{{"{symbol}", {entry}, {_list(launch.grid)}, {numbers}, {", ".join(_flag(one) for one in flags)}}}'
 
 
 def _kernel(number: int, i: int, kernel: Exported) -> str:
@@ -286,6 +286,10 @@ def _span(name: str, count: int) -> str:
 
 def _list(values: Iterable[int]) -> str:
     return f"{{{', '.join(map(str, values))}}}"
+
+
+def _flag(value: bool) -> str:
+    return str(value).lower()
 
 
 def _text(value: object) -> str:

@@ -16,7 +16,7 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int) {
     snprintf(properties->gcnArchName, sizeof properties->gcnArchName, "%s:sramecc-:xnack-", getenv("QCONV_STUB_ARCH"));
     return hipSuccess;
 }
-hipError_t hipDeviceSynchronize(void) { return hipSuccess; }
+hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
 hipError_t hipModuleLoadData(hipModule_t* module, const void*) {
     *module = nullptr;
     say("load");
@@ -37,10 +37,15 @@ hipError_t hipFree(void* memory) { return free(memory), hipSuccess; }
 hipError_t hipMemcpy(void* to, const void* from, size_t bytes, hipMemcpyKind) {
     return memcpy(to, from, bytes), hipSuccess;
 }
-hipError_t hipMemset(void* memory, int byte, size_t bytes) { return memset(memory, byte, bytes), hipSuccess; }
+hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind, hipStream_t) {
+    return memcpy(to, from, bytes), hipSuccess;
+}
+hipError_t hipMemsetAsync(void* memory, int byte, size_t bytes, hipStream_t) {
+    return memset(memory, byte, bytes), hipSuccess;
+}
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
-                                 unsigned, unsigned smem_bytes, hipStream_t stream, void** parameters, void**) {
-    say_launch(reinterpret_cast<size_t>(function), {x, y, z, threads, smem_bytes}, stream, parameters[0]);
+                                 unsigned, unsigned smem_bytes, hipStream_t stream, void** parameters, void** extra) {
+    say_launch(reinterpret_cast<size_t>(function), {x, y, z, threads, smem_bytes}, stream, parameters, extra);
     return hipSuccess;
 }
 

@@ -34,10 +34,15 @@ std::string hexadecimal(const void* bytes, size_t count) {
     return text;
 }
 
-void say_launch(size_t function, const unsigned (&numbers)[5], void* stream, const void* arguments) {
+// Arguments are an array of addresses, of which a kernel with one struct has one, or packed: a marker and the address, a
+// marker and the address of the size, the end.
+void say_launch(size_t function, const unsigned (&numbers)[5], void* stream, void** parameters, void** packed,
+                const char* how = "alone") {
     const std::string name = functions[function - 1];
-    say("launch %s %u %u %u %u %u %p %s", name.c_str(), numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
-        stream, hexadecimal(arguments, argument_bytes[name]).c_str());
+    const bool is_packed = parameters == nullptr;
+    const size_t bytes = is_packed ? *static_cast<size_t*>(packed[3]) : argument_bytes[name];
+    say("launch %s %u %u %u %u %u %p %s %s", name.c_str(), numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
+        stream, how, hexadecimal(is_packed ? packed[1] : parameters[0], bytes).c_str());
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ class Asked:
 
     def _launch(self, rest: list[str], symbols: dict[str, Exported]) -> list[Any]:
         kernel = symbols[rest[0]]
-        return ["launch", rest[0], *rest[1:7], self._arguments(kernel.plan, bytes.fromhex(rest[7]))]
+        return ["launch", rest[0], *rest[1:8], self._arguments(kernel.plan, bytes.fromhex(rest[8]))]
 
     def _arguments(self, plan: Plan, packed: bytes) -> dict[str, Any]:
         found: dict[str, Any] = {}
