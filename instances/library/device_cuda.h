@@ -209,6 +209,13 @@ class Device {
         check(driver().cuStreamSynchronize_(static_cast<CUstream>(stream)), QCONV_LAUNCH_FAILED, "a kernel failed");
     }
 
+    // Runs `work` with this context current.
+    template <typename Work>
+    void within(Work work) const {
+        const Current current(*this);
+        work();
+    }
+
     void encode(const TensorMap& map, uint64_t address, unsigned char* into) {
         if (driver().encode_tiled == nullptr || driver().encode_im2col == nullptr)
             throw Failure{QCONV_NO_DEVICE, "the driver encodes no tensor maps: install one of CUDA 12 or later"};

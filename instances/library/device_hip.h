@@ -140,6 +140,13 @@ class Device {
               "a kernel failed");
     }
 
+    // Runs `work` with this device current.
+    template <typename Work>
+    void within(Work work) const {
+        const Current current(index_);
+        work();
+    }
+
     void encode(const TensorMap&, uint64_t, unsigned char*) {
         throw Failure{QCONV_INTERNAL, "AMD GPUs copy nothing by tensor maps, and the table has one"};
     }

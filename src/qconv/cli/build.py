@@ -17,7 +17,7 @@ from qconv.cli.options import (
     problem_or_words_options,
     quiet_option,
 )
-from qconv.cli.ranges import numbers_of
+from qconv.cli.ranges import extents_of, numbers_of
 from qconv.op import quoted
 from qconv.ops.registry import is_key
 
@@ -54,17 +54,6 @@ class Asked:
         if self.batch is None:
             return None
         return numbers_of("--batch", self.batch)
-
-    @property
-    def open_extents(self) -> dict[str, list[int]]:
-        """Return the extents to build a model for, by their names in the model."""
-        found: dict[str, list[int]] = {}
-        for text in self.extents:
-            name, equals, numbers = text.rpartition("=")
-            if not (equals and name) or name in found:
-                raise ValueError(f"--extent {text!r} must be NAME=NUMBERS, once for each name of the model's extents")
-            found[name] = numbers_of(f"--extent {name}", numbers)
-        return found
 
 
 @click.command(cls=ProblemCommand)
@@ -156,7 +145,7 @@ def _build_problems(asked: Asked) -> None:
 def _build_model(asked: Asked) -> None:
     if len(asked.words) != 1 or len(asked.targets) != 1 or asked.out is None:
         raise ValueError("a model is built alone, for one --target, into a folder that --out names")
-    batches, extents = asked.batches, asked.open_extents
+    batches, extents = asked.batches, extents_of(asked.extents)
     try:
         from qconv.onnx import built
     except ImportError as missing:

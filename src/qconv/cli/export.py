@@ -1,20 +1,30 @@
-"""The command export: winners to ship, as sources or as a library with a C interface."""
+"""The command export: winners or a network to ship, as sources or as a library with a C interface."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from qconv.cli.options import ProblemCommand, database_option, json_option, print_json, problem_or_words_options
+from qconv.cli.options import (
+    ProblemCommand,
+    database_option,
+    is_quiet,
+    json_option,
+    print_json,
+    problem_or_words_options,
+    quiet_option,
+)
+from qconv.cli.ranges import extents_of, numbers_of
 
 if TYPE_CHECKING:
     from qconv.instances.load.winners import Wanted, Winner
 
 
 @click.command(cls=ProblemCommand)
-@click.argument("words", nargs=-1, metavar="[OP|KEY|PART]...")
+@click.argument("words", nargs=-1, metavar="[OP|KEY|PART]...|MODEL.onnx")
 @problem_or_words_options
 @click.option(
     "--format",
@@ -35,8 +45,22 @@ if TYPE_CHECKING:
 )
 @database_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
-@click.option("--device", help="Only winners of devices whose name contains this.")
+@click.option("--device", help="Only winners of devices whose name contains this; for a model, the name of its device.")
+@click.option("--batch", metavar="1-4,32", help="For a model: the batches that it runs. Default: its own, or 1.")
+@click.option(
+    "--extent",
+    "extents",
+    multiple=True,
+    metavar="NAME=224-640:32",
+    help="For a model: the numbers of another open extent, by its name there. Each is run with each of the others.",
+)
+@click.option(
+    "--vectors/--no-vectors",
+    default=None,
+    help="For a model: run it here, and store its outputs for the self-test (default), or not.",
+)
 @json_option
+@quiet_option
 def export(
     words: tuple[str, ...],
     form: str,
@@ -45,9 +69,21 @@ def export(
     database: str | None,
     out: Path,
     device: str | None,
+    batch: str | None,
+    extents: tuple[str, ...],
+    vectors: bool | None,
     as_json: bool,
 ) -> None:
-    """Write winners to ship: all, or those of problems named by a KEY, an OP with its flags, or a PART of keys."""
+    """Write winners to ship: all, or those of problems named by a KEY, an OP with its flags, or a PART of keys. A
+    MODEL.onnx is written as a whole, with a library that opens it."""
+    if any(word.lower().endswith(".onnx") for word in words):
+        if len(words) != 1 or not targets or form != "library":
+            raise ValueError("a model is exported alone, with --format library, for at least one --target")
+        asked = AskedNetwork(words[0], out, targets, batch, extents, device, database, vectors is not False)
+        _write_network(asked, as_json)
+        return
+    if batch is not None or extents or vectors is not None:
+        raise click.UsageError("--batch, --extent and --vectors belong to a MODEL.onnx: leave them out")
     from qconv.instances.load.winners import Wanted, find
 
     # `Wanted` validates the arguments.
@@ -88,3 +124,46 @@ def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     for entry in library.entries:
         click.echo(f"{entry.problem}  {entry.served.winner}")
     click.echo(f"build it: cmake -S {out} -B {out / 'build'} && cmake --build {out / 'build'}")
+
+
+@dataclass(frozen=True)
+class AskedNetwork:
+    """The arguments for a model: its file, and for which targets and shapes it is written where."""
+
+    model: str
+    out: Path
+    targets: tuple[str, ...]
+    batch: str | None
+    extents: tuple[str, ...]
+    device: str | None
+    database: str | None
+    vectors: bool
+
+
+def _write_network(asked: AskedNetwork, as_json: bool) -> None:
+    try:
+        from qconv.onnx import ship
+    except ImportError as missing:
+        raise ValueError(f"a model needs onnx and onnxruntime ({missing}): pip install 'qconv-tune[onnx]'") from None
+
+    made = ship.export(
+        asked.model,
+        asked.out,
+        asked.targets,
+        batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
+        extents=extents_of(asked.extents),
+        device=asked.device,
+        database=asked.database,
+        vectors=asked.vectors,
+        watch=lambda said: None if is_quiet() else click.echo(said, err=True),
+    )
+    if as_json:
+        print_json({"folder": str(asked.out), "files": list(made.files)})
+        return
+    for plan in made.plans:
+        for program in plan.programs:
+            given = ", ".join(f"{port.name} {'x'.join(map(str, port.shape))}" for port in program.inputs)
+            needs = f"{len(program.steps)} launches, {program.arena_bytes} B of workspace"
+            click.echo(f"{plan.target.name}: {given}: {needs}")
+    click.echo(f"build it: cmake -S {asked.out} -B {asked.out / 'build'} && cmake --build {asked.out / 'build'}")
+    click.echo(f"run it:   {asked.out / 'build/qconv_run'} {asked.out}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 RANGE = re.compile(r"([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8})(?::([1-9][0-9]{0,8}))?)?", re.ASCII)
 # Numbers of one option. Each is a whole set of kernels.
@@ -24,3 +25,14 @@ def numbers_of(option: str, text: str) -> list[int]:
             raise ValueError(f"{option} {text!r} has more than {MOST} numbers: give a range with a larger step")
         found |= dict.fromkeys(range(first, max(last, first) + 1, step or 1))
     return list(found)
+
+
+def extents_of(texts: Iterable[str]) -> dict[str, list[int]]:
+    """Return the numbers of extents by their names in a model, of texts such as `height=224-640:32`."""
+    found: dict[str, list[int]] = {}
+    for text in texts:
+        name, equals, numbers = text.rpartition("=")
+        if not (equals and name) or name in found:
+            raise ValueError(f"--extent {text!r} must be NAME=NUMBERS, once for each name of the model's extents")
+        found[name] = numbers_of(f"--extent {name}", numbers)
+    return found

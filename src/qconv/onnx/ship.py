@@ -1,21 +1,26 @@
-"""The programs of a model, for a target that need not be present."""
+"""Export of a model as a folder that C++ opens: for targets that need not be present, and inputs of known shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from os import PathLike
 from pathlib import Path
 
 import onnx
 
 from qconv.device.traced import TracedDevice
 from qconv.errors import Unshippable
-from qconv.instances.load.building import Place
+from qconv.instances.load.building import Place, places
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.serving import answered_by, found
 from qconv.network import Arranger, Choices, Runner
+from qconv.network.ship.folder import write
+from qconv.network.ship.plan import Plan, plan_of
 from qconv.network.ship.program import Port, Program, traced
+from qconv.network.ship.vectors import vectors_text
 from qconv.onnx.built import batches_of, check_extents, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import with_known_shapes
@@ -23,25 +28,76 @@ from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, read, rewritten, source_of, tensor_of
 from qconv.onnx.options import Bits, settings
 from qconv.onnx.own_names import with_own_names
+from qconv.onnx.session import Session
 from qconv.op import Problem
+from qconv.targets.target import target
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """An exported network: its folder, and the names of its files there."""
+
+    folder: Path
+    files: tuple[str, ...]
+    plans: tuple[Plan, ...]
+
+
+def export(
+    model: onnx.ModelProto | bytes | str | Path,
+    folder: str | PathLike[str],
+    targets: str | Iterable[str],
+    *,
+    batches: Sequence[int] | None = None,
+    extents: Mapping[str, Sequence[int]] | None = None,
+    device: str | None = None,
+    database: str | None = None,
+    vectors: bool = True,
+    watch: Callable[[str], None] = lambda said: None,
+) -> Shipped:
+    """Write a folder with the network for each target, for inputs of these batches (by default the model's own, or 1)
+    and of each combination of its other open extents. A C++ library in the folder opens it; nothing is compiled where
+    it runs, but that library.
+
+    `device` is the name of the device to choose kernels for, by default the first that winners are shipped for.
+    `vectors`: run each program once here, on the first GPU or the CPU device, and store what its outputs are for the
+    self-test. Raise Unshippable, with the layers, where one does not run on kernels."""
+    where = Path(folder)
+    if where.exists() and any(where.iterdir()):
+        raise ValueError(f"{where} is not empty: give a new folder")
+    names = (targets,) if isinstance(targets, str) else tuple(dict.fromkeys(targets))
+    if not names:
+        raise ValueError("targets are empty: name at least one, such as sm_90a, gfx942 or cpu")
+    models = known_models(model, batches, extents)
+    plans = []
+    for place in (places(target(name), device)[0] for name in names):
+        watch(f"{place.target.name}: {len(models)} programs")
+        plans.append(plan_of(place.target, [program_of(known, place, database) for known in models]))
+    more = {}
+    if vectors:
+        watch("vectors of the self-test")
+        session = Session(model)
+        ports = [(program.inputs, [port.name for port in program.outputs]) for program in plans[0].programs]
+        more["vectors.txt"] = vectors_text(ports, lambda feeds: session.run(None, feeds)).encode()
+    return Shipped(where, tuple(write(plans, where, more)), tuple(plans))
 
 
 def known_models(
     model: onnx.ModelProto | bytes | str | Path,
     batches: Sequence[int] | None = None,
     extents: Mapping[str, Sequence[int]] | None = None,
-) -> Iterator[ReadModel]:
-    """Yield the model for each batch, with each combination of its other open extents."""
+) -> list[ReadModel]:
+    """Return the model for each batch, with each combination of its other open extents."""
     config = settings(None, Bits.INTEGERS)
     source = source_of(model)
     proto = with_own_names(rewritten(source, config, without=Bits.INTEGERS.without), source)
     extents = extents or {}
     check_extents(proto, extents)
-    whole = read(proto, config)
+    whole, found = read(proto, config), []
     for batch, *others in product(batches_of(proto, batches), *extents.values()):
         fixed = with_batch(proto, batch, dict(zip(extents, others, strict=True)))
         shapes = {value.name: tensor_of(value).extents or () for value in fixed.graph.input}
-        yield with_known_shapes(whole, shapes, {}, config)
+        found.append(with_known_shapes(whole, shapes, {}, config))
+    return found
 
 
 def program_of(model: ReadModel, place: Place, database: str | None = None) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -30,10 +30,17 @@ LIBRARY = {
     "src/qconv_engine.h": "qconv_engine.h",
     "src/qconv_loaded.h": "qconv_loaded.h",
     "src/qconv_engine_cpu.cpp": "qconv_engine_cpu.cpp",
+    "src/qconv_engine_cuda.cpp": "qconv_engine_cuda.cpp",
+    "src/qconv_engine_hip.cpp": "qconv_engine_hip.cpp",
+    "src/qconv_gpu.h": "qconv_gpu.h",
+    "src/graph_cuda.h": "graph_cuda.h",
+    "src/graph_hip.h": "graph_hip.h",
     "program/qconv_run.cpp": "qconv_run.cpp",
     "program/drawn.h": "drawn.h",
     "program/npy.h": "npy.h",
 }
+# What it shares with the library of single kernels.
+SHARED = ("device_cuda.h", "device_hip.h", "qconv_kernels.h", "qconv_parameters.h", "qconv_table.h")
 ENTRY = re.compile(r'extern "C" void (\w+)_entry\(')
 
 
@@ -52,18 +59,15 @@ class _Content:
         return self.known[part]
 
 
-def write(plans: Sequence[Plan], folder: Path, watch: Callable[[str], None] = lambda file: None) -> list[str]:
-    """Write a new folder and return the names of its files."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: give a new folder")
-    weights, files = _Content(), dict[str, bytes]()
+def write(plans: Sequence[Plan], folder: Path, more: Mapping[str, bytes]) -> list[str]:
+    """Write the folder, with further files in it, and return the names of all."""
+    weights, files = _Content(), dict(more)
     for plan in plans:
         spans = [weights.add(constant.content) for constant in plan.constants]
-        for name, content in _of_target(plan, spans):
-            files[name] = content
-            watch(name)
+        files |= _of_target(plan, spans)
     files[WEIGHTS] = bytes(weights.data)
-    files |= {place: _text(name).encode() for place, name in LIBRARY.items()}
+    files |= {place: _text("network.ship", name) for place, name in LIBRARY.items()}
+    files |= {f"src/{name}": _text("instances.library", name) for name in SHARED}
     files["src/cpu_runtime.h"] = cpu_runtime.runtime_sources()["cpu_runtime.h"].encode()
     files[LIST] = _list([plan.target.name for plan in plans], files)
     for name, content in files.items():
@@ -130,5 +134,5 @@ def _list(targets: Sequence[str], files: dict[str, bytes]) -> bytes:
     return text + f"crc {zlib.crc32(text)}\n".encode()
 
 
-def _text(name: str) -> str:
-    return (resources.files("qconv.network.ship") / name).read_text(encoding="utf-8")
+def _text(package: str, name: str) -> bytes:
+    return (resources.files(f"qconv.{package}") / name).read_bytes()

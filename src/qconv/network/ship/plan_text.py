@@ -9,7 +9,7 @@ from qconv.device import tensor_maps
 from qconv.device.traced import Copied, Filled, Gathered, Launched, Spot, Step
 from qconv.generator.tensor_map import PixelBox, TensorMap
 from qconv.network.ship.plan import Plan
-from qconv.network.ship.program import Place, Port, Program
+from qconv.network.ship.program import Place, Port
 
 FORMAT = "qconv-plan-1"
 

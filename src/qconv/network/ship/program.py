@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Literal
 
 from qconv.device.memory import Allocation
-from qconv.device.traced import Launched, Spot, Step, TracedDevice
+from qconv.device.traced import Spot, Step, TracedDevice
 from qconv.errors import Unshippable
 from qconv.network.graph.value import Counted, Value
 from qconv.network.run.memory import place

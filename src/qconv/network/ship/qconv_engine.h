@@ -37,12 +37,18 @@ class Engine {
     virtual void synchronize(qconv_network_stream stream) = 0;
 };
 
-// A kind of device: how well a target runs on the device of this number (0: it does not), and a plan loaded there.
-// `code` is the path of the file of the kernels.
+// A device that is open, on which a plan can be loaded. `code` is the path of the file of the kernels.
+class OpenDevice {
+  public:
+    virtual ~OpenDevice() = default;
+    virtual int rank(const char* target) const = 0;  // how well a target runs there; 0: it does not
+    virtual std::unique_ptr<Engine> load(const Plan& plan, Bytes weights, const std::string& code) = 0;
+};
+
+// A kind of device.
 struct Vendor {
     const char* name;
-    int (*rank)(int index, const char* target);
-    std::unique_ptr<Engine> (*load)(int index, const Plan& plan, Bytes weights, const std::string& code);
+    std::unique_ptr<OpenDevice> (*open)(int index);
 };
 
 extern const Vendor cpu;

@@ -28,6 +28,7 @@ class Cpu {
     }
 
     std::string name() const { return "cpu"; }
+    int rank(const char* target) const { return strncmp(target, "cpu", 3) == 0 ? 1 : 0; }
 
     Code load(const Plan& plan, const std::string& path) const {
         void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -128,14 +129,8 @@ class Cpu {
     }
 };
 
-int rank(int index, const char* target) { return index == 0 && strncmp(target, "cpu", 3) == 0 ? 1 : 0; }
-
-std::unique_ptr<Engine> load(int index, const Plan& plan, Bytes weights, const std::string& code) {
-    return std::make_unique<Loaded<Cpu>>(index, plan, weights, code);
-}
-
 }  // namespace
 
-const Vendor cpu = {"cpu", rank, load};
+const Vendor cpu = {"cpu", open_device<Cpu>};
 
 }  // namespace qconv_shipped

@@ -1,17 +1,15 @@
 // The engine of a kind of device, as a template over it. A device has:
 //
-//     struct Code                    kernels that are loaded
-//     Code load(plan, kernel, code)  loads a kernel's binary, with the functions that the plan launches
+//     Code, load(plan, path)   the kernels of a plan, and the functions that it launches
 //     launch(code, step, arguments, stream), encode(map, address, into)
-//     fill, copy, gather(to, from, ..., stream), allocate, release, upload, download, synchronize(stream), name
-//     record(graph, work), launch(graph, stream)
+//     fill, copy, gather, allocate, release, upload, download, synchronize, name
+//     Graph                    record(device, work), launch(device, stream)
 //
 // All throw Failure.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <vector>
 
 #include "qconv_engine.h"
@@ -51,8 +49,8 @@ class Block {
 template <typename Device>
 class Loaded : public Engine {
   public:
-    Loaded(int index, const Plan& plan, Bytes weights, const std::string& path)
-        : device_(index), code_(device_.load(plan, path)) {
+    Loaded(std::unique_ptr<Device> device, const Plan& plan, Bytes weights, const std::string& path)
+        : held_(std::move(device)), device_(*held_), code_(device_.load(plan, path)) {
         Block resident, passing;
         for (const Constant& one : plan.constants) {
             resident.add(one.is_resident ? one.bytes : 0);
@@ -168,11 +166,30 @@ class Loaded : public Engine {
         device_.launch(code_, step, arguments, stream);
     }
 
-    Device device_;
+    std::unique_ptr<Device> held_;
+    Device& device_;
     typename Device::Code code_;
     std::unique_ptr<Memory<Device>> resident_, state_;
     Block states_;
     std::vector<char*> constants_;
 };
+
+template <typename Device>
+class OpenFor : public OpenDevice {
+  public:
+    explicit OpenFor(int index) : device_(std::make_unique<Device>(index)) {}
+    int rank(const char* target) const override { return device_->rank(target); }
+    std::unique_ptr<Engine> load(const Plan& plan, Bytes weights, const std::string& code) override {
+        return std::make_unique<Loaded<Device>>(std::move(device_), plan, weights, code);
+    }
+
+  private:
+    std::unique_ptr<Device> device_;
+};
+
+template <typename Device>
+std::unique_ptr<OpenDevice> open_device(int index) {
+    return std::make_unique<OpenFor<Device>>(index);
+}
 
 }  // namespace qconv_shipped

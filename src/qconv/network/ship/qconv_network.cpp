@@ -68,19 +68,18 @@ std::string listed(const std::vector<std::string>& words) {
 }
 
 // The target of a folder that runs best on a device.
-const std::string* best_of(const Folder& folder, const Vendor& vendor, int index) {
+const std::string* best_of(const Folder& folder, const OpenDevice& device) {
     const std::string* best = nullptr;
     int most = 0;
     for (const std::string& target : folder.targets()) {
-        const int rank = vendor.rank(index, target.c_str());
+        const int rank = device.rank(target.c_str());
         if (rank > most) most = rank, best = &target;
     }
     return best;
 }
 
 struct Chosen {
-    const Vendor* vendor;
-    int index;
+    std::unique_ptr<OpenDevice> device;
     std::string target;
 };
 
@@ -89,17 +88,17 @@ Chosen named(const Folder& folder, const std::string& device) {
     const size_t colon = device.find(':');
     const std::string kind = device.substr(0, colon);
     const std::string number = colon == std::string::npos ? "0" : device.substr(colon + 1);
+    const bool is_number = !number.empty() && number.size() < 6 && strspn(number.c_str(), "0123456789") == number.size();
     std::vector<std::string> known;
     for (const Vendor* vendor : vendors()) {
         known.push_back(vendor->name);
-        const bool is_number = !number.empty() && number.size() < 6 && strspn(number.c_str(), "0123456789") == number.size();
         if (kind != vendor->name || !is_number) continue;
-        const int index = atoi(number.c_str());
-        const std::string* target = best_of(folder, *vendor, index);
+        auto opened = vendor->open(atoi(number.c_str()));
+        const std::string* target = best_of(folder, *opened);
         if (target == nullptr)
             throw Failure{QCONV_NETWORK_NO_TARGET, "the folder has kernels for " + listed(folder.targets()) + ", of which " +
                                                        device + " runs none: export it for that device's target as well"};
-        return {vendor, index, *target};
+        return {std::move(opened), *target};
     }
     refuse("the device " + device + " is not known: this library was built for " + listed(known) +
            ", and a GPU's number follows a colon");
@@ -109,8 +108,9 @@ Chosen first_of(const Folder& folder) {
     std::string why;
     for (const Vendor* vendor : vendors()) {
         try {
-            const std::string* target = best_of(folder, *vendor, 0);
-            if (target != nullptr) return {vendor, 0, *target};
+            auto opened = vendor->open(0);
+            const std::string* target = best_of(folder, *opened);
+            if (target != nullptr) return {std::move(opened), *target};
         } catch (const Failure& failure) {  // such as a driver that is missing
             why += "; " + failure.text;
         }
@@ -129,7 +129,7 @@ void open(const char* path, const char* device, qconv_network& made) {
     if (made.plan.target != chosen.target)
         throw Failure{QCONV_NETWORK_BAD_FOLDER, "the plan of " + chosen.target + " is of " + made.plan.target +
                                                     ": copy the folder again, or export it anew"};
-    made.engine = chosen.vendor->load(chosen.index, made.plan, weights->bytes(), folder.path_of(code));
+    made.engine = chosen.device->load(made.plan, weights->bytes(), folder.path_of(code));
     made.device = made.engine->name();
 }
 
