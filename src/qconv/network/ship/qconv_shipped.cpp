@@ -36,6 +36,14 @@ std::array<std::array<uint32_t, 256>, 8> crc_tables() {
     return tables;
 }
 
+// Returns damaged text as a sentence can show it: short, and in ASCII.
+std::string shown(const std::string& text) {
+    std::string made = text.substr(0, 40);
+    for (char& c : made)
+        if (c < 32 || c > 126) c = '?';
+    return made;
+}
+
 // Words of lines. Reading beyond the end, or something else than was asked for, is damage.
 class Words {
   public:
@@ -67,9 +75,9 @@ class Words {
         const std::string text = word();
         uint64_t value = 0;
         for (char digit : text) {
-            if (digit < '0' || digit > '9') bad("has " + text + " where a number should be");
+            if (digit < '0' || digit > '9') bad("has " + shown(text) + " where a number should be");
             const uint64_t next = value * 10 + static_cast<uint64_t>(digit - '0');
-            if (value > UINT64_MAX / 10 || next < value * 10) bad("has the number " + text + ", which is too large");
+            if (value > UINT64_MAX / 10 || next < value * 10) bad("has the number " + shown(text) + ", which is too large");
             value = next;
         }
         if (value > most) bad("has " + text + "; at most " + std::to_string(most) + " makes sense there");
@@ -94,7 +102,7 @@ class Words {
     // A name between quotes, with %XX for other bytes.
     std::string name() {
         const std::string text = word();
-        if (text.size() < 2 || text.front() != '"' || text.back() != '"') bad("has " + text + " where a name should be");
+        if (text.size() < 2 || text.front() != '"' || text.back() != '"') bad("has " + shown(text) + " where a name should be");
         std::string made;
         for (size_t i = 1; i + 1 < text.size(); ++i) {
             if (text[i] != '%') {
@@ -134,7 +142,7 @@ class Words {
         if (digit >= '0' && digit <= '9') return digit - '0';
         if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
         if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
-        bad(std::string("has ") + digit + " where a hexadecimal digit should be");
+        bad("has " + shown({digit}) + " where a hexadecimal digit should be");
     }
 
     const char *at_, *end_;
@@ -149,7 +157,7 @@ uint64_t type_bytes(const std::string& type, const Words& words) {
         {"bfloat16", 2}, {"int32", 4},   {"uint32", 4},  {"float32", 4}, {"int64", 8},  {"uint64", 8},
         {"float64", 8}};
     const auto found = known.find(type);
-    if (found == known.end()) words.bad("has the type " + type + ", which this library does not know");
+    if (found == known.end()) words.bad("has the type " + shown(type) + ", which this library does not know");
     return found->second;
 }
 
@@ -162,7 +170,7 @@ class PlanReader {
         const std::string format = words_.line();
         if (format != PLAN_FORMAT)
             throw Failure{QCONV_NETWORK_BAD_FOLDER,
-                          "its plan has the format " + format + ", and this library reads " + PLAN_FORMAT +
+                          "its plan has the format " + shown(format) + ", and this library reads " + PLAN_FORMAT +
                               ": build the library of the folder's own version"};
         expect(words_.line(), "target");
         plan_.target = words_.word();
@@ -183,7 +191,7 @@ class PlanReader {
     static constexpr uint64_t MOST_BYTES = uint64_t{1} << 48;
 
     void expect(const std::string& word, const char* wanted) {
-        if (word != wanted) words_.bad("begins with " + word + ", and should with " + wanted);
+        if (word != wanted) words_.bad("begins with " + shown(word) + ", and should with " + wanted);
     }
 
     Bytes span(Bytes of, const char* what) {
@@ -346,7 +354,7 @@ class PlanReader {
                                                             {"arena", Space::arena}};
         const std::string word = words_.word();
         const auto found = spaces.find(word);
-        if (found == spaces.end()) words_.bad("has the place " + word + ", which there is not");
+        if (found == spaces.end()) words_.bad("has the place " + shown(word) + ", which there is not");
         Place made = {found->second, words_.small(), words_.number()};
         check_bytes(made, of, bytes);
         return made;
@@ -431,7 +439,7 @@ Folder::Folder(const std::string& path) : path_(path) {
     const std::string whole(reinterpret_cast<const char*>(list.bytes().first), list.bytes().count);
     const std::string format = whole.substr(0, whole.find('\n'));
     if (format != FORMAT && format.compare(0, 14, "qconv-network-") == 0)
-        throw Failure{QCONV_NETWORK_BAD_FOLDER, path + " has the format " + format + ", and this library reads " + FORMAT +
+        throw Failure{QCONV_NETWORK_BAD_FOLDER, path + " has the format " + shown(format) + ", and this library reads " + FORMAT +
                                                     ": build the library of the folder's own version"};
     // The last line has the checksum of the lines before it.
     const size_t last = whole.rfind("\ncrc ");
@@ -446,7 +454,7 @@ Folder::Folder(const std::string& path) : path_(path) {
         const uint64_t bytes = words.number();
         files_[name] = {bytes, words.small()};
     }
-    if (word != "crc") words.bad("begins with " + word + ", and should with crc");
+    if (word != "crc") words.bad("begins with " + shown(word) + ", and should with crc");
     if (words.small() != crc_of(sealed)) damaged(path_of(LIST) + " is damaged: it is not what its checksum is of");
     if (targets_.empty()) damaged(path_of(LIST) + " names no target");
 }

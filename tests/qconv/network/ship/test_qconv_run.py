@@ -1,0 +1,134 @@
+"""The program that runs shipped networks: its outputs, figures and self-test, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import shipped_networks as shipped
+from built_library import build, builds
+
+import qconv.onnx
+from qconv.network.ship.program import Port
+from qconv.network.ship.vectors import drawn
+
+pytestmark = [pytest.mark.slow, builds]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that is built by its CMake, as a stranger would."""
+    made = qconv.onnx.export(
+        shipped.residual(), tmp_path_factory.mktemp("shipped") / "network", ["cpu.sm_90a", "cpu"], batches=[1, 2]
+    )
+    build(made.folder)
+    return made.folder
+
+
+def run(folder: Path, *words: str, status: int = 0) -> str:
+    command = [str(folder / "build/qconv_run"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stderr if status else done.stdout
+
+
+def test_self_test(folder: Path) -> None:
+    lines = run(folder, str(folder), "--self-test").splitlines()
+    assert lines == ["cpu.sm_90a on cpu", "right  program 0, gemm16", "right  program 1, gemm16"]
+
+
+def test_self_test_of_tensor_maps(folder: Path, tmp_path: Path) -> None:
+    made = qconv.onnx.export(shipped.wide(), tmp_path / "wide", "cpu.sm_90a")
+    plan = (tmp_path / "wide/cpu.sm_90a/plan.txt").read_text()
+    assert sum(line.startswith("map ") for line in plan.splitlines()) > 2
+    assert run(folder, str(made.folder), "--self-test").splitlines()[1].startswith("right")
+
+
+def test_self_test_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
+    (network,) = [Path(qconv.onnx.export(shipped.residual(), tmp_path / "network", "cpu").folder)]
+    text = (network / "vectors.txt").read_text()
+    words = text.split()
+    words[3] = str(int(words[3]) ^ 1)
+    (network / "vectors.txt").write_text(" ".join(words))
+    assert run(folder, str(network), "--self-test", status=1) == ""
+    words = text.split()
+    words[8] = "00000000"  # the second stored element
+    (network / "vectors.txt").write_text(" ".join(words))
+    command = [str(folder / "build/qconv_run"), str(network), "--self-test"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert said.splitlines()[1] == "WRONG  program 0, gemm16 at element 1"
+
+
+def test_outputs_and_figures(folder: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(2).standard_normal((2, 3, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    words = ["--batch", "2", "--input", f"x={tmp_path}/x.npy", "--output", str(tmp_path), "--seconds", "0.05"]
+    said = run(folder, str(folder), *words, "--profile", "--json", str(tmp_path / "figures.json"))
+    session = qconv.onnx.Session(shipped.residual(), "cpu")
+    np.testing.assert_array_equal(np.load(tmp_path / "gemm16.npy"), session.run(None, {"x": x})[0])
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["inputs"] == {"x": "2x3x16x16"}
+    assert 0 < figures["least_us"] <= figures["p50_us"] <= figures["p99_us"]
+    layers = [step["layer"] for step in figures["steps"]]
+    assert layers[0] == "x_QuantizeLinear"
+    assert all(layer in said for layer in layers)
+    assert "latency p50" in said
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64", "bool", "float16"])
+def test_inputs_that_are_not_given_are_drawn(folder: Path, tmp_path: Path, dtype: str) -> None:
+    """The program draws the numbers that vectors.py draws."""
+    import onnx
+    from onnx import helper
+
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    given, made = (helper.make_tensor_value_info(name, kind, [3, 40]) for name in ("x", "y"))
+    graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], "turn", [given], [made])
+    made.type.tensor_type.ClearField("shape")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    assert isinstance(model, onnx.ModelProto)
+    network = qconv.onnx.export(model, tmp_path / "network", "cpu").folder
+    run(folder, str(network), "--seconds", "0", "--output", str(tmp_path))
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), drawn(Port("x", dtype, (3, 40)), 1).T)
+
+
+def test_bad_words(folder: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 3, 8, 8), np.float32))
+    for words, status, says in (
+        ([], 2, "there is no folder\nusage: qconv_run FOLDER"),
+        ([str(folder), "--fast"], 2, "the word --fast is not known\n"),
+        ([str(folder), "--seconds", "soon"], 2, "--seconds takes a number, and not soon\n"),
+        ([str(folder), "--batch"], 2, "--batch takes a word behind it\n"),
+        ([str(folder), "--input", f"z={tmp_path}/x.npy"], 2, f"--input z={tmp_path}/x.npy is of no input of the"),
+        ([str(folder), "--batch", "7"], 1, "there is no program for a batch of 7; there is one for x 1x3x16x16; x 2x3"),
+        ([str(folder), "--input", f"{tmp_path}/x.npy"], 1, f"{tmp_path}/x.npy is float32 1x3x8x8, and the input x is"),
+        ([str(folder), "--input", f"{tmp_path}/none.npy"], 1, f"{tmp_path}/none.npy cannot be opened: give the name"),
+        ([str(tmp_path)], 1, f"{tmp_path} has no network.txt: give a folder that qconv-tune export has written"),
+        ([str(folder), "--device", "tpu"], 1, "the device tpu is not known: this library was built for "),
+    ):
+        assert run(folder, *words, status=status).startswith(says), words
+
+
+def test_it_is_found_by_cmake(folder: Path, tmp_path: Path) -> None:
+    """A program outside finds the installed library, and runs a network by its C++ wrappers."""
+    subprocess.run(["cmake", "--install", folder / "build", "--prefix", tmp_path / "there"], check=True)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(own LANGUAGES CXX)\nfind_package(qconv_network 1 REQUIRED)\n"
+        "add_executable(own own.cpp)\ntarget_link_libraries(own PRIVATE qconv::network)\n"
+    )
+    (tmp_path / "own.cpp").write_text(
+        "#include <qconv_network.hpp>\n#include <cstdio>\nint main(int, char** words) {\n"
+        "    const qconv_network_api::Network network(words[1], words[2]);\n"
+        "    const size_t program = network.of_shapes({{2, 3, 16, 16}});\n"
+        '    printf("%zu %s\\n", program, network.outputs(program)[0].name);\n    return 0;\n}\n'
+    )
+    where = build(tmp_path, f"-DCMAKE_PREFIX_PATH={tmp_path / 'there'}")
+    said = subprocess.run([where / "own", folder, "cpu"], capture_output=True, text=True, check=True).stdout
+    assert said == "1 gemm16\n"

@@ -1,0 +1,111 @@
+// What holds of a run: it allocates nothing, threads may run at the same time, and a graph takes other arrays. Prints a
+// word and a number for each; for test_qconv_network.py and test_qconv_engine_cuda.py.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "drawn.h"
+#include "qconv_network.hpp"
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+void* operator new(size_t bytes) {
+    ++allocations;
+    void* const memory = malloc(bytes);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+void operator delete(void* memory) noexcept { free(memory); }
+void operator delete(void* memory, size_t) noexcept { free(memory); }
+
+using namespace qconv_network_api;
+
+namespace {
+
+struct Arrays {
+    std::vector<Memory> held;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    void* workspace;
+
+    Arrays(const Network& network, size_t program, uint64_t seed) {
+        for (const auto& tensor : network.inputs(program)) {
+            held.emplace_back(network, tensor.bytes);
+            held.back().upload(drawn::array(tensor, seed++).data());
+            inputs.push_back(held.back().address());
+        }
+        for (const auto& tensor : network.outputs(program)) {
+            held.emplace_back(network, tensor.bytes);
+            held.back().upload(std::vector<char>(tensor.bytes, 0x55).data());
+            outputs.push_back(held.back().address());
+        }
+        held.emplace_back(network, network.workspace_bytes(program));
+        workspace = held.back().address();
+    }
+
+    std::vector<char> made(size_t at) const {
+        const Memory& memory = held[inputs.size() + at];
+        std::vector<char> bytes(memory.bytes());
+        memory.download(bytes.data());
+        return bytes;
+    }
+};
+
+bool equal(const Arrays& one, const Arrays& other) {
+    for (size_t i = 0; i < one.outputs.size(); ++i)
+        if (one.made(i) != other.made(i)) return false;
+    return true;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    if (count != 4) return 2;
+    const Network network(words[1], words[2]);
+    const int runs = atoi(words[3]);
+    Arrays one(network, 0, 1), again(network, 0, 1), other(network, 0, 77);
+    const auto run = [&](const Arrays& arrays) {
+        network.run(0, arrays.inputs.data(), arrays.outputs.data(), arrays.workspace);
+    };
+    run(one);
+    run(other);
+    network.synchronize();
+    puts("measured");
+    fflush(stdout);
+    const long before = allocations;
+    for (int i = 0; i < runs; ++i) run(again);
+    printf("allocations %ld\n", allocations - before);
+    network.synchronize();
+    printf("repeated %d\n", equal(one, again));
+    printf("different %d\n", !equal(one, other));
+
+    Arrays recorded(network, 0, 1), updated(network, 0, 77);
+    Graph graph(network, 0, recorded.inputs.data(), recorded.outputs.data(), recorded.workspace);
+    graph.launch();
+    network.synchronize();
+    printf("graph %d\n", equal(one, recorded));
+    graph.update(updated.inputs.data(), updated.outputs.data(), updated.workspace);
+    graph.launch();
+    network.synchronize();
+    printf("updated %d\n", equal(other, updated));
+
+    std::vector<Arrays> of_threads;
+    for (int i = 0; i < 4; ++i) of_threads.emplace_back(network, 0, i % 2 == 0 ? 1 : 77);
+    std::vector<std::thread> threads;
+    for (const Arrays& arrays : of_threads)
+        threads.emplace_back([&run, &arrays] {
+            for (int i = 0; i < 5; ++i) run(arrays);
+        });
+    for (std::thread& thread : threads) thread.join();
+    network.synchronize();
+    int right = 0;
+    for (int i = 0; i < 4; ++i) right += equal(i % 2 == 0 ? one : other, of_threads[i]);
+    printf("threads %d\n", right);
+    return 0;
+}

@@ -1,0 +1,170 @@
+"""Small networks as shipped folders, and the library that opens them, built with the flags that a test asks for."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import quantized_networks as networks
+from onnx import TensorProto, helper, numpy_helper
+
+from qconv.op import Array
+
+SOURCES = ("qconv_network.cpp", "qconv_shipped.cpp", "qconv_engine_cpu.cpp")
+SUPPORT = Path(__file__).parent
+
+
+def residual() -> Any:
+    """Return a quantized network with a stem, a pool and sums, of any batch."""
+    return networks.quantized(networks.resnet_like(), "QDQ", "u8s8", per_channel=True)
+
+
+def wide() -> Any:
+    """Return a quantized network with enough channels for kernels that copy by tensor maps."""
+    b = networks.Builder(11)
+    x = b.node("Relu", b.conv("x", 3, 64))
+    x = b.node("Relu", b.conv(x, 64, 128))
+    return networks.quantized(b.head(b.conv(x, 128, 64, size=1), 64), "QDQ", "u8s8", per_channel=True)
+
+
+def moving() -> Any:
+    """Return a network of which most only moves bytes: two inputs, a constant output, an output that is an input, one
+    that another output is a view of, and images whose channels go last."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("Transpose", ["q"], ["turned"], perm=[0, 2, 3, 1]),
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Identity", ["a"], ["same"]),
+        helper.make_node("Reshape", ["sum", "shape"], ["seen"]),
+        helper.make_node("Identity", ["fixed"], ["constant"]),
+    ]
+    held = [
+        numpy_helper.from_array(np.float32(0.5), "scale"),
+        numpy_helper.from_array(np.uint8(7), "zero"),
+        numpy_helper.from_array(np.array([-1], np.int64), "shape"),
+        numpy_helper.from_array(np.arange(6, dtype=np.float32), "fixed"),
+    ]
+    given = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 5, 4]),
+        helper.make_tensor_value_info("a", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("b", TensorProto.FLOAT, [2, 3]),
+    ]
+    made = [
+        helper.make_tensor_value_info("turned", TensorProto.UINT8, None),
+        *(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("sum", "same", "seen", "constant")),
+    ]
+    graph = helper.make_graph(nodes, "moving", given, made, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def fails() -> Any:
+    """Return a network with a layer that no kernel computes."""
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=2)
+    held = [
+        numpy_helper.from_array(np.zeros((1, 8, 3), np.float32), "w"),
+        numpy_helper.from_array(np.zeros((1, 8, 2), np.float32), "r"),
+    ]
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 1, 3])]
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "lstm", given, made, held)
+    return onnx.helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequence[str] = SOURCES) -> Path:
+    """Compile the library of a folder with a program, and return the executable."""
+    files = [str(folder / "src" / name) for name in sources]
+    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{folder}/include", f"-I{folder}/src"]
+    command += [
+        f"-I{folder}/program",
+        f"-I{SUPPORT}",
+        *flags,
+        str(program),
+        *files,
+        "-ldl",
+        "-pthread",
+        "-o",
+        str(into),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-4000:]
+    return into
+
+
+class Tensor(ctypes.Structure):
+    """`qconv_network_tensor` of qconv_network.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+        ("rank", ctypes.c_uint),
+        ("shape", ctypes.c_uint64 * 8),
+        ("bytes", ctypes.c_uint64),
+        ("is_counted", ctypes.c_int),
+    )
+
+
+class Library:
+    """The library, called from Python."""
+
+    def __init__(self, path: Path) -> None:
+        self.c = ctypes.CDLL(str(path))
+        for name in ("qconv_network_last_error", "qconv_network_target", "qconv_network_status_text"):
+            getattr(self.c, name).restype = ctypes.c_char_p
+        for name in ("program", "input", "output"):
+            getattr(self.c, f"qconv_network_{name}_count").restype = ctypes.c_size_t
+        self.c.qconv_network_workspace_bytes.restype = ctypes.c_uint64
+        self.c.qconv_network_step_count.restype = ctypes.c_size_t
+
+    @property
+    def error(self) -> str:
+        return str(self.c.qconv_network_last_error().decode())
+
+    def open(self, folder: Path, device: str | None = "cpu") -> tuple[int, ctypes.c_void_p]:
+        network = ctypes.c_void_p()
+        named = None if device is None else device.encode()
+        return self.c.qconv_network_open(str(folder).encode(), named, ctypes.byref(network)), network
+
+    def ports(self, network: ctypes.c_void_p, kind: str, program: int = 0) -> list[Tensor]:
+        found = []
+        for index in range(getattr(self.c, f"qconv_network_{kind}_count")(network)):
+            tensor = Tensor()
+            ask = getattr(self.c, f"qconv_network_{kind}")
+            status = ask(network, ctypes.c_size_t(program), ctypes.c_size_t(index), ctypes.byref(tensor))
+            assert status == 0, self.error
+            found.append(tensor)
+        return found
+
+    def run(self, network: ctypes.c_void_p, feeds: Mapping[str, Array], program: int = 0) -> dict[str, Array]:
+        """Run once, with arrays of its own."""
+        inputs = [aligned(feeds[port.name.decode()]) for port in self.ports(network, "input", program)]
+        ports = self.ports(network, "output", program)
+        outputs = [aligned(np.full(tuple(p.shape[: p.rank]), 0x55, np.uint8).astype(p.type.decode())) for p in ports]
+        workspace = aligned(np.zeros(self.c.qconv_network_workspace_bytes(network, ctypes.c_size_t(program)), np.uint8))
+        status = self.c.qconv_network_run(
+            network,
+            ctypes.c_size_t(program),
+            None,
+            addresses(inputs),
+            addresses(outputs),
+            ctypes.c_void_p(workspace.ctypes.data),
+        )
+        assert status == 0, self.error
+        return {port.name.decode(): array for port, array in zip(ports, outputs, strict=True)}
+
+
+def addresses(arrays: Sequence[Array]) -> Any:
+    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+
+
+def aligned(array: Array) -> Array:
+    """Return a copy at a multiple of 256."""
+    whole = np.empty(array.nbytes + 256, np.uint8)
+    at = -whole.ctypes.data % 256
+    made: Array = whole[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
