@@ -12,7 +12,7 @@ from qconv.arithmetic.quantization import Quantization
 from qconv.device import tensor_maps
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.generator.plan import Field, Plan
-from qconv.generator.tensor_map import PixelBox, TensorMap
+from qconv.generator.tensor_map import TensorMap
 from qconv.instances.library.entry import Entry, Placed
 from qconv.instances.library.export import Exported
 from qconv.problem.convolution import Conv2d
@@ -234,18 +234,12 @@ def _map(entry: Entry, number: int, field: Field) -> str:
     paths = [one.path for one in plan.fields]
     of_workspace = made.array in paths and plan.fields[paths.index(made.array)].role == "workspace"
     index = paths.index(made.array) if of_workspace else entry.number_of(names[made.array])
-    pixels = made.pixel_box or PixelBox((), (), 0, 0)
-    numbers = (
-        tensor_maps.ELEMENT_TYPES[made.dtype],
-        made.rank,
-        tensor_maps.SWIZZLES[made.swizzle],
-        tensor_maps.L2_PROMOTIONS[made.l2_promotion],
-    )
-    lists = (made.dims, made.strides, made.box, made.element_strides, pixels.lower, pixels.upper)
+    of = tensor_maps.DriverArguments.of(made)
+    numbers = (of.type, of.rank, of.swizzle, of.l2_promotion)
     return (
-        f"{{{str(of_workspace).lower()}, {index}, {str(made.pixel_box is not None).lower()}, "
-        f"{', '.join(map(str, numbers))},\n     {', '.join(_list(one) for one in lists)}, {pixels.channels}, "
-        f"{pixels.pixels},\n     {_list(_described(made))}}}"
+        f"{{{str(of_workspace).lower()}, {index}, {str(of.is_im2col).lower()}, "
+        f"{', '.join(map(str, numbers))},\n     {', '.join(_list(one) for one in of.lists)}, {of.channels}, "
+        f"{of.pixels},\n     {_list(_described(made))}}}"
     )
 
 

@@ -1,5 +1,5 @@
-// What holds of a run: it allocates nothing, threads may run at the same time, and a graph takes other arrays. Prints a
-// word and a number for each; for test_qconv_network.py and test_qconv_engine_cuda.py.
+// Checks that a run allocates nothing, that threads may run at the same time, and that a graph takes other arrays.
+// Prints a word and a number for each; for test_qconv_network.py and test_qconv_engine_cuda.py.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

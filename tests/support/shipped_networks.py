@@ -13,6 +13,10 @@ import onnx
 import quantized_networks as networks
 from onnx import TensorProto, helper, numpy_helper
 
+from qconv.onnx.built import batches_of, known_models, own_proto
+from qconv.onnx.model import ReadModel
+from qconv.onnx.options import Bits
+from qconv.onnx.ship import CONFIG
 from qconv.op import Array
 
 SOURCES = ("qconv_network.cpp", "qconv_shipped.cpp", "qconv_engine_cpu.cpp")
@@ -44,8 +48,8 @@ def moving() -> Any:
         helper.make_node("Identity", ["fixed"], ["constant"]),
     ]
     held = [
-        numpy_helper.from_array(np.float32(0.5), "scale"),
-        numpy_helper.from_array(np.uint8(7), "zero"),
+        numpy_helper.from_array(np.array(0.5, np.float32), "scale"),
+        numpy_helper.from_array(np.array(7, np.uint8), "zero"),
         numpy_helper.from_array(np.array([-1], np.int64), "shape"),
         numpy_helper.from_array(np.arange(6, dtype=np.float32), "fixed"),
     ]
@@ -73,6 +77,12 @@ def fails() -> Any:
     made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     graph = helper.make_graph([node], "lstm", given, made, held)
     return onnx.helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def known(model: Any, batches: Sequence[int] | None = None) -> list[ReadModel]:
+    """Return the model as it is exported for each batch."""
+    proto = own_proto(model, CONFIG, Bits.INTEGERS)
+    return list(known_models(proto, CONFIG, Bits.INTEGERS, batches_of(proto, batches), {}))
 
 
 def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequence[str] = SOURCES) -> Path:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from qconv.device import launch_attributes
@@ -33,6 +34,34 @@ ELEMENT_TYPES = {
 NO_INTERLEAVE, FILL_ZEROS = 0, 0  # CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
 L2_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}  # CUtensorMapL2promotion
+
+
+@dataclass(frozen=True)
+class DriverArguments:
+    """The arguments of the driver's function that encodes a map, but for the address."""
+
+    type: int
+    rank: int
+    swizzle: int
+    l2_promotion: int
+    lists: tuple[tuple[int, ...], ...]  # dimensions, strides, box, element strides, lower and upper corners
+    is_im2col: bool
+    channels: int
+    pixels: int
+
+    @classmethod
+    def of(cls, made: TensorMap) -> DriverArguments:
+        pixels = made.pixel_box or PixelBox((), (), 0, 0)
+        return cls(
+            ELEMENT_TYPES[made.dtype],
+            made.rank,
+            SWIZZLES[made.swizzle],
+            L2_PROMOTIONS[made.l2_promotion],
+            (made.dims, made.strides, made.box, made.element_strides, pixels.lower, pixels.upper),
+            made.pixel_box is not None,
+            pixels.channels,
+            pixels.pixels,
+        )
 
 
 def described(tensor_map: TensorMap, address: int) -> bytes:

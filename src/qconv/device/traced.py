@@ -138,7 +138,10 @@ class TracedKernel:
         ]
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
-        return lambda stream=None: self._device.note(self._launched(launch, arguments, overlap))
+        def launched(stream: Any = None) -> None:
+            self._device.note(self._launched(launch, arguments, overlap))
+
+        return launched
 
     def _launched(self, launch: Launch, arguments: bytes, overlap: bool) -> Launched:
         rest, pointers, maps = bytearray(arguments), [], []
@@ -312,7 +315,7 @@ class TracedDevice:
         raw = (ctypes.c_ubyte * size).from_address(self._first + begin)
         # Views keep the whole allocation alive, and nothing else does.
         weakref.finalize(raw, self._free, number).atexit = False
-        return np.ndarray(shape, kind, raw)
+        return np.ndarray(shape, kind, memoryview(raw))
 
     def _free(self, number: int) -> None:
         self.ends[number] = len(self.sizes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import product
@@ -79,19 +79,11 @@ def build(
         raise ValueError(f"{out} is not empty: give a new folder")
     meaning = asked_bits(bits)
     config = settings(config, meaning)
-    source = source_of(model)
-    proto = with_own_names(rewritten(source, config, without=meaning.without), source)
+    proto = own_proto(model, config, meaning)
     batches, extents = batches_of(proto, batches), extents or {}
-    check_extents(proto, extents)
     collected = Collected(place, database)
     arranged: dict[str, tuple[Arranged, ...]] = {}
-    whole = read(proto, config)
-    if meaning is Bits.ONNXRUNTIME:
-        whole = in_blocks(whole, config)
-    for batch, *others in product(batches, *extents.values()):
-        fixed = with_batch(proto, batch, dict(zip(extents, others, strict=True)))
-        shapes = {value.name: tensor_of(value).extents or () for value in fixed.graph.input}
-        known = with_known_shapes(whole, shapes, {}, config)
+    for known in known_models(proto, config, meaning, batches, extents):
         expectations = Expectations(place, database, in_sequence=True)
         for name, entries in _prepared(known, config, meaning, collected, expectations).items():
             arranged[name] = arranged.get(name, ()) + entries
@@ -111,6 +103,30 @@ def build(
         arranged=arranged,
     ).write(out)
     return len(choices)
+
+
+def own_proto(model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], bits: Bits) -> onnx.ModelProto:
+    """Return the model as ONNX Runtime rewrites it, with its own names."""
+    source = source_of(model)
+    return with_own_names(rewritten(source, config, without=bits.without), source)
+
+
+def known_models(
+    proto: onnx.ModelProto,
+    config: Mapping[str, str],
+    bits: Bits,
+    batches: Sequence[int],
+    extents: Mapping[str, Sequence[int]],
+) -> Iterator[ReadModel]:
+    """Yield the model with known shapes: for each batch, with each combination of its other open extents."""
+    _check_extents(proto, extents)
+    whole = read(proto, config)
+    if bits is Bits.ONNXRUNTIME:
+        whole = in_blocks(whole, config)
+    for batch, *others in product(batches, *extents.values()):
+        fixed = with_batch(proto, batch, dict(zip(extents, others, strict=True)))
+        shapes = {value.name: tensor_of(value).extents or () for value in fixed.graph.input}
+        yield with_known_shapes(whole, shapes, {}, config)
 
 
 def _prepared(
@@ -153,7 +169,7 @@ def _inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in proto.graph.input if value.name not in held and value.type.tensor_type.shape.dim]
 
 
-def check_extents(proto: onnx.ModelProto, extents: Mapping[str, Sequence[int]]) -> None:
+def _check_extents(proto: onnx.ModelProto, extents: Mapping[str, Sequence[int]]) -> None:
     """Reject names that no open extent has, and extents without numbers."""
     dims = [dim for value in _inputs(proto) for dim in value.type.tensor_type.shape.dim[1:]]
     names = dict.fromkeys(dim.dim_param for dim in dims if dim.dim_param)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from os import PathLike
 from pathlib import Path
 
@@ -21,16 +20,17 @@ from qconv.network.ship.folder import write
 from qconv.network.ship.plan import Plan, plan_of
 from qconv.network.ship.program import Port, Program, traced
 from qconv.network.ship.vectors import vectors_text
-from qconv.onnx.built import batches_of, check_extents, with_batch
+from qconv.onnx.built import batches_of, known_models, own_proto
 from qconv.onnx.fallback import Fallback
-from qconv.onnx.known_shapes import with_known_shapes
 from qconv.onnx.lowering import lower
-from qconv.onnx.model import CPU_ONLY, ReadModel, read, rewritten, source_of, tensor_of
+from qconv.onnx.model import CPU_ONLY, ReadModel
 from qconv.onnx.options import Bits, settings
-from qconv.onnx.own_names import with_own_names
 from qconv.onnx.session import Session
 from qconv.op import Problem
 from qconv.targets.target import target
+
+# The settings of ONNX Runtime that a session has by default.
+CONFIG = settings(None, Bits.INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def export(
     names = (targets,) if isinstance(targets, str) else tuple(dict.fromkeys(targets))
     if not names:
         raise ValueError("targets are empty: name at least one, such as sm_90a, gfx942 or cpu")
-    models = known_models(model, batches, extents)
+    proto = own_proto(model, CONFIG, Bits.INTEGERS)
+    models = list(known_models(proto, CONFIG, Bits.INTEGERS, batches_of(proto, batches), extents or {}))
     plans = []
     for place in (places(target(name), device)[0] for name in names):
         watch(f"{place.target.name}: {len(models)} programs")
@@ -81,28 +82,9 @@ def export(
     return Shipped(where, tuple(write(plans, where, more)), tuple(plans))
 
 
-def known_models(
-    model: onnx.ModelProto | bytes | str | Path,
-    batches: Sequence[int] | None = None,
-    extents: Mapping[str, Sequence[int]] | None = None,
-) -> list[ReadModel]:
-    """Return the model for each batch, with each combination of its other open extents."""
-    config = settings(None, Bits.INTEGERS)
-    source = source_of(model)
-    proto = with_own_names(rewritten(source, config, without=Bits.INTEGERS.without), source)
-    extents = extents or {}
-    check_extents(proto, extents)
-    whole, found = read(proto, config), []
-    for batch, *others in product(batches_of(proto, batches), *extents.values()):
-        fixed = with_batch(proto, batch, dict(zip(extents, others, strict=True)))
-        shapes = {value.name: tensor_of(value).extents or () for value in fixed.graph.input}
-        found.append(with_known_shapes(whole, shapes, {}, config))
-    return found
-
-
 def program_of(model: ReadModel, place: Place, database: str | None = None) -> Program:
     """Return the program of a model with known shapes. Raise Unshippable, with the layers, where one runs elsewhere."""
-    fallback = Fallback(model, settings(None, Bits.INTEGERS), CPU_ONLY)
+    fallback = Fallback(model, CONFIG, CPU_ONLY)
     lowered = lower(model.network, fallback.function, Choices(), Bits.INTEGERS)
     if lowered.why_not:
         ops = {layer.name: layer.op for layer in lowered.network.layers}

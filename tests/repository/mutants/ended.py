@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-PROGRAM, FOLDERS = "test_program.py", "test_folders.py"
+PROGRAM, FOLDERS = "device/test_program.py", "test_folders.py"
 INTERRUPTION = "test_interruption.py"
 
 MUTANTS = (

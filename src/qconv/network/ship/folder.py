@@ -39,7 +39,7 @@ LIBRARY = {
     "program/drawn.h": "drawn.h",
     "program/npy.h": "npy.h",
 }
-# What it shares with the library of single kernels.
+# Files that the library of single kernels has too.
 SHARED = ("device_cuda.h", "device_hip.h", "qconv_kernels.h", "qconv_parameters.h", "qconv_table.h")
 ENTRY = re.compile(r'extern "C" void (\w+)_entry\(')
 

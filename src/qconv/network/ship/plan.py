@@ -56,7 +56,7 @@ def plan_of(target: Target, programs: Sequence[Program]) -> Plan:
 
 @dataclass
 class _Merged:
-    """What the programs added so far have in common."""
+    """The constants, states and steps of all programs that were added so far."""
 
     constants: dict[bytes, int] = field(default_factory=dict)
     resident: set[int] = field(default_factory=set)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from qconv.device import tensor_maps
 from qconv.device.traced import Copied, Filled, Gathered, Launched, Spot, Step
-from qconv.generator.tensor_map import PixelBox, TensorMap
+from qconv.generator.tensor_map import TensorMap
 from qconv.network.ship.plan import Plan
 from qconv.network.ship.program import Place, Port
 
@@ -89,17 +89,9 @@ class _Steps:
     def _map(self, made: TensorMap) -> str:
         if self.plan.target.vendor == "cpu":
             return tensor_maps.described(made, 0).hex()
-        pixels = made.pixel_box or PixelBox((), (), 0, 0)
-        numbers = (
-            tensor_maps.ELEMENT_TYPES[made.dtype],
-            tensor_maps.SWIZZLES[made.swizzle],
-            tensor_maps.L2_PROMOTIONS[made.l2_promotion],
-            int(made.pixel_box is not None),
-            pixels.channels,
-            pixels.pixels,
-        )
-        lists = (made.dims, made.strides, made.box, made.element_strides, pixels.lower, pixels.upper)
-        return f"{' '.join(map(str, numbers))} {' '.join(map(_counted, lists))}"
+        of = tensor_maps.DriverArguments.of(made)
+        numbers = (of.type, of.swizzle, of.l2_promotion, int(of.is_im2col), of.channels, of.pixels)
+        return f"{' '.join(map(str, numbers))} {' '.join(map(_counted, of.lists))}"
 
 
 def _counted(numbers: Iterable[int]) -> str:

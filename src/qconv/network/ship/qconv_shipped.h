@@ -1,4 +1,4 @@
-// What a folder says, as C++ has it: files that are checked, and plans. Private to the library.
+// The files of a folder, checked when they are opened, and the plans that they hold. Private to the library.
 #pragma once
 
 #include <cstdint>

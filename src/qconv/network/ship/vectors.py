@@ -20,11 +20,11 @@ def drawn(port: Port, seed: int) -> Array:
     from 0 to 255."""
     count = int(np.prod(port.shape, dtype=np.int64))
     with np.errstate(over="ignore"):
-        z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-        z = z + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        first = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        z = first + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    made = ((z ^ (z >> np.uint64(31))) >> np.uint64(56)).astype(np.uint8)
+    made: Array = ((z ^ (z >> np.uint64(31))) >> np.uint64(56)).astype(np.uint8)
     kind = np.dtype(port.dtype)
     if kind.kind == "f":
         made = (made.view(np.int8).astype(np.float32) / 32).astype(kind)

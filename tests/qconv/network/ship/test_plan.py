@@ -15,7 +15,7 @@ from qconv.device.traced import Launched
 from qconv.instances.load.building import Place
 from qconv.network.ship.plan import plan_of
 from qconv.network.ship.program import Program
-from qconv.onnx.ship import known_models, program_of
+from qconv.onnx.ship import program_of
 from qconv.targets.target import target
 
 CPU = target("cpu")
@@ -23,7 +23,7 @@ CPU = target("cpu")
 
 @pytest.fixture(scope="module")
 def programs() -> list[Program]:
-    return [program_of(model, Place("", CPU)) for model in known_models(shipped.residual(), [1, 2])]
+    return [program_of(model, Place("", CPU)) for model in shipped.known(shipped.residual(), [1, 2])]
 
 
 def test_equal_programs_are_one_but_for_their_steps(programs: list[Program]) -> None:

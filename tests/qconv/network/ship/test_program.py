@@ -13,7 +13,7 @@ from qconv.device.traced import Copied, Gathered, Launched
 from qconv.errors import Unshippable
 from qconv.instances.load.building import Place
 from qconv.network.ship.program import Program
-from qconv.onnx.ship import known_models, program_of
+from qconv.onnx.ship import program_of
 from qconv.targets.target import target
 
 CPU = Place("", target("cpu"))
@@ -21,7 +21,7 @@ CPU = Place("", target("cpu"))
 
 @pytest.fixture(scope="module")
 def residual() -> list[Program]:
-    return [program_of(model, CPU) for model in known_models(shipped.residual(), [1, 2])]
+    return [program_of(model, CPU) for model in shipped.known(shipped.residual(), [1, 2])]
 
 
 def test_its_ports(residual: list[Program]) -> None:
@@ -73,7 +73,7 @@ def test_layers_name_their_launches(residual: list[Program]) -> None:
 
 
 def test_outputs_have_arrays_of_their_own() -> None:
-    (model,) = known_models(shipped.moving())
+    (model,) = shipped.known(shipped.moving())
     program = program_of(model, CPU)
     outputs = [number for number, place in program.places.items() if place.space == "output"]
     assert len(outputs) == len(program.outputs) == 5
@@ -87,7 +87,7 @@ def test_outputs_have_arrays_of_their_own() -> None:
 
 def test_a_layer_that_runs_elsewhere_is_named() -> None:
     with pytest.raises(Unshippable, match=r"(?s)1 layers run elsewhere, and cannot be shipped:\n  LSTM"):
-        program_of(known_models(shipped.fails())[0], CPU)
+        program_of(shipped.known(shipped.fails())[0], CPU)
 
 
 def test_programs_of_two_batches_read_the_same_constants(residual: list[Program]) -> None:
