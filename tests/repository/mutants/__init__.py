@@ -61,6 +61,7 @@ from mutants import (
     searching,
     sequence,
     serving,
+    shipped,
     simt,
     slices,
     special,
@@ -82,6 +83,7 @@ from mutants import (
 from mutants.mutant import Mutant
 
 AREAS: dict[str, tuple[Mutant, ...]] = {
+    "shipped": shipped.MUTANTS,
     "simt": simt.MUTANTS,
     "mma": mma.MUTANTS,
     "roles": roles.MUTANTS,

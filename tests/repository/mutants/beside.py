@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "device_cpu: sizes that wrap",
-        "allocate",
+        "device_cpu.h",
         "whole < bytes ? nullptr : ",
         "",
         "Memory is smaller than what was asked for.",

@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "built: extents one by one",
-        "build",
+        "known_models",
         "product(batches, *extents.values())",
         "zip(batches, *extents.values(), strict=False)",
         "The first size is built for the first batch alone.",
