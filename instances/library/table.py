@@ -15,6 +15,7 @@ from qconv.generator.plan import Field, Plan
 from qconv.generator.tensor_map import PixelBox, TensorMap
 from qconv.instances.library.entry import Entry, Placed
 from qconv.instances.library.export import Exported
+from qconv.instances.library.spelling import KeyField, grammars
 from qconv.problem.convolution import Conv2d
 from qconv.tensor_ops import host_values
 from qconv.tensor_ops.host_values import Limit, Scalar, Scaled
@@ -26,6 +27,8 @@ HEAD = """// The kernels of this library, as qconv_table.h declares them. Genera
 #include "qconv_table.h"
 """
 MOST_DIMENSIONS = 8
+# As in `qconv_table.h`.
+MOST_ARGUMENT_BYTES = 4096
 # The parameters that are named fields of `qconv::Layer`.
 NAMED = (
     *("x_scale", "w_scale", "y_scale", "residual_scale", "inner_scale"),
@@ -49,9 +52,26 @@ def table_text(entries: Sequence[Entry]) -> str:
     body = "\n\n".join(blocks)
     return (
         f"{HEAD}\n{declared}\n\nnamespace qconv {{\nnamespace {{\n\n{values.text}\n\n{body}\n\n"
-        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n}}  // namespace\n\n"
-        f"const Span<qconv_kernel> table = {{kernels, {len(entries)}}};\n\n}}  // namespace qconv\n"
+        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n{_grammars(entries)}\n}}  // namespace\n\n"
+        f"const Span<qconv_kernel> table = {{kernels, {len(entries)}}};\n"
+        f"const Span<Grammar> grammars = {{grammar_rows, sizeof grammar_rows / sizeof *grammar_rows}};\n\n"
+        "}  // namespace qconv\n"
     )
+
+
+def _grammars(entries: Sequence[Entry]) -> str:
+    """Define the fields of the keys of these ops."""
+    blocks, rows = [], []
+    for op, fields in grammars(entry.problem for entry in entries).items():
+        blocks.append(_array("KeyField", f"keys_{op}", map(_key_field, fields)))
+        rows.append(f"{{{_text(op)}, {_span(f'keys_{op}', len(fields))}}}")
+    return "\n".join([*blocks, _array("Grammar", "grammar_rows", rows)])
+
+
+def _key_field(field: KeyField) -> str:
+    where, value = field.where or (None, None)
+    texts = ", ".join("nullptr" if text is None else _text(text) for text in (field.standard, where, value))
+    return f"{{{_text(field.name)}, Spelled::{field.spelled}, {field.count}, {texts}}}"
 
 
 class Values:
@@ -271,6 +291,11 @@ def _kernel(number: int, i: int, kernel: Exported) -> str:
         _span(f"maps_{at}", len(plan.tensor_maps)),
         _span(f"launches_{at}", len(plan.launches)),
     )
+    if plan.argument_bytes > MOST_ARGUMENT_BYTES:
+        raise ValueError(
+            f"{plan.problem} takes {plan.argument_bytes} bytes of arguments; a library's launch has room for "
+            f"{MOST_ARGUMENT_BYTES}: use fewer operands"
+        )
     return f"{{{', '.join(spans)}, {plan.argument_bytes}, {plan.target.warp_size}, {binary}}}"
 
 

@@ -21,6 +21,7 @@ from qconv.device import cache, cpu, cpu_runtime
 from qconv.device.cache import Binary
 from qconv.device.compile import command_for, compile_source, compiler_ahead
 from qconv.generator import Source
+from qconv.instances.library.constants import constant_of, constants_text
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.export import Exported, Served, ordered
 from qconv.instances.library.table import binary_name, parameters_of, table_text
@@ -49,7 +50,7 @@ def example_text(page: Page, entry: Entry) -> str:
         written = ", ".join(spelled(value) for value in array)
         lines.append(f"    const std::vector<{ctype}> {name} = {{{written}}};")
         rows.append(f'        {{"{name}", {kind}, {name}.size(), {name}.data()}},')
-    return page.substitute(KEY=json.dumps(str(entry.problem)), VALUES="\n".join(lines), PARAMETERS="\n".join(rows))
+    return page.substitute(KEY=constant_of(entry.problem), VALUES="\n".join(lines), PARAMETERS="\n".join(rows))
 
 
 FORMAT = "qconv-library-1"
@@ -57,10 +58,16 @@ ABI_VERSION = 1
 MANIFEST = "manifest.json"
 SAME = {
     "include/qconv_kernels.h": "qconv_kernels.h",
+    "include/qconv_kernels.hpp": "qconv_kernels.hpp",
+    "src/qconv_checks.h": "qconv_checks.h",
+    "src/qconv_keys.h": "qconv_keys.h",
     "src/qconv_launcher.cpp": "qconv_launcher.cpp",
     "src/qconv_objects.h": "qconv_objects.h",
+    "src/qconv_packing.h": "qconv_packing.h",
     "src/qconv_parameters.h": "qconv_parameters.h",
     "src/qconv_table.h": "qconv_table.h",
+    "src/qconv_transposed.h": "qconv_transposed.h",
+    "src/qconv_workspace.h": "qconv_workspace.h",
     "test/self_test.cpp": "self_test.cpp",
     "test/self_test_vectors.h": "self_test_vectors.h",
 }
@@ -93,6 +100,7 @@ def write(
     files |= {f"kernels/{file}": kernel.text for file, kernel in kernels.items()}
     for file, binary in binaries.items() if vendor != "cpu" else ():
         files[f"src/{Path(file).stem}.cpp"] = _embedded(kernels[file], binary)
+    files["include/qconv_problems.h"] = constants_text(entry.problem for entry in entries)
     files["test/self_test_vectors.cpp"] = vectors_text(entries)
     files["example/example.cpp"] = example_text(Page(_text("example.cpp.in")), entries[0])
     if vendor == "cpu":

@@ -7,7 +7,7 @@ import itertools
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,8 @@ def parameters(values: Mapping[str, Array]) -> Any:
     return (Parameter * len(rows))(*rows)
 
 
-def addresses(arrays: Iterable[Array]) -> Any:
-    found = [array.ctypes.data for array in arrays]
+def addresses(arrays: Iterable[Array | int]) -> Any:
+    found = [array if isinstance(array, int) else array.ctypes.data for array in arrays]
     return (ctypes.c_void_p * len(found))(*found)
 
 
@@ -71,6 +71,7 @@ class Library:
             getattr(self.c, name).restype = ctypes.c_char_p
         self.c.qconv_kernel_at.restype = ctypes.c_void_p
         self.c.qconv_kernel_count.restype = ctypes.c_size_t
+        self.c.qconv_workspace_bytes.restype = ctypes.c_size_t
         self.device = ctypes.c_void_p()
         assert self.c.qconv_open(0, ctypes.byref(self.device)) == OK, self.error
 
@@ -111,14 +112,31 @@ class Library:
         )
         return status, packed
 
-    def bind(self, packed: ctypes.c_void_p, inputs: list[Array], outputs: list[Array]) -> ctypes.c_void_p:
-        bound = ctypes.c_void_p()
-        status = self.c.qconv_bind(packed, addresses(inputs), addresses(outputs), ctypes.byref(bound))
+    def workspace(self, key: str, packed: ctypes.c_void_p, stream: int | None = None) -> Array:
+        """Return prepared memory for launches of a problem; it must outlive them."""
+        _, kernel = self.lookup(key)
+        made = aligned(np.full(self.c.qconv_workspace_bytes(kernel), 0x33, np.uint8))
+        prepare = self.c.qconv_workspace_prepare
+        status = prepare(packed, pointer(made), ctypes.c_size_t(made.nbytes), ctypes.c_void_p(stream))
         assert status == OK, self.error
-        return bound
+        return made
 
-    def launch(self, bound: ctypes.c_void_p) -> None:
-        assert self.c.qconv_launch(bound, None) == OK, self.error
+    def launch(
+        self,
+        packed: ctypes.c_void_p,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array | int],
+        workspace: Array,
+        stream: int | None = None,
+        overlap: bool = False,
+    ) -> int:
+        """Launch with these arrays, or with outputs at these addresses, and return the status."""
+        launch = self.c.qconv_launch_overlapping if overlap else self.c.qconv_launch
+        room = ctypes.c_size_t(workspace.nbytes)
+        status: int = launch(
+            packed, addresses(inputs), addresses(outputs), pointer(workspace), room, ctypes.c_void_p(stream)
+        )
+        return status
 
     def call(self, problem: Problem, drawn: Sample) -> tuple[Array, ...]:
         """Call the kernel once, through all four steps."""
@@ -129,11 +147,14 @@ class Library:
         values = self.values(problem, drawn)
         status, packed = self.pack(str(problem), weights, values)
         assert status == OK, self.error
-        bound = self.bind(packed, list(named.values()), outputs)
-        self.launch(bound)
-        self.c.qconv_bound_free(bound)
+        workspace = self.workspace(str(problem), packed)
+        assert self.launch(packed, list(named.values()), outputs, workspace) == OK, self.error
         self.c.qconv_packed_free(packed)
         return tuple(outputs)
+
+
+def pointer(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
 
 
 def aligned(array: Array) -> Array:
