@@ -57,6 +57,10 @@ FORMAT = "qconv-library-1"
 ABI_VERSION = 1
 MANIFEST = "manifest.json"
 SAME = {
+    "cmake/aarch64-linux-gnu.cmake": "aarch64-linux-gnu.cmake",
+    "cmake/qconv_kernels.pc.in": "qconv_kernels.pc.in",
+    "example/onnxruntime_op.cpp": "onnxruntime_op.cpp",
+    "example/pytorch_op.cpp": "pytorch_op.cpp",
     "include/qconv_kernels.h": "qconv_kernels.h",
     "include/qconv_kernels.hpp": "qconv_kernels.hpp",
     "src/qconv_checks.h": "qconv_checks.h",
@@ -105,6 +109,8 @@ def write(
     files["example/example.cpp"] = example_text(Page(_text("example.cpp.in")), entries[0])
     if vendor == "cpu":
         files |= {f"runtime/{name}": text for name, text in cpu_runtime.runtime_sources().items()}
+    else:
+        files["include/qconv_embedded.h"] = _embedding(files)
     files["CMakeLists.txt"] = _cmake(vendor, files)
     files[MANIFEST] = json.dumps(_manifest(entries, kernels, binaries), indent=1) + "\n"
     for name, text in files.items():
@@ -181,6 +187,9 @@ else()
   set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-fno-lto;-w")
 endif()
 target_sources(${QCONV_LIBRARY} PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
+# With 1, a launch starts no threads and allocates nothing.
+set(QCONV_CPU_WORKERS 0 CACHE STRING "Threads of a launch on the CPU; 0: one per core")
+target_compile_definitions(${QCONV_LIBRARY} PRIVATE QCONV_CPU_WORKERS=${QCONV_CPU_WORKERS})
 find_package(Threads REQUIRED)
 target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads)""",
     "nvidia": """# The driver is loaded when a device is opened, so the build needs only its header.
@@ -204,8 +213,6 @@ target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 
 
 def _cmake(vendor: str, files: Iterable[str]) -> str:
-    own = ("src/qconv_launcher.cpp", "src/qconv_table.cpp")
-    sources = [name for name in files if name.startswith("src/") and name.endswith(".cpp") and name not in own]
     # List the files by name: an older export may have left others in the folder.
     kernels = [name for name in files if name.startswith("kernels/")]
     objects = [_binary_place(Path(name).name, ".o") for name in kernels]
@@ -214,9 +221,21 @@ def _cmake(vendor: str, files: Iterable[str]) -> str:
     return Page(_text("CMakeLists.txt.in")).substitute(
         VERSION=f"{ABI_VERSION}.0",
         SOVERSION=str(ABI_VERSION),
-        SOURCES="\n".join(f"  {name}" for name in sources),
+        SOURCES="\n".join(f"  {name}" for name in _binaries(files)),
         VENDOR=lines,
     )
+
+
+def _embedding(files: Iterable[str]) -> str:
+    """Return the header that includes everything: of a GPU's library, whose kernels are binaries. Kernels for the CPU are
+    compiled one by one, with flags of their own."""
+    lines = "\n".join(f'#include "../{name}"' for name in _binaries(files))
+    return Page(_text("qconv_embedded.h.in")).substitute(SOURCES=lines)
+
+
+def _binaries(files: Iterable[str]) -> list[str]:
+    own = ("src/qconv_launcher.cpp", "src/qconv_table.cpp")
+    return [name for name in files if name.startswith("src/") and name.endswith(".cpp") and name not in own]
 
 
 def _listed(names: Iterable[str]) -> str:
