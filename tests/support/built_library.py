@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qconv.device.cache import Binary
+from qconv.instances.library import write as writing
 from qconv.instances.library.vectors import given
+from qconv.instances.load.winners import Winner
 from qconv.op import Array, Problem, Sample
 
 OK, BAD_ARGUMENT, NO_KERNEL, NO_DEVICE, NO_MEMORY = 0, 1, 2, 3, 4
 TYPES = {np.dtype(np.int32): 1, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
 
+SUPPORT = Path(__file__).parent
+STUB_CUDA = SUPPORT / "stub_cuda"  # the header of CUDA's driver, as far as a library needs it
 LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
 builds = pytest.mark.skipif(
     LACKS is not None or platform.machine() != "x86_64", reason=f"no {LACKS}, or no CPU of x86_64"
@@ -36,6 +41,22 @@ def build(folder: Path, *options: str, into: Path | None = None) -> Path:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     return into
+
+
+def write_uncompiled(winners: Iterable[Winner], folder: Path) -> Path:
+    """Write a library for a GPU whose binaries are empty: no stub of a driver reads them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "_compiled", lambda _: Binary(b"none" * 16, Path("kernel.bin"), "no compiler", 0.0, {}))
+        writing.write(winners, folder)
+    return folder
+
+
+def stub_driver(folder: Path, compiler: str = "g++") -> Path:
+    """Build the stub of CUDA's driver into a folder, and return the folder."""
+    folder.mkdir(exist_ok=True)
+    flags = ["-std=c++17", "-shared", "-fPIC", f"-I{STUB_CUDA}", "-Wl,-soname,libcuda.so.1"]
+    subprocess.run([compiler, *flags, SUPPORT / "stub_cuda.cpp", "-o", folder / "libcuda.so.1"], check=True)
+    return folder
 
 
 class Parameter(ctypes.Structure):
