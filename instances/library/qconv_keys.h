@@ -169,7 +169,10 @@ class Spelling {
         switch (field.spelled) {
             case Spelled::flag: return text;
             case Spelled::integer: return read_integer(field.name, text);
-            case Spelled::integers: return text.empty() ? text : read_integers(field.name, text, field.count);
+            case Spelled::integers: {
+                const bool may_be_none = field.standard != nullptr && *field.standard == 0;
+                return text.empty() && may_be_none ? text : read_integers(field.name, text, field.count);
+            }
             case Spelled::real: return read_real(field.name, text);
             case Spelled::operands: return read_operands(text);
             default: return text;

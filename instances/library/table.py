@@ -16,6 +16,7 @@ from qconv.generator.tensor_map import PixelBox, TensorMap
 from qconv.instances.library.entry import Entry, Placed
 from qconv.instances.library.export import Exported
 from qconv.instances.library.spelling import KeyField, grammars
+from qconv.op import Problem
 from qconv.problem.convolution import Conv2d
 from qconv.tensor_ops import host_values
 from qconv.tensor_ops.host_values import Limit, Scalar, Scaled
@@ -52,17 +53,17 @@ def table_text(entries: Sequence[Entry]) -> str:
     body = "\n\n".join(blocks)
     return (
         f"{HEAD}\n{declared}\n\nnamespace qconv {{\nnamespace {{\n\n{values.text}\n\n{body}\n\n"
-        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n{_grammars(entries)}\n}}  // namespace\n\n"
+        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n{grammar_text(entry.problem for entry in entries)}\n}}  // namespace\n\n"
         f"const Span<qconv_kernel> table = {{kernels, {len(entries)}}};\n"
         f"const Span<Grammar> grammars = {{grammar_rows, sizeof grammar_rows / sizeof *grammar_rows}};\n\n"
         "}  // namespace qconv\n"
     )
 
 
-def _grammars(entries: Sequence[Entry]) -> str:
-    """Define the fields of the keys of these ops."""
+def grammar_text(problems: Iterable[Problem]) -> str:
+    """Define the fields of the keys of these problems' ops."""
     blocks, rows = [], []
-    for op, fields in grammars(entry.problem for entry in entries).items():
+    for op, fields in grammars(problems).items():
         blocks.append(_array("KeyField", f"keys_{op}", map(_key_field, fields)))
         rows.append(f"{{{_text(op)}, {_span(f'keys_{op}', len(fields))}}}")
     return "\n".join([*blocks, _array("Grammar", "grammar_rows", rows)])
