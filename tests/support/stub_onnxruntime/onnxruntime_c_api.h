@@ -1,7 +1,7 @@
 // The declarations of ONNX Runtime's C header that the custom operator uses, for machines with ONNX Runtime but without
 // its header: its Python package has none. OrtApi is a table of functions to which releases only append, so that a place
-// in it is for ever; places between those that are used are gaps. tests/instances/library/test_onnxruntime_op.py compares
-// them with the header where there is one.
+// in it is for ever; places between those that are used are gaps. tests/instances/library/test_onnxruntime_op.py calls
+// an installed ONNX Runtime through them.
 #pragma once
 
 #include <stddef.h>
