@@ -53,8 +53,8 @@ struct alignas(64) Arguments {
     void put(size_t at, const void* from, size_t count) { memcpy(bytes + at, from, count); }
 };
 
-// Where an address comes from: an array that was packed, the input or output of that number in a call, or an offset in
-// its workspace.
+// The source of an address: an array that was packed, the input or output of that number in a call, or an offset in its
+// workspace.
 struct Origin {
     enum class From { packed, input, output, workspace } from;
     void* address;

@@ -165,7 +165,8 @@ inline double value_of(const qconv_parameter& given, size_t i) {
 inline void check_count(const qconv_parameter& given, size_t channels) {
     if (given.count == 1 || given.count == channels) return;
     const std::string rule = channels == 1 ? "one" : "one, or " + std::to_string(channels) + ", one per output channel";
-    refuse(std::string(given.name) + " has " + std::to_string(given.count) + " values; this problem takes " + rule + ": give as many");
+    refuse(std::string(given.name) + " has " + std::to_string(given.count) + " values; this problem takes " + rule +
+           ": give as many");
 }
 
 inline std::vector<double> scales_of(const Given& given, const char* name, size_t channels, double otherwise) {

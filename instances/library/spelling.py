@@ -1,5 +1,5 @@
-"""The rules by which a library reads the keys of its problems: for each op the fields of a key, how each is spelled, and
-its default. `qconv_keys.h` applies them."""
+"""The rules by which a library reads keys: for each op, the fields of a key, how each is spelled, and its default.
+`qconv_keys.h` applies them."""
 
 from __future__ import annotations
 

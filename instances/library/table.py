@@ -50,10 +50,10 @@ def table_text(entries: Sequence[Entry]) -> str:
             f"{_span(f'layers_{number}', len(entry.layers))}, {_span(f'kernels_{number}', len(entry.kernels))}}},"
         )
     declared = "\n".join(dict.fromkeys(_declared(kernel) for entry in entries for kernel in entry.kernels))
-    body = "\n\n".join(blocks)
+    body, grammar = "\n\n".join(blocks), grammar_text(entry.problem for entry in entries)
     return (
         f"{HEAD}\n{declared}\n\nnamespace qconv {{\nnamespace {{\n\n{values.text}\n\n{body}\n\n"
-        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n{grammar_text(entry.problem for entry in entries)}\n}}  // namespace\n\n"
+        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n{grammar}\n}}  // namespace\n\n"
         f"const Span<qconv_kernel> table = {{kernels, {len(entries)}}};\n"
         f"const Span<Grammar> grammars = {{grammar_rows, sizeof grammar_rows / sizeof *grammar_rows}};\n\n"
         "}  // namespace qconv\n"

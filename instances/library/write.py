@@ -227,7 +227,7 @@ def _cmake(vendor: str, files: Iterable[str]) -> str:
 
 
 def _embedding(files: Iterable[str]) -> str:
-    """Return the header that includes everything: of a GPU's library, whose kernels are binaries. Kernels for the CPU are
+    """Return the header that includes everything. It is for GPUs, whose kernels are binaries: kernels for the CPU are
     compiled one by one, with flags of their own."""
     lines = "\n".join(f'#include "../{name}"' for name in _binaries(files))
     return Page(_text("qconv_embedded.h.in")).substitute(SOURCES=lines)

@@ -21,7 +21,10 @@ def spellings(problem: Problem, rng: random.Random, count: int) -> Iterator[str]
 
 def _respelled(part: str, rules: dict[str, tuple[KeyField, ...]], rng: random.Random) -> str:
     op, *given = part.split(":")
-    fields = dict(one.split("=", 1) if "=" in one else (one, None) for one in given)
+    fields: dict[str, str | None] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        fields[name] = value if equals else None
     for field in rules[op]:
         _add_default(field, fields, rng)
     spelled = [_spelled(field, fields[field.name], rng) for field in _each(rules[op]) if field.name in fields]

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from built_library import Library, addresses, aligned
+from built_library import Library, aligned
 from library_cases import gpu_winners
 
 from qconv.device import gpu, tensor_maps

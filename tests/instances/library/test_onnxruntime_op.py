@@ -159,7 +159,9 @@ def test_what_is_wrong_with_a_node_is_said(built: Path) -> None:
     with pytest.raises(Exception, match="input 1 is w, which is packed when the session is made: give it as an init"):
         session(built, [node(SMALL, drawn, {})], inputs | kept, {"y": y}, {})
     changed = {"w": np.zeros((8, 3, 3, 4), np.int8)}
-    with pytest.raises(Exception, match=r"w has shape \(8, 3, 3, 4\) and type 3 of ONNX Runtime; the kernel takes \(8, 3"):
+    with pytest.raises(
+        Exception, match=r"w has shape \(8, 3, 3, 4\) and type 3 of ONNX Runtime; the kernel takes \(8, 3"
+    ):
         session(built, [node(SMALL, drawn, {})], inputs, {"y": y}, changed)
 
 

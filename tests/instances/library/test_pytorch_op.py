@@ -38,7 +38,9 @@ def made(kernel: Any, problem: Problem, drawn: Sample) -> tuple[Any, list[Any]]:
     arrays = dict(zip((tensor.name for tensor in problem.inputs), map(torch.from_numpy, drawn.arrays), strict=True))
     weights = [arrays.pop(name) for name in problem.packed]
     values = {name: torch.from_numpy(value) for name, value in given(drawn).items()}
-    names = {name for name in values if name in ("x_scale", "w_scale", "y_scale", "bias", "low", "high", "residual_scale")}
+    names = {
+        name for name in values if name in ("x_scale", "w_scale", "y_scale", "bias", "low", "high", "residual_scale")
+    }
     names |= {name for name in values if name.endswith("zero_point") and getattr(quantization(problem), name)}
     return kernel(str(problem), weights, {name: values[name] for name in names}, 0), list(arrays.values())
 
@@ -69,7 +71,10 @@ def test_what_is_wrong_is_said(kernel: Any) -> None:
     one, (x,) = made(kernel, SMALL, registry.draw(SMALL, 3))
     with pytest.raises(RuntimeError, match="2 tensors were given, and the kernel takes 1"):
         one.run([x, x])
-    with pytest.raises(RuntimeError, match=r"x is .*CharTensor \[1, 4, 5, 8\] on cpu; the kernel takes contiguous int8 \[1, 5, 5, 8\] on cpu"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"x is .*CharTensor \[1, 4, 5, 8\] on cpu; the kernel takes contiguous int8 \[1, 5, 5, 8\] on cpu",
+    ):
         one.run([x[:, :4]])
     with pytest.raises(RuntimeError, match="QCONV_NO_KERNEL: this library has no kernel for conv2d:n=1"):
         kernel("conv2d:n=1", [], {}, 0)

@@ -122,7 +122,7 @@ REFUSED = {
 
 def test_what_python_refuses_is_refused_with_a_sentence(program: Path) -> None:
     for key in REFUSED:
-        with pytest.raises(ValueError, match="key|field"):
+        with pytest.raises(ValueError, match=r"key|field"):
             qconv.parse(key)
     answers = asked(program, [(key, PROBLEMS[0]) for key in REFUSED])
     for answer, says in zip(answers, REFUSED.values(), strict=True):
@@ -130,5 +130,15 @@ def test_what_python_refuses_is_refused_with_a_sentence(program: Path) -> None:
 
 
 def test_what_is_no_key_finds_nothing(program: Path) -> None:
-    others = ("", "+", ":", "conv2d", "conv3d:n=1", "conv2d:n=1", "conv_transpose2d:n=1:h=4", "x" * 4000, "conv2d+conv2d")
+    others = (
+        "",
+        "+",
+        ":",
+        "conv2d",
+        "conv3d:n=1",
+        "conv2d:n=1",
+        "conv_transpose2d:n=1:h=4",
+        "x" * 4000,
+        "conv2d+conv2d",
+    )
     assert set(asked(program, [(key, PROBLEMS[0]) for key in others])) == {"0"}

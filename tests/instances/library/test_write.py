@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, NO_MEMORY, OK, Library, addresses, aligned, build, builds
+from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, NO_MEMORY, OK, Library, aligned, build, builds
 from library_cases import CASES, FILTER, PROJECT, SMALL, TURNED, plan_of, plan_with_scratch, small, winner_of, winners
 
 from qconv import Conv2d, FusedConv2d, Quantization
 from qconv.instances.library.vectors import vector_of
 from qconv.instances.library.write import write
-from qconv.op import Array
 from qconv.ops import registry
 from qconv.ops.registry import OPS, op_of
 from qconv.tensor_ops import Add

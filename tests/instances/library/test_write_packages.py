@@ -217,7 +217,9 @@ int main() {
     }
 }
 """
-OTHER = '#include <cstdio>\n#include "qconv_embedded.h"\nvoid other() { printf("%zu kernels\\n", qconv_kernel_count()); }\n'
+OTHER = (
+    '#include <cstdio>\n#include "qconv_embedded.h"\nvoid other() { printf("%zu kernels\\n", qconv_kernel_count()); }\n'
+)
 
 
 @pytest.mark.parametrize("prefix", ["", "#define QCONV_PREFIX gpu\n"], ids=["plain", "prefix"])

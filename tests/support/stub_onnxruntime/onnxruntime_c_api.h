@@ -96,7 +96,7 @@ typedef struct OrtApiBase {
     const char* (*GetVersionString)(void);
 } OrtApiBase;
 
-// Which members ONNX Runtime reads depends on `version`; those of later ones come last.
+// ONNX Runtime reads the members that `version` has; those of later versions come last.
 struct OrtCustomOp {
     uint32_t version;
     void* (*CreateKernel)(const OrtCustomOp* op, const OrtApi* api, const OrtKernelInfo* info);
