@@ -12,7 +12,7 @@
 
 static void check(qconv_status status) {
     if (status == QCONV_OK) return;
-    fprintf(stderr, "error %d: %s\n", status, qconv_last_error());
+    fprintf(stderr, "%s: %s\n", qconv_status_text(status), qconv_last_error());
     exit(status);
 }
 
@@ -53,15 +53,17 @@ int main(int, char** arguments) {
     std::vector<char> result(y.bytes);
     const void* inputs[] = {uploaded(device, read(folder + "/x"))};
     void* outputs[] = {uploaded(device, result)};
-    qconv_bound* bound;
-    check(qconv_bind(packed, inputs, outputs, &bound));
-    check(qconv_launch(bound, nullptr));
-    check(qconv_synchronize(device));
+    const size_t workspace_bytes = qconv_workspace_bytes(kernel);
+    void* workspace;
+    check(qconv_allocate(device, workspace_bytes, &workspace));
+    check(qconv_workspace_prepare(packed, workspace, workspace_bytes, nullptr));
+    check(qconv_launch(packed, inputs, outputs, workspace, workspace_bytes, nullptr));
+    check(qconv_synchronize(device, nullptr));
     check(qconv_download(device, result.data(), outputs[0], result.size()));
     std::ofstream(folder + "/y", std::ios::binary).write(result.data(), result.size());
 
-    qconv_bound_free(bound);
     qconv_packed_free(packed);
+    qconv_free(device, workspace);
     qconv_free(device, const_cast<void*>(weights[0]));
     qconv_free(device, const_cast<void*>(inputs[0]));
     qconv_free(device, outputs[0]);

@@ -24,6 +24,8 @@ struct Function {
 
 class Device {
   public:
+    static int count() { return 1; }
+
     explicit Device(int index) {
         if (index != 0)
             throw Failure{QCONV_NO_DEVICE, "there is no CPU device " + std::to_string(index) + ": its only one is 0"};

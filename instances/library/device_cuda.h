@@ -108,12 +108,16 @@ struct Multiprocessors {
 
 class Device {
   public:
-    explicit Device(int index) {
+    static int count() {
         int count = 0;
-        check(driver().cuDeviceGetCount_(&count), QCONV_NO_DEVICE, "cuDeviceGetCount");
-        if (index < 0 || index >= count)
+        driver().check(driver().cuDeviceGetCount_(&count), QCONV_NO_DEVICE, "cuDeviceGetCount");
+        return count;
+    }
+
+    explicit Device(int index) {
+        if (index < 0 || index >= count())
             throw Failure{QCONV_NO_DEVICE, "there is no CUDA device " + std::to_string(index) + ": the driver has " +
-                                               std::to_string(count)};
+                                               std::to_string(count()) + ", counted from 0"};
         check(driver().cuDeviceGet_(&device_, index), QCONV_NO_DEVICE, "cuDeviceGet");
         char name[256] = "";
         check(driver().cuDeviceGetName_(name, sizeof name - 1, device_), QCONV_NO_DEVICE, "cuDeviceGetName");

@@ -72,12 +72,16 @@ struct Function {
 
 class Device {
   public:
-    explicit Device(int index) : index_(index) {
+    static int count() {
         int count = 0;
-        check(runtime().hipGetDeviceCount_(&count), QCONV_NO_DEVICE, "hipGetDeviceCount");
-        if (index < 0 || index >= count)
+        runtime().check(runtime().hipGetDeviceCount_(&count), QCONV_NO_DEVICE, "hipGetDeviceCount");
+        return count;
+    }
+
+    explicit Device(int index) : index_(index) {
+        if (index < 0 || index >= count())
             throw Failure{QCONV_NO_DEVICE, "there is no HIP device " + std::to_string(index) + ": the runtime has " +
-                                               std::to_string(count)};
+                                               std::to_string(count()) + ", counted from 0"};
         hipDeviceProp_t properties;
         check(runtime().hipGetDeviceProperties_(&properties, index), QCONV_NO_DEVICE, "hipGetDeviceProperties");
         name_ = properties.name;

@@ -1,7 +1,8 @@
 // The implementation of qconv_kernels.h: finds kernels by problem and device, fills their arguments and launches them.
 //
-// qconv_device.h is the device of this library, with the same names for every vendor. The table lists the kernels, and
-// qconv_parameters.h reads the parameters of a call.
+// qconv_device.h is the device of this library, with the same names for every vendor. The table lists the kernels,
+// qconv_keys.h compares the spellings of their keys, qconv_parameters.h reads parameters, qconv_checks.h checks the
+// arrays of a call, and qconv_packing.h fills in arguments.
 #include "qconv_kernels.h"
 
 #include <algorithm>
@@ -12,12 +13,15 @@
 #include <string>
 #include <vector>
 
+#include "qconv_checks.h"
+#include "qconv_keys.h"
 #include "qconv_objects.h"
+#include "qconv_packing.h"
 #include "qconv_parameters.h"
 #include "qconv_table.h"
+#include "qconv_workspace.h"
 
-using namespace qconv;
-
+namespace qconv {
 namespace {
 
 thread_local std::string last_error;
@@ -51,47 +55,6 @@ qconv_status guarded_with_default_floats(Work work) noexcept {
     return status;
 }
 
-template <typename Pointer>
-void require(Pointer pointer, const char* name) {
-    if (pointer == nullptr) refuse(std::string(name) + " is null: give one");
-}
-
-// Places the arrays of a role, which are given in the order of the problem.
-void place(const qconv_kernel& entry, Role role, const void* const* given, Addresses& into) {
-    for (size_t i = 0, next = 0; i < entry.tensors.count; ++i) {
-        const Tensor& tensor = entry.tensors[i];
-        if (tensor.role != role) continue;
-        require(given, tensor.name);
-        into[i] = const_cast<void*>(given[next++]);
-        require(into[i], tensor.name);
-        if (reinterpret_cast<uintptr_t>(into[i]) % tensor.alignment != 0)
-            refuse(std::string(tensor.name) + " needs " + std::to_string(tensor.alignment) +
-                   "-byte alignment: copy it to such an address");
-    }
-}
-
-// Refuses an output that shares bytes with another array, because a thread would overwrite what another has yet to
-// read.
-void check_aliasing(const qconv_kernel& entry, const Addresses& addresses) {
-    std::string itself;
-    for (const Tensor& tensor : entry.tensors)
-        if (tensor.may_be_output) itself += ", or " + std::string(tensor.name) + " itself as a whole";
-    for (size_t i = 0; i < entry.tensors.count; ++i) {
-        const Tensor& out = entry.tensors[i];
-        if (out.role != Role::output) continue;
-        for (size_t j = 0; j < entry.tensors.count; ++j) {
-            const Tensor& other = entry.tensors[j];
-            if (j == i || other.role == Role::between) continue;
-            const auto begin = reinterpret_cast<uintptr_t>(addresses[i]);
-            const auto first = reinterpret_cast<uintptr_t>(addresses[j]);
-            if (begin >= first + other.bytes || first >= begin + out.bytes) continue;
-            if (other.may_be_output && first == begin && other.bytes == out.bytes) continue;
-            refuse(std::string(out.name) + " shares memory with " + other.name +
-                   ": the kernel would write what it has yet to read; give an array of its own" + itself);
-        }
-    }
-}
-
 std::vector<Parameters> checked(const qconv_kernel& entry, const Given& given) {
     given.check_each();
     std::string known;
@@ -108,85 +71,24 @@ std::vector<Parameters> checked(const qconv_kernel& entry, const Given& given) {
     return layers;
 }
 
-// Uploads the parameters that a kernel reads, and allocates what its prepare launches write.
-PackedKernel packed_kernel(qconv_device& device, const Kernel& kernel, const std::vector<Parameters>& layers) {
-    PackedKernel packed = {&kernel, &device.functions_of(kernel), {}, {}, {}};
-    packed.own.resize(kernel.fields.count);
-    packed.values.resize(kernel.fields.count);
-    for (size_t i = 0; i < kernel.fields.count; ++i) {
-        const Field& field = kernel.fields[i];
-        if (field.kind == Kind::value || field.kind == Kind::values)
-            for (size_t k = 0; k < field.count; ++k) packed.values[i].push_back(field.value(layers[field.index], k));
-        if (field.kind != Kind::values && field.kind != Kind::workspace) continue;
-        packed.memory.emplace_back(device.device, field.count * sizeof(uint32_t));
-        packed.own[i] = packed.memory.back().address();
-        if (field.kind == Kind::values)
-            device.device.upload(packed.own[i], packed.values[i].data(), field.count * sizeof(uint32_t));
-    }
-    return packed;
-}
-
-// An address that is not known yet is zero: no launch with these arguments reads it.
-Arguments arguments_of(Device& device, const PackedKernel& packed, const Addresses& addresses,
-                       const std::vector<void*>& scratch) {
-    Arguments arguments(packed.kernel->argument_bytes);
-    for (size_t i = 0; i < packed.kernel->fields.count; ++i) {
-        const Field& field = packed.kernel->fields[i];
-        if (field.kind == Kind::value) {
-            arguments.put(field.offset, packed.values[i].data(), sizeof(uint32_t));
-        } else if (field.kind == Kind::map) {
-            const TensorMap& map = packed.kernel->maps[field.index];
-            const void* array = map.of_workspace ? packed.own[map.index] : addresses[map.index];
-            alignas(64) unsigned char encoded[128];
-            if (array == nullptr) continue;
-            device.encode(map, reinterpret_cast<uintptr_t>(array), encoded);
-            arguments.put(field.offset, encoded, sizeof encoded);
-        } else {
-            const void* address = field.kind == Kind::tensor    ? addresses[field.index]
-                                  : field.kind == Kind::scratch ? (scratch.empty() ? nullptr : scratch[i])
-                                                                : packed.own[i];
-            arguments.put(field.offset, &address, sizeof address);
-        }
-    }
-    return arguments;
-}
-
-void run(Device& device, const PackedKernel& packed, Arguments& arguments, bool once, qconv_stream stream) {
-    for (size_t i = 0; i < packed.kernel->launches.count; ++i) {
-        const Launch& launch = packed.kernel->launches[i];
-        if (launch.once == once)
-            device.launch((*packed.functions)[i], *packed.kernel, launch, arguments.data(),
-                          packed.kernel->argument_bytes, stream, false);
-    }
-}
-
-void fold(qconv_packed& packed, qconv_stream stream) {
-    Device& device = packed.device->device;
-    for (const PackedKernel& kernel : packed.kernels) {
-        Arguments arguments = arguments_of(device, kernel, packed.weights, {});
-        run(device, kernel, arguments, true, stream);
-    }
-}
-
-BoundKernel bound_kernel(Device& device, const PackedKernel& packed, const Addresses& addresses,
-                         std::vector<Memory>& memory) {
-    std::vector<void*> scratch(packed.kernel->fields.count);
-    for (size_t i = 0; i < scratch.size(); ++i) {
-        const Field& field = packed.kernel->fields[i];
-        if (field.kind != Kind::scratch) continue;
-        memory.emplace_back(device, field.count * sizeof(uint32_t));
-        scratch[i] = memory.back().address();
-        device.fill(scratch[i], 0, field.count * sizeof(uint32_t), nullptr);
-    }
-    return {&packed, arguments_of(device, packed, addresses, scratch)};
+qconv_status launched(const qconv_packed* packed, const void* const* inputs, void* const* outputs, void* workspace,
+                      size_t workspace_bytes, qconv_stream stream, bool overlap) {
+    return guarded([&] {
+        require(packed, "packed");
+        check_workspace(*packed, workspace, workspace_bytes);
+        const Call call = {inputs, outputs, static_cast<char*>(workspace)};
+        check_arrays(*packed, call);
+        run(*packed, call, stream, overlap);
+    });
 }
 
 const qconv_kernel* chosen(const qconv_device& device, const char* key) {
     const qconv_kernel* best = nullptr;
     int best_rank = 0;
     bool is_known = false;
+    const Spelling asked(key);
     for (const qconv_kernel& entry : table) {
-        if (strcmp(entry.key, key) != 0) continue;
+        if (!asked.names(entry.key)) continue;
         is_known = true;
         // Tuned on this device, then tuned on another one, then untuned.
         const int preference = device.name == entry.device ? 2 : entry.time_us > 0 ? 1 : 0;
@@ -198,7 +100,7 @@ const qconv_kernel* chosen(const qconv_device& device, const char* key) {
                       is_known ? "this library has a kernel for " + std::string(key) + ", but none that runs on " +
                                      device.name + ": export it for that device's target"
                                : "this library has no kernel for " + std::string(key).substr(0, 300) +
-                                     ": export one, or give one of the keys that qconv_key_of tells"};
+                                     ": export one, or give one of the keys in qconv_problems.h"};
     return best;
 }
 
@@ -217,20 +119,39 @@ const Tensor& weights_of(const qconv_kernel& entry, size_t index) {
 }
 
 }  // namespace
+}  // namespace qconv
 
+// The functions of the interface. None leaves a using-directive behind: the file may be included by a program's own.
 extern "C" {
 
 int qconv_abi_version(void) { return QCONV_ABI_VERSION; }
-const char* qconv_last_error(void) { return last_error.c_str(); }
-size_t qconv_kernel_count(void) { return table.count; }
-const qconv_kernel* qconv_kernel_at(size_t index) { return index < table.count ? table.first + index : nullptr; }
+const char* qconv_last_error(void) { return qconv::last_error.c_str(); }
+size_t qconv_kernel_count(void) { return qconv::table.count; }
+const qconv_kernel* qconv_kernel_at(size_t index) {
+    return index < qconv::table.count ? qconv::table.first + index : nullptr;
+}
 const char* qconv_key_of(const qconv_kernel* kernel) { return kernel->key; }
 const char* qconv_target_of(const qconv_kernel* kernel) { return kernel->target; }
 const char* qconv_tuned_on(const qconv_kernel* kernel) { return kernel->device; }
 double qconv_time_us_of(const qconv_kernel* kernel) { return kernel->time_us; }
 const char* qconv_device_name(const qconv_device* device) { return device->name.c_str(); }
+size_t qconv_workspace_bytes(const qconv_kernel* kernel) { return qconv::workspace_bytes(*kernel); }
+
+const char* qconv_status_text(qconv_status status) {
+    switch (status) {
+        case QCONV_OK: return "QCONV_OK";
+        case QCONV_BAD_ARGUMENT: return "QCONV_BAD_ARGUMENT";
+        case QCONV_NO_KERNEL: return "QCONV_NO_KERNEL";
+        case QCONV_NO_DEVICE: return "QCONV_NO_DEVICE";
+        case QCONV_NO_MEMORY: return "QCONV_NO_MEMORY";
+        case QCONV_LAUNCH_FAILED: return "QCONV_LAUNCH_FAILED";
+        case QCONV_INTERNAL: return "QCONV_INTERNAL";
+    }
+    return "no status of this library";
+}
 
 qconv_status qconv_tensor_of(const qconv_kernel* kernel, size_t index, qconv_tensor* tensor) {
+    using namespace qconv;
     return guarded([&] {
         require(kernel, "kernel");
         require(tensor, "tensor");
@@ -248,21 +169,30 @@ qconv_status qconv_tensor_of(const qconv_kernel* kernel, size_t index, qconv_ten
 
 const char* qconv_parameter_of(const qconv_kernel* kernel, size_t index, int* required) {
     std::vector<const char*> seen;
-    for (const Layer& layer : kernel->layers) {
-        for (const char* name : names_of(layer)) {
+    for (const qconv::Layer& layer : kernel->layers) {
+        for (const char* name : qconv::names_of(layer)) {
             // Both neighbours of an intermediate tensor have its scale as a parameter.
             const auto is_same = [&](const char* other) { return strcmp(other, name) == 0; };
             if (std::any_of(seen.begin(), seen.end(), is_same)) continue;
             seen.push_back(name);
             if (seen.size() <= index) continue;
-            if (required != nullptr) *required = is_required(layer, name);
+            if (required != nullptr) *required = qconv::is_required(layer, name);
             return name;
         }
     }
     return nullptr;
 }
 
+qconv_status qconv_device_count(int* count) {
+    using namespace qconv;
+    return guarded([&] {
+        require(count, "count");
+        *count = Device::count();
+    });
+}
+
 qconv_status qconv_open(int index, qconv_device** device) {
+    using namespace qconv;
     return guarded([&] {
         require(device, "device");
         *device = new qconv_device(index);
@@ -272,6 +202,7 @@ qconv_status qconv_open(int index, qconv_device** device) {
 void qconv_close(qconv_device* device) { delete device; }
 
 qconv_status qconv_lookup(qconv_device* device, const char* key, const qconv_kernel** kernel) {
+    using namespace qconv;
     return guarded([&] {
         require(device, "device");
         require(key, "key");
@@ -285,6 +216,7 @@ qconv_status qconv_lookup(qconv_device* device, const char* key, const qconv_ker
 qconv_status qconv_pack(qconv_device* device, const qconv_kernel* kernel, const void* const* weights,
                         const qconv_parameter* parameters, size_t parameter_count, qconv_stream stream,
                         qconv_packed** packed) {
+    using namespace qconv;
     return guarded_with_default_floats([&] {
         require(device, "device");
         require(kernel, "kernel");
@@ -293,56 +225,54 @@ qconv_status qconv_pack(qconv_device* device, const qconv_kernel* kernel, const 
             throw Failure{QCONV_NO_KERNEL, std::string("a kernel for ") + kernel->target + " does not run on " +
                                                device->name + ": look up one that does"};
         const std::vector<Parameters> layers = checked(*kernel, Given(parameters, parameter_count));
-        auto made = std::make_unique<qconv_packed>(qconv_packed{device, kernel, Addresses(kernel->tensors.count), {}});
-        place(*kernel, Role::weights, weights, made->weights);
-        for (const Kernel& one : kernel->kernels) made->kernels.push_back(packed_kernel(*device, one, layers));
+        auto made = std::make_unique<qconv_packed>(
+            qconv_packed{device, kernel, workspace_bytes(*kernel), origins_of(*kernel, weights), {}, {}});
+        for (const Kernel& one : kernel->kernels) made->kernels.push_back(packed_kernel(*made, one, layers));
+        if (reads_weights_early(*kernel)) made->fence.emplace_back(device->device, sizeof(uint32_t));
         fold(*made, stream);
+        // Whatever stream launches next finds everything in place.
+        device->device.synchronize(stream);
         *packed = made.release();
     });
 }
 
 qconv_status qconv_refold(qconv_packed* packed, qconv_stream stream) {
+    using namespace qconv;
     return guarded([&] {
         require(packed, "packed");
         fold(*packed, stream);
+        // An overlapping launch reads weights and folded values before the kernel in front of it has ended, but it does
+        // wait for what is no kernel, such as this fill.
+        for (const Memory& word : packed->fence)
+            packed->device->device.fill(word.address(), 0, sizeof(uint32_t), stream);
     });
 }
 
 void qconv_packed_free(qconv_packed* packed) { delete packed; }
 
-qconv_status qconv_bind(qconv_packed* packed, const void* const* inputs, void* const* outputs, qconv_bound** bound) {
+qconv_status qconv_workspace_prepare(const qconv_packed* packed, void* workspace, size_t workspace_bytes,
+                                     qconv_stream stream) {
+    using namespace qconv;
     return guarded([&] {
         require(packed, "packed");
-        require(bound, "bound");
-        Device& device = packed->device->device;
-        Addresses addresses = packed->weights;
-        place(*packed->entry, Role::input, inputs, addresses);
-        place(*packed->entry, Role::output, outputs, addresses);
-        check_aliasing(*packed->entry, addresses);
-        auto made = std::make_unique<qconv_bound>(qconv_bound{packed, {}, {}});
-        for (size_t i = 0; i < addresses.size(); ++i) {
-            if (packed->entry->tensors[i].role != Role::between) continue;
-            made->memory.emplace_back(device, packed->entry->tensors[i].bytes);
-            addresses[i] = made->memory.back().address();
-        }
-        for (const PackedKernel& kernel : packed->kernels)
-            made->kernels.push_back(bound_kernel(device, kernel, addresses, made->memory));
-        device.synchronize(nullptr);
-        *bound = made.release();
+        check_workspace(*packed, workspace, workspace_bytes);
+        const size_t cleared = cleared_bytes(*packed->entry);
+        if (cleared > 0) packed->device->device.fill(workspace, 0, cleared, stream);
     });
 }
 
-void qconv_bound_free(qconv_bound* bound) { delete bound; }
+qconv_status qconv_launch(const qconv_packed* packed, const void* const* inputs, void* const* outputs, void* workspace,
+                          size_t workspace_bytes, qconv_stream stream) {
+    return qconv::launched(packed, inputs, outputs, workspace, workspace_bytes, stream, false);
+}
 
-qconv_status qconv_launch(qconv_bound* bound, qconv_stream stream) {
-    return guarded([&] {
-        require(bound, "bound");
-        Device& device = bound->packed->device->device;
-        for (BoundKernel& kernel : bound->kernels) run(device, *kernel.packed, kernel.arguments, false, stream);
-    });
+qconv_status qconv_launch_overlapping(const qconv_packed* packed, const void* const* inputs, void* const* outputs,
+                                      void* workspace, size_t workspace_bytes, qconv_stream stream) {
+    return qconv::launched(packed, inputs, outputs, workspace, workspace_bytes, stream, true);
 }
 
 qconv_status qconv_turn_weights(const qconv_kernel* kernel, size_t index, const void* given, void* turned) {
+    using namespace qconv;
     return guarded([&] {
         require(kernel, "kernel");
         require(given, "given");
@@ -362,6 +292,7 @@ qconv_status qconv_turn_weights(const qconv_kernel* kernel, size_t index, const 
 }
 
 qconv_status qconv_allocate(qconv_device* device, size_t bytes, void** memory) {
+    using namespace qconv;
     return guarded([&] {
         require(device, "device");
         require(memory, "memory");
@@ -374,6 +305,7 @@ void qconv_free(qconv_device* device, void* memory) {
 }
 
 qconv_status qconv_upload(qconv_device* device, void* to, const void* from_host, size_t bytes) {
+    using namespace qconv;
     return guarded([&] {
         require(device, "device");
         if (bytes == 0) return;
@@ -384,6 +316,7 @@ qconv_status qconv_upload(qconv_device* device, void* to, const void* from_host,
 }
 
 qconv_status qconv_download(qconv_device* device, void* to_host, const void* from, size_t bytes) {
+    using namespace qconv;
     return guarded([&] {
         require(device, "device");
         if (bytes == 0) return;
@@ -393,10 +326,11 @@ qconv_status qconv_download(qconv_device* device, void* to_host, const void* fro
     });
 }
 
-qconv_status qconv_synchronize(qconv_device* device) {
+qconv_status qconv_synchronize(qconv_device* device, qconv_stream stream) {
+    using namespace qconv;
     return guarded([&] {
         require(device, "device");
-        device->device.synchronize(nullptr);
+        device->device.synchronize(stream);
     });
 }
 

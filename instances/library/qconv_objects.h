@@ -1,5 +1,5 @@
-// The objects behind the handles of qconv_kernels.h: a device with its loaded kernels, packed weights, bound arrays.
-// Private to the launcher.
+// The objects behind the handles of qconv_kernels.h: a device with its loaded kernels, and packed weights. Private to
+// the launcher.
 #pragma once
 
 #include <cstring>
@@ -46,32 +46,51 @@ class Memory {
     void* address_;
 };
 
-// A kernel's argument struct, aligned for tensor maps.
-class Arguments {
-  public:
-    explicit Arguments(size_t bytes) : chunks_((bytes + sizeof(Chunk) - 1) / sizeof(Chunk)) {}
-    void* data() { return chunks_.data(); }
-    void put(size_t at, const void* from, size_t bytes) {
-        memcpy(reinterpret_cast<char*>(data()) + at, from, bytes);
-    }
+// A kernel's argument struct on the stack, aligned for tensor maps.
+struct alignas(64) Arguments {
+    unsigned char bytes[MOST_ARGUMENT_BYTES];
 
-  private:
-    struct alignas(64) Chunk {
-        char bytes[64];
-    };
-    std::vector<Chunk> chunks_;
+    void put(size_t at, const void* from, size_t count) { memcpy(bytes + at, from, count); }
 };
 
-// The addresses of a problem's tensors, by index; null where not known yet.
-using Addresses = std::vector<void*>;
+// The source of an address: an array that was packed, the input or output of that number in a call, or an offset in its
+// workspace.
+struct Origin {
+    enum class From { packed, input, output, workspace } from;
+    void* address;
+    size_t at;
+};
+
+// The arrays of one call.
+struct Call {
+    const void* const* inputs;
+    void* const* outputs;
+    char* workspace;
+
+    void* address_of(const Origin& origin) const {
+        switch (origin.from) {
+            case Origin::From::input: return const_cast<void*>(inputs[origin.at]);
+            case Origin::From::output: return outputs[origin.at];
+            case Origin::From::workspace: return workspace + origin.at;
+            default: return origin.address;
+        }
+    }
+};
+
+// A member of the argument struct that each call fills in: an address, or a tensor map of the array there.
+struct Slot {
+    unsigned offset;
+    Origin origin;
+    const TensorMap* map;
+};
 
 // A kernel with all that stays the same between calls.
 struct PackedKernel {
     const Kernel* kernel;
     const std::vector<Function>* functions;
-    std::vector<Memory> memory;
-    std::vector<void*> own;  // per field: workspaces and values per channel
-    std::vector<std::vector<uint32_t>> values;
+    std::vector<Memory> memory;            // workspaces and values per channel
+    std::vector<unsigned char> constants;  // the argument struct, in which the slots are zero
+    std::vector<Slot> slots;
 };
 
 }  // namespace qconv
@@ -79,21 +98,8 @@ struct PackedKernel {
 struct qconv_packed {
     qconv_device* device;
     const qconv_kernel* entry;
-    qconv::Addresses weights;
+    size_t workspace_bytes;
+    std::vector<qconv::Origin> origins;  // of the problem's tensors
     std::vector<qconv::PackedKernel> kernels;
-};
-
-namespace qconv {
-
-struct BoundKernel {
-    const PackedKernel* packed;
-    Arguments arguments;
-};
-
-}  // namespace qconv
-
-struct qconv_bound {
-    qconv_packed* packed;
-    std::vector<qconv::Memory> memory;  // scratch, and intermediate tensors between kernels
-    std::vector<qconv::BoundKernel> kernels;
+    std::vector<qconv::Memory> fence;  // one word, if launches overlap that read weights
 };

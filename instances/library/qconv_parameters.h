@@ -141,7 +141,7 @@ class Given {
                 refuse(std::string(one.name) + " has no values: give at least one, or leave it out");
             if (one.type != QCONV_INT32 && one.type != QCONV_FLOAT32 && one.type != QCONV_FLOAT64)
                 refuse(std::string(one.name) + " has type " + std::to_string(one.type) +
-                       "; it is QCONV_INT32, QCONV_FLOAT32 or QCONV_FLOAT64");
+                       "; it must be QCONV_INT32, QCONV_FLOAT32 or QCONV_FLOAT64: convert the values to one");
             if (find(one.name) != &one) refuse(std::string(one.name) + " is given twice: leave one out");
         }
     }
@@ -165,7 +165,8 @@ inline double value_of(const qconv_parameter& given, size_t i) {
 inline void check_count(const qconv_parameter& given, size_t channels) {
     if (given.count == 1 || given.count == channels) return;
     const std::string rule = channels == 1 ? "one" : "one, or " + std::to_string(channels) + ", one per output channel";
-    refuse(std::string(given.name) + " has " + std::to_string(given.count) + " values; this problem takes " + rule);
+    refuse(std::string(given.name) + " has " + std::to_string(given.count) + " values; this problem takes " + rule +
+           ": give as many");
 }
 
 inline std::vector<double> scales_of(const Given& given, const char* name, size_t channels, double otherwise) {
@@ -178,7 +179,7 @@ inline std::vector<double> scales_of(const Given& given, const char* name, size_
         const float single = static_cast<float>(scales[i]);
         if (!(std::isfinite(single) && single > 0.0f))
             refuse(std::string(name) + " holds " + std::to_string(scales[i]) +
-                   "; as float32, every scale must be finite and positive");
+                   "; as float32, every scale must be finite and positive: check how it was computed");
     }
     return scales;
 }
@@ -187,26 +188,26 @@ inline std::vector<int> zero_points_of(const Given& given, const char* name, Zer
     const qconv_parameter* found = given.find(name);
     if (found == nullptr) return {0};
     check_count(*found, channels);
-    if (found->type != QCONV_INT32) refuse(std::string(name) + " must be of QCONV_INT32");
+    if (found->type != QCONV_INT32) refuse(std::string(name) + " must be of QCONV_INT32: convert it");
     std::vector<int> points(found->count);
     for (size_t i = 0; i < points.size(); ++i) {
         points[i] = static_cast<const int32_t*>(found->values)[i];
         if (points[i] < zero.low || points[i] > zero.high)
             refuse(std::string(name) + " holds " + std::to_string(points[i]) + "; it must be from " +
-                   std::to_string(zero.low) + " to " + std::to_string(zero.high));
+                   std::to_string(zero.low) + " to " + std::to_string(zero.high) + ", as its type holds: check it");
     }
     return points;
 }
 
 inline float finite(const qconv_parameter& given, size_t i) {
     const float single = static_cast<float>(value_of(given, i));
-    if (!std::isfinite(single)) refuse(std::string(given.name) + " must be finite as float32");
+    if (!std::isfinite(single)) refuse(std::string(given.name) + " must be finite as float32: check how it was computed");
     return single;
 }
 
 inline const qconv_parameter& required(const Given& given, const char* name) {
     const qconv_parameter* found = given.find(name);
-    if (found == nullptr) refuse(std::string(name) + " was not given, and this problem needs it");
+    if (found == nullptr) refuse(std::string(name) + " was not given, and this problem needs it: add it to the parameters");
     return *found;
 }
 
@@ -215,10 +216,10 @@ inline void read_bias(const Layer& layer, const Given& given, Parameters& into) 
     const qconv_parameter& bias = required(given, layer.bias);
     if (bias.count != layer.channels)
         refuse(std::string(bias.name) + " has " + std::to_string(bias.count) + " values; it must have " +
-               std::to_string(layer.channels) + ", one per output channel");
+               std::to_string(layer.channels) + ", one per output channel: give as many");
     if ((bias.type == QCONV_INT32) != (layer.bias_kind == Bias::int32))
         refuse(std::string(bias.name) + " must be of " +
-               (layer.bias_kind == Bias::int32 ? "QCONV_INT32" : "QCONV_FLOAT32 or QCONV_FLOAT64"));
+               (layer.bias_kind == Bias::int32 ? "QCONV_INT32" : "QCONV_FLOAT32 or QCONV_FLOAT64") + ": convert it");
     for (size_t i = 0; i < bias.count; ++i) {
         if (layer.bias_kind == Bias::int32) into.integers.push_back(static_cast<const int32_t*>(bias.values)[i]);
         else into.reals.push_back(finite(bias, i));
@@ -229,7 +230,7 @@ inline void read_table(const Layer& layer, const Given& given, Parameters& into)
     if (layer.table == nullptr) return;
     if (required(given, layer.table).count != TABLE_ENTRIES)
         refuse(std::string(layer.table) + " must have " + std::to_string(TABLE_ENTRIES) +
-               " values: one output for each byte that is requantized");
+               " values, one output for each byte that is requantized: give as many");
     into.table = zero_points_of(given, layer.table, layer.entries, TABLE_ENTRIES);
 }
 
@@ -285,7 +286,7 @@ inline double residual_scale_of(const Layer& layer, const Given& given, double y
     const double scale = scales_of(given, layer.residual_scale, 1, 1)[0];
     if (std::fmax(scale, scale / y_scale) > 0x1p119)
         refuse(std::string(layer.residual_scale) + " is above 2^119, in real units or in those of the output: its "
-               "product would be infinite");
+               "product would be infinite: check it");
     return scale;
 }
 

@@ -9,6 +9,9 @@ namespace qconv {
 
 struct Parameters;
 
+// The largest argument struct, as CUDA has limited the parameters of a kernel.
+constexpr size_t MOST_ARGUMENT_BYTES = 4096;
+
 // An array of the table, with its length.
 template <typename T>
 struct Span {
@@ -127,6 +130,26 @@ constexpr Layer of_scalars(Span<Scalar> scalars, Span<Limit> limits) {
     return layer;
 }
 
+// How a key spells a field: a flag without a value, an integer, integers with commas between them, a text, a number, or
+// the operands of an expression.
+enum class Spelled { flag, integer, integers, text, real, operands };
+
+// A field of a key, and its default where it has one. A field whose default depends on another one has several rows, each
+// with the value of that field.
+struct KeyField {
+    const char* name;
+    Spelled spelled;
+    unsigned count;              // integers of which one stands for all; 0: as many as are given
+    const char* standard;        // null: no default. "=NAME": what that field has; "0*NAME": a zero for each number of it
+    const char *where, *is_that;  // null, or the other field and its value
+};
+
+// The fields of an op's keys.
+struct Grammar {
+    const char* op;
+    Span<KeyField> fields;
+};
+
 }  // namespace qconv
 
 struct qconv_kernel {
@@ -139,4 +162,5 @@ struct qconv_kernel {
 
 namespace qconv {
 extern const Span<qconv_kernel> table;
+extern const Span<Grammar> grammars;
 }

@@ -65,13 +65,9 @@ long first_wrong(const SelfTestOutput& expected, const std::vector<char>& got, s
     return -1;
 }
 
-struct Launched {
-    qconv_packed* packed = nullptr;
-    qconv_bound* bound = nullptr;
-    ~Launched() {
-        qconv_bound_free(bound);
-        qconv_packed_free(packed);
-    }
+struct Packed {
+    qconv_packed* handle = nullptr;
+    ~Packed() { qconv_packed_free(handle); }
 };
 
 Outcome say(const qconv_kernel* kernel, const char* word, const std::string& why) {
@@ -80,51 +76,87 @@ Outcome say(const qconv_kernel* kernel, const char* word, const std::string& why
     return strcmp(word, "right") == 0 ? Outcome::right : strcmp(word, "WRONG") == 0 ? Outcome::wrong : Outcome::skipped;
 }
 
+// The arrays of a problem on the device, by role. Outputs are filled, so that a kernel that does not write one is
+// detected.
+struct Arrays {
+    std::vector<Array> held;
+    std::vector<const void*> inputs, weights;
+
+    Arrays(qconv_device* device, const SelfTestCase& expected, const std::vector<qconv_tensor>& tensors) {
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            if (tensors[i].role == QCONV_OUTPUT) continue;
+            held.emplace_back(device, filled(expected.arrays[i], tensors[i].bytes));
+            (tensors[i].role == QCONV_INPUT ? inputs : weights).push_back(held.back().memory);
+        }
+    }
+};
+
+struct Outputs {
+    std::vector<Array> held;
+    std::vector<void*> addresses;
+
+    Outputs(qconv_device* device, const std::vector<qconv_tensor>& tensors) {
+        for (const qconv_tensor& tensor : tensors) {
+            if (tensor.role != QCONV_OUTPUT) continue;
+            held.emplace_back(device, std::vector<char>(tensor.bytes, 0x55));
+            addresses.push_back(held.back().memory);
+        }
+    }
+};
+
+template <typename Held>
+bool has_all(const Held& arrays) {
+    for (const Array& array : arrays.held)
+        if (array.memory == nullptr) return false;
+    return true;
+}
+
 Outcome compare(const qconv_kernel* kernel, qconv_device* device, const SelfTestCase& expected,
-                const std::vector<qconv_tensor>& tensors, const std::vector<Array>& arrays) {
+                const std::vector<qconv_tensor>& tensors, const Outputs& outputs) {
     size_t output = 0;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        if (tensors[i].role != QCONV_OUTPUT) continue;
-        std::vector<char> got(tensors[i].bytes);
-        if (qconv_download(device, got.data(), arrays[i].memory, got.size()) != QCONV_OK)
+    for (const qconv_tensor& tensor : tensors) {
+        if (tensor.role != QCONV_OUTPUT) continue;
+        std::vector<char> got(tensor.bytes);
+        if (qconv_download(device, got.data(), outputs.addresses[output], got.size()) != QCONV_OK)
             return say(kernel, "WRONG", qconv_last_error());
         uint64_t elements = 1;
-        for (unsigned axis = 0; axis < tensors[i].rank; ++axis) elements *= tensors[i].shape[axis];
+        for (unsigned axis = 0; axis < tensor.rank; ++axis) elements *= tensor.shape[axis];
         const SelfTestOutput& stored = expected.outputs[output++];
         const long at = first_wrong(stored, got, got.size() / elements);
-        if (at >= 0) return say(kernel, "WRONG", std::string(tensors[i].name) + " at element " + std::to_string(at));
+        if (at >= 0) return say(kernel, "WRONG", std::string(tensor.name) + " at element " + std::to_string(at));
         if (crc_of(got) != stored.crc)
-            return say(kernel, "WRONG", std::string(tensors[i].name) + " between the elements that are stored");
+            return say(kernel, "WRONG", std::string(tensor.name) + " between the elements that are stored");
     }
-    return say(kernel, "right", "");
+    return Outcome::right;
 }
 
 Outcome test(const qconv_kernel* kernel, qconv_device* device, const SelfTestCase& expected) {
     std::vector<qconv_tensor> tensors;
     for (qconv_tensor tensor; qconv_tensor_of(kernel, tensors.size(), &tensor) == QCONV_OK;) tensors.push_back(tensor);
-    std::vector<Array> arrays;
-    std::vector<const void*> inputs, weights;
-    std::vector<void*> outputs;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        const bool is_output = tensors[i].role == QCONV_OUTPUT;
-        // Outputs are filled, so that a kernel that does not write one is detected.
-        arrays.emplace_back(device, is_output ? std::vector<char>(tensors[i].bytes, 0x55)
-                                              : filled(expected.arrays[i], tensors[i].bytes));
-        if (arrays.back().memory == nullptr) return say(kernel, "WRONG", qconv_last_error());
-        if (is_output) outputs.push_back(arrays.back().memory);
-        else (tensors[i].role == QCONV_INPUT ? inputs : weights).push_back(arrays.back().memory);
-    }
-    Launched made;
-    const qconv_status packed = qconv_pack(device, kernel, weights.data(), expected.parameters,
-                                           expected.parameter_count, nullptr, &made.packed);
-    if (packed == QCONV_NO_KERNEL) return say(kernel, "skipped", qconv_last_error());
-    if (packed != QCONV_OK || qconv_bind(made.packed, inputs.data(), outputs.data(), &made.bound) != QCONV_OK)
+    const Arrays arrays(device, expected, tensors);
+    const size_t workspace_bytes = qconv_workspace_bytes(kernel);
+    // Not zero, as memory from an allocator may be.
+    const Array workspace(device, std::vector<char>(workspace_bytes, 0x33));
+    if (!has_all(arrays) || workspace.memory == nullptr) return say(kernel, "WRONG", qconv_last_error());
+    Packed packed;
+    const qconv_status status = qconv_pack(device, kernel, arrays.weights.data(), expected.parameters,
+                                           expected.parameter_count, nullptr, &packed.handle);
+    if (status == QCONV_NO_KERNEL) return say(kernel, "skipped", qconv_last_error());
+    if (status != QCONV_OK ||
+        qconv_workspace_prepare(packed.handle, workspace.memory, workspace_bytes, nullptr) != QCONV_OK)
         return say(kernel, "WRONG", qconv_last_error());
-    // Launch twice: the second launch finds the scratch memory as the first one left it.
-    for (int launch = 0; launch < 2; ++launch)
-        if (qconv_launch(made.bound, nullptr) != QCONV_OK || qconv_synchronize(device) != QCONV_OK)
+    // Each launch has outputs of its own. The later ones find the workspace as the first one left it.
+    for (auto* launch : {qconv_launch, qconv_launch, qconv_launch_overlapping}) {
+        const Outputs outputs(device, tensors);
+        if (!has_all(outputs) ||
+            launch(packed.handle, arrays.inputs.data(), outputs.addresses.data(), workspace.memory, workspace_bytes,
+                   nullptr) != QCONV_OK ||
+            qconv_synchronize(device, nullptr) != QCONV_OK)
             return say(kernel, "WRONG", qconv_last_error());
-    return compare(kernel, device, expected, tensors, arrays);
+        const Outcome outcome = compare(kernel, device, expected, tensors, outputs);
+        if (outcome != Outcome::right) return outcome;
+    }
+    return say(kernel, "right", "");
 }
 
 const SelfTestCase* case_of(const qconv_kernel* kernel) {

@@ -15,6 +15,8 @@ from qconv.generator.plan import Field, Plan
 from qconv.generator.tensor_map import TensorMap
 from qconv.instances.library.entry import Entry, Placed
 from qconv.instances.library.export import Exported
+from qconv.instances.library.spelling import KeyField, grammars
+from qconv.op import Problem
 from qconv.problem.convolution import Conv2d
 from qconv.tensor_ops import host_values
 from qconv.tensor_ops.host_values import Limit, Scalar, Scaled
@@ -26,6 +28,8 @@ HEAD = """// The kernels of this library, as qconv_table.h declares them. Genera
 #include "qconv_table.h"
 """
 MOST_DIMENSIONS = 8
+# As in `qconv_table.h`.
+MOST_ARGUMENT_BYTES = 4096
 # The parameters that are named fields of `qconv::Layer`.
 NAMED = (
     *("x_scale", "w_scale", "y_scale", "residual_scale", "inner_scale"),
@@ -46,12 +50,29 @@ def table_text(entries: Sequence[Entry]) -> str:
             f"{_span(f'layers_{number}', len(entry.layers))}, {_span(f'kernels_{number}', len(entry.kernels))}}},"
         )
     declared = "\n".join(dict.fromkeys(_declared(kernel) for entry in entries for kernel in entry.kernels))
-    body = "\n\n".join(blocks)
+    body, grammar = "\n\n".join(blocks), grammar_text(entry.problem for entry in entries)
     return (
         f"{HEAD}\n{declared}\n\nnamespace qconv {{\nnamespace {{\n\n{values.text}\n\n{body}\n\n"
-        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n}}  // namespace\n\n"
-        f"const Span<qconv_kernel> table = {{kernels, {len(entries)}}};\n\n}}  // namespace qconv\n"
+        f"const qconv_kernel kernels[] = {{\n{chr(10).join(rows)}\n}};\n\n{grammar}\n}}  // namespace\n\n"
+        f"const Span<qconv_kernel> table = {{kernels, {len(entries)}}};\n"
+        f"const Span<Grammar> grammars = {{grammar_rows, sizeof grammar_rows / sizeof *grammar_rows}};\n\n"
+        "}  // namespace qconv\n"
     )
+
+
+def grammar_text(problems: Iterable[Problem]) -> str:
+    """Define the fields of the keys of these problems' ops."""
+    blocks, rows = [], []
+    for op, fields in grammars(problems).items():
+        blocks.append(_array("KeyField", f"keys_{op}", map(_key_field, fields)))
+        rows.append(f"{{{_text(op)}, {_span(f'keys_{op}', len(fields))}}}")
+    return "\n".join([*blocks, _array("Grammar", "grammar_rows", rows)])
+
+
+def _key_field(field: KeyField) -> str:
+    where, value = field.where or (None, None)
+    texts = ", ".join("nullptr" if text is None else _text(text) for text in (field.standard, where, value))
+    return f"{{{_text(field.name)}, Spelled::{field.spelled}, {field.count}, {texts}}}"
 
 
 class Values:
@@ -265,6 +286,11 @@ def _kernel(number: int, i: int, kernel: Exported) -> str:
         _span(f"maps_{at}", len(plan.tensor_maps)),
         _span(f"launches_{at}", len(plan.launches)),
     )
+    if plan.argument_bytes > MOST_ARGUMENT_BYTES:
+        raise ValueError(
+            f"{plan.problem} takes {plan.argument_bytes} bytes of arguments; a library's launch has room for "
+            f"{MOST_ARGUMENT_BYTES}: use fewer operands"
+        )
     return f"{{{', '.join(spans)}, {plan.argument_bytes}, {plan.target.warp_size}, {binary}}}"
 
 

@@ -21,6 +21,7 @@ from qconv.device import cache, cpu, cpu_runtime
 from qconv.device.cache import Binary
 from qconv.device.compile import command_for, compile_source, compiler_ahead
 from qconv.generator import Source
+from qconv.instances.library.constants import constant_of, constants_text
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.export import Exported, Served, ordered
 from qconv.instances.library.table import binary_name, parameters_of, table_text
@@ -49,18 +50,28 @@ def example_text(page: Page, entry: Entry) -> str:
         written = ", ".join(spelled(value) for value in array)
         lines.append(f"    const std::vector<{ctype}> {name} = {{{written}}};")
         rows.append(f'        {{"{name}", {kind}, {name}.size(), {name}.data()}},')
-    return page.substitute(KEY=json.dumps(str(entry.problem)), VALUES="\n".join(lines), PARAMETERS="\n".join(rows))
+    return page.substitute(KEY=constant_of(entry.problem), VALUES="\n".join(lines), PARAMETERS="\n".join(rows))
 
 
 FORMAT = "qconv-library-1"
 ABI_VERSION = 1
 MANIFEST = "manifest.json"
 SAME = {
+    "cmake/aarch64-linux-gnu.cmake": "aarch64-linux-gnu.cmake",
+    "cmake/qconv_kernels.pc.in": "qconv_kernels.pc.in",
+    "example/onnxruntime_op.cpp": "onnxruntime_op.cpp",
+    "example/pytorch_op.cpp": "pytorch_op.cpp",
     "include/qconv_kernels.h": "qconv_kernels.h",
+    "include/qconv_kernels.hpp": "qconv_kernels.hpp",
+    "src/qconv_checks.h": "qconv_checks.h",
+    "src/qconv_keys.h": "qconv_keys.h",
     "src/qconv_launcher.cpp": "qconv_launcher.cpp",
     "src/qconv_objects.h": "qconv_objects.h",
+    "src/qconv_packing.h": "qconv_packing.h",
     "src/qconv_parameters.h": "qconv_parameters.h",
     "src/qconv_table.h": "qconv_table.h",
+    "src/qconv_transposed.h": "qconv_transposed.h",
+    "src/qconv_workspace.h": "qconv_workspace.h",
     "test/self_test.cpp": "self_test.cpp",
     "test/self_test_vectors.h": "self_test_vectors.h",
 }
@@ -93,10 +104,13 @@ def write(
     files |= {f"kernels/{file}": kernel.text for file, kernel in kernels.items()}
     for file, binary in binaries.items() if vendor != "cpu" else ():
         files[f"src/{Path(file).stem}.cpp"] = _embedded(kernels[file], binary)
+    files["include/qconv_problems.h"] = constants_text(entry.problem for entry in entries)
     files["test/self_test_vectors.cpp"] = vectors_text(entries)
     files["example/example.cpp"] = example_text(Page(_text("example.cpp.in")), entries[0])
     if vendor == "cpu":
         files |= {f"runtime/{name}": text for name, text in cpu_runtime.runtime_sources().items()}
+    else:
+        files["include/qconv_embedded.h"] = _embedding(files)
     files["CMakeLists.txt"] = _cmake(vendor, files)
     files[MANIFEST] = json.dumps(_manifest(entries, kernels, binaries), indent=1) + "\n"
     for name, text in files.items():
@@ -173,6 +187,9 @@ else()
   set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-fno-lto;-w")
 endif()
 target_sources(${QCONV_LIBRARY} PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
+# With 1, a launch starts no threads and allocates nothing.
+set(QCONV_CPU_WORKERS 0 CACHE STRING "Threads of a launch on the CPU; 0: one per core")
+target_compile_definitions(${QCONV_LIBRARY} PRIVATE QCONV_CPU_WORKERS=${QCONV_CPU_WORKERS})
 find_package(Threads REQUIRED)
 target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads)""",
     "nvidia": """# The driver is loaded when a device is opened, so the build needs only its header.
@@ -196,8 +213,6 @@ target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 
 
 def _cmake(vendor: str, files: Iterable[str]) -> str:
-    own = ("src/qconv_launcher.cpp", "src/qconv_table.cpp")
-    sources = [name for name in files if name.startswith("src/") and name.endswith(".cpp") and name not in own]
     # List the files by name: an older export may have left others in the folder.
     kernels = [name for name in files if name.startswith("kernels/")]
     objects = [_binary_place(Path(name).name, ".o") for name in kernels]
@@ -206,9 +221,21 @@ def _cmake(vendor: str, files: Iterable[str]) -> str:
     return Page(_text("CMakeLists.txt.in")).substitute(
         VERSION=f"{ABI_VERSION}.0",
         SOVERSION=str(ABI_VERSION),
-        SOURCES="\n".join(f"  {name}" for name in sources),
+        SOURCES="\n".join(f"  {name}" for name in _binaries(files)),
         VENDOR=lines,
     )
+
+
+def _embedding(files: Iterable[str]) -> str:
+    """Return the header that includes everything. It is for GPUs, whose kernels are binaries: kernels for the CPU are
+    compiled one by one, with flags of their own."""
+    lines = "\n".join(f'#include "../{name}"' for name in _binaries(files))
+    return Page(_text("qconv_embedded.h.in")).substitute(SOURCES=lines)
+
+
+def _binaries(files: Iterable[str]) -> list[str]:
+    own = ("src/qconv_launcher.cpp", "src/qconv_table.cpp")
+    return [name for name in files if name.startswith("src/") and name.endswith(".cpp") and name not in own]
 
 
 def _listed(names: Iterable[str]) -> str:

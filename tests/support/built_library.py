@@ -7,19 +7,24 @@ import itertools
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from qconv.device.cache import Binary
+from qconv.instances.library import write as writing
 from qconv.instances.library.vectors import given
+from qconv.instances.load.winners import Winner
 from qconv.op import Array, Problem, Sample
 
 OK, BAD_ARGUMENT, NO_KERNEL, NO_DEVICE, NO_MEMORY = 0, 1, 2, 3, 4
 TYPES = {np.dtype(np.int32): 1, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
 
+SUPPORT = Path(__file__).parent
+STUB_CUDA = SUPPORT / "stub_cuda"  # the header of CUDA's driver, as far as a library needs it
 LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
 builds = pytest.mark.skipif(
     LACKS is not None or platform.machine() != "x86_64", reason=f"no {LACKS}, or no CPU of x86_64"
@@ -36,6 +41,22 @@ def build(folder: Path, *options: str, into: Path | None = None) -> Path:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     return into
+
+
+def write_uncompiled(winners: Iterable[Winner], folder: Path) -> Path:
+    """Write a library for a GPU whose binaries are empty: no stub of a driver reads them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "_compiled", lambda _: Binary(b"none" * 16, Path("kernel.bin"), "no compiler", 0.0, {}))
+        writing.write(winners, folder)
+    return folder
+
+
+def stub_driver(folder: Path, compiler: str = "g++") -> Path:
+    """Build the stub of CUDA's driver into a folder, and return the folder."""
+    folder.mkdir(exist_ok=True)
+    flags = ["-std=c++17", "-shared", "-fPIC", f"-I{STUB_CUDA}", "-Wl,-soname,libcuda.so.1"]
+    subprocess.run([compiler, *flags, SUPPORT / "stub_cuda.cpp", "-o", folder / "libcuda.so.1"], check=True)
+    return folder
 
 
 class Parameter(ctypes.Structure):
@@ -57,8 +78,8 @@ def parameters(values: Mapping[str, Array]) -> Any:
     return (Parameter * len(rows))(*rows)
 
 
-def addresses(arrays: Iterable[Array]) -> Any:
-    found = [array.ctypes.data for array in arrays]
+def addresses(arrays: Iterable[Array | int]) -> Any:
+    found = [array if isinstance(array, int) else array.ctypes.data for array in arrays]
     return (ctypes.c_void_p * len(found))(*found)
 
 
@@ -71,6 +92,7 @@ class Library:
             getattr(self.c, name).restype = ctypes.c_char_p
         self.c.qconv_kernel_at.restype = ctypes.c_void_p
         self.c.qconv_kernel_count.restype = ctypes.c_size_t
+        self.c.qconv_workspace_bytes.restype = ctypes.c_size_t
         self.device = ctypes.c_void_p()
         assert self.c.qconv_open(0, ctypes.byref(self.device)) == OK, self.error
 
@@ -111,14 +133,31 @@ class Library:
         )
         return status, packed
 
-    def bind(self, packed: ctypes.c_void_p, inputs: list[Array], outputs: list[Array]) -> ctypes.c_void_p:
-        bound = ctypes.c_void_p()
-        status = self.c.qconv_bind(packed, addresses(inputs), addresses(outputs), ctypes.byref(bound))
+    def workspace(self, key: str, packed: ctypes.c_void_p, stream: int | None = None) -> Array:
+        """Return prepared memory for launches of a problem; it must outlive them."""
+        _, kernel = self.lookup(key)
+        made = aligned(np.full(self.c.qconv_workspace_bytes(kernel), 0x33, np.uint8))
+        prepare = self.c.qconv_workspace_prepare
+        status = prepare(packed, pointer(made), ctypes.c_size_t(made.nbytes), ctypes.c_void_p(stream))
         assert status == OK, self.error
-        return bound
+        return made
 
-    def launch(self, bound: ctypes.c_void_p) -> None:
-        assert self.c.qconv_launch(bound, None) == OK, self.error
+    def launch(
+        self,
+        packed: ctypes.c_void_p,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array | int],
+        workspace: Array,
+        stream: int | None = None,
+        overlap: bool = False,
+    ) -> int:
+        """Launch with these arrays, or with outputs at these addresses, and return the status."""
+        launch = self.c.qconv_launch_overlapping if overlap else self.c.qconv_launch
+        room = ctypes.c_size_t(workspace.nbytes)
+        status: int = launch(
+            packed, addresses(inputs), addresses(outputs), pointer(workspace), room, ctypes.c_void_p(stream)
+        )
+        return status
 
     def call(self, problem: Problem, drawn: Sample) -> tuple[Array, ...]:
         """Call the kernel once, through all four steps."""
@@ -129,11 +168,14 @@ class Library:
         values = self.values(problem, drawn)
         status, packed = self.pack(str(problem), weights, values)
         assert status == OK, self.error
-        bound = self.bind(packed, list(named.values()), outputs)
-        self.launch(bound)
-        self.c.qconv_bound_free(bound)
+        workspace = self.workspace(str(problem), packed)
+        assert self.launch(packed, list(named.values()), outputs, workspace) == OK, self.error
         self.c.qconv_packed_free(packed)
         return tuple(outputs)
+
+
+def pointer(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
 
 
 def aligned(array: Array) -> Array:

@@ -2,13 +2,23 @@
 // test_device_cuda.py and test_qconv_launcher.py of tests/instances/library.
 #include <cuda.h>
 
+#include <atomic>
+
 #include "stub_log.h"
 
 namespace {
 
-int context;
-CUcontext current;
+int contexts[2];  // of the devices; QCONV_STUB_DEVICES says how many there are
+CUcontext of_device(CUdevice device) { return reinterpret_cast<CUcontext>(contexts + device); }
+thread_local CUcontext current;
 bool is_gone;
+// Calls that take memory of the device, or wait.
+std::atomic<int> allocations, waits;
+
+int device_count() {
+    const char* const count = getenv("QCONV_STUB_DEVICES");
+    return count == nullptr ? 1 : atoi(count);
+}
 
 struct Copy {
     void* to;
@@ -16,10 +26,13 @@ struct Copy {
 };
 std::vector<Copy> copies;
 
-// Logs a tensor map as its address and a digest of everything else.
-CUresult encoded(CUtensorMap* map, void* address, const std::string& rest) {
+// Logs a tensor map as its address and a digest of everything else, which `describe` returns.
+template <typename Describe>
+CUresult encoded(CUtensorMap* map, void* address, Describe describe) {
     memset(map, 0, sizeof *map);
     memcpy(map, &address, sizeof address);
+    if (log_file() == nullptr) return CUDA_SUCCESS;
+    const std::string rest = describe();
     uint64_t digest = 0xCBF29CE484222325u;
     for (unsigned char byte : rest) digest = (digest ^ byte) * 0x100000001B3u;
     memcpy(reinterpret_cast<char*>(map) + 8, &digest, sizeof digest);
@@ -39,7 +52,7 @@ extern "C" {
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
 CUresult cuGetErrorString(CUresult, const char** text) { return *text = "a stub's error", CUDA_SUCCESS; }
-CUresult cuDeviceGetCount(int* count) { return *count = 1, CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int* count) { return *count = device_count(), CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice* device, int index) { return *device = index, CUDA_SUCCESS; }
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
     snprintf(name, size, "NVIDIA H200");
@@ -56,17 +69,16 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
     *value = known.count(which) != 0 ? known.at(which) : number != nullptr ? atoi(number) : 0;
     return CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice) {
-    *made = reinterpret_cast<CUcontext>(&context);
-    return CUDA_SUCCESS;
-}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) { return *made = of_device(device), CUDA_SUCCESS; }
 CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext* found) { return *found = current, CUDA_SUCCESS; }
-CUresult cuCtxGetDevice(CUdevice* device) { return *device = 0, CUDA_SUCCESS; }
+CUresult cuCtxGetDevice(CUdevice* device) { return *device = current == of_device(1) ? 1 : 0, CUDA_SUCCESS; }
 CUresult cuCtxPushCurrent(CUcontext pushed) {
     if (is_gone) return CUDA_ERROR_DEINITIALIZED;
     return current = pushed, CUDA_SUCCESS;
 }
+int qconv_stub_allocations(void) { return allocations; }
+int qconv_stub_waits(void) { return waits; }
 // Simulates the end of the process, after which a driver rejects calls.
 void qconv_stub_end(void) { is_gone = true; }
 CUresult cuCtxPopCurrent(CUcontext* popped) {
@@ -75,7 +87,7 @@ CUresult cuCtxPopCurrent(CUcontext* popped) {
     return CUDA_SUCCESS;
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-    *module = reinterpret_cast<CUmodule>(&context);
+    *module = reinterpret_cast<CUmodule>(contexts);
     say("load %s", hexadecimal(image, 64).c_str());
     return CUDA_SUCCESS;
 }
@@ -93,6 +105,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int
     return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+    ++allocations;
     void* memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
     memset(memory, 0xA5, bytes);
     *address = reinterpret_cast<CUdeviceptr>(memory);
@@ -109,6 +122,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
     return CUDA_SUCCESS;
 }
 CUresult cuStreamSynchronize(CUstream stream) {
+    ++waits;
     say("synchronize %p", static_cast<void*>(stream));
     if (stream != CU_STREAM_LEGACY && stream != nullptr) return CUDA_SUCCESS;
     for (const Copy& copy : copies) memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
@@ -131,6 +145,7 @@ CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char byte, size_t bytes, 
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
                         unsigned smem_bytes, CUstream stream, void** parameters, void** extra) {
+    if (device_count() > 1) say("context %d", current == of_device(1) ? 1 : 0);
     say_launch(reinterpret_cast<size_t>(function), {x, y, z, threads, smem_bytes}, stream, parameters, extra);
     return CUDA_SUCCESS;
 }
@@ -146,20 +161,20 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
                                 const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
                                 const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
-    return encoded(map, address, "tiled " + array_text(type, rank, dims, strides, steps) + hexadecimal(box, 4 * rank) +
+    return encoded(map, address, [&] { return "tiled " + array_text(type, rank, dims, strides, steps) + hexadecimal(box, 4 * rank) +
                                      " " + std::to_string(interleave) + std::to_string(swizzle) +
-                                     std::to_string(promotion) + std::to_string(fill));
+                                     std::to_string(promotion) + std::to_string(fill); });
 }
 CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
                                  const cuuint64_t* dims, const cuuint64_t* strides, const int* lower, const int* upper,
                                  cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
                                  CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                  CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
-    return encoded(map, address, "im2col " + array_text(type, rank, dims, strides, steps) + " " +
+    return encoded(map, address, [&] { return "im2col " + array_text(type, rank, dims, strides, steps) + " " +
                                      hexadecimal(lower, 4 * (rank - 2)) + hexadecimal(upper, 4 * (rank - 2)) + " " +
                                      std::to_string(channels) + " " + std::to_string(pixels) + " " +
                                      std::to_string(interleave) + std::to_string(swizzle) + std::to_string(promotion) +
-                                     std::to_string(fill));
+                                     std::to_string(fill); });
 }
 
 }  // extern "C"

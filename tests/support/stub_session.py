@@ -19,11 +19,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from built_library import Library, addresses, aligned
+from built_library import Library, aligned
 from library_cases import gpu_winners
 
 from qconv.device import gpu, tensor_maps
 from qconv.device.cache import Binary
+from qconv.device.launch_attributes import Multiprocessors
 from qconv.generator import Plan
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.export import Exported, served
@@ -60,6 +61,7 @@ class One:
 
     only = True
     current = contextlib.nullcontext()
+    multiprocessors = Multiprocessors(132, 233472, 232448, 1024)  # as the stub says
 
 
 class StubDevice:
@@ -150,20 +152,31 @@ def by_python(entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[A
     names = [tensor.name for tensor in entry.problem.inputs if tensor.name not in entry.problem.packed]
     weights = [arrays[name] for name in entry.problem.packed]
     packed = runnable.pack(*weights, stream=STREAM, **drawn.parameters)
-    bound = packed.bind(*(arrays[name] for name in names), out=out[0] if len(out) == 1 else tuple(out))
+    given = [arrays[name] for name in names]
+    bound = packed.bind(*given, out=out[0] if len(out) == 1 else tuple(out))
     bound(STREAM)
-    return bound
+    if not overlaps(entry):
+        return bound
+    overlapping = packed.bind(*given, out=out[0] if len(out) == 1 else tuple(out), overlap=True)
+    overlapping(STREAM)
+    return bound, overlapping
 
 
 def by_library(library: Library, entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[Array]) -> None:
     names = [tensor.name for tensor in entry.problem.inputs if tensor.name not in entry.problem.packed]
     weights = [arrays[name] for name in entry.problem.packed]
-    status, packed = library.pack(str(entry.problem), weights, library.values(entry.problem, drawn), STREAM)
+    key = str(entry.problem)
+    status, packed = library.pack(key, weights, library.values(entry.problem, drawn), STREAM)
     assert status == 0, library.error
-    bound = ctypes.c_void_p()
-    inputs, outputs = addresses(arrays[name] for name in names), addresses(out)
-    assert library.c.qconv_bind(packed, inputs, outputs, ctypes.byref(bound)) == 0, library.error
-    assert library.c.qconv_launch(bound, ctypes.c_void_p(STREAM)) == 0, library.error
+    workspace = library.workspace(key, packed, STREAM)
+    inputs = [arrays[name] for name in names]
+    for overlap in (False, True)[: 1 + overlaps(entry)]:
+        assert library.launch(packed, inputs, out, workspace, STREAM, overlap) == 0, library.error
+
+
+def overlaps(entry: Entry) -> bool:
+    """True where every kernel of the problem can begin before the one in front of it has ended."""
+    return all(kernel.plan.overlaps for kernel in entry.kernels)
 
 
 def known_symbols(entry: Entry) -> dict[str, Exported]:
@@ -187,7 +200,17 @@ def compared(library: Library, entry: Entry, log: Any) -> dict[str, Any]:
     del bound
     by_library(library, entry, drawn, given, out)
     own.read(symbols, new_lines(log))
-    return {"problem": str(entry.problem), "python": python.lines, "library": own.lines}
+    return {
+        "problem": str(entry.problem),
+        "overlaps": overlaps(entry),
+        "python": in_any_order(python.lines),
+        "library": in_any_order(own.lines),
+    }
+
+
+def in_any_order(lines: list[list[Any]]) -> list[list[Any]]:
+    """Sort what is asked of functions, which the library does at once and Python when a launch first needs it."""
+    return sorted(line for line in lines if line[0] == "attribute") + [line for line in lines if line[0] != "attribute"]
 
 
 def main(path: str, served_target: str, targets: list[str]) -> None:

@@ -80,6 +80,8 @@ def test_the_driver_is_asked_for_the_same(asked: list[dict[str, Any]]) -> None:
     for one in asked:
         assert one["library"] == one["python"], one["problem"]
         assert one["python"][-1][0] == "launch", one["problem"]
+        assert one["python"][-1][8] == ("overlaps" if one["overlaps"] else "alone"), one["problem"]
+    assert len({one["overlaps"] for one in asked}) == 2
 
 
 def test_everything_that_an_argument_can_be_was_compared(asked: list[dict[str, Any]]) -> None:
@@ -131,7 +133,7 @@ def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, t
     program = (
         f"{OPENED}"
         "ctypes.CDLL('libcuda.so.1').qconv_stub_end()\n"
-        "assert library.c.qconv_synchronize(library.device) == NO_DEVICE, library.error\n"
+        "assert library.c.qconv_synchronize(library.device, None) == NO_DEVICE, library.error\n"
         "library.c.qconv_free(library.device, memory)\n"
         "library.c.qconv_close(library.device)\n"
         "print(library.error)\n"

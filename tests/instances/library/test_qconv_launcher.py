@@ -59,7 +59,8 @@ def table_text() -> str:
     return (
         f'#include "qconv_table.h"\nnamespace qconv {{\nconst Tensor tensors[] = {{{", ".join(tensors)}}};\n'
         f"const qconv_kernel kernels[] = {{{', '.join(kernels)}}};\n"
-        f"extern const Span<qconv_kernel> table = {{kernels, {len(rows)}}};\n}}\n"
+        f"extern const Span<qconv_kernel> table = {{kernels, {len(rows)}}};\n"
+        "extern const Span<Grammar> grammars = {nullptr, 0};\n}\n"
     )
 
 
@@ -95,7 +96,7 @@ library, P, problems = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p, json.loads(sys
 for name in ("last_error", "target_of", "tuned_on"):
     getattr(library, "qconv_" + name).restype = ctypes.c_char_p
 library.qconv_kernel_at.restype = P
-device, kernel, packed, bound = P(), P(), P(), P()
+device, kernel, packed = P(), P(), P()
 assert library.qconv_open(0, ctypes.byref(device)) == 0, library.qconv_last_error()
 answers = []
 for key, arrays in problems:
@@ -108,7 +109,7 @@ for key, arrays in problems:
         x, w, residual, same, y, mean = arrays
         status = library.qconv_pack(device, kernel, (P * 1)(w), None, ctypes.c_size_t(0), None, ctypes.byref(packed))
         inputs, outputs = (P * 3)(x, residual, same), (P * 2)(y, mean)
-        status = status or library.qconv_bind(packed, inputs, outputs, ctypes.byref(bound))
+        status = status or library.qconv_launch(packed, inputs, outputs, None, ctypes.c_size_t(0), None)
     answers.append([status, says, library.qconv_last_error().decode() if status else ""])
 print(json.dumps(answers))
 """

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, NO_MEMORY, OK, Library, addresses, aligned, build, builds
+from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, NO_MEMORY, OK, Library, aligned, build, builds
 from library_cases import CASES, FILTER, PROJECT, SMALL, TURNED, plan_of, plan_with_scratch, small, winner_of, winners
 
 from qconv import Conv2d, FusedConv2d, Quantization
 from qconv.instances.library.vectors import vector_of
 from qconv.instances.library.write import write
-from qconv.op import Array
 from qconv.ops import registry
 from qconv.ops.registry import OPS, op_of
 from qconv.tensor_ops import Add
@@ -30,9 +29,10 @@ from qconv.tensor_ops import Add
 def test_a_library_of_one_problem_has_everything_that_its_build_names(tmp_path: Path) -> None:
     library = write([small()], tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(library.files)
-    named = re.findall(r"\b(?:src|test|example|include|runtime)/[\w.]+", (tmp_path / "CMakeLists.txt").read_text())
+    text = (tmp_path / "CMakeLists.txt").read_text()
+    named = re.findall(r"\b(?:src|test|example|include|runtime|cmake)/[\w.]+\.\w+", text)
     assert set(named) <= set(library.files)
-    assert "@" not in (tmp_path / "CMakeLists.txt").read_text()
+    assert re.search("@[A-Z]+@", text) is None
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (problem,) = manifest["problems"]
     assert (problem["problem"], problem["origin"], problem["time_us"]) == (str(SMALL), "default", None)
@@ -161,7 +161,8 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
     assert library.lookup("conv2d:n=1")[0] == NO_KERNEL
     assert "this library has no kernel for conv2d:n=1" in library.error
     assert library.c.qconv_open(1, ctypes.byref(ctypes.c_void_p())) == NO_DEVICE
-    for name, count in (("synchronize", 1), ("upload", 4), ("pack", 7), ("bind", 4), ("launch", 2), ("lookup", 3)):
+    nothing = {"synchronize": 2, "upload": 4, "pack": 7, "refold": 2, "workspace_prepare": 4, "launch": 6, "lookup": 3}
+    for name, count in nothing.items():
         assert getattr(library.c, f"qconv_{name}")(*[None] * count) == BAD_ARGUMENT
         assert "is null: give one" in library.error
     for bytes_ in (2**64 - 1, 2**63):
@@ -240,11 +241,19 @@ def test_null_ends_no_process(folder: Path, built: Path, tmp_path: Path) -> None
 @builds
 @pytest.mark.slow
 def test_sums_of_several_blocks_begin_with_zero(library: Library) -> None:
-    """Each bound kernel has memory of its own for them, which its first launch must find cleared."""
+    """The workspace has memory for them, which the first launch must find cleared, and leaves so for the next."""
     problem = plan_with_scratch().problem
     drawn = registry.draw(problem, 7)
-    for got, wanted in zip(library.call(problem, drawn), op_of(problem).compute(problem, drawn), strict=True):
-        assert np.array_equal(got, wanted)
+    wanted = op_of(problem).compute(problem, drawn)
+    x, w, residual = (aligned(array) for array in drawn.arrays)
+    status, packed = library.pack(str(problem), [w], library.values(problem, drawn))
+    assert status == OK, library.error
+    workspace = library.workspace(str(problem), packed)
+    assert workspace.nbytes > 0
+    for _ in range(3):
+        y = aligned(np.zeros_like(wanted[0]))
+        assert library.launch(packed, [x, residual], [y], workspace) == OK, library.error
+        assert np.array_equal(y, wanted[0])
 
 
 @builds
@@ -275,12 +284,13 @@ def test_an_output_over_what_is_read_is_refused(library: Library) -> None:
     x, w, residual = (aligned(array) for array in drawn.arrays)
     status, packed = library.pack(str(problem), [w], library.values(problem, drawn))
     assert status == OK, library.error
+    workspace = library.workspace(str(problem), packed)
     for name, over in {"x": x, "w": w, "residual": residual}.items():
         for at in (over.ctypes.data - 64, over.ctypes.data + (64 if over is residual else 0)):
-            assert bind_status(library, packed, [x, residual], [at]) == BAD_ARGUMENT
+            assert library.launch(packed, [x, residual], [at], workspace) == BAD_ARGUMENT
             assert f"y shares memory with {name}: " in library.error
             assert library.error.endswith("give an array of its own, or residual itself as a whole")
-    library.launch(library.bind(packed, [x, residual], [residual]))
+    assert library.launch(packed, [x, residual], [residual], workspace) == OK, library.error
     assert np.array_equal(residual, op_of(problem).compute(problem, drawn)[0])
 
 
@@ -294,20 +304,15 @@ def test_an_output_over_what_another_kernel_reads_is_refused(library: Library) -
         weights = [named.pop(name) for name in problem.packed]
         status, packed = library.pack(str(problem), weights, library.values(problem, drawn))
         assert status == OK, library.error
+        workspace = library.workspace(str(problem), packed)
         own = [aligned(np.zeros(tensor.shape, tensor.dtype)) for tensor in problem.outputs]
         outputs = [array.ctypes.data for array in own]
         for over in (*(array for name, array in named.items() if name != "residual"), *weights):
-            status = bind_status(library, packed, [*named.values()], [*outputs[:-1], over.ctypes.data])
+            status = library.launch(packed, [*named.values()], [*outputs[:-1], over.ctypes.data], workspace)
             assert (status, "shares memory with" in library.error) == (BAD_ARGUMENT, True)
         if len(outputs) > 1:
-            status = bind_status(library, packed, [*named.values()], [outputs[0]] * len(outputs))
+            status = library.launch(packed, [*named.values()], [outputs[0]] * len(outputs), workspace)
             assert (status, "shares memory with" in library.error) == (BAD_ARGUMENT, True)
-
-
-def bind_status(library: Library, packed: ctypes.c_void_p, inputs: list[Array], outputs: list[int]) -> int:
-    given = (ctypes.c_void_p * len(outputs))(*outputs)
-    status: int = library.c.qconv_bind(packed, addresses(inputs), given, ctypes.byref(ctypes.c_void_p()))
-    return status
 
 
 @builds
@@ -319,10 +324,10 @@ def test_weights_written_anew_are_folded_again(library: Library) -> None:
     y = aligned(np.zeros(problem.outputs[0].shape, problem.outputs[0].dtype))
     status, packed = library.pack(str(problem), [w], library.values(problem, one))
     assert status == OK, library.error
-    bound = library.bind(packed, [x], [y])
+    workspace = library.workspace(str(problem), packed)
     w[...] = other.arrays[1]
     assert library.c.qconv_refold(packed, None) == OK
-    library.launch(bound)
+    assert library.launch(packed, [x], [y], workspace) == OK, library.error
     changed = type(one)((one.arrays[0], other.arrays[1]), one.parameters)
     assert np.array_equal(y, op_of(problem).compute(problem, changed)[0])
 
