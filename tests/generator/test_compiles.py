@@ -58,7 +58,7 @@ ADDED = Quantization.of("torch-onednn", y_zero_point=True, bias="float32", resid
 CURVED = Quantization(out_type="bfloat16", per_channel=True, bias="float32", activation="gelu")
 LOOKED_UP = Quantization("uint8", "int8", "uint8", True, True, False, True, "int32", table=True)
 
-GPUS = {name: each for name, each in TARGETS.items() if each.vendor != "cpu" and name not in amd.NOT_COMPILED}
+GPUS = {name: each for name, each in TARGETS.items() if each.vendor != "cpu"}
 # The fast suite compiles for one of each vendor, the long tests for every one.
 SOME = {"sm_90a", "gfx1201"}
 # For these, `simt` differs by the target's features: one target per generation.
