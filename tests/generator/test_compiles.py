@@ -164,9 +164,12 @@ SPILLED_BY_DEFAULTS = {
     ("3x3, gelu", "sm_75"): 20,
     ("3x3, residual", "sm_75"): 8,
     ("3x3, residual", "sm_86"): 192,
+    ("3x3, residual", "sm_88"): 152,
 }
-# Words that simt's first config spills: 64 sums and 64 window sums leave no register for some addresses.
-SPILLED_BY_SIMT = {"gfx1030": 16}
+# Bytes that simt's first config spills: 64 sums and 64 window sums leave no register for some addresses.
+SPILLED_BY_SIMT = {"gfx1030": 16, "gfx1150": 152}
+# A convolution of floats, on as few SMs as a GB10 has.
+SPILLED_BY_PRODUCTS = {"sm_121": 44}
 # ptxas sometimes uses fewer registers than it may and spills a few words; the tuner measures the cost.
 ACCEPTED = {"nvidia": 64, "amd": 0}
 # Up to this many sums per lane; others have more.
@@ -274,7 +277,8 @@ def test_the_default_of_products_compiles(gpu: str) -> None:
         pytest.skip(reason)
     for problem in PRODUCTS.values():
         plan = generator.default(problem, target)
-        assert complaint(plan, reads_code=True) is None, f"{problem} {plan.config}"
+        accepted = SPILLED_BY_PRODUCTS.get(target.name, 0)
+        assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
 
 @pytest.mark.turns
