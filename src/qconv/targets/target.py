@@ -222,11 +222,11 @@ TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, *
 def target(name: str) -> Target:
     """Return the target called `name`, in any case: "sm_90a", "gfx942", "cpu", "cpu.gfx942", or a GPU as its vendor
     calls it, "h100", "RTX 4090", "strix-halo", "NVIDIA H200"."""
-    if (found := TARGETS.get(name) or TARGETS.get(canonical(name))) is not None:
+    if (found := TARGETS.get(name) or TARGETS.get(canonical(str(name)))) is not None:
         return found
     raise ValueError(
         f"target {name!r} is not one of {_listed(TARGETS.values())}, nor a GPU such as h100, orin, rtx4090, mi300x or "
-        f"strix-halo{_hint(name)}"
+        f"strix-halo{_hint(str(name))}"
     )
 
 

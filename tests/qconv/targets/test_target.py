@@ -179,6 +179,11 @@ def test_an_unknown_name_lists_the_known_ones_and_a_hint_that_is_right(name: str
     assert str(refused.value).startswith(f"target {name!r} is not one of sm_75, ")
 
 
+def test_what_is_no_text_names_no_target() -> None:
+    with pytest.raises(ValueError, match="target 90 is not one of sm_75"):
+        target(90)  # type: ignore[arg-type]
+
+
 SOME_GPUS = "h100, orin, rtx4090, mi300x or strix-halo"
 
 
