@@ -1,4 +1,4 @@
-"""The tables of README, docs/index.md, docs/performance.md and docs/networks.md, from rows of today's kernels.
+"""The tables of README, docs/index.md, performance.md, networks.md and tasks/devices.md, from rows of today's kernels.
 
     python bench/page_tables.py    # writes them between the marks of the pages
 
@@ -19,15 +19,17 @@ import suite
 from agreement_table import agreement
 from current import is_current
 from speedups import COMPARISONS, RESULTS, ROOT, Comparison, Row, current_rows, document
+from targets_table import devices, what_runs_where
 
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("index", "performance", "networks")))
+DOCUMENTS = ("index", "performance", "networks", "tasks/devices")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in DOCUMENTS))
 MARKED = re.compile(r"(?<=<!-- table: )([\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 NOTHING = "-"
 
 
 def filled(page: Path) -> str:
     """The page with its tables made anew."""
-    folder = "../" if page.parent.name == "docs" else ""
+    folder = "../" * len(page.relative_to(ROOT).parent.parts)
     return MARKED.sub(lambda mark: f"{mark[1]}{mark[2]}{TABLES[mark[1]]().replace(LINKS, folder)}\n", page.read_text())
 
 
@@ -285,6 +287,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "host": host,
     "verified": verified,
     "exactness": exactness,
+    "what runs where": lambda: what_runs_where(RESULTS.parent),
+    "devices": lambda: devices(RESULTS.parent),
     "agreement": lambda: agreement(RESULTS.parent / "cpu" / "zoo_agreement.json"),
 }
 

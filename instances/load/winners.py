@@ -59,8 +59,7 @@ class Wanted:
     def __post_init__(self) -> None:
         for origin in self.origins:
             check_choice("origin", origin, ORIGINS)
-        for name in self.targets:
-            target(name)
+        object.__setattr__(self, "targets", tuple(dict.fromkeys(target(name).name for name in self.targets)))
         if "default" in self.origins and not self.targets:
             raise ValueError("origin default needs a target that defaults are chosen for: give --target")
 

@@ -30,10 +30,11 @@ from qconv.ops.registry import parse
 from qconv.problem.chain import Chain
 from qconv.targets.target import TARGETS, Target
 
-MATRIX = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
-# Random plans per target; gfx908 has the matrix instructions of gfx90a, and gfx1030 none.
-PLANS = {**dict.fromkeys(MATRIX, 120), "gfx908": 40, "gfx1030": 40}
-GOLDEN = [name for name, (_, target, _) in CASES.items() if name.endswith(".hip") and target not in amd.NOT_COMPILED]
+MATRIX = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+# Random plans per target; gfx906 and gfx1030 have no matrix instructions, the others those of one above.
+OTHERS = ("gfx906", "gfx908", "gfx1030", "gfx1150", "gfx1151", "gfx1200")
+PLANS = {**dict.fromkeys(MATRIX, 120), **dict.fromkeys(OTHERS, 40)}
+GOLDEN = [name for name, (_, target, _) in CASES.items() if name.endswith(".hip")]
 
 # All products are of one step, so only the barrier separates them from the store's guard.
 SUNK = (

@@ -58,7 +58,7 @@ ADDED = Quantization.of("torch-onednn", y_zero_point=True, bias="float32", resid
 CURVED = Quantization(out_type="bfloat16", per_channel=True, bias="float32", activation="gelu")
 LOOKED_UP = Quantization("uint8", "int8", "uint8", True, True, False, True, "int32", table=True)
 
-GPUS = {name: each for name, each in TARGETS.items() if each.vendor != "cpu" and name not in amd.NOT_COMPILED}
+GPUS = {name: each for name, each in TARGETS.items() if each.vendor != "cpu"}
 # The fast suite compiles for one of each vendor, the long tests for every one.
 SOME = {"sm_90a", "gfx1201"}
 # For these, `simt` differs by the target's features: one target per generation.
@@ -164,9 +164,12 @@ SPILLED_BY_DEFAULTS = {
     ("3x3, gelu", "sm_75"): 20,
     ("3x3, residual", "sm_75"): 8,
     ("3x3, residual", "sm_86"): 192,
+    ("3x3, residual", "sm_88"): 152,
 }
-# Words that simt's first config spills: 64 sums and 64 window sums leave no register for some addresses.
-SPILLED_BY_SIMT = {"gfx1030": 16}
+# Bytes that simt's first config spills: 64 sums and 64 window sums leave no register for some addresses.
+SPILLED_BY_SIMT = {"gfx1030": 16, "gfx1150": 152}
+# A convolution of floats, on as few SMs as a GB10 has.
+SPILLED_BY_PRODUCTS = {"sm_121": 44}
 # ptxas sometimes uses fewer registers than it may and spills a few words; the tuner measures the cost.
 ACCEPTED = {"nvidia": 64, "amd": 0}
 # Up to this many sums per lane; others have more.
@@ -274,7 +277,8 @@ def test_the_default_of_products_compiles(gpu: str) -> None:
         pytest.skip(reason)
     for problem in PRODUCTS.values():
         plan = generator.default(problem, target)
-        assert complaint(plan, reads_code=True) is None, f"{problem} {plan.config}"
+        accepted = SPILLED_BY_PRODUCTS.get(target.name, 0)
+        assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
 
 @pytest.mark.turns

@@ -107,10 +107,11 @@ extern "C" __global__ void product(unsigned sums, unsigned long long a, unsigned
 )
 
 
-def test_only_one_blackwell_multiplies_bytes_by_tcgen05() -> None:
+def test_two_blackwells_multiply_bytes_by_tcgen05() -> None:
     """As in the table of docs/gpus.md."""
-    assert "UTCIMMA" in disassembled(compiled(TCGEN05, TARGETS["sm_100a"])[0])
-    for name in ("sm_90a", "sm_103a", "sm_120"):
+    for name in ("sm_100a", "sm_110a"):
+        assert "UTCIMMA" in disassembled(compiled(TCGEN05, TARGETS[name])[0])
+    for name in ("sm_90a", "sm_103a", "sm_120", "sm_121"):
         with pytest.raises(CompileError, match="not supported on"):
             compiled(TCGEN05, TARGETS[name])
 
@@ -178,6 +179,79 @@ def test_a_barrier_of_a_part_of_a_warp_is_refused(name: str) -> None:
 )
 def test_a_warp_is_split_from_a_branch_to_its_bsync(branch: str, before: str, refused: int) -> None:
     assert len(nvidia.complaints(SPLIT.format(branch=branch, before=before))) == refused
+
+
+# Two branches in one region, of which only the second may split the warp.
+COPY = """
+.text.kernel:
+        /*0000*/                   BSSY B0, `(.L_x_1) ;
+        /*0010*/                   {copy} ;
+        /*0020*/                   {between} ;
+        /*0030*/              {branch} `(.L_x_0) ;
+        /*0040*/                   BAR.SYNC.DEFER_BLOCKING R24, 0x80 ;
+        /*0050*/               @P0 BRA `(.L_x_0) ;
+        /*0060*/                   NOP ;
+.L_x_0:
+        /*0070*/                   BSYNC B0 ;
+.L_x_1:
+        /*0080*/                   EXIT ;
+"""
+UNIFORM = "PLOP3.LUT P1, PT, PT, PT, UP0, 0x80, 0x0"
+
+
+@pytest.mark.parametrize(
+    ("copy", "between", "branch", "refused"),
+    [
+        (UNIFORM, "LDS.128 R4, [R24]", "@P1 BRA", 0),
+        (UNIFORM, "LDS.128 R4, [R24]", "@!P1 BRA", 0),
+        (UNIFORM, "ISETP.NE.AND P1, PT, R4, RZ, PT", "@P1 BRA", 1),
+        (UNIFORM, "R2P PR, R4, 0x7f", "@P1 BRA", 1),
+        (UNIFORM, "NOP", "@P2 BRA", 1),
+        (UNIFORM.replace("UP0", "P3"), "NOP", "@P1 BRA", 1),
+        (f"@P4 {UNIFORM}", "NOP", "@P1 BRA", 1),
+        (UNIFORM, "BRA `(.L_x_2) ;\n.L_x_2:", "@P1 BRA", 1),
+    ],
+)
+def test_a_copy_of_a_uniform_predicate_splits_no_warp(copy: str, between: str, branch: str, refused: int) -> None:
+    assert len(nvidia.complaints(COPY.format(copy=copy, between=between, branch=branch))) == refused
+
+
+# A loop's exit from within two regions: the threads that break out of the inner one never come to its BSYNC.
+BROKEN = """
+.text.kernel:
+        /*0000*/                   BSSY.RECONVERGENT B0, `(.L_x_1) ;
+        /*0010*/              @!P1 BRA `(.L_x_0) ;
+        /*0020*/                   BSSY.RELIABLE B1, `(.L_x_2) ;
+        /*0030*/               @P2 BRA `(.L_x_3) ;
+        /*0040*/              {leaves} ;
+        /*0050*/              {others} `(.L_x_3) ;
+        /*0060*/                   BRA `(.L_x_0) ;
+.L_x_3:
+        /*0070*/                   BSYNC.RELIABLE B1 ;
+.L_x_2:
+        /*0080*/                   NOP ;
+.L_x_0:
+        /*0090*/                   BSYNC.RECONVERGENT B0 ;
+.L_x_1:
+        /*00a0*/              @!P3 BRA `(.L_x_4) ;
+        /*00b0*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+.L_x_4:
+        /*00c0*/                   EXIT ;
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "others", "refused"),
+    [
+        ("@P0 BREAK.RELIABLE B1", "@!P0 BRA", 0),
+        ("@!P0 BREAK.RELIABLE B1", "@P0 BRA", 0),
+        ("@P0 BREAK.RELIABLE B1", "@P0 BRA", 1),
+        ("@P0 BREAK.RELIABLE B2", "@!P0 BRA", 1),
+        ("@P0 NOP", "@!P0 BRA", 1),
+    ],
+)
+def test_threads_that_break_out_of_a_region_are_not_waited_for(leaves: str, others: str, refused: int) -> None:
+    assert len(nvidia.complaints(BROKEN.format(leaves=leaves, others=others))) == refused
 
 
 def test_serialized_wgmma_is_told_by_the_log() -> None:

@@ -43,6 +43,21 @@ def test_an_architecture_that_nothing_emulates_is_refused() -> None:
         open_device("cpu.sm_86")
 
 
+def test_an_emulated_architecture_is_named_by_a_gpu_too() -> None:
+    assert open_device("CPU.H100") is open_device("cpu.sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("spec", "emulated"), [("h100", "cpu.sm_90a"), ("Orin", "cpu.sm_80"), ("gfx1151", "cpu.gfx1100")]
+)
+def test_a_target_is_no_device(spec: str, emulated: str) -> None:
+    says = (
+        f"the device '{spec}' is a target, not a device: it is compiled for with --target, and {emulated} emulates it"
+    )
+    with pytest.raises(DeviceError, match=f"{says}; use cpu.sm_75, "):
+        open_device(spec)
+
+
 @pytest.mark.parametrize("spec", ["vulkan:0", "tpu:0", "cuda:", "cuda:first", ":0"])
 def test_a_device_that_nobody_knows_is_refused(spec: str) -> None:
     with pytest.raises(DeviceError, match=f"'{spec}' is not known; use "):

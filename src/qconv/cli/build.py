@@ -60,7 +60,12 @@ class Asked:
 @click.argument("words", nargs=-1, metavar="[OP|KEY|PART]...|MODEL.onnx")
 @problem_or_words_options
 @click.option(
-    "--target", "targets", multiple=True, required=True, metavar="sm_90a|gfx942|cpu|...", help="What to compile for."
+    "--target",
+    "targets",
+    multiple=True,
+    required=True,
+    metavar="sm_90a|orin|gfx942|cpu|...",
+    help="What to compile for.",
 )
 @click.option("--device", help="The name of the device, as 'NVIDIA H200'. Default: those that winners are shipped for.")
 @database_option

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Sources with a manifest and a C header; or a library that launches them, built by CMake.",
 )
-@click.option("--target", "targets", multiple=True, metavar="sm_80|gfx90a|cpu|...", help="Only these. Default: all.")
+@click.option(
+    "--target", "targets", multiple=True, metavar="sm_80|h100|gfx90a|cpu|...", help="Only these. Default: all."
+)
 @click.option(
     "--origin",
     "origins",

@@ -52,7 +52,9 @@ def _target(name: str | None, device: str | None) -> Any:
     return target(name) if name is not None else open_device(device).target
 
 
-target_option = click.option("--target", "target_name", metavar="sm_80|gfx90a|cpu|...", help="Needs no such device.")
+target_option = click.option(
+    "--target", "target_name", metavar="sm_80|h100|gfx90a|cpu|...", help="Needs no such device."
+)
 
 
 @click.command(cls=ProblemCommand)

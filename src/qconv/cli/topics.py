@@ -15,7 +15,10 @@ ENVIRONMENT = (
     ("QCONV_NO_COMPILE", "1: nothing is compiled; what no folder has is an error that says how to build it."),
     ("QCONV_PROCESSES", "How many processes choose kernels at once; 1: none. Default: the cores, at most 16."),
     ("CXX", "The C++ compiler of the CPU device. Default: g++."),
-    ("QCONV_CLANG", "The clang of the AMD targets. Default: the newest that is found."),
+    (
+        "QCONV_CLANG",
+        "The clang of the AMD targets. Default: the first of clang-19, clang-22 and clang that knows the target.",
+    ),
 )
 COMPLETION = (
     ("bash", 'eval "$(_QCONV_TUNE_COMPLETE=bash_source qconv-tune)"    in ~/.bashrc'),

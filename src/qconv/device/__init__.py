@@ -22,7 +22,7 @@ from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TensorMap
 from qconv.op import quoted
-from qconv.targets.target import TARGETS, Target
+from qconv.targets.target import TARGETS, Target, canonical, emulation_of
 
 log = logging.getLogger("qconv")
 
@@ -99,12 +99,19 @@ def open_device(spec: str | None = None) -> Device:
         raise _unknown(spec)
     if spec == "cuda" or spec == "hip":
         spec += ":0"
-    return _open(spec)
+    name = canonical(spec)
+    return _open(name if name.startswith("cpu") else spec)
 
 
 def _unknown(spec: object) -> DeviceError:
     cpus = ", ".join(name for name, target in TARGETS.items() if target.vendor == "cpu")
-    return DeviceError(f"the device {quoted(spec)} is not known; use {cpus}, cuda, cuda:N, hip or hip:N")
+    target = TARGETS.get(canonical(spec)) if isinstance(spec, str) else None
+    says = "is not known"
+    if target is not None:
+        says = (
+            f"is a target, not a device: it is compiled for with --target, and {emulation_of(target).name} emulates it"
+        )
+    return DeviceError(f"the device {quoted(spec)} {says}; use {cpus}, cuda, cuda:N, hip or hip:N")
 
 
 @lru_cache(maxsize=64)

@@ -191,29 +191,56 @@ def _cupy_is_rocm() -> bool:
     return bool(runtime.is_hip)
 
 
-def _clang(arch: str) -> Compiler:
+# In order of preference: the tests read what clang 19 makes, and clang 22 knows gfx950 as well.
+CLANGS = ("clang-19", "clang-22", "clang")
+
+
+@dataclass(frozen=True)
+class Clang:
+    path: str
+    version: str
+
+    def why_not(self, arch: str) -> str | None:
+        """Return the first line of what it says of an architecture that it does not know."""
+        command = [self.path, *CLANG_FLAGS, f"--offload-arch={arch}", "-S", "-o", os.devnull, "-"]
+        probe = program.run(command, limit_s=program.PROBE_S)
+        said = probe.stderr.strip().splitlines() or ["it does not say why"]
+        return None if probe.returncode == 0 else said[0]
+
+
+def find_clang(arch: str) -> Clang:
+    """Return the first clang that compiles for the architecture: QCONV_CLANG, or one of CLANGS."""
     named = os.environ.get("QCONV_CLANG")
-    path = named or next(filter(None, map(shutil.which, ("clang-19", "clang"))), None)
-    if path is None:
+    paths = [named] if named else list(filter(None, map(shutil.which, CLANGS)))
+    if not paths:
         raise CompileError(
             f"compiling for {arch} needs clang with lld; install them (Debian: apt-get install clang-19 lld-19) "
             "or set QCONV_CLANG to a clang"
         )
-    if shutil.which(path) is None:
-        raise CompileError(f"QCONV_CLANG is {named!r}, which is not an executable; set it to a clang, or unset it")
-    path = os.path.abspath(path) if os.sep in path else path
+    refused: list[str] = []
+    for path in paths:
+        if shutil.which(path) is None:
+            raise CompileError(f"QCONV_CLANG is {named!r}, which is not an executable; set it to a clang, or unset it")
+        clang = _clang_at(os.path.abspath(path) if os.sep in path else path)
+        if (why := clang.why_not(arch)) is None:
+            return clang
+        refused.append(f"clang {clang.version} does not know {arch} ({why})")
+    raise CompileError(
+        f"{refused[-1]}; install a newer one (Debian: apt-get install clang-22 lld-22), or set QCONV_CLANG to one"
+    )
+
+
+def _clang_at(path: str) -> Clang:
     answer = program.run([path, "--version"], limit_s=program.PROBE_S)
     version = re.search(r"version (\d+\.\d+\.\d+)", answer.stdout)
     if version is None:
         raise CompileError(f"{path} --version does not answer like clang; set QCONV_CLANG to a clang")
-    flags = (*CLANG_FLAGS, f"--offload-arch={arch}")
-    probe = program.run([path, *flags, "-S", "-o", os.devnull, "-"], limit_s=program.PROBE_S)
-    if probe.returncode != 0:
-        said = probe.stderr.strip().splitlines() or ["it does not say why"]
-        raise CompileError(
-            f"clang {version.group(1)} does not know {arch}; install a newer one and set QCONV_CLANG to it ({said[0]})"
-        )
-    return _program(path, f"clang {version.group(1)}", flags, ".co")
+    return Clang(path, version.group(1))
+
+
+def _clang(arch: str) -> Compiler:
+    clang = find_clang(arch)
+    return _program(clang.path, f"clang {clang.version}", (*CLANG_FLAGS, f"--offload-arch={arch}"), ".co")
 
 
 def _program(path: str, toolchain: str, flags: tuple[str, ...], suffix: str) -> Compiler:

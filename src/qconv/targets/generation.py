@@ -118,7 +118,7 @@ def _nvidia(name: str, features: frozenset[Feature], *instructions: MatrixInstru
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities". 8.0 added cp.async; 9.0 added programmatic
 # dependent launch, clusters, bulk copies, TMA, and F2IP (two instructions in ptxas before). Only 9.0 has wgmma. tcgen05
-# multiplies bytes on 10.0 but not on 10.3.
+# multiplies bytes on 10.0 and 11.0 but not on 10.3.
 _FROM_AMPERE: frozenset[Feature] = frozenset({"async_copies"})
 _FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
     "overlaps_launches",
@@ -133,6 +133,7 @@ ADA = _nvidia("Ada", _FROM_AMPERE, MMA_M16N8K32, MMA_M16N8K16_F16)
 HOPPER = replace(_nvidia("Hopper", _FROM_HOPPER, MMA_M16N8K32, MMA_M16N8K16_F16), warpgroup=WGMMA_M64K32)
 BLACKWELL = _nvidia("Blackwell", _FROM_HOPPER, MMA_M16N8K32, MMA_M16N8K16_F16)
 BLACKWELL_100 = replace(BLACKWELL, name="Blackwell 10.0", tensor_memory=TCGEN05_M128K32)
+BLACKWELL_110 = replace(BLACKWELL_100, name="Blackwell 11.0")
 
 
 def _cdna(
@@ -189,6 +190,9 @@ CDNA_3 = _cdna("CDNA 3", 512, 512, MFMA_32X32X16, MFMA_16X16X32)
 CDNA_4 = _cdna("CDNA 4", 512, 512, MFMA_32X32X32, MFMA_16X16X64, MFMA_32X32X16, MFMA_16X16X32)
 RDNA_2 = _rdna("RDNA 2", SDOT4, 256, 16, 0x31014000)
 RDNA_3 = _rdna("RDNA 3", SUDOT4, 384, 24, 0x31004000, WMMA_GFX11)
+# In RDNA 3.5, gfx1151 has the VGPRs of gfx1100, and gfx1150 two thirds of them.
+RDNA_3_5 = replace(RDNA_3, name="RDNA 3.5")
+RDNA_3_5_SMALL = _rdna("RDNA 3.5 with fewer registers", SUDOT4, 256, 16, 0x31004000, WMMA_GFX11)
 RDNA_4 = _rdna("RDNA 4", SUDOT4, 384, 24, 0x31004000, WMMA_GFX12)
 
 # The CPU runs generated kernels in tests. It has as many registers as the largest GPU, so that it rejects no GPU's

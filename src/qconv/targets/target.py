@@ -5,7 +5,6 @@ An architecture of a known generation needs one entry here; no other module name
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from qconv.targets.generation import (
     AMPERE,
     BLACKWELL,
     BLACKWELL_100,
+    BLACKWELL_110,
     CDNA_1,
     CDNA_2,
     CDNA_3,
@@ -23,12 +23,15 @@ from qconv.targets.generation import (
     HOPPER,
     RDNA_2,
     RDNA_3,
+    RDNA_3_5,
+    RDNA_3_5_SMALL,
     RDNA_4,
     TURING,
     VEGA,
     Generation,
     Vendor,
 )
+from qconv.targets.gpu_names import GPU_NAMES, architecture_of_gpu, near_names
 from qconv.targets.instruction import DotProduct, MatrixInstruction, TensorMemoryInstruction, WarpgroupInstruction
 
 NAME_OF_VENDOR = {"nvidia": r"sm_\d{2,3}a?", "amd": r"gfx[0-9a-f]{3,4}"}
@@ -161,22 +164,29 @@ def _amd(name: str, generation: Generation, processors: int, lds_kib: int, threa
 
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities". From 8.0 on, an SM reserves 1 KiB of shared
-# memory per block, hence 163 of 164 KiB. The numbers of SMs are those of the T4, A100, A10, L40S, H200, B200, B300 and
-# RTX 5090; the B300 is assumed to have as many as the B200.
+# memory per block, hence 163 of 164 KiB. The numbers of SMs are those of the T4, A100, A10, Jetson AGX Orin, L40S,
+# H200, B200, B300, Jetson AGX Thor, RTX 5090 and GB10; the B300 is assumed to have as many as the B200. The guide
+# leaves 8.8 out: its shared memory is that of CUDA 13.0's cuda_occupancy.h, and its SMs are as many as Orin's, since no
+# product is known.
 _NVIDIA = (
     _nvidia("sm_75", TURING, 40, 64, 64, 1024),
     _nvidia("sm_80", AMPERE, 108, 163, 164, 2048),
     _nvidia("sm_86", AMPERE, 84, 99, 100, 1536),
+    _nvidia("sm_87", AMPERE, 16, 163, 164, 1536),
+    _nvidia("sm_88", AMPERE, 16, 99, 100, 1536),
     _nvidia("sm_89", ADA, 142, 99, 100, 1536),
     _nvidia("sm_90a", HOPPER, 132, 227, 228, 2048),
     _nvidia("sm_100a", BLACKWELL_100, 148, 227, 228, 2048),
     _nvidia("sm_103a", BLACKWELL, 148, 227, 228, 2048),
+    _nvidia("sm_110a", BLACKWELL_110, 20, 227, 228, 1536),
     _nvidia("sm_120", BLACKWELL, 170, 99, 100, 1536),
+    _nvidia("sm_121", BLACKWELL, 48, 99, 100, 1536),
 )
 
 # AMD: ROCm's "GPU hardware specifications" for LDS, rocminfo for threads. An RDNA compute unit is half of a work-group
 # processor: 64 of its 128 KiB of LDS, which is also the limit per block. The compute units are those of the MI50,
-# MI100, one die of the MI250X at 104, MI300X, MI355X, RX 6900 XT, RX 7900 XTX and RX 9070 XT.
+# MI100, one die of the MI250X at 104, MI300X, MI355X, RX 6900 XT, RX 7900 XTX, Radeon 890M (Strix Point), Radeon 8060S
+# (Strix Halo), RX 9070 XT and RX 9060 XT.
 _AMD = (
     _amd("gfx906", VEGA, 60, 64, 2560),
     _amd("gfx908", CDNA_1, 120, 64, 2560),
@@ -185,7 +195,10 @@ _AMD = (
     _amd("gfx950", CDNA_4, 256, 160, 2048),
     _amd("gfx1030", RDNA_2, 80, 64, 1024),
     _amd("gfx1100", RDNA_3, 96, 64, 1024),
+    _amd("gfx1150", RDNA_3_5_SMALL, 16, 64, 1024),
+    _amd("gfx1151", RDNA_3_5, 40, 64, 1024),
     _amd("gfx1201", RDNA_4, 64, 64, 1024),
+    _amd("gfx1200", RDNA_4, 32, 64, 1024),
 )
 
 # The CPU device has the limits of the largest GPU.
@@ -207,12 +220,69 @@ TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, *
 
 
 def target(name: str) -> Target:
-    """Return the target called `name`, as in "sm_90a", "gfx942", "cpu" or "cpu.gfx942"."""
-    if name in TARGETS:
-        return TARGETS[name]
-    near = difflib.get_close_matches(name, TARGETS, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"target {name!r} is not one of {_listed(TARGETS.values())}{hint}")
+    """Return the target called `name`, in any case: "sm_90a", "gfx942", "cpu", "cpu.gfx942", or a GPU as its vendor
+    calls it, "h100", "RTX 4090", "strix-halo", "NVIDIA H200"."""
+    if (found := TARGETS.get(name) or TARGETS.get(canonical(str(name)))) is not None:
+        return found
+    raise ValueError(
+        f"target {name!r} is not one of {_listed(TARGETS.values())}, nor a GPU such as h100, orin, rtx4090, mi300x or "
+        f"strix-halo{_hint(str(name))}"
+    )
+
+
+def canonical(name: str) -> str:
+    """Return the name of the target that a user's name stands for, or the name in lower case, where it stands for no
+    target: "H100" -> "sm_90a", "cpu.H100" -> "cpu.sm_90a"."""
+    known = name.strip().lower()
+    of_cpu, gpu = _parts(known)
+    architecture = None if known in TARGETS else architecture_of_gpu(gpu)
+    return known if architecture is None else f"{of_cpu}{architecture}"
+
+
+def emulation_of(entry: Target) -> Target:
+    """Return the CPU device whose instructions and features differ least from the target's."""
+    own = abilities(entry.generation)
+    return min((_CPU, *_EMULATED), key=lambda emulated: len(own ^ abilities(emulated.generation)))
+
+
+def abilities(generation: Generation) -> frozenset[object]:
+    """Return the instructions and features of a generation that kernels are written for."""
+    given = (*generation.instructions, generation.warpgroup, generation.tensor_memory, *generation.features)
+    return frozenset(given) - {None}
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return "cpu." or "", and the rest of the name."""
+    rest = name.removeprefix(f"{_CPU.name}.")
+    return name.removesuffix(rest), rest
+
+
+def _hint(name: str) -> str:
+    """Return what the user may have meant. An architecture is never mistaken for another one, whose binaries do not run
+    there."""
+    of_cpu, known = _parts(canonical(name))
+    same = [entry for entry in TARGETS if _number(entry) == _number(known)] if _number(known) else []
+    if same and not of_cpu:
+        return f"; did you mean {same[0]!r}?"
+    if of_cpu and (same or known in TARGETS):
+        return f"; the CPU device emulates it as {emulation_of(TARGETS[(*same, known)[0]]).name!r}"
+    if known in GPU_NAMES:
+        return f"; no kernel here is compiled for {known}{'' if name == known else f', which {name!r} is'}"
+    if any(re.fullmatch(NAME_OF_VENDOR[vendor], known) for vendor in ("nvidia", "amd")):
+        return ""
+    named = [gpu for architecture, gpus in GPU_NAMES.items() if architecture in TARGETS for gpu in gpus]
+    near = near_names(known, [*(entry for entry in TARGETS if "." not in entry), *named])
+    return f"; did you mean {' or '.join(repr(of_cpu + one) for one in near)}?" if near else ""
+
+
+# CUDA 12's name of an architecture, and CUDA 13's.
+_RENAMED = {"101": "110"}
+
+
+def _number(name: str) -> str:
+    """Return the number of an architecture of NVIDIA's, or "": "sm_90a", "sm90", "sm-90f" -> "90"."""
+    found = re.fullmatch(r"(?:sm|compute)[ _-]?(\d{2,3})[af]?", name)
+    return "" if found is None else _RENAMED.get(found[1], found[1])
 
 
 def target_of_compute_capability(major: int, minor: int) -> Target:

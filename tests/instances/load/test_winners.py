@@ -115,6 +115,10 @@ def test_what_is_typed_is_checked() -> None:
         Wanted(targets=("sm_81",))
 
 
+def test_targets_may_be_named_by_gpus() -> None:
+    assert Wanted(targets=("H100", "sm_90a", "strix-halo")).targets == ("sm_90a", "gfx1151")
+
+
 def test_without_a_database_there_is_nothing_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "none.sqlite"))
     with pytest.raises(ValueError, match=r"run qconv-tune tune first, or widen --origin \(shipped, default\)"):

@@ -58,6 +58,31 @@ def test_sources_of_a_default_say_so(command: Callable[..., Answer], tmp_path: P
     assert "// the untuned default for sm_80\n" in (tmp_path / "kernels/qconv_kernels.h").read_text()
 
 
+def test_a_gpu_names_the_target(command: Callable[..., Answer], tmp_path: Path) -> None:
+    code, out, _ = command("export", "--target", "A100", "--origin", "default", "--out", "kernels", KEY)
+    assert code == 0
+    assert "the untuned default for sm_80" in out
+    (kernel,) = json.loads((tmp_path / "kernels/manifest.json").read_text())["kernels"]
+    assert kernel["target"] == "sm_80"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_a_build_is_for_the_emulation_of_a_gpu(command: Callable[..., Answer]) -> None:
+    code, out, err = command("build", "--target", "CPU.h100", "--out", "layer", "--json", KEY)
+    assert (code, json.loads(out)["problems"]) == (0, 1), err
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("h10", "did you mean 'h100'?"), ("v100", "no kernel here is compiled for sm_70, which 'v100' is")],
+)
+def test_a_gpu_that_is_no_target_gets_a_hint(command: Callable[..., Answer], name: str, hint: str) -> None:
+    for words in (("export", "--origin", "default", "--out", "kernels"), ("build",), ("source",)):
+        code, out, err = command(words[0], *words[1:], "--target", name, KEY)
+        assert (code, out) == (2, "")
+        assert hint in err
+
+
 def test_an_origin_that_is_none_is_refused(command: Callable[..., Answer]) -> None:
     code, out, err = command("export", "--origin", "mine", "--out", "kernels")
     assert (code, out) == (2, "")

@@ -11,7 +11,7 @@ import golden_files
 import pytest
 from compiler_log import has_warning
 
-from qconv.device.compile import command_for, compiler_for
+from qconv.device.compile import command_for, compiler_for, find_clang
 from qconv.errors import CompileError
 from qconv.targets.target import TARGETS, target
 
@@ -31,6 +31,42 @@ def test_nvcc_takes_what_nvrtc_does(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert not has_warning(done.stderr), done.stderr[-2000:]
     assert (tmp_path / command[-1]).stat().st_size > 0
+
+
+def clang_in(folder: Path, name: str, version: str, knows: str) -> None:
+    """Write a program that answers like a clang which knows one architecture."""
+    program = folder / name
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "clang version {version}" && exit\n'
+        f'case "$*" in *--offload-arch={knows}*) exit 0;; esac\necho "error: invalid target ID" >&2\nexit 1\n'
+    )
+    program.chmod(0o755)
+
+
+def test_the_first_clang_that_knows_the_target_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clang_in(tmp_path, "clang-19", "19.1.7", "gfx942")
+    clang_in(tmp_path, "clang-22", "22.1.8", "gfx9")
+    clang_in(tmp_path, "clang", "30.0.0", "gfx")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("QCONV_CLANG", raising=False)
+    assert find_clang("gfx942").version == "19.1.7"
+    assert find_clang("gfx950").version == "22.1.8"
+    assert find_clang("gfx1151").version == "30.0.0"
+
+
+def test_a_target_that_no_clang_knows_is_refused_with_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, version in (("clang-19", "19.1.7"), ("clang-22", "22.1.8"), ("clang", "19.1.7")):
+        clang_in(tmp_path, name, version, "gfx942")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("QCONV_CLANG", raising=False)
+    says = r"clang 19.1.7 does not know gfx950 \(error: invalid target ID\); install a newer one .*clang-22 lld-22"
+    with pytest.raises(CompileError, match=says):
+        find_clang("gfx950")
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(CompileError, match="compiling for gfx950 needs clang with lld; install them"):
+        find_clang("gfx950")
 
 
 # Several threads that reach the compiler first, as in an export on a machine whose GPU was not used yet.

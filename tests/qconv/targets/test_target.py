@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qconv.device import Device
+from qconv.device.compile import CLANG_FLAGS, compiler_for, find_clang
+from qconv.errors import CompileError
+from qconv.generator import Source
 from qconv.targets.generation import CDNA_2, CPU, FEATURES, Generation
 from qconv.targets.instruction_tables import ON_THE_CPU
-from qconv.targets.target import TARGETS, Target, target, target_of_compute_capability, target_of_gcn_arch
+from qconv.targets.target import (
+    TARGETS,
+    Target,
+    abilities,
+    emulation_of,
+    target,
+    target_of_compute_capability,
+    target_of_gcn_arch,
+)
 
 
 def test_the_table_lists_each_target_under_its_name() -> None:
@@ -124,15 +140,123 @@ def test_an_unknown_amd_arch_is_refused(arch: str) -> None:
         target_of_gcn_arch(arch)
 
 
-@pytest.mark.parametrize(("name", "near"), [("sm_90", "sm_90a"), ("sm90a", "sm_90a"), ("gfx94", "gfx942")])
-def test_an_unknown_name_lists_the_known_ones_and_the_closest(name: str, near: str) -> None:
-    with pytest.raises(ValueError, match=rf"target '{name}' is not one of sm_75, .*, cpu; did you mean '{near}'\?"):
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        *(("SM_90A", "sm_90a"), ("H100", "sm_90a"), (" h200 ", "sm_90a"), ("NVIDIA GeForce RTX 4090", "sm_89")),
+        *(("orin", "sm_87"), ("thor", "sm_110a"), ("strix-halo", "gfx1151"), ("mi355x", "gfx950")),
+        *(("cpu.h100", "cpu.sm_90a"), ("CPU.MI300X", "cpu.gfx942"), ("CPU", "cpu")),
+    ],
+)
+def test_a_target_is_known_by_a_gpu_and_in_any_case(name: str, called: str) -> None:
+    assert target(name) is TARGETS[called]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        *((name, "; did you mean 'sm_90a'?") for name in ("sm_90", "sm90a", "SM-90", "compute_90")),
+        ("sm_120a", "; did you mean 'sm_120'?"),
+        ("sm_101a", "; did you mean 'sm_110a'?"),  # CUDA 12's name
+        ("gfx94", "; did you mean 'gfx942'?"),
+        ("h10", "; did you mean 'h100'?"),
+        ("orion", "; did you mean 'orin'?"),
+        ("strix", "; did you mean 'strix-point' or 'strix-halo'?"),
+        ("cpu.h10", "; did you mean 'cpu.h100'?"),
+        # Binaries of a neighbour do not run there.
+        ("gfx1031", "; no kernel here is compiled for gfx1031"),
+        ("RX 6700 XT", "; no kernel here is compiled for gfx1031, which 'RX 6700 XT' is"),
+        ("v100", "; no kernel here is compiled for sm_70, which 'v100' is"),
+        *((name, "") for name in ("sm_81", "gfx1034", "quantum", "xavierr", "cpu.quantum", "h300", "", "cpu.")),
+        ("cpu.orin", "; the CPU device emulates it as 'cpu.sm_80'"),
+        ("cpu.sm_90", "; the CPU device emulates it as 'cpu.sm_90a'"),
+        ("cpu.rx6800", "; the CPU device emulates it as 'cpu'"),
+    ],
+)
+def test_an_unknown_name_lists_the_known_ones_and_a_hint_that_is_right(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f", cpu, nor a GPU such as {SOME_GPUS}{hint}") + "$") as refused:
         target(name)
+    assert str(refused.value).startswith(f"target {name!r} is not one of sm_75, ")
 
 
-def test_a_name_like_no_other_gets_no_hint() -> None:
-    with pytest.raises(ValueError, match=r", cpu$"):
-        target("quantum")
+def test_what_is_no_text_names_no_target() -> None:
+    with pytest.raises(ValueError, match="target 90 is not one of sm_75"):
+        target(90)  # type: ignore[arg-type]
+
+
+SOME_GPUS = "h100, orin, rtx4090, mi300x or strix-halo"
+
+
+def test_gpus_that_a_message_names_are_known() -> None:
+    assert all(target(name) for name in re.split(", | or ", SOME_GPUS))
+
+
+@pytest.mark.parametrize(
+    ("name", "emulated"),
+    [
+        ("sm_87", "cpu.sm_80"),
+        ("sm_110a", "cpu.sm_100a"),
+        ("sm_121", "cpu.sm_90a"),  # TMA, and no tensor memory
+        ("gfx90a", "cpu.gfx908"),
+        ("gfx1151", "cpu.gfx1100"),
+        ("gfx1030", "cpu"),
+    ],
+)
+def test_the_cpu_device_emulates_a_target_as_the_most_alike(name: str, emulated: str) -> None:
+    assert emulation_of(TARGETS[name]) is TARGETS[emulated]
+
+
+def test_an_emulation_has_all_that_the_target_has() -> None:
+    for entry in TARGETS.values():
+        assert abilities(entry.generation) <= abilities(emulation_of(entry).generation), entry.name
+
+
+def compiled(source: str, suffix: str, command: list[str]) -> str:
+    """Return what a compiler says, or skip where there is none."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]} here")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, f"limit{suffix}").write_text(source)
+        done = subprocess.run([*command, f"limit{suffix}"], cwd=folder, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("entry", NVIDIA, ids=lambda entry: entry.name)
+def test_ptxas_knows_as_many_threads_per_sm(entry: Target) -> None:
+    """It ignores launch bounds of more, and says so."""
+    try:
+        compiler = compiler_for(entry)
+    except CompileError as error:
+        pytest.skip(str(error))
+    blocks = entry.threads_per_sm // 512
+    text = 'extern "C" __global__ void __launch_bounds__(512, {}) touch(int* x) {{ x[threadIdx.x] = 1; }}'
+    logs = [compiler.run(Source(text.format(count), "", ".cu"))[1] for count in (blocks, blocks + 1)]
+    assert ["threads per SM" in log for log in logs] == [False, True]
+
+
+AMDS = [entry for entry in TARGETS.values() if entry.vendor == "amd"]
+
+
+@pytest.mark.parametrize("entry", AMDS, ids=lambda entry: entry.name)
+def test_clang_knows_as_much_shared_memory_and_as_many_registers(entry: Target) -> None:
+    """It counts the waves per SIMD that a kernel of 86 VGPRs leaves room for, and refuses more LDS than there is."""
+    try:
+        clang = find_clang(entry.name)
+    except CompileError as error:
+        pytest.skip(str(error))
+    command = [clang.path, *CLANG_FLAGS, f"--offload-arch={entry.name}", "-o", os.devnull]
+    touch = "__attribute__((global)) void touch(int* x) {{ {} }}"
+    asked = 'asm volatile("v_mov_b32 v85, 0" ::: "v85"); x[0] = 1;'
+    said = compiled(touch.format(asked), ".hip", [*command, "-Rpass-analysis=kernel-resource-usage"])
+    most = entry.threads_per_sm // entry.warp_size // entry.simds
+    allocated = -(-86 // entry.register_granule) * entry.register_granule
+    waves = entry.registers_per_sm // entry.simds // entry.warp_size // allocated
+    assert re.findall(r"Occupancy \[waves/SIMD\]: (\d+)", said) == [str(min(most, waves))]
+    for extra in (0, 1):
+        words = (
+            f"__attribute__((shared)) static int lds[{entry.smem_bytes // 4 + extra}]; lds[x[0]] = 1; x[1] = lds[x[2]];"
+        )
+        assert ("exceeds limit" in compiled(touch.format(words), ".hip", command)) == (extra == 1)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "shuffled: channels past the last are written",
         "shuffled/outputs.j2",
-        "k + first >= k_end || index < 0",
+        "(!ALL_EXIST && k + first >= k_end) || index < 0",
         "index < 0",
         "They would be the first channels of the block again.",
         STORED,

@@ -13,7 +13,6 @@ ballot), which makes the branch scalar. It does not refuse `v_readlane` and `v_w
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -25,12 +24,10 @@ from pathlib import Path
 
 from machine_code.masks import Masks, writes_scalars
 
-from qconv.device.compile import CLANG_FLAGS
+from qconv.device.compile import CLANG_FLAGS, find_clang
 from qconv.generator import Source
 from qconv.targets.target import Target
 
-# clang 19 does not support it, as the README's table says; a newer one, named by QCONV_CLANG, does.
-NOT_COMPILED = frozenset() if os.environ.get("QCONV_CLANG") else frozenset({"gfx950"})
 MATRIX = re.compile(r"v_s?(wmma|wmmac|mfma|mfmac)_")
 BARRIER = re.compile(r"s_barrier")
 # DPP is a modifier: its words follow the operands.
@@ -86,7 +83,11 @@ class Reading:
 @lru_cache(maxsize=1)
 def missing() -> str | None:
     """Return why machine code cannot be read here."""
-    return None if _found("llvm-objdump") else "reading AMD machine code needs llvm-objdump: apt-get install llvm-19"
+    return (
+        None
+        if _found("llvm-objdump")
+        else "reading AMD machine code needs llvm-objdump: apt-get install llvm-19 or llvm-22"
+    )
 
 
 def refusals(source: Source, target: Target, code_object: bytes) -> list[str]:
@@ -120,13 +121,13 @@ def read(code_object: bytes, wave_size: int) -> Reading:
 
 
 def _found(program: str) -> str | None:
-    """Return the tool of clang-19, which compiles unless another is requested."""
-    return next(filter(None, map(shutil.which, (f"{program}-19", program))), None)
+    """Return the newest tool, which reads what every clang makes; that of LLVM 19 does not know gfx950."""
+    return next(filter(None, map(shutil.which, (f"{program}-22", f"{program}-19", program))), None)
 
 
 def _with_lines(source: Source, target: Target) -> bytes:
     """Compile to the same instructions, each with its source line."""
-    clang = os.environ.get("QCONV_CLANG") or _found("clang") or ""
+    clang = find_clang(target.name).path
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "kernel.hip").write_text(source.text)
         flags = (*CLANG_FLAGS, f"--offload-arch={target.name}", "-gline-tables-only")

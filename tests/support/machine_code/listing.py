@@ -103,7 +103,7 @@ def _of_code_object(code_object: bytes, kernels: Sequence[str]) -> list[str]:
     with tempfile.NamedTemporaryFile(suffix=".co") as file:
         file.write(code_object)
         file.flush()
-        text = _run([_tool("llvm-objdump-19", "llvm-objdump"), "-d", file.name])
+        text = _run([_tool("llvm-objdump-22", "llvm-objdump-19", "llvm-objdump"), "-d", file.name])
     listed = []
     for line in text.splitlines():
         if found := AMD_KERNEL.match(line):
