@@ -147,11 +147,15 @@ def test_shell_runs(document: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("document", with_blocks("cpp", ""))
 def test_a_compiler_reads_cpp(document: str, tmp_path: Path) -> None:
-    given = "const void* w; const void* x; void* y; void* stream; const void* next_x; void* next_y;"
+    given = (
+        "const void* w; const void* x; void* y; void* stream; const void* next_x; void* next_y; const void* next_image;"
+    )
     programs = [
         f"void program_{i}() {{\n{given}\n{block.code}}}\n" for i, block in enumerate(blocks_of(document, "cpp", ""))
     ]
-    (tmp_path / "block.cpp").write_text('#include "qconv_kernels.hpp"\n' + "".join(programs))
-    command = ["g++", "-std=c++17", "-fsyntax-only", "-I", str(ROOT / "instances/library"), "block.cpp"]
+    headers = "".join(f'#include "{name}"\n' for name in ("qconv_kernels.hpp", "qconv_network.hpp"))
+    (tmp_path / "block.cpp").write_text(headers + "".join(programs))
+    command = ["g++", "-std=c++17", "-fsyntax-only", "-I", str(ROOT / "instances/library")]
+    command += ["-I", str(ROOT / "src/qconv/network/ship"), "block.cpp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "device: the address of a tensor map is left out",
-        "encode",
+        "device_cpu.h",
         "memcpy(into, &address, sizeof address);",
         "memcpy(into, &address, 0 * sizeof address);",
         "A kernel copies tiles from nowhere.",
