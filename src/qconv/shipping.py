@@ -45,9 +45,9 @@ def export(
 
     The form `sources` writes one self-contained file per kernel, a C header, and a manifest with the compile command of
     each. The form `library` adds a launcher, a C interface, a self-test and a CMake build. `targets` limits the export
-    to these, named as architectures or as GPUs ("sm_87", "orin"). `origins` lists where winners come from, in order of preference: the user's database, this
-    package (`shipped`), or the cost model's `default`, which requires named targets. `watch` is called with the numbers
-    of compiled and of all kernels."""
+    to these, named as architectures or as GPUs ("sm_87", "orin"). `origins` lists where winners come from, in order of
+    preference: the user's database, this package (`shipped`), or the cost model's `default`, which requires named
+    targets. `watch` is called with the numbers of compiled and of all kernels."""
     check_choice("form", form, FORMS)
     given = tuple(map(str, _listed(problems)))
     wanted = Wanted(_several(origins), _several(targets), given, device)
