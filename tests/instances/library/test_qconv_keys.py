@@ -85,6 +85,17 @@ def test_no_spelling_finds_another_problem(program: Path) -> None:
     assert set(asked(program, pairs)) == {"0"}
 
 
+def test_a_default_may_follow_from_another_field(program: Path) -> None:
+    pairs = [
+        ("quantize:outer=1:channels=1:inner=8:out_type=uint8", "low=0:high=255"),
+        ("choose:outer=1:channels=1:inner=8:rule=onnx", "eps=1.00"),
+        ("choose:outer=1:channels=1:inner=8", "eps=1.1920929e-07:rule=torch:low=-128"),
+        ("concat:rows=2:widths=8,9", "tables=0,0:offsets=0,0:strides=8,9"),
+    ]
+    answers = asked(program, [(f"{key}:{more}", qconv.parse(key)) for key, more in pairs])
+    assert answers == ["1"] * len(pairs)
+
+
 def test_a_transposed_convolution_is_that_of_its_phases(program: Path) -> None:
     rng = random.Random(7)
     pairs: list[tuple[str, Problem]] = []

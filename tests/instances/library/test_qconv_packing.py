@@ -102,21 +102,49 @@ for at in (1, 0, 1):
 """
 
 
+REFOLDED = """
+import ctypes, sys
+from pathlib import Path
+from built_library import Library, aligned
+from library_cases import FILTER, WIDE
+from qconv import FusedConv2d
+from qconv.ops import registry
+
+problem, library = FusedConv2d(FILTER, WIDE), Library(Path(sys.argv[1]))
+drawn = registry.draw(problem, 1)
+_, *weights = (aligned(array) for array in drawn.arrays)
+status, packed = library.pack(str(problem), weights, library.values(problem, drawn))
+assert status == 0, library.error
+open(sys.argv[2], "w").close()
+assert library.c.qconv_refold(packed, ctypes.c_void_p(77)) == 0, library.error
+"""
+
+
+def test_weights_that_are_folded_again_are_waited_for(for_gpus: Path, tmp_path: Path) -> None:
+    """A launch that overlaps does not wait for the kernels that fold, but it does for a fill behind them."""
+    log = ran_with_stub(REFOLDED, for_gpus, tmp_path, {})[1]
+    words = [line.split() for line in log]
+    assert [word for word, *_ in words] == ["launch"] * (len(words) - 1) + ["fill"]
+    assert len(words) > 1
+    assert words[-1] == ["fill", "0", "4", "0x4d"]
+
+
 def test_several_gpus_have_their_own_contexts(for_gpus: Path, tmp_path: Path) -> None:
+    printed, log = ran_with_stub(TWO, for_gpus, tmp_path, {"QCONV_STUB_DEVICES": "2"})
+    assert printed == "there is no CUDA device 2: the driver has 2, counted from 0\n"
+    assert [line for line in log if line.startswith("context")] == ["context 1", "context 0", "context 1"]
+
+
+def ran_with_stub(program: str, folder: Path, at: Path, known: dict[str, str]) -> tuple[str, list[str]]:
+    """Run a program with a shared library and the file of the stub's log. Return what it printed, and the log."""
     flags = ["-DQCONV_BUILD_TESTS=OFF", f"-DQCONV_CUDA_INCLUDE={STUB_CUDA}", "-DBUILD_SHARED_LIBS=ON"]
-    made = build(for_gpus, *flags, into=tmp_path / "build")
-    log = tmp_path / "log"
-    known = {"QCONV_STUB_MAJOR": "9", "QCONV_STUB_DEVICES": "2", "QCONV_STUB_LOG": str(log)}
-    paths = {"LD_LIBRARY_PATH": str(stub_driver(tmp_path / "driver")), "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", TWO, made / "libqconv_kernels.so", log]
-    run = subprocess.run(command, env=os.environ | known | paths, capture_output=True, text=True, check=False)
+    made, log = build(folder, *flags, into=at / "build"), at / "log"
+    paths = {"LD_LIBRARY_PATH": str(stub_driver(at / "driver")), "PYTHONPATH": os.pathsep.join(sys.path)}
+    variables = os.environ | known | paths | {"QCONV_STUB_MAJOR": "9", "QCONV_STUB_LOG": str(log)}
+    command = [sys.executable, "-c", program, made / "libqconv_kernels.so", log]
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert run.stdout == "there is no CUDA device 2: the driver has 2, counted from 0\n"
-    assert [line for line in log.read_text().splitlines() if line.startswith("context")] == [
-        "context 1",
-        "context 0",
-        "context 1",
-    ]
+    return run.stdout, log.read_text().splitlines()
 
 
 def test_threads_launch_what_was_packed_once(folder: Path, tmp_path: Path) -> None:

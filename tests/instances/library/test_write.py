@@ -258,6 +258,47 @@ def test_sums_of_several_blocks_begin_with_zero(library: Library) -> None:
 
 @builds
 @pytest.mark.slow
+def test_a_workspace_that_does_not_serve_is_refused(library: Library) -> None:
+    problem = plan_with_scratch().problem
+    drawn = registry.draw(problem, 7)
+    x, w, residual = (aligned(array) for array in drawn.arrays)
+    status, packed = library.pack(str(problem), [w], library.values(problem, drawn))
+    assert status == OK, library.error
+    room = library.workspace(str(problem), packed)
+    y = aligned(np.zeros(problem.outputs[0].shape, problem.outputs[0].dtype))
+    inside = room.ctypes.data + 64
+    wrong = {
+        f"workspace_bytes is 64, and {problem} needs {room.nbytes}: allocate what qconv_workspace_bytes": (
+            room[:64],
+            y,
+        ),
+        "workspace needs 64-byte alignment: allocate it at such an address": (
+            np.empty(2 * room.nbytes, np.int8)[1:],
+            y,
+        ),
+        "y lies in the workspace, which the kernels write: give it other memory": (room, inside),
+    }
+    for said, (workspace, output) in wrong.items():
+        status = library.launch(packed, [x, residual], [output], workspace)
+        assert (status, library.error) == (BAD_ARGUMENT, said) or library.error.startswith(said), library.error
+    bytes_ = ctypes.c_size_t(room.nbytes)
+    assert library.c.qconv_workspace_prepare(packed, None, bytes_, None) == BAD_ARGUMENT
+    assert library.error == "workspace is null: give one"
+    assert library.launch(packed, [x, residual], [y], room) == OK, library.error
+
+
+@builds
+@pytest.mark.slow
+def test_a_status_has_a_name(library: Library) -> None:
+    library.c.qconv_status_text.restype = ctypes.c_char_p
+    names = [library.c.qconv_status_text(status) for status in (OK, BAD_ARGUMENT, NO_KERNEL, NO_DEVICE, NO_MEMORY, 7)]
+    assert names[:2] == [b"QCONV_OK", b"QCONV_BAD_ARGUMENT"]
+    assert names[-1] == b"no status of this library"
+    assert len(set(names)) == len(names)
+
+
+@builds
+@pytest.mark.slow
 def test_scales_that_a_sum_cannot_have_are_refused(library: Library) -> None:
     problem = next(problem for _, _, problem in CASES if isinstance(problem, Add))
     wrong: dict[str, dict[str, Any]] = {

@@ -95,8 +95,8 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: an output over its inputs",
-        "qconv_bind",
-        "        check_aliasing(*packed->entry, addresses);\n",
+        "check_arrays",
+        "    check_aliasing(packed, call);\n",
         "",
         "Outputs are wrong where the caller gave one array twice.",
         (WRITE + "::test_an_output_over_what_is_read_is_refused",),

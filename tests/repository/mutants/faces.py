@@ -131,8 +131,8 @@ MUTANTS = (
     Mutant(
         "documents: C++ of another interface",
         "cpp",
-        "qconv_bind(packed, inputs, outputs, &bound);",
-        "qconv_bind(packed, inputs, &bound);",
+        "qconv_launch(packed, inputs, outputs, workspace, bytes, stream);",
+        "qconv_launch(packed, inputs, outputs, stream);",
         "A compiler reads the C++ of a document.",
         ("test_blocks.py",),
     ),
