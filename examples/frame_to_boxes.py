@@ -1,10 +1,14 @@
 """From a camera's frame to boxes in one session: uint8 pixels of any size are resized, scaled and quantized, a small
-network like YOLO runs on integers, its boxes are decoded, and those that overlap a better one are suppressed.
+network like YOLO runs on integers, its boxes are decoded, and those that overlap a better one are suppressed. Then the
+same in C++, by frame_to_boxes.cpp.
 
 python examples/frame_to_boxes.py [cpu|cuda:0]
 """
 
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,4 +104,22 @@ for height, width in ((90, 160), (120, 80)):
         print(f"  class {number}, score {scores[image, number, cell]:.2f}, corners {boxes[image, cell].round(1)}")
     same.append(np.array_equal(kept, peer.run(["kept"], {"frame": frame})[0]))
 print(session.explain())
+
+# What a C++ program on another machine needs is in one folder: it is exported, and built as it would be there.
+with tempfile.TemporaryDirectory() as there:
+    network, build = Path(there, "network"), Path(there, "build")
+    target = session.device.target.name
+    qconv.onnx.export(model, network, target, extents={"height": [height], "width": [width]}, vectors=False)
+    subprocess.run(["cmake", "-S", network, "-B", build], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", build], check=True, stdout=subprocess.DEVNULL)
+    program, source = Path(there, "frame_to_boxes"), Path(__file__).with_suffix(".cpp")
+    sources = [str(source), str(build / "libqconv_network.a"), "-ldl", "-pthread"]
+    subprocess.run(["g++", "-std=c++17", f"-I{network}/include", *sources, "-o", str(program)], check=True)
+    Path(there, "frame.ppm").write_bytes(b"P6 %d %d 255\n" % (width, height) + frame.tobytes())
+    printed = subprocess.run([program, network, Path(there, "frame.ppm")], check=True, capture_output=True, text=True)
+found = printed.stdout.splitlines()
+print(f"in C++: {len(found)} boxes", *found[:3], sep="\n  ")
+for line, (image, number, cell) in zip(found, kept, strict=True):
+    corners = " ".join(f"{corner:.1f}" for corner in boxes[image, cell])
+    same.append(line == f"class {number}, score {scores[image, number, cell]:.2f}, corners {corners}")
 print("bit-exact:", all(same))
