@@ -43,19 +43,25 @@ _chosen: Recent[tuple[Problem, str, str, bool, tuple[str, ...]], Answer] = Recen
 _instead: ContextVar[Callable[[Problem], Instance] | None] = ContextVar("instead", default=None)
 
 
+# True where that function looks up the default databases itself, for another device.
+_looks_up: ContextVar[bool] = ContextVar("looks_up", default=False)
+
+
 @contextmanager
-def answered_by(answer: Callable[[Problem], Instance]) -> Iterator[None]:
-    """Answer lookups by this function within the context, without a database or cache."""
-    token = _instead.set(answer)
+def answered_by(answer: Callable[[Problem], Instance], looks_up: bool = False) -> Iterator[None]:
+    """Answer lookups by this function within the context, without a database or cache, unless it `looks_up` the default
+    ones: then it pays to choose and compile ahead."""
+    tokens = _instead.set(answer), _looks_up.set(looks_up)
     try:
         yield
     finally:
-        _instead.reset(token)
+        _instead.reset(tokens[0])
+        _looks_up.reset(tokens[1])
 
 
 def is_answered() -> bool:
     """True where a function answers lookups instead of the databases."""
-    return _instead.get() is not None
+    return _instead.get() is not None and not _looks_up.get()
 
 
 # A list that records all problems looked up in its context.

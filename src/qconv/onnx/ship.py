@@ -64,13 +64,13 @@ def export(
     where = Path(folder)
     if where.exists() and any(where.iterdir()):
         raise ValueError(f"{where} is not empty: give a new folder")
-    names = (targets,) if isinstance(targets, str) else tuple(dict.fromkeys(targets))
-    if not names:
+    named = [target(name) for name in ((targets,) if isinstance(targets, str) else targets)]
+    if not named:
         raise ValueError("targets are empty: name at least one, such as sm_90a, gfx942 or cpu")
     proto = own_proto(model, CONFIG, Bits.INTEGERS)
     models = list(known_models(proto, CONFIG, Bits.INTEGERS, batches_of(proto, batches), extents or {}))
     plans = []
-    for place in (places(target(name), device)[0] for name in names):
+    for place in (places(one, device)[0] for one in dict.fromkeys(named)):
         watch(f"{place.target.name}: {len(models)} programs")
         plans.append(plan_of(place.target, [program_of(known, place, database) for known in models]))
     more = {}
@@ -105,7 +105,7 @@ def program_of(model: ReadModel, place: Place, database: str | None = None) -> P
     def runner(on: TracedDevice) -> Runner:
         return Runner(network, lowered.served, on, fallback, arranger)
 
-    with answered_by(_answers(device, database)):
+    with answered_by(_answers(device, database), looks_up=database is None):
         return traced(runner, device, ports, network.outputs)
 
 

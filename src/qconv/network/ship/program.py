@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from typing import Literal
 
 from qconv.device.memory import Allocation
@@ -182,7 +181,3 @@ def _port(device: TracedDevice, name: str, value: Value, number: int) -> Port:
     is_counted = isinstance(value, Counted)
     array = value.array if is_counted else value.on_device
     return Port(name, str(array.dtype), tuple(array.shape), is_counted)
-
-
-def digest_of(content: bytes) -> str:
-    return sha256(content).hexdigest()
