@@ -196,6 +196,7 @@ def test_nothing_is_found_in_random_expressions(index: int) -> None:
         assert found is None, f"{plan.problem} {plan.config} {sanitizer}"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("sanitizer", "old", "new"),
     [

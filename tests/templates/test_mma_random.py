@@ -44,6 +44,7 @@ def asked_plans(name: str, seed: int, count: int) -> tuple[dict[Place, Plan], li
     return asked((name,), seed, count, frozenset(wanted(TARGETS[name])))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", range(0, FAST, CHUNK))
 @pytest.mark.parametrize("name", mostly_slow(EMULATIONS, {"cpu.sm_75", "cpu.sm_80", "cpu.gfx942", "cpu.gfx1100"}))
 def test_a_random_config(name: str, first: int) -> None:

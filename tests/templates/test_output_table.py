@@ -76,6 +76,7 @@ def test_matrix_kernels_are_the_oracle(name: str) -> None:
 WAYS: list[dict[str, int]] = [{"persist": 1}, {"staged": 1}, {"split": 2}, {"persist": 1, "stream_k": 1}]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("wanted", WAYS, ids=str)
 def test_every_way_of_a_matrix_kernel_to_its_outputs(wanted: dict[str, int]) -> None:
     problem = looked_up(Conv2d(2, 9, 9, 64, 96, 3, 3, pad=1, quantization=Quantization(per_channel=True)))
@@ -101,6 +102,7 @@ def test_the_last_of_a_chain_is_the_oracle(layers: int) -> None:
         check_all([fused_plan(one, target, "table") for one in problems], 50)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("out_type", OUT_TYPES)
 @pytest.mark.parametrize("activation", ["none", "relu", "relu6", "hardswish"])
 def test_it_is_that_of_two_kernels(activation: str, out_type: str) -> None:

@@ -65,6 +65,7 @@ def plan(name: str) -> generator.Plan:
     return generator.plan(problem, chosen, CPU.target)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", CASES)
 def test_a_kernel_gives_the_oracles_bits(name: str) -> None:
     assert mismatch(load(plan(name), CPU), registry.draw(CASES[name][0], 5)) is None

@@ -102,6 +102,7 @@ def test_residuals_in_shared_memory(family: str) -> None:
             assert finding(plan, generator.render(plan).text, LATE) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("residual_add", ["multiply_add", "fma"])
 @pytest.mark.parametrize("order", ["multiply", "multiply_divide", "multiply_reciprocal"])
 def test_the_oracle_is_rational_arithmetic(order: str, residual_add: str) -> None:

@@ -64,6 +64,7 @@ def check_on(gpu: Device, family: str, first: int, count: int) -> None:
         check(plan, gpu, seed=index)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("family", SHAPES)
 def test_a_random_config(family: str) -> None:
     check_all(plans(family, FAST_SEED, FAST, 0)[:FAST], 0)

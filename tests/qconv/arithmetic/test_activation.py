@@ -130,6 +130,7 @@ def mode_of(name: str, out_type: str) -> int:
 KERNELS = {f"{name}-{out_type}": (name, out_type) for name in ACTIVATIONS for out_type in SCALED_TYPES}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kernel", mostly_slow(KERNELS, list(KERNELS)[::2]))
 def test_the_kernel_is_the_oracle(kernel: str) -> None:
     name, out_type = KERNELS[kernel]

@@ -343,6 +343,7 @@ def test_names_the_kernels_that_are_there(make: Any) -> None:
         resources(make(), "conv")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("make", "kernel"),
     [

@@ -97,6 +97,7 @@ def void(_: object) -> None:
     return None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_entry_is_built_again(
     root: Path, plan: Plan, damage: Callable[[Binary], None], caplog: pytest.LogCaptureFixture

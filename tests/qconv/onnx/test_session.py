@@ -106,6 +106,7 @@ def test_no_kernel_turns_the_images_but_the_one_that_quantizes(form: str, monkey
     assert (first.shape, first.channels_last) == ((2, 3, networks.SIZE**2), True)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("network", "form", "types"),
     [
@@ -136,6 +137,7 @@ def test_a_network(network: str, form: str, types: str) -> None:
     assert all("DequantizeLinear, Div, QuantizeLinear folded" in why for why in whys)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("types", networks.TYPES)
 @pytest.mark.parametrize("form", networks.FORMATS)
 def test_shuffled_channels(form: str, types: str) -> None:

@@ -58,6 +58,7 @@ def ran(model: Model, *outputs: str, device: str = "cpu", **choice: bool | None)
     return {row.name: row.why for row in session.explain().rows}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("what", ["QLinearSigmoid", "QLinearLeakyRelu", "HardSigmoid", "Sigmoid, Tanh"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_a_convolution_and_a_function_are_one_layer(dtype: str, what: str) -> None:

@@ -87,12 +87,14 @@ def check_sums(
     return prepared
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", [name for name, (_, spec) in GEOMETRIES.items() if "auto_pad" not in spec])
 def test_the_sums_of_every_geometry(name: str) -> None:
     for seed, (groups, per_group) in enumerate([(1, (3, 5)), (2, (4, 3)), (3, (1, 1))]):
         check_sums(seed, *GEOMETRIES[name], groups, per_group)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_outputs_are_those_of_onnx_runtime(name: str) -> None:
     taps, spec = GEOMETRIES[name]
@@ -125,6 +127,7 @@ def test_random_geometries(seed: int) -> None:
 
 
 @pytest.mark.many
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 400))
 def test_many_random_geometries(seed: int) -> None:
     test_random_geometries(seed)
