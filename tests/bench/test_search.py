@@ -52,6 +52,7 @@ def test_searches_are_judged_at_each_budget() -> None:
     assert said["errors"]["8"] == pytest.approx(0.46 / math.sqrt(2), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_every_search_evaluates_each_config_once(replayed: Any) -> None:
     from replay import Run, SpentError
     from search import missing_for

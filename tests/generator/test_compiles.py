@@ -230,6 +230,7 @@ def test_the_default_compiles(name: str, gpu: str) -> None:
     assert complaint(plan, accepted, reads_code=True) is None, f"{plan.problem} {plan.config}"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("gpu", EVERY_GPU)
 def test_the_first_of_simt_compiles(gpu: str) -> None:
     """The config that is used if matrix instructions are disabled."""

@@ -66,6 +66,7 @@ def test_no_plan_of_a_group_costs_less_than_its_bound(problem: Problem, target: 
     assert len(bounds) > 1
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("problem", CHAINS.values(), ids=CHAINS)
 def test_the_groups_have_the_configs_of_a_search(problem: Problem) -> None:
     family = family_of(problem)

@@ -75,6 +75,7 @@ def test_the_bytes_are_the_same_in_another_process() -> None:
     assert [answer.split() for answer in answers] == [here, here]
 
 
+@pytest.mark.turns
 def test_nothing_of_this_machine_or_this_day_is_in_it(rendered: list[tuple[Plan, Source]]) -> None:
     paths = (os.getcwd(), str(Path.home()), str(Path(generator.__file__).parent), "/tmp", "/usr", "site-packages")
     for _, source in rendered:
@@ -82,6 +83,7 @@ def test_nothing_of_this_machine_or_this_day_is_in_it(rendered: list[tuple[Plan,
         assert not re.search(r"\d{4}-\d{2}-\d{2}|\d{1,2}:\d{2}:\d{2}", source.text)
 
 
+@pytest.mark.turns
 def test_it_is_printable_text_of_at_most_110_columns(rendered: list[tuple[Plan, Source]]) -> None:
     for plan, source in rendered:
         assert source.text.isascii()

@@ -66,6 +66,7 @@ def test_special_kernels_are_the_oracle(family: str) -> None:
     check_all([special_plan(family, one, target, "table") for one in problems], 20)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", ["cpu.sm_90a", "cpu.gfx1100"])
 def test_matrix_kernels_are_the_oracle(name: str) -> None:
     target = TARGETS[name]
@@ -83,6 +84,7 @@ def test_every_way_of_a_matrix_kernel_to_its_outputs(wanted: dict[str, int]) -> 
     check_all([matrix_plan(problem, SM_90A, "table", **wanted)], 40)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("layout", ["nhwc", "nchw"])
 def test_the_kernel_that_serves_everything_is_the_oracle(layout: str) -> None:
     rng = random.Random(f"table {layout}")

@@ -78,6 +78,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     assert sanitized.mismatch(plan(name), registry.draw(CASES[name][0], 5), sanitizer) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_missing_barrier_is_found(at: int) -> None:
     name = "neighbouring rows"

@@ -322,6 +322,7 @@ BAD_VALUES = [
 ]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("column", "value", "says"), BAD_VALUES)
 def test_a_bad_row_is_refused_by_its_number(file: Path, problem: Conv2d, column: str, value: object, says: str) -> None:
     if value == " {} ":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from called import document_here, here
 from stored_times import store
 
 from qconv import generator, parse
@@ -36,32 +36,6 @@ def cli(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-def here(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, without new imports: for commands that print in Python only. A traceback fails the
-    test."""
-    code: object = 0
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as done:
-            code = done.code
-    assert isinstance(code, int)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
-def document(*arguments: object, **environment: str) -> Any:
-    return parsed(cli(*arguments, "--json", **environment))
-
-
-def document_here(*arguments: object) -> Any:
-    return parsed(here(*arguments, "--json"))
-
-
-def parsed(answer: subprocess.CompletedProcess[str]) -> Any:
-    assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
-
-
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("db") / "tune.sqlite"
@@ -70,7 +44,9 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_flags_and_key_name_the_same_problem(db: Path) -> None:
-    by_flags = document("lookup", *CONV, "--device", "cpu", "--db", db)
+    answer = cli("lookup", *CONV, "--device", "cpu", "--db", db, "--json")
+    assert answer.returncode == 0, answer.stderr
+    by_flags = json.loads(answer.stdout)
     by_key = document_here("lookup", KEY, "--device", "cpu", "--db", db)
     assert by_flags == by_key
     assert by_key["problem"] == KEY

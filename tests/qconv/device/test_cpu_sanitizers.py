@@ -107,6 +107,7 @@ KERNEL(two_phases) {
 
 
 class TestAddressSanitizerFinds:
+    @pytest.mark.turns
     @pytest.mark.parametrize(
         ("statement", "kind", "explanation"),
         [

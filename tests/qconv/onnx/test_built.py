@@ -96,6 +96,7 @@ def plain(given: Any) -> Any:
     return given.view(np.ndarray) if isinstance(given, np.ndarray) else given
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("network", ["squeeze_excite", "mobilenet_v3", "resnet"])
 def test_all_that_moves_bytes_is_asked_of_the_device(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, the device uses kernels of the folder; CuPy's would be compiled on the spot."""

@@ -89,6 +89,7 @@ def test_every_format_of_a_network(
         assert 3 <= here["QLinearConv"] < convolutions
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("form", networks.FORMATS)
 def test_no_kernel_turns_the_images_but_the_one_that_quantizes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transposition used to be the second launch of a network."""
@@ -272,6 +273,7 @@ def test_why_a_float_convolution_stays_one() -> None:
     assert all('bits="integers" makes it an integer layer' in row.why for row in rows)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("network", ["resnet", "mobilenet"])
 def test_int8_activations_are_integer_layers_by_default(network: str) -> None:
     """They are those of ONNX Runtime with the setting that allows it, on every processor."""

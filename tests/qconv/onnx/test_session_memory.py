@@ -69,6 +69,7 @@ def run(model: Any, feeds: dict[str, Any], expected: Expected = networks.by_ort,
     return session
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("network", "form", "types"),
     [("resnet", "QDQ", "u8s8"), ("mobilenet", "QOperator", "u8u8"), ("mobilenet_v3", "QOperator", "u8s8")],

@@ -27,6 +27,7 @@ def quantized(**spec: Any) -> Conv2d:
     return replace(LAYER, quantization=Quantization(**spec))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_vary(kind: str) -> None:
     row, wrong = count(kind, 0, MANY.get(kind, 24))

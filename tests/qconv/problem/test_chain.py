@@ -249,6 +249,7 @@ def test_what_warpgroups_read_was_fenced_for_the_async_proxy() -> None:
             assert is_fenced == (layer in plan.weights.on_wgmma), (layer, str(plan.config))  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:
     device, where = open_device("cpu.sm_80"), str(tmp_path / "tune.sqlite")
     with Database.open(where) as database:

@@ -149,6 +149,7 @@ def test_what_is_left_alone(what: str) -> None:
     assert not any(why.startswith("QLinearConv") and "HardSigmoid" in why for why in said.values())
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_end_of_a_chain(count: int, times: Path) -> None:
     """Expand, filter and project in one kernel, with a function after the last; none after the others."""

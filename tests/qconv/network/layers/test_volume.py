@@ -119,6 +119,7 @@ def drawn(rng: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
     return taps, {"strides": rng.integers(1, 4, 3).tolist(), "dilations": dilations, "pads": pads}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(12))
 def test_random_geometries(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -184,6 +185,7 @@ def convolved(model: Model, x: str, w: Any, x_is: Any, y_is: Any) -> str:
     return model.node("QLinearConv", [x, *x_is, model.constant(w), *w_is, *y_is], **window)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("taps", [(1, 3, 3), (3, 1, 1), (3, 3, 3)])
 def test_what_follows_is_folded(taps: tuple[int, int, int]) -> None:
     """A sum and a table are parts of the convolution as they are of one with two axes, with the same bits."""

@@ -32,6 +32,7 @@ def test_nothing_runs_elsewhere(name: str, form: str, types: str) -> None:
     assert said.float_share == 0.0
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("in_convolutions", [False, True])
 def test_every_tensor_is_that_of_onnx_runtime(in_convolutions: bool) -> None:
     made = networks.quantized(volumes.r3d_like(), "QOperator", "u8u8", False, [{"x": volumes.videos(2, 3)}])
