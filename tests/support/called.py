@@ -13,14 +13,14 @@ from qconv.cli import main
 
 def here(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command that prints in Python only. A traceback fails the test."""
-    code: object = 0
+    words, code = [str(argument) for argument in arguments], 0
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         try:
-            main([str(argument) for argument in arguments])
+            main(words)
         except SystemExit as done:
+            assert isinstance(done.code, int)
             code = done.code
-    assert isinstance(code, int)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def document_here(*arguments: object) -> Any:
