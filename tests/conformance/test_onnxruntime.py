@@ -135,6 +135,7 @@ def check_kernels(first: int, narrow: bool, device: Device) -> None:
             assert input_sets.mismatch(instance) is None, f"{plan.config} on {device.name}, {PROBLEMS[index]}"
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", FIRSTS)
 def test_the_kernels_on_the_cpu(first: int, narrow: bool) -> None:

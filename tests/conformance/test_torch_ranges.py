@@ -108,6 +108,7 @@ def test_the_kernels(preset: str) -> None:
     check_kernels(preset, open_device("cpu"), 6, seed=0)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("preset", KERNEL_PRESETS)

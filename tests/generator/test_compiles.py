@@ -450,6 +450,7 @@ ODD_STEPS = (
 )
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
 def test_no_load_comes_before_its_address(name: str) -> None:

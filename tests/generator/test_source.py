@@ -105,6 +105,7 @@ def test_a_long_key_is_wrapped() -> None:
     assert str(problem) in comment
 
 
+@pytest.mark.turns
 def test_no_template_is_left_in_it(rendered: list[tuple[Plan, Source]]) -> None:
     for _, source in rendered:
         for mark in ("//%", "${", "<%", "%>", "<#", "#>", "{#", "jinja", "None", "True", "False", "Undefined"):
@@ -112,12 +113,14 @@ def test_no_template_is_left_in_it(rendered: list[tuple[Plan, Source]]) -> None:
         assert not re.search(r"\{%(?!\d)", source.text)  # excludes {%0, an operand of PTX
 
 
+@pytest.mark.turns
 def test_it_needs_nothing_from_disk(rendered: list[tuple[Plan, Source]]) -> None:
     for _, source in rendered:
         assert not re.search(r"^\s*#\s*(include|import|embed)", source.text, re.MULTILINE)
         assert "__has_include" not in source.text
 
 
+@pytest.mark.turns
 def test_the_header_says_the_problem_the_config_and_the_launch(rendered: list[tuple[Plan, Source]]) -> None:
     for plan, source in rendered:
         header = source.text[: source.text.index("\nconstexpr")]

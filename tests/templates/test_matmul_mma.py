@@ -132,6 +132,7 @@ def test_random_products(index: int) -> None:
     assert mismatch(load(plan, CPU), registry.draw(plan.problem, index)) is None
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_many_random_products(first: int) -> None:

@@ -63,6 +63,7 @@ def has_a_narrow_strip(plan: Plan) -> bool:
     return plan.shape.tiles_m % plan.config.tile_swizzle_width != 0
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(EMULATIONS, {"cpu.sm_80"}))
 def test_the_last_strip_of_tiles_is_narrow(name: str) -> None:
     asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # enough tiles for a tile swizzle
@@ -70,6 +71,7 @@ def test_the_last_strip_of_tiles_is_narrow(name: str) -> None:
     check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EMULATIONS)
 def test_swizzled_tiles(name: str) -> None:

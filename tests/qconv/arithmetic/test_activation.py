@@ -143,6 +143,7 @@ def test_every_two_occur_together() -> None:
         assert {(key[at], mode) for key, mode in chosen.items()} == {(v, mode) for v in values for mode in EVERY_MODE}
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("out_type", SCALED_TYPES)
 @pytest.mark.parametrize("name", ACTIVATIONS)

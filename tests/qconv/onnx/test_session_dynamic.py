@@ -161,6 +161,7 @@ def test_attention_has_products_of_two_dynamic_tensors(tmp_path: Path) -> None:
     assert (ops.count("conv2d"), ops.count("matmul")) == (4, 2)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))
 def test_networks_of_the_usual_kinds_run_on_kernels(name: str, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_outputs_vary(kind: str) -> None:
     assert kind == "conversions" or row["forced"] <= 0.1 * row["tensors"]
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_of_many_problems_vary(kind: str) -> None:

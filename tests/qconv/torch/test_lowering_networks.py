@@ -33,6 +33,7 @@ def test_every_layer_is_within_one_step(network: str, system: str) -> None:
     _check(network, system, seeds=(9,))
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["resnet", "mobilenet"])
 @pytest.mark.parametrize("system", ["x86", "xnnpack", "xnnpack per tensor"])

@@ -52,6 +52,7 @@ def test_frames_are_copied_for_dense_filters_alone() -> None:
     assert sum(isinstance(problem, Conv2d) for problem in session.problems) >= 11
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "copies"), [("r3d_18", 20), ("r2plus1d_18", 3)])
 def test_networks_of_torchvision(name: str, copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
