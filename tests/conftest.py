@@ -17,8 +17,8 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
-# The fast suite has one in six of the tests marked turns. With its one in eight, .ci/run has a quarter of them.
-FAST_ONE_IN = 6
+# The fast suite has one in eight of the tests marked turns. With its one in seven, .ci/run has a quarter of them.
+FAST_ONE_IN = 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
