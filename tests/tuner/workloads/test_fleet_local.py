@@ -33,7 +33,6 @@ def _signals_blocked() -> int:
     return int(next(line for line in lines if line.startswith("SigBlk")).split()[1], 16)
 
 
-@pytest.mark.slow
 def test_no_other_user_of_the_machine_runs_code_through_a_local_cluster() -> None:
     """Each listener refuses clients without a certificate of this run; Dask's web pages are disabled."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
