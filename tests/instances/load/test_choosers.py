@@ -63,7 +63,6 @@ def answers() -> list[Any]:
     return serving.answers(EVERY, H200, None, serving.is_in_sequence())
 
 
-@pytest.mark.slow
 def test_lookups_answer_what_other_processes_chose(chosen: Counter[Problem]) -> None:
     with serving.in_sequence():
         choose_ahead(ASKED, H200)
