@@ -17,7 +17,7 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
-# The fast suite has one in eight of the tests marked turns. With its one in seven, .ci/run has a quarter of them.
+# The fast suite has one in eight of the tests marked turns. With its one in nine, .ci/run has two ninths.
 FAST_ONE_IN = 8
 
 
