@@ -51,6 +51,7 @@ def test_the_digest_is_of_the_code(rendered: list[tuple[Plan, Source]]) -> None:
     assert len({source.digest for _, source in rendered}) == len(rendered)
 
 
+@pytest.mark.slow
 def test_the_bytes_are_the_same_in_another_process() -> None:
     """With another seed of Python's hashes, at another time, in another folder and locale."""
     keys = [str(problem) for problem in problems(seed=5, count=6)]

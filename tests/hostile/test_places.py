@@ -79,6 +79,7 @@ def says(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None
         assert part in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [PATHS["bytes"]], indirect=True, ids=["bytes"])
 def test_a_path_that_is_no_utf_8_can_be_printed(place: Path) -> None:
     """The message contains the path, byte for byte."""

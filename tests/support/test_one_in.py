@@ -21,6 +21,7 @@ def test_commits_take_different_tests_about_as_many_as_are_asked_for() -> None:
         is_taken(NAMES[0], "3f2a", 0)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_out_none_that_takes_no_turns() -> None:
     file = "tests/templates/test_special_random.py"
     many = f"{file}::test_many_random_configs"

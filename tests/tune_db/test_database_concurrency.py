@@ -96,6 +96,7 @@ def test_a_killed_process_loses_nothing_finished(tmp_path: Path, make: Make, pro
         database.add(make(399))
 
 
+@pytest.mark.slow
 def test_a_killed_creation_leaves_something_that_opens(tmp_path: Path, make: Make) -> None:
     for attempt in range(3):
         path = tmp_path / f"{attempt}.sqlite"

@@ -231,6 +231,7 @@ print(binary.path)
 """
 
 
+@pytest.mark.slow
 def test_racing_processes_publish_one_entry(root: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     names = [str(tmp_path / str(number)) for number in range(3)]

@@ -374,6 +374,7 @@ def test_a_runtime_that_others_could_have_written_is_refused(tmp_path: Path) -> 
         cpu_runtime.build(files, ["-c"], ".o", tmp_path)
 
 
+@pytest.mark.slow
 def test_the_portable_context_switch(cache: Path) -> None:
     """CPUs without an assembly switch use ucontext; the whole program is one source here."""
     folder = Path(cpu_runtime.__file__).parent

@@ -247,6 +247,7 @@ def test_the_command(model: Any, command: Callable[..., Any], tmp_path: Path) ->
         assert (code, says in said) == (2, True), said
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_what_its_layers_mean(tmp_path: Path) -> None:
     model = networks.quantized(networks.resnet_like(), "QDQ", "s8s8", per_channel=True)
     feeds = {"x": networks.images(1, 9)}

@@ -88,6 +88,7 @@ def test_a_network_in_a_spoiled_arena(network: str, form: str, types: str, monke
     assert str(session.explain()).endswith(str(memory))
 
 
+@pytest.mark.slow
 def test_expressions_in_a_spoiled_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their floats are those of a session that runs once, layer by layer, which has no arena."""
 
