@@ -472,6 +472,7 @@ def _facts(named: tuple[str, Plan]) -> list[tuple[str, object]]:
     return [("problem", name), *asdict(plan.config).items()]
 
 
+@pytest.mark.many
 @pytest.mark.slow
 def test_every_two_choices_of_a_dozen_spaces_compile_together() -> None:
     """Covers simt, whose spaces are products of many choices; the other families are above."""
