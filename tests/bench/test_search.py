@@ -111,6 +111,7 @@ def test_the_table_has_what_the_command_found(tmp_path: Path, capsys: pytest.Cap
     assert all(row["means"]["8"] > 0.5 and f"| {row['means']['8']:.3f} |" in "".join(lines) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("with_costs", "lead"), [(True, 0.06), (False, 0.03)])
 def test_the_tuners_search_leads_chance_on_a_space_that_was_recorded(with_costs: bool, lead: float) -> None:
     """On a grouped layer on an H200, after 25 of 1200 configs, on average."""

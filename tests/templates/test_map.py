@@ -139,6 +139,7 @@ def plan_of(name: str) -> MapPlan:
     return plan
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", NAMED)
 def test_every_element_is_the_oracles(name: str) -> None:
     plan = plan_of(name)

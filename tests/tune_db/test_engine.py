@@ -218,6 +218,7 @@ def test_a_truncated_file(file: Path, problem: Conv2d, kept: int) -> None:
         read()
 
 
+@pytest.mark.slow
 def test_random_damage_never_raises_anything_else(file: Path, tmp_path: Path, make: Make, problem: Conv2d) -> None:
     """Everything that is still readable is read; all else is a DatabaseError."""
     whole = file.read_bytes()

@@ -80,6 +80,7 @@ def launches(session: Session) -> list[list[str]]:
     return [[launch.kernel for launch in lookup(one, "cpu").plan.call] for one in session.problems]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("weights", [QuantType.QUInt8, QuantType.QInt8])
 def test_a_small_network_runs_on_kernels(weights: QuantType, tmp_path: Path) -> None:
     model = small_network(tmp_path, weight_type=weights)
