@@ -59,6 +59,8 @@ def _environment() -> Environment:
         extensions=[Sections],
         keep_trailing_newline=True,
         autoescape=False,
+        cache_size=-1,
+        auto_reload=False,
     )
 
 

@@ -101,6 +101,7 @@ def numbers_in(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
 
 
+@pytest.mark.many
 @pytest.mark.slow
 def test_the_stored_trees_are_what_the_command_fits() -> None:
     data = correct.data_of(measured.PATH)
@@ -115,6 +116,7 @@ def test_the_stored_trees_are_what_the_command_fits() -> None:
     assert all(0.01 < spread < 0.5 for spread in spreads.values())
 
 
+@pytest.mark.many
 @pytest.mark.slow
 def test_networks_that_it_does_not_know_are_served_better_than_by_the_cost_model() -> None:
     data = correct.data_of(measured.PATH)

@@ -32,6 +32,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_document_says_all_that_a_figure_depends_on(document: dict[str, Any]) -> None:
     assert {"suite", "device", "driver", "toolchain", "packages", "clocks", "protocol", "commit", "at", "rows"} <= set(
         document
@@ -41,6 +42,7 @@ def test_a_document_says_all_that_a_figure_depends_on(document: dict[str, Any]) 
     assert {"rotated_bytes", "repeats", "statistic", "order"} <= set(document["protocol"])
 
 
+@pytest.mark.slow
 def test_a_row_holds_ours_and_the_peers(document: dict[str, Any]) -> None:
     small, wide = document["rows"]
     fields = {"name", "problem", "time_us", "floor_us", "tops", "peers", "best_peer_us", "config", "verified"}
@@ -60,6 +62,7 @@ def test_a_row_holds_ours_and_the_peers(document: dict[str, Any]) -> None:
     assert small["layers"] == ["small", "again"]
 
 
+@pytest.mark.slow
 def test_the_summary_counts_and_compares(document: dict[str, Any]) -> None:
     said = document["summary"]
     small = document["rows"][0]
@@ -147,6 +150,7 @@ def test_what_a_picture_shows() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", ["simt"])
 def test_committed_results_have_a_picture(suite: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'qconv-tune[bench]'")

@@ -66,6 +66,7 @@ def test_images_of_integers(few: None, tmp_path: Path) -> None:
     assert not any(op.startswith("QuantizeLinear") for row in found["rows"] for op in row["profile_us"])
 
 
+@pytest.mark.slow
 def test_a_session_that_differs_is_said_and_is_no_success(
     few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

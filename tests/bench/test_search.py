@@ -52,6 +52,7 @@ def test_searches_are_judged_at_each_budget() -> None:
     assert said["errors"]["8"] == pytest.approx(0.46 / math.sqrt(2), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_every_search_evaluates_each_config_once(replayed: Any) -> None:
     from replay import Run, SpentError
     from search import missing_for
@@ -110,6 +111,7 @@ def test_the_table_has_what_the_command_found(tmp_path: Path, capsys: pytest.Cap
     assert all(row["means"]["8"] > 0.5 and f"| {row['means']['8']:.3f} |" in "".join(lines) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("with_costs", "lead"), [(True, 0.06), (False, 0.03)])
 def test_the_tuners_search_leads_chance_on_a_space_that_was_recorded(with_costs: bool, lead: float) -> None:
     """On a grouped layer on an H200, after 25 of 1200 configs, on average."""

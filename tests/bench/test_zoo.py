@@ -33,6 +33,7 @@ def state_of(one: zoo.Worker) -> str:
     return Path(f"/proc/{one._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.many
 @pytest.mark.slow
 def test_a_network_is_measured_once_per_commit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,7 @@ def same(one: Any, other: Any) -> bool:
     return bool((one == other).all())
 
 
+@pytest.mark.many
 @pytest.mark.slow
 def test_every_case_runs_as_in_onnxruntime() -> None:
     counts: Counter[str] = Counter()

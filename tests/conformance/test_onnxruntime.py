@@ -118,6 +118,7 @@ def draws(index: int, narrow: bool) -> list[registry.Sample]:
     return [*made[:2], ties(made[2]), near_ties(problem, made[3], index)]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", FIRSTS)
 def test_the_oracle(first: int, narrow: bool) -> None:
     for index in range(first, first + CHUNK):
@@ -134,6 +135,7 @@ def check_kernels(first: int, narrow: bool, device: Device) -> None:
             assert input_sets.mismatch(instance) is None, f"{plan.config} on {device.name}, {PROBLEMS[index]}"
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", FIRSTS)
 def test_the_kernels_on_the_cpu(first: int, narrow: bool) -> None:

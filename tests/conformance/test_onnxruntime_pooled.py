@@ -79,6 +79,7 @@ def test_the_oracle(first: int) -> None:
             assert_same(expected(problem, drawn), infer(problem, drawn), str(problem))
 
 
+@pytest.mark.slow
 def test_the_kernels() -> None:
     """Covers the default kernels of each problem."""
     device = open_device("cpu")

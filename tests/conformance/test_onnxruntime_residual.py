@@ -94,6 +94,7 @@ def infer(problem: Conv2d, drawn: registry.Sample) -> Any:
     return np.ascontiguousarray(y.transpose(0, 2, 3, 1))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", range(0, len(PROBLEMS), CHUNK))
 def test_the_oracle(first: int) -> None:
     """Covers two generic draws, one of ties and one of near ties."""

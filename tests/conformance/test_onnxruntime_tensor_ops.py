@@ -88,6 +88,7 @@ def test_all_pairs_of_bytes(kind: type[Binary], dtype: str) -> None:
         assert np.array_equal(got.reshape(-1), want), given
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_number_for_all_of_the_other(kind: type[Binary], swapped: bool) -> None:
@@ -135,6 +136,7 @@ def orders() -> list[tuple[dict[str, Any], Array, Array, dict[bool, Array]]]:
     return found
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "shapes",
     [
@@ -172,6 +174,7 @@ def test_a_factor_a_channel_and_image(kind: type[Binary]) -> None:
 UNARY = ["x", "x_scale", "x_zero_point", "y_scale", "y_zero_point"]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("function", ["sigmoid", "leaky_relu", "identity"])
 def test_tables_of_all_bytes(function: str, dtype: str) -> None:

@@ -102,11 +102,13 @@ def check_kernels(preset: str, device: Device, count: int, seed: int) -> None:
         check(generator.default(problem, device.target), device, index)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("preset", KERNEL_PRESETS)
 def test_the_kernels(preset: str) -> None:
     check_kernels(preset, open_device("cpu"), 6, seed=0)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("preset", KERNEL_PRESETS)
@@ -138,6 +140,7 @@ def cases(engine: str, narrow: bool, count: int) -> Iterator[tuple[Conv2d, regis
         yield problem, narrowed(drawn) if narrow else drawn
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("scales", VARIANTS)
 def test_the_engines(engine: str, narrow: bool, scales: str) -> None:
     compared = 0

@@ -75,6 +75,7 @@ def wider(count: int) -> list[Conv2d]:
     return made
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("scales", VARIANTS)
 @pytest.mark.parametrize("problems", [theirs(), wider(150)], ids=["theirs", "wider"])
 def test_the_engine(narrow: bool, problems: list[Conv2d], scales: str) -> None:

@@ -23,6 +23,7 @@ def test_the_page_has_the_table_and_no_other_network() -> None:
     assert {tuple(line.strip("| ").split(" | ")[:2]) for line in table} == set(PARTS)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), PARTS)
 def test_a_part_of_the_table_is_what_the_command_makes(name: str, form: str) -> None:
@@ -47,6 +48,7 @@ def test_the_node_cases_of_the_page_add_up() -> None:
         assert area == "all" or others == sum(row[0] == area for row in cells(node_cases.OTHERS))
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("area", node_cases.EVERY)
 def test_the_node_cases_of_an_area_are_what_the_command_makes(area: str) -> None:

@@ -139,6 +139,7 @@ def test_golden_sources(name: str) -> None:
     assert reading.scratch == 0, f"{reading.scratch} instructions reach scratch memory; default plans keep registers"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(MATRIX, {"gfx942"}))
 def test_random_plans(name: str) -> None:
     """A few of the plans of test_many_random_plans."""
@@ -177,6 +178,7 @@ def planted(source: Source, was: str, now: str) -> Source:
     return replace(source, text=source.text.replace(was, now))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("name", "kept"), [("gfx1100", ""), ("gfx1201", "    keep_converged(acc.product);\n")])
 def test_sums_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
     """Covers all sums, and the window sums alone: the store's guard is a branch of lanes, and only there is a sum
@@ -191,6 +193,7 @@ def test_sums_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
     assert all("v_wmma_i32_16x16x16_iu8" in each and "if (pixel >= PIXELS) return;" in each for each in refused)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("name", "kept"), [("gfx1100", ""), ("gfx1201", "    keep_converged(sums.set[0]);\n")])
 def test_sums_of_chains_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
     """Covers all sums, and the window sums alone."""

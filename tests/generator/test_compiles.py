@@ -233,6 +233,7 @@ def test_the_default_compiles(name: str, gpu: str) -> None:
     assert complaint(plan, accepted, reads_code=True) is None, f"{plan.problem} {plan.config}"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("gpu", EVERY_GPU)
 def test_the_first_of_simt_compiles(gpu: str) -> None:
     """The config that is used if matrix instructions are disabled."""
@@ -453,6 +454,7 @@ ODD_STEPS = (
 )
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
 def test_no_load_comes_before_its_address(name: str) -> None:
@@ -474,6 +476,7 @@ def _facts(named: tuple[str, Plan]) -> list[tuple[str, object]]:
     return [("problem", name), *asdict(plan.config).items()]
 
 
+@pytest.mark.many
 @pytest.mark.slow
 def test_every_two_choices_of_a_dozen_spaces_compile_together() -> None:
     """Covers simt, whose spaces are products of many choices; the other families are above."""

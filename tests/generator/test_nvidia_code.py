@@ -116,6 +116,7 @@ def test_two_blackwells_multiply_bytes_by_tcgen05() -> None:
             compiled(TCGEN05, TARGETS[name])
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", ["tcgen05-body-sm_100a.cu", "tcgen05-residual-borders-sm_100a.cu"])
 def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
     """By a lane that the compiler knows to be alone. After a comparison of lanes ptxas emits a loop."""
@@ -289,6 +290,7 @@ PARTS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PARTS)
 def test_channels_that_fill_no_vector_move_in_the_largest_parts_that_do(name: str) -> None:
     """Byte by byte, the layer of 40 channels takes 86 us on an H200, and 16 us in words of eight."""

@@ -116,6 +116,7 @@ def test_other_text_is_refused(text: str, says: str) -> None:
     assert len(str(refused.value)) < 450
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("depth", [5, 500, 501, 502, 503, 5000])
 def test_configs_in_configs_are_refused_at_any_depth(depth: int) -> None:
     """The depth at which reading or writing JSON first exhausts the stack varies."""

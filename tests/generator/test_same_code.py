@@ -114,6 +114,7 @@ def test_configs_are_asked_for_in_the_words_of_each_revision() -> None:
 needs_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
 
 
+@pytest.mark.slow
 @needs_git
 def test_a_revision_answers_by_its_own_code(tmp_path: Path) -> None:
     plans = [plan_of(name) for name in random.Random(7).sample(list(KERNELS), 2)]

@@ -41,6 +41,7 @@ def family_of(problem: Problem) -> Family:
     return next(one for one in generator.families(problem).values() if one.grouped is not None)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("target", TARGETS_OF_CHAINS)
 @pytest.mark.parametrize("problem", CHAINS.values(), ids=CHAINS)
 def test_they_are_the_first_of_the_space(problem: Problem, target: str) -> None:
@@ -49,6 +50,7 @@ def test_they_are_the_first_of_the_space(problem: Problem, target: str) -> None:
     assert [plan.config for plan in found] == [plan.config for plan in plans[:MOST]]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("target", TARGETS_OF_CHAINS)
 @pytest.mark.parametrize("problem", CHAINS.values(), ids=CHAINS)
 def test_no_plan_of_a_group_costs_less_than_its_bound(problem: Problem, target: str) -> None:
@@ -64,6 +66,7 @@ def test_no_plan_of_a_group_costs_less_than_its_bound(problem: Problem, target: 
     assert len(bounds) > 1
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("problem", CHAINS.values(), ids=CHAINS)
 def test_the_groups_have_the_configs_of_a_search(problem: Problem) -> None:
     family = family_of(problem)

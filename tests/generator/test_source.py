@@ -51,6 +51,7 @@ def test_the_digest_is_of_the_code(rendered: list[tuple[Plan, Source]]) -> None:
     assert len({source.digest for _, source in rendered}) == len(rendered)
 
 
+@pytest.mark.slow
 def test_the_bytes_are_the_same_in_another_process() -> None:
     """With another seed of Python's hashes, at another time, in another folder and locale."""
     keys = [str(problem) for problem in problems(seed=5, count=6)]
@@ -75,6 +76,7 @@ def test_the_bytes_are_the_same_in_another_process() -> None:
     assert [answer.split() for answer in answers] == [here, here]
 
 
+@pytest.mark.turns
 def test_nothing_of_this_machine_or_this_day_is_in_it(rendered: list[tuple[Plan, Source]]) -> None:
     paths = (os.getcwd(), str(Path.home()), str(Path(generator.__file__).parent), "/tmp", "/usr", "site-packages")
     for _, source in rendered:
@@ -82,6 +84,7 @@ def test_nothing_of_this_machine_or_this_day_is_in_it(rendered: list[tuple[Plan,
         assert not re.search(r"\d{4}-\d{2}-\d{2}|\d{1,2}:\d{2}:\d{2}", source.text)
 
 
+@pytest.mark.turns
 def test_it_is_printable_text_of_at_most_110_columns(rendered: list[tuple[Plan, Source]]) -> None:
     for plan, source in rendered:
         assert source.text.isascii()
@@ -103,6 +106,7 @@ def test_a_long_key_is_wrapped() -> None:
     assert str(problem) in comment
 
 
+@pytest.mark.turns
 def test_no_template_is_left_in_it(rendered: list[tuple[Plan, Source]]) -> None:
     for _, source in rendered:
         for mark in ("//%", "${", "<%", "%>", "<#", "#>", "{#", "jinja", "None", "True", "False", "Undefined"):
@@ -110,12 +114,14 @@ def test_no_template_is_left_in_it(rendered: list[tuple[Plan, Source]]) -> None:
         assert not re.search(r"\{%(?!\d)", source.text)  # excludes {%0, an operand of PTX
 
 
+@pytest.mark.turns
 def test_it_needs_nothing_from_disk(rendered: list[tuple[Plan, Source]]) -> None:
     for _, source in rendered:
         assert not re.search(r"^\s*#\s*(include|import|embed)", source.text, re.MULTILINE)
         assert "__has_include" not in source.text
 
 
+@pytest.mark.turns
 def test_the_header_says_the_problem_the_config_and_the_launch(rendered: list[tuple[Plan, Source]]) -> None:
     for plan, source in rendered:
         header = source.text[: source.text.index("\nconstexpr")]

@@ -69,6 +69,7 @@ def test_many(name: str) -> None:
     assert found["refused"] + found["taken"] == surface.cases
 
 
+@pytest.mark.slow
 def test_nothing_reads_the_environment_beside_a_case() -> None:
     """A case writes the environment, and glibc's getenv in another thread could then read freed memory."""
     count = "len(os.listdir('/proc/self/task'))"

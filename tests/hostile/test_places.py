@@ -79,6 +79,7 @@ def says(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None
         assert part in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [PATHS["bytes"]], indirect=True, ids=["bytes"])
 def test_a_path_that_is_no_utf_8_can_be_printed(place: Path) -> None:
     """The message contains the path, byte for byte."""
@@ -110,6 +111,7 @@ def test_everything_works_in_a_folder_of_any_name(place: Path) -> None:
     says(command("run", KEY, *device, "--verify", cwd=place, **layered), 0, "True")
 
 
+@pytest.mark.slow
 def test_without_a_home_what_is_needed_is_said(tmp_path: Path) -> None:
     """A user without HOME and without an entry in the user database."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -202,6 +204,7 @@ def test_no_duration_is_of_a_clock_that_can_go_back() -> None:
             assert "time.time()" not in path.read_text(), f"{path}: use time.monotonic, or perf_counter"
 
 
+@pytest.mark.slow
 def test_two_processes_make_one_database(tmp_path: Path) -> None:
     """Both find it missing, and both add their rows."""
     rows = tmp_path / "rows.json"

@@ -179,11 +179,15 @@ def reached_from(module: str) -> set[str]:
     return reached
 
 
+@lru_cache(maxsize=512)
 def at_the_top(module: str) -> tuple[Import, ...]:
     """Return the imports outside of functions, without those for type checkers only."""
-    tree = ast.parse(modules()[module].read_text())
-    tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    return read_imports(ast.unparse(tree), module)
+    text = modules()[module].read_text()
+    lines, found = (
+        text.splitlines(),
+        [one for one in ast.parse(text).body if isinstance(one, ast.Import | ast.ImportFrom)],
+    )
+    return read_imports("\n".join(line for one in found for line in lines[one.lineno - 1 : one.end_lineno]), module)
 
 
 def test_choosing_needs_nothing_of_loading_nor_loading_of_choosing() -> None:

@@ -37,6 +37,7 @@ def test_problems_plans_and_sources() -> None:
     assert loaded == []
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("command", [["--help"], ["tune", "--help"], ["lookup", "--help"], ["db", "--help"]])
 def test_help(command: list[str]) -> None:
     program = (

@@ -46,6 +46,7 @@ def check(problem: Conv2d, device: Device) -> None:
             assert mismatch(instance, drawn_at_the_end(problem, x_end, w_end)) is None, (x_end, w_end)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("zero_points", [False, True], ids=["symmetric", "zero points"])
 @pytest.mark.parametrize("w_type", EXTREMES)
 @pytest.mark.parametrize("x_type", EXTREMES)

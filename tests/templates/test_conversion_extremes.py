@@ -80,6 +80,7 @@ def test_what_lies_just_beside_a_tie_is_rounded_once(out_type: str, first: int) 
         assert mismatch(instance, Sample((x.reshape(shapes[0]), np.full(shapes[1], scale)))) is None, scale
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("precision", WIDE)
 @pytest.mark.parametrize("rounding", MODE_VALUES["rounding"])
 @pytest.mark.parametrize("out_type", ["int8", "int32"])

@@ -99,6 +99,7 @@ def finding(plan: Plan, text: str, seed: int) -> str | None:
     return None if y.tobytes() == expected(plan.problem, drawn).tobytes() else WRONG
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_left_out(name: str) -> None:
     text = generator.render(PLANS[name]).text

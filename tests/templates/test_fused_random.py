@@ -52,11 +52,13 @@ def asked(name: str, seed: int, count: int) -> tuple[dict[int, Plan], list[str]]
     return granted(of, range(count), lambda index, one: fused_plan(problems[index], target, index, one))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(LONG, {"cpu.sm_75", "cpu.sm_80", "cpu.sm_90a", "cpu.gfx942"}))
 def test_a_random_config(name: str) -> None:
     check_all(plans(name, FAST_SEED, FAST, 0)[:FAST], 0)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(LONG_OF_THREE, {"cpu.sm_75", "cpu.sm_80", "cpu.sm_90a"}))
 def test_a_random_config_of_three(name: str) -> None:
     check_all(plans(name, FAST_SEED, FAST, 0, layers=3), 0)

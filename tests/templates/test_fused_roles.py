@@ -44,6 +44,7 @@ MANY = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", MANY)
 def test_a_thread_has_several(name: str) -> None:
     plan = MANY[name]

@@ -33,6 +33,7 @@ def turned(array: Any, axes: tuple[int, ...]) -> Any:
     return np.ascontiguousarray(array.transpose(axes))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("out_type", ["int8", "float32"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_layout_gives_the_same_bits(shape: str, out_type: str) -> None:

@@ -139,6 +139,7 @@ def plan_of(name: str) -> MapPlan:
     return plan
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", NAMED)
 def test_every_element_is_the_oracles(name: str) -> None:
     plan = plan_of(name)
@@ -196,6 +197,7 @@ def test_nothing_is_found_in_random_expressions(index: int) -> None:
         assert found is None, f"{plan.problem} {plan.config} {sanitizer}"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("sanitizer", "old", "new"),
     [

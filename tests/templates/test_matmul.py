@@ -126,6 +126,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     assert sanitized.mismatch(plan, registry.draw(plan.problem, 5), sanitizer) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("sanitizer", "old", "new"),
     [

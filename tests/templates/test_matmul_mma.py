@@ -73,6 +73,7 @@ def plan_of(name: str) -> MatMulMmaPlan:
     return plan
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", NAMED)
 def test_every_bit_is_the_oracles(name: str) -> None:
     plan = plan_of(name)
@@ -124,12 +125,14 @@ def _planned(problem: MatMul, rng: random.Random) -> MatMulMmaPlan:
             return plan
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("index", range(8))
 def test_random_products(index: int) -> None:
     plan = drawn(1, 8)[index]
     assert mismatch(load(plan, CPU), registry.draw(plan.problem, index)) is None
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_many_random_products(first: int) -> None:
@@ -145,6 +148,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     assert sanitized.mismatch(plan, registry.draw(plan.problem, 5), sanitizer) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("sanitizer", "old", "new"),
     [

@@ -44,6 +44,7 @@ def asked_plans(name: str, seed: int, count: int) -> tuple[dict[Place, Plan], li
     return asked((name,), seed, count, frozenset(wanted(TARGETS[name])))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("first", range(0, FAST, CHUNK))
 @pytest.mark.parametrize("name", mostly_slow(EMULATIONS, {"cpu.sm_75", "cpu.sm_80", "cpu.gfx942", "cpu.gfx1100"}))
 def test_a_random_config(name: str, first: int) -> None:
@@ -62,6 +63,7 @@ def has_a_narrow_strip(plan: Plan) -> bool:
     return plan.shape.tiles_m % plan.config.tile_swizzle_width != 0
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(EMULATIONS, {"cpu.sm_80"}))
 def test_the_last_strip_of_tiles_is_narrow(name: str) -> None:
     asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # enough tiles for a tile swizzle
@@ -69,6 +71,7 @@ def test_the_last_strip_of_tiles_is_narrow(name: str) -> None:
     check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EMULATIONS)
 def test_swizzled_tiles(name: str) -> None:

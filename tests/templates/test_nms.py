@@ -36,6 +36,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     assert sanitized.mismatch(plan, registry.draw(SANITIZED[name], 5), sanitizer) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("says", ["all threads have read it", "all threads have read the count"])
 def test_a_missing_barrier_is_found(says: str) -> None:
     problem = SANITIZED["all may be kept"]

@@ -66,6 +66,7 @@ def test_special_kernels_are_the_oracle(family: str) -> None:
     check_all([special_plan(family, one, target, "table") for one in problems], 20)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", ["cpu.sm_90a", "cpu.gfx1100"])
 def test_matrix_kernels_are_the_oracle(name: str) -> None:
     target = TARGETS[name]
@@ -76,12 +77,14 @@ def test_matrix_kernels_are_the_oracle(name: str) -> None:
 WAYS: list[dict[str, int]] = [{"persist": 1}, {"staged": 1}, {"split": 2}, {"persist": 1, "stream_k": 1}]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("wanted", WAYS, ids=str)
 def test_every_way_of_a_matrix_kernel_to_its_outputs(wanted: dict[str, int]) -> None:
     problem = looked_up(Conv2d(2, 9, 9, 64, 96, 3, 3, pad=1, quantization=Quantization(per_channel=True)))
     check_all([matrix_plan(problem, SM_90A, "table", **wanted)], 40)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("layout", ["nhwc", "nchw"])
 def test_the_kernel_that_serves_everything_is_the_oracle(layout: str) -> None:
     rng = random.Random(f"table {layout}")
@@ -101,6 +104,7 @@ def test_the_last_of_a_chain_is_the_oracle(layers: int) -> None:
         check_all([fused_plan(one, target, "table") for one in problems], 50)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("out_type", OUT_TYPES)
 @pytest.mark.parametrize("activation", ["none", "relu", "relu6", "hardswish"])
 def test_it_is_that_of_two_kernels(activation: str, out_type: str) -> None:

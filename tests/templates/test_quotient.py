@@ -93,6 +93,7 @@ def differing(tmp_path_factory: pytest.TempPathFactory) -> ctypes._NamedFuncPoin
 
 # An even b has only even distances: for 2 * odd, those of odd with half the shift; with more twos, none is close
 # enough.
+@pytest.mark.turns
 @pytest.mark.parametrize(("twos", "first"), [(1, 2**23), (2, 2**22)])
 def test_a_quotient_is_a_division(differing: ctypes._NamedFuncPointer, twos: int, first: int) -> None:
     pairs = ctypes.c_long(0)

@@ -65,6 +65,7 @@ def plan(name: str) -> generator.Plan:
     return generator.plan(problem, chosen, CPU.target)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", CASES)
 def test_a_kernel_gives_the_oracles_bits(name: str) -> None:
     assert mismatch(load(plan(name), CPU), registry.draw(CASES[name][0], 5)) is None
@@ -77,6 +78,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     assert sanitized.mismatch(plan(name), registry.draw(CASES[name][0], 5), sanitizer) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_missing_barrier_is_found(at: int) -> None:
     name = "neighbouring rows"

@@ -80,6 +80,7 @@ IN_SMEM = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("family", IN_SMEM)
 def test_residuals_in_shared_memory(family: str) -> None:
     """Random configs with the residual in shared memory, and where that is impossible."""
@@ -102,6 +103,7 @@ def test_residuals_in_shared_memory(family: str) -> None:
             assert finding(plan, generator.render(plan).text, LATE) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("residual_add", ["multiply_add", "fma"])
 @pytest.mark.parametrize("order", ["multiply", "multiply_divide", "multiply_reciprocal"])
 def test_the_oracle_is_rational_arithmetic(order: str, residual_add: str) -> None:
@@ -142,6 +144,7 @@ def one_output(quantization: Quantization, acc: int, residual: int, **parameters
     return y.item()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("mode", MODES)
 def test_it_is_added_before_the_activation_in_real_units(mode: str) -> None:
     made = Quantization(activation="relu", residual="int8", residual_zero_point=True, mode=MODES[mode])

@@ -98,6 +98,7 @@ IN_MACHINE_CODE = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", CASES)
 def test_it_compiles_to_the_copy_engines_instructions(name: str) -> None:
     source = source_of(CASES[name], GPU)

@@ -42,6 +42,7 @@ def plans_of(problem: Conv2d, target: str) -> dict[str, Plan]:
     return {family: draw.choice(plans) for family, plans in by_family.items()}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("target", TARGET_NAMES)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_family_puts_channels_where_pixels_are(name: str, target: str) -> None:

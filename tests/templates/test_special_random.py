@@ -64,6 +64,7 @@ def check_on(gpu: Device, family: str, first: int, count: int) -> None:
         check(plan, gpu, seed=index)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("family", SHAPES)
 def test_a_random_config(family: str) -> None:
     check_all(plans(family, FAST_SEED, FAST, 0)[:FAST], 0)
@@ -107,6 +108,7 @@ def features(plan: Plan) -> set[tuple[str, Any]]:
     }
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("residual", ["none", "int8"])
 def test_the_widest_slab_of_pointwise(residual: str) -> None:
@@ -116,6 +118,7 @@ def test_the_widest_slab_of_pointwise(residual: str) -> None:
     check_all(wide[:: len(wide) // 4], 0)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("family", SHAPES)
 def test_the_many_have_every_choice_and_kind(family: str) -> None:

@@ -73,6 +73,7 @@ def test_the_least_sums_are_above_what_stands_for_no_output(window: int, pad: ob
     assert mismatch(load(plan, open_device(plan.target.name)), drawn) is None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", mostly_slow(PLANS, ["uneven"]))
 def test_warps_of_a_consumer_need_not_go_together(name: str) -> None:
     """The memory model requires no more than a warp does: what one warp releases, others have seen."""

@@ -53,6 +53,7 @@ def test_a_planted_bug_is_found(old: str, new: str, sanitizer: sanitized.Sanitiz
     assert not report.clean
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("elements", [1, 255, 513, 40_001])
 def test_every_width_and_every_number_of_copies(elements: int) -> None:

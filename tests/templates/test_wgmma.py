@@ -52,6 +52,7 @@ PLANS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_left_out(name: str) -> None:
     text = generator.render(PLANS[name]).text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     assert len(rows) == len({row.key for row in rows}) == 200
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_rows(tmp_path: Path) -> None:
     path = tmp_path / "tune.sqlite"
     writers = [writer(path, 100, "ours"), writer(path, 100, "ours")]
@@ -70,7 +72,9 @@ def test_two_processes_write_the_same_rows(tmp_path: Path) -> None:
         assert len(database.measurements()) == 100
 
 
-@pytest.mark.parametrize("finished", [1, 20, 57])
+@pytest.mark.parametrize(
+    "finished", [pytest.param(1, marks=pytest.mark.slow), 20, pytest.param(57, marks=pytest.mark.slow)]
+)
 def test_a_killed_process_loses_nothing_finished(tmp_path: Path, make: Make, problem: Conv2d, finished: int) -> None:
     path = tmp_path / "tune.sqlite"
     process = writer(path, 1_000_000, "d1")
@@ -92,12 +96,13 @@ def test_a_killed_process_loses_nothing_finished(tmp_path: Path, make: Make, pro
         database.add(make(399))
 
 
+@pytest.mark.slow
 def test_a_killed_creation_leaves_something_that_opens(tmp_path: Path, make: Make) -> None:
     for attempt in range(3):
         path = tmp_path / f"{attempt}.sqlite"
         process = writer(path, 1_000_000, "d1")
         while not path.exists():
-            pass
+            time.sleep(0.001)
         process.kill()
         process.communicate()
         with Database.open(path) as database:

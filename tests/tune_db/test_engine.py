@@ -218,6 +218,7 @@ def test_a_truncated_file(file: Path, problem: Conv2d, kept: int) -> None:
         read()
 
 
+@pytest.mark.slow
 def test_random_damage_never_raises_anything_else(file: Path, tmp_path: Path, make: Make, problem: Conv2d) -> None:
     """Everything that is still readable is read; all else is a DatabaseError."""
     whole = file.read_bytes()
@@ -322,6 +323,7 @@ BAD_VALUES = [
 ]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("column", "value", "says"), BAD_VALUES)
 def test_a_bad_row_is_refused_by_its_number(file: Path, problem: Conv2d, column: str, value: object, says: str) -> None:
     if value == " {} ":

@@ -113,6 +113,7 @@ def test_best_of_each(make: Make, other_problem: Conv2d) -> None:
     assert best_of_each([*rows, make(3, device="none", outcome="compile")]) == [rows[2], rows[1], rows[3]]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("module", ["qconv.tune_db", "qconv.tune_db.measurement", "qconv.tune_db.text"])
 def test_reading_shipped_winners_imports_no_sqlalchemy(module: str) -> None:
     code = f"import sys, {module}; sys.exit('sqlalchemy' in sys.modules)"

@@ -53,6 +53,7 @@ def check_plans(key: str, target: Target, rng: random.Random) -> None:
             assert generator.cost(plan) >= 0
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(6))
 def test_a_plan_of_a_problem_near_the_limits_is_served_or_infeasible(seed: int) -> None:
     rng = random.Random(f"plans {seed}")

@@ -119,6 +119,7 @@ def test_one_zero_point_serves_many_scales() -> None:
     )
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("x_type", ["float32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("out_type", ["int8", "uint8", "int16", "uint16", "int32"])
 def test_types(x_type: str, out_type: str) -> None:

@@ -28,6 +28,7 @@ def arguments_of(problem: Conv2d) -> dict[str, Any]:
     }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("index", range(12))
 def test_it_is_the_oracle(index: int) -> None:
     problem = problems(seed=7, count=12)[index]

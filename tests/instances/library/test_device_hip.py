@@ -36,6 +36,7 @@ without_hip = pytest.mark.skipif(
 pytestmark = pytest.mark.skipif(LACKS is not None, reason=f"no {LACKS}")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("headers", [STUB, pytest.param(SYSTEM, marks=without_hip)], ids=["declarations", "HIP"])
 def test_its_device_compiles_against(headers: Path, tmp_path: Path) -> None:
     """HIP's own headers overload some functions for C++, and so do the declarations."""

@@ -52,6 +52,7 @@ def row_of(plan: Plan) -> Measurement:
     )
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", ["sm_75", "sm_90a", "gfx90a", "gfx1100", "cpu"])
 def test_every_file_compiles_alone(name: str, tmp_path: Path) -> None:
     try:

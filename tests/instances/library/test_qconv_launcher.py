@@ -126,6 +126,7 @@ def asked(library: Path, capability: str, problems: list[Any]) -> list[tuple[int
     return answers
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_kernel_of_the_latest_target_that_runs_goes_before_a_tuned_one(library: Path, name: str) -> None:
     capability, rows, chosen = CHOSEN[name]

@@ -130,6 +130,7 @@ def mode_of(name: str, out_type: str) -> int:
 KERNELS = {f"{name}-{out_type}": (name, out_type) for name in ACTIVATIONS for out_type in SCALED_TYPES}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kernel", mostly_slow(KERNELS, list(KERNELS)[::2]))
 def test_the_kernel_is_the_oracle(kernel: str) -> None:
     name, out_type = KERNELS[kernel]
@@ -142,6 +143,7 @@ def test_every_two_occur_together() -> None:
         assert {(key[at], mode) for key, mode in chosen.items()} == {(v, mode) for v in values for mode in EVERY_MODE}
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("out_type", SCALED_TYPES)
 @pytest.mark.parametrize("name", ACTIVATIONS)

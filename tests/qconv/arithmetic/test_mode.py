@@ -86,6 +86,7 @@ def check_vectors(mode: str, device: Device) -> None:
     assert seen >= 39
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("mode", PRESETS)
 def test_stored_vectors(mode: str) -> None:
     check_vectors(mode, CPU)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from called import document_here, here
 from stored_times import store
 
 from qconv import generator, parse
@@ -36,41 +36,17 @@ def cli(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-def here(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, without new imports: for commands that write no database and print in Python only.
-    A traceback fails the test."""
-    code: object = 0
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as done:
-            code = done.code
-    assert isinstance(code, int)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
-def document(*arguments: object, **environment: str) -> Any:
-    return parsed(cli(*arguments, "--json", **environment))
-
-
-def document_here(*arguments: object) -> Any:
-    return parsed(here(*arguments, "--json"))
-
-
-def parsed(answer: subprocess.CompletedProcess[str]) -> Any:
-    assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
-
-
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("db") / "tune.sqlite"
-    assert document("tune", *CONV, "--device", "cpu", "--trials", 3, "--db", path)["measured"] == 3
+    assert document_here("tune", *CONV, "--device", "cpu", "--trials", 3, "--db", path)["measured"] == 3
     return path
 
 
 def test_flags_and_key_name_the_same_problem(db: Path) -> None:
-    by_flags = document("lookup", *CONV, "--device", "cpu", "--db", db)
+    answer = cli("lookup", *CONV, "--device", "cpu", "--db", db, "--json")
+    assert answer.returncode == 0, answer.stderr
+    by_flags = json.loads(answer.stdout)
     by_key = document_here("lookup", KEY, "--device", "cpu", "--db", db)
     assert by_flags == by_key
     assert by_key["problem"] == KEY
@@ -106,11 +82,11 @@ def test_run(more: list[str]) -> None:
 
 def test_a_cpu_device_that_emulates_is_looked_up_tuned_and_sanitized(tmp_path: Path) -> None:
     flags = ["--device", "cpu.gfx942", "--db", tmp_path / "t.sqlite"]
-    assert document("tune", *CONV, *flags, "--trials", 1)["measured"] == 1
+    assert document_here("tune", *CONV, *flags, "--trials", 1)["measured"] == 1
     found = document_here("lookup", *CONV, *flags)
     assert (found["target"], found["origin"]) == ("cpu.gfx942", "exact")
     assert found["device"].startswith("cpu.gfx942 ")
-    answer = document("run", *CONV, *flags, "--verify", "--sanitize", "address")
+    answer = document_here("run", *CONV, *flags, "--verify", "--sanitize", "address")
     assert (answer["verified"], answer["clean"]) == (True, True)
 
 
@@ -130,7 +106,7 @@ def test_space_says_why_a_config_is_rejected() -> None:
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx90a", "cpu"])
 def test_source_prints_the_kernel(target: str) -> None:
-    answer = cli("source", *CONV, "--target", target)
+    answer = here("source", *CONV, "--target", target)
     assert answer.returncode == 0
     assert f"// {KEY[:60]}" in answer.stdout
     family = generator.default(parse(KEY), TARGETS[target]).config.family
@@ -142,7 +118,7 @@ def test_source_prints_the_kernel(target: str) -> None:
 
 
 def test_devices() -> None:
-    answer = document("devices")
+    answer = document_here("devices")
     assert answer["devices"][-1]["target"] == "cpu"
     assert answer["targets"]["cpu"].startswith(("g++", "clang"))
 
@@ -165,10 +141,11 @@ def test_no_time_is_expected_of_the_cpu_device() -> None:
     assert "the cost model's own best; nothing near" in document_here("lookup", KEY, "--device", "cpu")["reason"]
 
 
-def test_the_default_database_is_qconv_db(tmp_path: Path) -> None:
+def test_the_default_database_is_qconv_db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.sqlite"
-    assert document("tune", *CONV, "--device", "cpu", "--trials", 1, QCONV_DB=str(path))["database"] == str(path)
-    assert len(document("db", "list", QCONV_DB=str(path))) == 1
+    monkeypatch.setenv("QCONV_DB", str(path))
+    assert document_here("tune", *CONV, "--device", "cpu", "--trials", 1)["database"] == str(path)
+    assert len(document_here("db", "list")) == 1
 
 
 def test_db_list_merge_export_prune(tmp_path: Path) -> None:
@@ -176,25 +153,25 @@ def test_db_list_merge_export_prune(tmp_path: Path) -> None:
     db, cpu = tmp_path / "tune.sqlite", open_device("cpu")
     plans, _ = generator.space(parse(KEY), cpu.target)
     store(db, cpu, zip(plans, (10.0, 10.09, 10.2), strict=False))
-    rows = document("db", "list", "--db", db)
+    rows = document_here("db", "list", "--db", db)
     assert [row["outcome"] for row in rows] == ["correct"] * 3
     assert len(document_here("db", "list", "--best", "--db", db)) == 1
     other = tmp_path / "other.sqlite"
-    merged = document("db", "merge", db, "--db", other)
+    merged = document_here("db", "merge", db, "--db", other)
     assert merged[str(db)]["added"] == 3
-    assert document("db", "merge", db, "--db", other)[str(db)]["unchanged"] == 3
+    assert document_here("db", "merge", db, "--db", other)[str(db)]["unchanged"] == 3
     assert here("db", "export", "--db", other, "--out", tmp_path / "t4.json").returncode == 0
     assert len(json.loads((tmp_path / "t4.json").read_text())["results"]) == 3
     best = ["--format", "text", "--best", "--db", other, "--out", tmp_path / "w.json"]
     assert here("db", "export", *best).returncode == 0
     assert len(json.loads((tmp_path / "w.json").read_text())) == 1
     assert "1 rows would be deleted" in here("db", "prune", "--slower-than", 1, "--dry-run", "--db", other).stdout
-    assert cli("db", "prune", "--slower-than", 1, "--db", other).returncode == 0
+    assert here("db", "prune", "--slower-than", 1, "--db", other).returncode == 0
     assert [row["median_us"] for row in document_here("db", "list", "--db", other)] == [10.0, 10.09]
 
 
 def test_export_compiles_alone(db: Path, tmp_path: Path) -> None:
-    answer = document("export", "--db", db, "--out", tmp_path / "out")
+    answer = document_here("export", "--db", db, "--out", tmp_path / "out")
     assert sorted(answer["files"]) == sorted(path.name for path in (tmp_path / "out").iterdir())
     sources = [name for name in answer["files"] if name.startswith("conv2d") and name.endswith(".cpp")]
     assert len(sources) == 1
@@ -256,7 +233,7 @@ def test_a_bad_database_is_refused_by_name_and_left_as_it_is(
     bad = tmp_path / "bad.sqlite"
     if spoil in (_truncated, _evil_config, _negative_time):
         # A copy by merge is one file, whatever the journal mode.
-        assert cli("db", "merge", db, "--db", bad).returncode == 0
+        assert here("db", "merge", db, "--db", bad).returncode == 0
     spoil(bad)
     before = bad.read_bytes()
     for command in (["db", "list"], ["lookup", *CONV, "--device", "cpu"], ["export", "--out", str(tmp_path / "out")]):

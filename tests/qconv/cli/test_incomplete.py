@@ -39,6 +39,7 @@ def run(missing: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", WITHOUT, missing, *words], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("missing", PACKAGES)
 def test_a_package_that_is_not_there_is_a_sentence(missing: str) -> None:
     done = run(missing, "lookup", KEY, "--device", "cpu", "--json")

@@ -162,6 +162,7 @@ def test_torch_quantize(out_type: str, seed: int) -> None:
     assert (q.int_repr().numpy() == expected).all()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("x_type", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("out_type", ["int8", "uint8", "int16", "uint16"])
 def test_decomposed_quantize(x_type: str, out_type: str) -> None:

@@ -74,6 +74,7 @@ def test_every_flip_of_a_flag_is_seen_by_a_vector() -> None:
         assert flip in flips
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("x_type", REALS)
 def test_random_elements_in_rational_arithmetic(x_type: str) -> None:
     for quotient, rounding, add in itertools.product(

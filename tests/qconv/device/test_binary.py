@@ -248,6 +248,7 @@ def test_reads_spills_from_the_log(log: str, spill_bytes: int | None) -> None:
 # ---- Real binaries ----
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("arch", mostly_slow(["75", "80", "86", "89", "90a", "100a", "120"], {"80", "90a"}))
 def test_agrees_with_ptxas(arch: str) -> None:
     binary, log = cubin(arch)
@@ -273,6 +274,7 @@ def test_agrees_with_ptxas(arch: str) -> None:
     assert seen["shared_tile"].smem_bytes == 4096
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "arch",
     mostly_slow(["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"], {"gfx942", "gfx1100"}),
@@ -343,6 +345,7 @@ def test_names_the_kernels_that_are_there(make: Any) -> None:
         resources(make(), "conv")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("make", "kernel"),
     [

@@ -97,6 +97,7 @@ def void(_: object) -> None:
     return None
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_entry_is_built_again(
     root: Path, plan: Plan, damage: Callable[[Binary], None], caplog: pytest.LogCaptureFixture
@@ -230,6 +231,7 @@ print(binary.path)
 """
 
 
+@pytest.mark.slow
 def test_racing_processes_publish_one_entry(root: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     names = [str(tmp_path / str(number)) for number in range(3)]

@@ -18,6 +18,7 @@ from qconv.targets.target import TARGETS, target
 CUDA = {name: text for name, text in golden_files.read().items() if name.endswith(".cu")}
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CUDA)
 def test_nvcc_takes_what_nvrtc_does(name: str, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def expected(a: Array, b: Array, c: Array) -> Array:
     return (a.astype(np.int64) @ b.astype(np.int64) + c.astype(np.int64)).astype(c.dtype)  # integers wrap
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", [0, 1, 7])
 @pytest.mark.parametrize(("instruction", "a_type", "b_type"), TYPED, ids=[kernel_name(*case) for case in TYPED])
 def test_two_warps_multiply(

@@ -20,6 +20,7 @@ def cache() -> Path:
 
 
 class TestSanitizersFindNothing:
+    @pytest.mark.turns
     @pytest.mark.parametrize("sanitizer", ["address", "thread"])
     @pytest.mark.parametrize("seed", [0, 7])
     def test_in_a_reduction(self, cache: Path, sanitizer: cpu_runtime.Sanitizer, seed: int) -> None:
@@ -107,6 +108,7 @@ KERNEL(two_phases) {
 
 
 class TestAddressSanitizerFinds:
+    @pytest.mark.turns
     @pytest.mark.parametrize(
         ("statement", "kind", "explanation"),
         [

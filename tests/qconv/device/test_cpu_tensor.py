@@ -34,6 +34,7 @@ def finding(case: Case, seed: int, text: str | None = None) -> str | None:
         return str(error)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("kind", "number"), CASES)
 def test_tiles_lie_where_numpy_puts_them(kind: Kind, number: int) -> None:
     case = random_case(number, kind)

@@ -96,6 +96,7 @@ def plain(given: Any) -> Any:
     return given.view(np.ndarray) if isinstance(given, np.ndarray) else given
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("network", ["squeeze_excite", "mobilenet_v3", "resnet"])
 def test_all_that_moves_bytes_is_asked_of_the_device(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, the device uses kernels of the folder; CuPy's would be compiled on the spot."""
@@ -246,6 +247,7 @@ def test_the_command(model: Any, command: Callable[..., Any], tmp_path: Path) ->
         assert (code, says in said) == (2, True), said
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_what_its_layers_mean(tmp_path: Path) -> None:
     model = networks.quantized(networks.resnet_like(), "QDQ", "s8s8", per_channel=True)
     feeds = {"x": networks.images(1, 9)}

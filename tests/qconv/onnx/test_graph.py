@@ -108,6 +108,7 @@ def conv_model(
     return model_of([node], {"x": x, **rest}, ["y"], shapes=False), {"x": x, **rest}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("types", "x_shape", "w_shape", "given"),
     [
@@ -216,6 +217,7 @@ def linear(op: str, arrays: Sequence[Any], opset: int = OPSET, **attributes: Any
     return model_of([node], inputs, ["y"], opset=opset), inputs
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("out_type", ["uint8", "int8", "uint16", "int16"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_quantize_and_dequantize_per_axis(axis: int, out_type: str, device: str) -> None:

@@ -33,6 +33,7 @@ def quantized_by(session: Session) -> int:
     return sum(row.op == "QuantizeLinear" for row in session.explain().rows)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("form", "types"), [("QDQ", "u8s8"), ("QOperator", "u8u8"), ("QDQ", "s8s8")])
 def test_a_network_of_integers_gives_the_same(form: str, types: str) -> None:
     model = networks.quantized(networks.resnet_like(), form, types, True)

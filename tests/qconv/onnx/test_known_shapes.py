@@ -53,6 +53,7 @@ def known(model: Any, shapes: dict[str, tuple[int, ...]], **values: Any) -> Read
     return with_known_shapes(read(model, {}), shapes, {name: np.asarray(one) for name, one in values.items()}, {})
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("network", OPEN)
 def test_every_layer_runs_on_kernels(network: str) -> None:
     model = quantized(network)
@@ -272,6 +273,7 @@ def test_open_extents_are_made_known_only_where_a_layer_would_run_elsewhere(
     assert len(seen) == (2 if floats else 0)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("is_free", "op"), [(False, "DepthToSpace"), (False, "Reshape"), (True, "Flatten")])
 def test_light_layers_wait_for_shapes_where_they_would_copy(is_free: bool, op: str) -> None:
     """Shapes that were not prepared run too."""

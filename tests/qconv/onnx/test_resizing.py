@@ -73,6 +73,7 @@ def sizes(*numbers: int) -> dict[str, Any]:
 THREE = scales(1, 1, 3, 2.7)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("behind", BEHIND)
 @pytest.mark.parametrize("where", ["half_pixel", "asymmetric", "align_corners"])

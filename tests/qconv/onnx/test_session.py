@@ -89,6 +89,7 @@ def test_every_format_of_a_network(
         assert 3 <= here["QLinearConv"] < convolutions
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("form", networks.FORMATS)
 def test_no_kernel_turns_the_images_but_the_one_that_quantizes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transposition used to be the second launch of a network."""
@@ -106,6 +107,7 @@ def test_no_kernel_turns_the_images_but_the_one_that_quantizes(form: str, monkey
     assert (first.shape, first.channels_last) == ((2, 3, networks.SIZE**2), True)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("network", "form", "types"),
     [
@@ -136,6 +138,7 @@ def test_a_network(network: str, form: str, types: str) -> None:
     assert all("DequantizeLinear, Div, QuantizeLinear folded" in why for why in whys)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("types", networks.TYPES)
 @pytest.mark.parametrize("form", networks.FORMATS)
 def test_shuffled_channels(form: str, types: str) -> None:
@@ -270,6 +273,7 @@ def test_why_a_float_convolution_stays_one() -> None:
     assert all('bits="integers" makes it an integer layer' in row.why for row in rows)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("network", ["resnet", "mobilenet"])
 def test_int8_activations_are_integer_layers_by_default(network: str) -> None:
     """They are those of ONNX Runtime with the setting that allows it, on every processor."""

@@ -20,6 +20,7 @@ from qconv.onnx import Session
 from qconv.onnx.built import with_batch
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("name", "types"),
     [*((name, "u8s8") for name in networks.NETWORKS), ("resnet", "s8s8"), ("mobilenet_v3", "s8s8")],
@@ -51,6 +52,7 @@ def test_an_error_of_a_layer_is_in_no_layer_behind_it() -> None:
     assert found.layers_compared == found.layers_in_all > len(found.layers)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", list(networks.NETWORKS))
 def test_signed_activations_are_those_of_floats(name: str) -> None:
     """ONNX Runtime's default makes them unsigned. On a processor without VNNI, it then saturates sums, and is up to 9

@@ -80,6 +80,7 @@ def launches(session: Session) -> list[list[str]]:
     return [[launch.kernel for launch in lookup(one, "cpu").plan.call] for one in session.problems]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("weights", [QuantType.QUInt8, QuantType.QInt8])
 def test_a_small_network_runs_on_kernels(weights: QuantType, tmp_path: Path) -> None:
     model = small_network(tmp_path, weight_type=weights)
@@ -161,6 +162,7 @@ def test_attention_has_products_of_two_dynamic_tensors(tmp_path: Path) -> None:
     assert (ops.count("conv2d"), ops.count("matmul")) == (4, 2)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))
 def test_networks_of_the_usual_kinds_run_on_kernels(name: str, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def run(model: Any, feeds: dict[str, Any], expected: Expected = networks.by_ort,
     return session
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("network", "form", "types"),
     [("resnet", "QDQ", "u8s8"), ("mobilenet", "QOperator", "u8u8"), ("mobilenet_v3", "QOperator", "u8s8")],
@@ -87,6 +88,7 @@ def test_a_network_in_a_spoiled_arena(network: str, form: str, types: str, monke
     assert str(session.explain()).endswith(str(memory))
 
 
+@pytest.mark.slow
 def test_expressions_in_a_spoiled_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their floats are those of a session that runs once, layer by layer, which has no arena."""
 

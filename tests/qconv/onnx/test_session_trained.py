@@ -19,6 +19,7 @@ from session_comparison import compare
 FORMATS = (("QDQ", "u8s8", {}), ("QDQ", "s8s8", networks.INT8_ALLOWED), ("QOperator", "u8u8", {}))
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "types", "config"), FORMATS, ids=["u8s8-QDQ", "s8s8-QDQ", "u8u8-QOperator"])
 @pytest.mark.parametrize("name", list(TRAINED))

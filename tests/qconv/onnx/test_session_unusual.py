@@ -172,6 +172,7 @@ def compared(name: str, **how: Any) -> Session:
     return session
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", list(RUN))
 def test_it_runs_as_in_onnxruntime(name: str) -> None:
     explanation = compared(name, bits="onnxruntime").explain()
@@ -197,6 +198,7 @@ ELSEWHERE: dict[str, dict[str, int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", list(RUN))
 def test_by_default_all_others_run_here(name: str) -> None:
     """Their few floats are exact as well: sums of few products, and functions without rounding."""

@@ -37,6 +37,7 @@ def between_convolutions(op: str, axes: list[int], keeps: int, as_input: bool, d
     return Made(nodes, made.feeds, held, ("y", "z"), opset=18 if as_input else 17, dynamic=dynamic)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("as_input", [False, True])
 @pytest.mark.parametrize(

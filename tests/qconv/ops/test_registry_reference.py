@@ -119,6 +119,7 @@ def tiny(rng: random.Random, **quantization: Any) -> Conv2d:
     )
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("out_type", OUT_TYPES)
 @pytest.mark.parametrize("seed", range(12))
 def test_the_oracle_is_the_definition(out_type: str, seed: int) -> None:

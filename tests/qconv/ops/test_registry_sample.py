@@ -27,6 +27,7 @@ def quantized(**spec: Any) -> Conv2d:
     return replace(LAYER, quantization=Quantization(**spec))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_vary(kind: str) -> None:
     row, wrong = count(kind, 0, MANY.get(kind, 24))
@@ -35,6 +36,7 @@ def test_outputs_vary(kind: str) -> None:
     assert kind == "conversions" or row["forced"] <= 0.1 * row["tensors"]
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_of_many_problems_vary(kind: str) -> None:

@@ -149,6 +149,7 @@ def test_a_config_of_two_is_read_back() -> None:
         generator.config_from_json('{"family": "unfused","first":{"family":"simt"}}')
 
 
+@pytest.mark.slow
 def test_both_compete_and_lookup_gives_the_faster(tmp_path: Path) -> None:
     device, where = open_device("cpu.sm_80"), str(tmp_path / "tune.sqlite")
     with Database.open(where) as database:
@@ -249,6 +250,7 @@ def test_what_warpgroups_read_was_fenced_for_the_async_proxy() -> None:
             assert is_fenced == (layer in plan.weights.on_wgmma), (layer, str(plan.config))  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:
     device, where = open_device("cpu.sm_80"), str(tmp_path / "tune.sqlite")
     with Database.open(where) as database:

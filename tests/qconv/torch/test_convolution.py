@@ -33,6 +33,7 @@ def changed(**values: Any) -> Any:
     return ops.conv2d(*ARGS, **{**NAMED, **values})
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(12))
 def test_random_convolutions_equal_the_oracle(seed: int) -> None:
     for problem in problems(500 + seed, 3):
@@ -43,6 +44,7 @@ def test_random_convolutions_equal_the_oracle(seed: int) -> None:
         assert np.array_equal(nhwc(ops.conv2d(*args, **named)), bits(want)), str(problem)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("op", "layers"), [("conv2d_conv2d", 2), ("conv2d_block", 3)])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_chains_equal_the_oracle(op: str, layers: int, seed: int) -> None:
@@ -53,6 +55,7 @@ def test_random_chains_equal_the_oracle(op: str, layers: int, seed: int) -> None
         assert np.array_equal(nhwc(getattr(ops, op)(*args, **named)), bits(want)), str(problem)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(3))
 def test_random_convolutions_with_a_pool_equal_the_oracle(seed: int) -> None:
     for problem in pooled_problems(seed, 5):

@@ -149,6 +149,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", CASES)
 def test_opcheck(name: str) -> None:
     overload, args, named = CASES[name]

@@ -91,6 +91,7 @@ WITH = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("taken", WITH)
 def test_a_convolution_takes_what_follows(taken: str) -> None:
     module, found = lowered(WITH[taken])

@@ -27,12 +27,14 @@ def quantizer(name: str) -> Any:
     return xnnpack.XNNPACKQuantizer().set_global(config)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("network", ["resnet", "mobilenet"])
 @pytest.mark.parametrize("system", ["x86", "xnnpack", "xnnpack per tensor"])
 def test_every_layer_is_within_one_step(network: str, system: str) -> None:
     _check(network, system, seeds=(9,))
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["resnet", "mobilenet"])
 @pytest.mark.parametrize("system", ["x86", "xnnpack", "xnnpack per tensor"])

@@ -77,6 +77,7 @@ def of_two(graph: Graph, x: Any) -> Any:
     return q(graph.conv(q(torch.relu(graph.conv(x)), X)))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_every_geometry(name: str) -> None:
     taps, window = GEOMETRIES[name]
@@ -89,6 +90,7 @@ def test_every_geometry(name: str) -> None:
     assert set(targets(module)) - VIEWS == ops
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", ["space", "time", "dense", "groups"])
 def test_a_dynamic_batch(name: str) -> None:
     taps, window = GEOMETRIES[name]

@@ -166,6 +166,7 @@ def test_the_winner_is_raced_and_no_accident(tmp_path: Path) -> None:
     assert outcome.best.median_us == pytest.approx(truth, rel=0.01)
 
 
+@pytest.mark.turns
 @pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("slowness", [(1.0, 1.0, 1.0), (1.3, 1.0, 0.8), (1.1, 1.4, 1.4)])
 def test_times_of_two_races_are_not_compared(

@@ -1,4 +1,4 @@
-"""The tuning loop end to end on the CPU device, in separate processes, killed and interrupted."""
+"""The tuning loop end to end on the CPU device, killed and interrupted."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from called import document_here
 
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import NOISE, best_of
@@ -28,10 +29,8 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def tune(db: Path, trials: int, *more: str) -> dict[str, Any]:
-    answer = cli("tune", *FLAGS, "--device", "cpu", "--trials", str(trials), "--db", str(db), "--json", *more)
-    assert answer.returncode == 0, answer.stderr
-    document: dict[str, Any] = json.loads(answer.stdout)
-    return document
+    found: dict[str, Any] = document_here("tune", *FLAGS, "--device", "cpu", "--trials", trials, "--db", db, *more)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +86,12 @@ def test_another_process_gets_the_winner_without_compiling(tuned: tuple[Path, di
 def test_a_neighbour_and_a_stranger_say_what_they_got(tuned: tuple[Path, dict[str, Any]]) -> None:
     db, _ = tuned
     near = ["7" if part == "6" else part for part in FLAGS]
-    document = json.loads(cli("lookup", *near, "--device", "cpu", "--db", str(db), "--json").stdout)
+    document = document_here("lookup", *near, "--device", "cpu", "--db", db)
     # Either is possible: it depends on the fastest config on this machine, through the cost model.
     assert document["origin"] in ("nearest", "default")
     assert "h=6" in document["reason"]
     far = ["conv2d", "--n", "8", "--h", "40", "--w", "40", "--c", "3", "--k", "7", "--r", "5", "--s", "5"]
-    document = json.loads(cli("lookup", *far, "--device", "cpu", "--db", str(db), "--json").stdout)
+    document = document_here("lookup", *far, "--device", "cpu", "--db", db)
     assert document["origin"] == "default"
     assert "tune" in document["reason"]
 

@@ -166,6 +166,7 @@ def test_what_is_visited_twice_is_enumerated_once(rows: Database, monkeypatch: p
 class Interrupted(Exception): ...
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("after", [1, 8, 16, 23])
 def test_what_is_interrupted_goes_on(after: int, rows: Database, scaled: type[Scaled]) -> None:
     """After 8 and 16 trials a problem has its full number, and was not raced."""

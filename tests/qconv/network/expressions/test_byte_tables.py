@@ -424,6 +424,7 @@ def _by_own_kernels(made: Bytes, y: str) -> Any:
     return by_own_kernels(made.network(y), made.fed)[y]
 
 
+@pytest.mark.turns
 @TYPES
 def test_random_networks_of_light_layers_have_the_bits_of_their_kernels(dtype: str) -> None:
     """Sums and products with a single number, and tables, are functions of one byte."""

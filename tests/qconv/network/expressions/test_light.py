@@ -38,6 +38,7 @@ def dequantized(made: Bytes, x: str) -> Any:
     return (by_own_kernels(made.network(x), made.fed)[x].astype(np.int32) - zero).astype(np.float32) * scale
 
 
+@pytest.mark.turns
 @TYPES
 @pytest.mark.parametrize("op", ["Add", "Mul"])
 def test_sums_and_products_have_the_bits_of_their_kernels(op: str, dtype: str) -> None:
@@ -57,6 +58,7 @@ def test_sums_and_products_have_the_bits_of_their_kernels(op: str, dtype: str) -
     assert len(first) == (4 if op == "Add" else 2)
 
 
+@pytest.mark.turns
 @TYPES
 def test_neighbours_are_one_kernel_with_the_same_bits(dtype: str) -> None:
     for seed in range(30):
@@ -67,6 +69,7 @@ def test_neighbours_are_one_kernel_with_the_same_bits(dtype: str) -> None:
         assert check(made, y) == [y]
 
 
+@pytest.mark.turns
 @TYPES
 @pytest.mark.parametrize("axis", [0, 1, 3])
 def test_a_concatenation_has_a_table_for_each_scale(dtype: str, axis: int) -> None:

@@ -22,6 +22,7 @@ def few(shape: tuple[int, ...], dtype: str) -> Any:
     return RNG.integers(0, 4, shape).astype(dtype)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "int32", "int64", "uint8"])
 @pytest.mark.parametrize(("shape", "axis", "k"), CASES)

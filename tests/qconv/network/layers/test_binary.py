@@ -25,6 +25,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_two_shapes(op: str, shapes: tuple[tuple[int, ...], ...]) -> None:
@@ -45,6 +46,7 @@ def test_what_is_repeated_in_more_than_one_way_runs_elsewhere(shapes: tuple[tupl
     assert "broadcast" in row.why or "neighbours" in row.why
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
 @pytest.mark.parametrize("shapes", [*SHAPES, ((1, 1), (4, 6)), ((4,), (2, 4))])
 def test_one_of_the_two_is_constant(op: str, shapes: tuple[tuple[int, ...], ...]) -> None:

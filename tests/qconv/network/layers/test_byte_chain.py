@@ -83,6 +83,7 @@ def test_any_functions_of_one_byte_are(dtype: str) -> None:
         assert model.ran(model.op("QLinearLeakyRelu", total, alpha=0.3)) == [model.own]
 
 
+@pytest.mark.turns
 @TYPES
 @pytest.mark.parametrize("shape", [(1, 256, 1, 1), (1, 1, 1, 256), (256,), (4, 64), (256, 1)])
 def test_the_shape_decides_the_order_of_a_sum(dtype: str, shape: tuple[int, ...]) -> None:

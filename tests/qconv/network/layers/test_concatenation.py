@@ -20,6 +20,7 @@ from qconv.network import Layer, Network, Tensor, Unserved, Value, one_output_ea
 FULL = (2, 8, 3, 5)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -3])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_concat(axis: int, dtype: str) -> None:

@@ -71,6 +71,7 @@ def stem(dtype: str = "uint8", seed: int = 0, size: int = 3, **pool: Any) -> tup
     return model, own, model.node("MaxPool", [own], **(pool or POOL))
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "pool",
     [

@@ -33,6 +33,7 @@ def whys(model: Model, *outputs: str) -> dict[str, str]:
     return {row.name: row.why for row in session.explain().rows}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("own_is_first", [True, False])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_a_convolution_and_a_sum_are_one_layer(dtype: str, own_is_first: bool) -> None:

@@ -58,6 +58,7 @@ def ran(model: Model, *outputs: str, device: str = "cpu", **choice: bool | None)
     return {row.name: row.why for row in session.explain().rows}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("what", ["QLinearSigmoid", "QLinearLeakyRelu", "HardSigmoid", "Sigmoid, Tanh"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_a_convolution_and_a_function_are_one_layer(dtype: str, what: str) -> None:
@@ -148,6 +149,7 @@ def test_what_is_left_alone(what: str) -> None:
     assert not any(why.startswith("QLinearConv") and "HardSigmoid" in why for why in said.values())
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_end_of_a_chain(count: int, times: Path) -> None:
     """Expand, filter and project in one kernel, with a function after the last; none after the others."""

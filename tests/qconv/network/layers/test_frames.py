@@ -53,6 +53,7 @@ class Kept:
         return inputs[0]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", FRAMES)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_every_frame_is_where_the_filter_reads_it(name: str, dtype: str) -> None:

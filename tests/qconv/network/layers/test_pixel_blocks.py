@@ -32,6 +32,7 @@ def between_pools(op: str, dtype: str, **attributes: Any) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("op", "attributes", "shape"),

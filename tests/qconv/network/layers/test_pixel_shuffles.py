@@ -115,6 +115,7 @@ def test_a_filter_moves_over_blocks(attributes: dict[str, Any]) -> None:
     assert taps_of(of_blocks(attributes)) == {(6, 4)}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "given",
     [

@@ -52,6 +52,7 @@ def by_onnxruntime(model: onnx.ModelProto, feeds: dict[str, Any]) -> Any:
     return session.run(None, feeds)[0]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("center", [0, 1])
 @pytest.mark.parametrize(
     "held", [limits(5), limits(9999, 0.5), limits(30, 0.3, 0.4), limits(200, 0.0, 0.98), limits(50, 1.0)]

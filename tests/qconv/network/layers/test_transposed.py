@@ -80,6 +80,7 @@ WINDOWS: list[tuple[tuple[int, int], dict[str, Any]]] = [
 TYPES = [("uint8", "int8", "uint8"), ("int8", "int8", "int8"), ("uint8", "uint8", "int8")]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("window", "attributes"), WINDOWS)
 def test_every_geometry(window: tuple[int, int], attributes: dict[str, Any]) -> None:
     for at, types in enumerate(TYPES):
@@ -126,6 +127,7 @@ VOLUMES: list[tuple[tuple[int, int, int], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("taps", "attributes"), VOLUMES)
 def test_three_axes(taps: tuple[int, int, int], attributes: dict[str, Any]) -> None:
     for at, types in enumerate(TYPES[1:]):

@@ -29,6 +29,7 @@ def resized(scales: list[float] | None, sizes: list[int] | None, shape: tuple[in
     return not run_beside(node, {"x": shape}, held, "uint8", bits="onnxruntime").explain().fallen_back
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("rounding", ROUNDING)
 @pytest.mark.parametrize("where", WHERE)
 def test_each_pixel_is_repeated_where_that_is_what_resize_does(where: str, rounding: str) -> None:
@@ -111,6 +112,7 @@ def test_new_values_are_computed_elsewhere() -> None:
 PADS = ([0, 0, 1, 2, 0, 0, 3, 4], [1, 0, 0, 0, 0, 2, 0, 0], [0, 1, 1, 1, 2, 2, 2, 2], [0] * 8)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("pads", PADS, ids=str)
 def test_pad(pads: list[int], dtype: str) -> None:

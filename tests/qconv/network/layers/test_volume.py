@@ -87,12 +87,14 @@ def check_sums(
     return prepared
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", [name for name, (_, spec) in GEOMETRIES.items() if "auto_pad" not in spec])
 def test_the_sums_of_every_geometry(name: str) -> None:
     for seed, (groups, per_group) in enumerate([(1, (3, 5)), (2, (4, 3)), (3, (1, 1))]):
         check_sums(seed, *GEOMETRIES[name], groups, per_group)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_outputs_are_those_of_onnx_runtime(name: str) -> None:
     taps, spec = GEOMETRIES[name]
@@ -117,6 +119,7 @@ def drawn(rng: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
     return taps, {"strides": rng.integers(1, 4, 3).tolist(), "dilations": dilations, "pads": pads}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(12))
 def test_random_geometries(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -125,6 +128,7 @@ def test_random_geometries(seed: int) -> None:
 
 
 @pytest.mark.many
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 400))
 def test_many_random_geometries(seed: int) -> None:
     test_random_geometries(seed)
@@ -181,6 +185,7 @@ def convolved(model: Model, x: str, w: Any, x_is: Any, y_is: Any) -> str:
     return model.node("QLinearConv", [x, *x_is, model.constant(w), *w_is, *y_is], **window)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("taps", [(1, 3, 3), (3, 1, 1), (3, 3, 3)])
 def test_what_follows_is_folded(taps: tuple[int, int, int]) -> None:
     """A sum and a table are parts of the convolution as they are of one with two axes, with the same bits."""

@@ -32,6 +32,7 @@ def test_nothing_runs_elsewhere(name: str, form: str, types: str) -> None:
     assert said.float_share == 0.0
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("in_convolutions", [False, True])
 def test_every_tensor_is_that_of_onnx_runtime(in_convolutions: bool) -> None:
     made = networks.quantized(volumes.r3d_like(), "QOperator", "u8u8", False, [{"x": volumes.videos(2, 3)}])
@@ -51,6 +52,7 @@ def test_frames_are_copied_for_dense_filters_alone() -> None:
     assert sum(isinstance(problem, Conv2d) for problem in session.problems) >= 11
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "copies"), [("r3d_18", 20), ("r2plus1d_18", 3)])
 def test_networks_of_torchvision(name: str, copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

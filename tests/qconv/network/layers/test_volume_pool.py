@@ -31,6 +31,7 @@ EVERYTHING, ONE = {"kernel_shape": [6, 7, 5]}, {"kernel_shape": [1, 1, 1]}
 EVERY_FRAME = {"kernel_shape": [6, 1, 1]}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("window", [*WINDOWS.values(), PIXELS, TIME, EVERYTHING, ONE, EVERY_FRAME], ids=str)
 def test_the_largest(window: dict[str, Any]) -> None:
     for dtype in BYTES:
@@ -45,6 +46,7 @@ def test_gaps() -> None:
     assert row.why.startswith("pooling, "), row.why
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("window", "kernel"),
     [

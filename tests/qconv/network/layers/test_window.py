@@ -26,6 +26,7 @@ def convolution(sizes: tuple[int, ...], filters: tuple[int, ...], **attributes: 
 
 
 # The ids are the pixels of padding along each axis.
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("sizes", "filters", "strides"),
     [

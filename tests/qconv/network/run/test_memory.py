@@ -73,6 +73,7 @@ def run(work: Work, offsets: tuple[int | None, ...]) -> None:
             memory |= dict.fromkeys(cells(number), number)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_in_use_stays(seed: int) -> None:
     work = Work.of(seed)

@@ -38,6 +38,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
     found = as_one_expression(lambda m, x: q(FUNCTIONS[name](dq(x))), X)

@@ -38,6 +38,7 @@ MOVES = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", MOVES)
 def test_moves(name: str) -> None:
     assert as_one_expression(lambda m, x: q(MOVES[name](dq(x))), X).largest <= 1

@@ -29,6 +29,7 @@ ROWS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str) -> None:
     found = as_one_expression(lambda m, x: q(ROWS[name](m, dq(x))), X)

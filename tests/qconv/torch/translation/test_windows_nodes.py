@@ -32,6 +32,7 @@ WINDOWS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows(name: str) -> None:
     found = as_one_expression(lambda m, x: q(WINDOWS[name](dq(x))), X)

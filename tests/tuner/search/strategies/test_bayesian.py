@@ -78,7 +78,9 @@ def randomly(us: Times, trials: int) -> float:
     return float(np.mean([us[rng.permutation(len(us))[:trials]].min() for _ in range(50)]))
 
 
-@pytest.mark.parametrize(("name", "trials", "devices"), [("simt", 60, 6), ("artificial", 120, 2)])
+@pytest.mark.parametrize(
+    ("name", "trials", "devices"), [("simt", 60, 6), pytest.param("artificial", 120, 2, marks=pytest.mark.slow)]
+)
 def test_it_finds_more_than_random_does(name: str, trials: int, devices: int) -> None:
     """On average: on one simulated device in six, chance does better in simt's small space."""
     configs, costs, choices = simt() if name == "simt" else (*artificial(), CHOICES)

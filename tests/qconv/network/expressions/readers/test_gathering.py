@@ -29,6 +29,7 @@ def gathering(op: str, x: Any, given: Any, **attributes: Any) -> tuple[Any, dict
     return model_of_nodes([helper.make_node(op, ["x", "i"], ["y"], **attributes)], feeds, {}), feeds
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("axis", "shape"), GATHERED)
 def test_slices_at_computed_indices(axis: int, shape: tuple[int, ...], dtype: str) -> None:

@@ -65,6 +65,7 @@ CASES: list[tuple[str, tuple[int, ...], tuple[Any, ...], dict[str, Any]]] = [
 OF_FLOATS = {"SpaceToDepth", "DepthToSpace"}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("op", "shape", "constants", "attributes"), CASES)
 def test_it_moves_as_onnx_runtime_does(op: str, shape: Any, constants: Any, attributes: Any) -> None:
     for dtype in ("float32",) if op in OF_FLOATS else TYPES:

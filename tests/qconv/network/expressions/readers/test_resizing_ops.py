@@ -34,6 +34,7 @@ def test_the_nearest_element(scales: Any, named: str) -> None:
         assert_as_onnxruntime(model, {"x": x})
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "int8", "int32"])
 @pytest.mark.parametrize("named", [name for name in NAMED if name != "tf_half_pixel_for_nn"])
 @pytest.mark.parametrize("scales", [*SCALES[:2], (1, 1, 0.5, 0.4)])
@@ -111,6 +112,7 @@ def test_a_whole_scale_needs_no_table() -> None:
     assert smaller.endswith("do=t0=x0[i0*35+i1+14]")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("excludes", [0, 1])
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("scales", [(0.5, 0.5), (0.3, 0.7), (2, 0.4), (1.5, 2), (1, 0.6)])

@@ -29,6 +29,7 @@ def sampled(rank: int, seed: int = 0, scale: float = 1.2, **attributes: Any) -> 
     return model_of_nodes([node], feeds, {}, opset=20), feeds
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("aligns", [0, 1])
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("mode", MODES)

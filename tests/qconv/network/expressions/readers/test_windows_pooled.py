@@ -26,6 +26,7 @@ WINDOWS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("size", [(3, 3), (2, 2), (5, 4)])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_largest_of_each_window(window: dict[str, Any], size: tuple[int, int]) -> None:
@@ -34,6 +35,7 @@ def test_the_largest_of_each_window(window: dict[str, Any], size: tuple[int, int
         assert_as_onnxruntime(one_op("MaxPool", x, kernel_shape=size, **window), {"x": x})
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("size", [(3, 3), (2, 2), (5, 4)])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_mean_of_each_window(window: dict[str, Any], size: tuple[int, int]) -> None:
@@ -65,6 +67,7 @@ def test_windows_of_one_and_three_axes(shape: Any, attributes: dict[str, Any]) -
     assert_as_onnxruntime(one_op("AveragePool", x, **attributes), {"x": x}, ulps=2)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_places_of_the_largest(window: dict[str, Any], order: int) -> None:
