@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "models: a folder answers for ever",
         "answered_by",
-        "_instead.reset(token)",
+        "_instead.reset(tokens[0])",
         "pass",
         "Other sessions find no kernels.",
         (DEPLOYED,),
