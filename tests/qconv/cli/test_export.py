@@ -106,3 +106,38 @@ def test_a_build_that_matches_nothing_is_refused(command: Callable[..., Answer])
     code, out, err = command("build", "--target", "cpu", "--device", "cpu of nobody", "--out", "layer")
     assert (code, out) == (2, "")
     assert "no tuned problem of cpu on 'cpu of nobody' is known" in err
+
+
+def test_a_model_becomes_a_folder(command: Callable[..., Answer], tmp_path: Path) -> None:
+    shipped = pytest.importorskip("shipped_networks", reason="onnx or onnxruntime is not installed")
+    (tmp_path / "model.onnx").write_bytes(shipped.moving().SerializeToString())
+    words = ("export", "model.onnx", "--format", "library", "--target", "cpu", "--no-vectors", "--out", "network")
+    code, out, err = command(*words)
+    assert code == 0, err
+    assert "cpu: x 1x3x5x4, a 2x3, b 2x3: " in out
+    assert "build it: cmake -S network -B network/build" in out
+    assert "vectors" not in err
+    code, out, _ = command(*words[:-1], "again", "--json")
+    assert code == 0
+    assert sorted(json.loads(out)["files"]) == sorted(
+        str(path.relative_to("network")) for path in Path("network").rglob("*") if path.is_file()
+    )
+
+
+def test_what_is_refused_of_a_model(command: Callable[..., Answer], tmp_path: Path) -> None:
+    shipped = pytest.importorskip("shipped_networks", reason="onnx or onnxruntime is not installed")
+    (tmp_path / "model.onnx").write_bytes(shipped.fails().SerializeToString())
+    model = ("export", "model.onnx", "--format", "library", "--out", "network")
+    for words, says in (
+        ((*model, "--target", "cpu"), "1 layers run elsewhere, and cannot be shipped:\n  LSTM (y): no kernel here"),
+        (model, "a model is exported alone, with --format library, for at least one --target"),
+        ((*model, "--target", "cpu", "other.onnx"), "a model is exported alone, with --format library, for at least"),
+        (("export", "model.onnx", "--target", "cpu", "--out", "network"), "a model is exported alone, with --format"),
+        ((*model, "--target", "cpu", "--batch", "0"), "--batch '0' must be numbers of at least 1"),
+        ((*model, "--target", "cpu", "--extent", "h=3"), "the extent 'h' is none of the model's open ones behind"),
+        (("export", "--batch", "2", "--out", "network"), "--batch, --extent and --vectors belong to a MODEL.onnx"),
+    ):
+        code, _, err = command(*words)
+        assert code == 2, words
+        assert says in err, words
+        assert not Path("network").exists()
