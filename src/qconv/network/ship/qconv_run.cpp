@@ -238,7 +238,7 @@ std::string quoted(const std::string& text) {
     return made + "\"";
 }
 
-void write_json(const std::string& path, const Network& network, size_t program, const Latency& latency,
+void write_json(const std::string& path, const Network& network, size_t program, double open_ms, const Latency& latency,
                 const std::vector<StepTime>& steps) {
     std::ofstream file(path);
     file << "{\"target\": " << quoted(network.target()) << ", \"device\": " << quoted(network.device())
@@ -248,7 +248,7 @@ void write_json(const std::string& path, const Network& network, size_t program,
         file << comma << quoted(tensor.name) << ": " << quoted(shown(shape_of(tensor)));
         comma = ", ";
     }
-    file << "}, \"workspace_bytes\": " << network.workspace_bytes(program) << ", \"runs\": " << latency.runs
+    file << "}, \"open_ms\": " << open_ms << ", \"workspace_bytes\": " << network.workspace_bytes(program) << ", \"runs\": " << latency.runs
          << ", \"p50_us\": " << latency.p50_us << ", \"p99_us\": " << latency.p99_us
          << ", \"least_us\": " << latency.least_us << ", \"runs_per_s\": " << latency.runs_per_s << ", \"steps\": [";
     comma = "";
@@ -332,7 +332,9 @@ int self_test(const Network& network, const std::string& folder) {
 }
 
 int run(const Asked& asked) {
+    const double begin = now_us();
     const Network network(asked.folder, asked.device.empty() ? nullptr : asked.device.c_str());
+    const double open_ms = (now_us() - begin) / 1e3;
     printf("%s on %s\n", network.target().c_str(), network.device().c_str());
     if (asked.self_test) return self_test(network, asked.folder);
     const size_t program = asked.batch > 0 ? network.of_batch(asked.batch) : 0;
@@ -362,7 +364,7 @@ int run(const Asked& asked) {
         steps = profile(network, program, arrays);
         print(steps);
     }
-    if (!asked.json.empty()) write_json(asked.json, network, program, latency, steps);
+    if (!asked.json.empty()) write_json(asked.json, network, program, open_ms, latency, steps);
     return 0;
 }
 

@@ -75,6 +75,7 @@ def test_outputs_and_figures(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "gemm16.npy"), session.run(None, {"x": x})[0])
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["inputs"] == {"x": "2x3x16x16"}
+    assert figures["open_ms"] > 0
     assert 0 < figures["least_us"] <= figures["p50_us"] <= figures["p99_us"]
     layers = [step["layer"] for step in figures["steps"]]
     assert layers[0] == "x_QuantizeLinear"
