@@ -64,7 +64,7 @@ MUTANTS = (
         '"strides": "=widths"',
         '"strides": "0*widths"',
         "A concatenation with its usual strides finds no kernel.",
-        ("test_spelling.py::test_a_default_may_be_given[concat]",),
+        (KEYS + "::test_a_default_may_follow_from_another_field",),
     ),
     Mutant(
         "constants: names of any length",
