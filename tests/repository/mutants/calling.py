@@ -72,7 +72,7 @@ MUTANTS = (
         "if len(text) > MOST_LETTERS or",
         "if len(text) > 100 * MOST_LETTERS or",
         "A constant is as long as an expression.",
-        ("test_constants.py::test_problems_have_constants_of_their_own",),
+        ("test_key_constants.py::test_problems_have_constants_of_their_own",),
     ),
     Mutant(
         "workspace: its parts share memory",
