@@ -109,6 +109,7 @@ MUTANTS = (
         "The output is written over.",
         (WORKSPACE,),
         slow=True,
+        crashes=True,
     ),
     Mutant(
         "packing: arguments of all threads",
