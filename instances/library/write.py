@@ -21,9 +21,9 @@ from qconv.device import cache, cpu, cpu_runtime
 from qconv.device.cache import Binary
 from qconv.device.compile import command_for, compile_source, compiler_ahead
 from qconv.generator import Source
-from qconv.instances.library.constants import constant_of, constants_text
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.export import Exported, Served, ordered
+from qconv.instances.library.key_constants import constant_of, constants_text
 from qconv.instances.library.table import binary_name, parameters_of, table_text
 from qconv.instances.library.vectors import SEED, array_text, given, spelled, vectors_text
 from qconv.instances.load.winners import Winner

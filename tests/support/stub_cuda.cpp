@@ -10,7 +10,8 @@ namespace {
 
 int contexts[2];  // of the devices; QCONV_STUB_DEVICES says how many there are
 CUcontext of_device(CUdevice device) { return reinterpret_cast<CUcontext>(contexts + device); }
-thread_local CUcontext current;
+thread_local CUcontext before[8], current;  // those of this thread, the last one pushed being current
+thread_local int pushed;
 bool is_gone;
 // Calls that take memory of the device, or wait.
 std::atomic<int> allocations, waits;
@@ -73,9 +74,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) { return *ma
 CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext* found) { return *found = current, CUDA_SUCCESS; }
 CUresult cuCtxGetDevice(CUdevice* device) { return *device = current == of_device(1) ? 1 : 0, CUDA_SUCCESS; }
-CUresult cuCtxPushCurrent(CUcontext pushed) {
+CUresult cuCtxPushCurrent(CUcontext context) {
     if (is_gone) return CUDA_ERROR_DEINITIALIZED;
-    return current = pushed, CUDA_SUCCESS;
+    before[pushed++] = current;
+    return current = context, CUDA_SUCCESS;
 }
 int qconv_stub_allocations(void) { return allocations; }
 int qconv_stub_waits(void) { return waits; }
@@ -83,7 +85,7 @@ int qconv_stub_waits(void) { return waits; }
 void qconv_stub_end(void) { is_gone = true; }
 CUresult cuCtxPopCurrent(CUcontext* popped) {
     *popped = current;
-    current = nullptr;
+    current = before[--pushed];
     return CUDA_SUCCESS;
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {

@@ -162,7 +162,8 @@ def by_python(entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[A
     return bound, overlapping
 
 
-def by_library(library: Library, entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[Array]) -> None:
+def by_library(library: Library, entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[Array]) -> Array:
+    """Return the workspace, whose address the driver got."""
     names = [tensor.name for tensor in entry.problem.inputs if tensor.name not in entry.problem.packed]
     weights = [arrays[name] for name in entry.problem.packed]
     key = str(entry.problem)
@@ -172,6 +173,7 @@ def by_library(library: Library, entry: Entry, drawn: Sample, arrays: dict[str, 
     inputs = [arrays[name] for name in names]
     for overlap in (False, True)[: 1 + overlaps(entry)]:
         assert library.launch(packed, inputs, out, workspace, STREAM, overlap) == 0, library.error
+    return workspace
 
 
 def overlaps(entry: Entry) -> bool:
@@ -198,8 +200,9 @@ def compared(library: Library, entry: Entry, log: Any) -> dict[str, Any]:
     bound = by_python(entry, drawn, given, out)
     python.read(symbols, new_lines(log))
     del bound
-    by_library(library, entry, drawn, given, out)
+    workspace = by_library(library, entry, drawn, given, out)
     own.read(symbols, new_lines(log))
+    del workspace
     return {
         "problem": str(entry.problem),
         "overlaps": overlaps(entry),

@@ -49,7 +49,8 @@ int main() {
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("keys")
     (folder / "main.cpp").write_text(MAIN.replace("GRAMMARS", grammar_text(PROBLEMS)))
-    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{LIBRARY}", "main.cpp", "-o", "main"]
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    command = ["g++", *flags, f"-I{LIBRARY}", "main.cpp", "-o", "main"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return folder / "main"
@@ -153,3 +154,26 @@ def test_what_is_no_key_finds_nothing(program: Path) -> None:
         "conv2d+conv2d",
     )
     assert set(asked(program, [(key, PROBLEMS[0]) for key in others])) == {"0"}
+
+
+def test_a_damaged_key_is_read_as_python_reads_it(program: Path) -> None:
+    """Under AddressSanitizer. The text of an expression is left alone: a library compares it as it is spelled."""
+    rng = random.Random(8)
+    keys = [str(problem) for problem in PROBLEMS if "do=" not in str(problem)]
+    pairs: list[tuple[str, Problem]] = []
+    refused: list[tuple[str, Problem]] = []
+    for _ in range(3000):
+        key = rng.choice(keys)
+        for _ in range(rng.randint(1, 3)):
+            at, more = (
+                rng.randrange(len(key)),
+                rng.choice((":", "=", ",", "0", "1", "-", " ", "+", "x", key[: len(key) // 3])),
+            )
+            key = key[:at] + rng.choice(("", more)) + key[at + rng.randint(0, 2) :]
+        try:
+            pairs.append((key, qconv.parse(key)))
+        except ValueError:
+            refused.append((key, PROBLEMS[0]))
+    assert len(pairs) > 100
+    assert {pair: answer for pair, answer in zip(pairs, asked(program, pairs), strict=True) if answer != "1"} == {}
+    assert "1" not in asked(program, refused)

@@ -96,6 +96,8 @@ for device in (library.device, other):
     assert status == 0, library.error
     packed.append(made)
 workspace = library.workspace(str(problem), packed[0])
+driver, current = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(current), 0) == driver.cuCtxPushCurrent_v2(current) == 0
 open(sys.argv[2], "w").close()
 for at in (1, 0, 1):
     assert library.launch(packed[at], [x], [y], workspace) == 0, library.error
@@ -130,6 +132,7 @@ def test_weights_that_are_folded_again_are_waited_for(for_gpus: Path, tmp_path: 
 
 
 def test_several_gpus_have_their_own_contexts(for_gpus: Path, tmp_path: Path) -> None:
+    """The first one's is current in the program."""
     printed, log = ran_with_stub(TWO, for_gpus, tmp_path, {"QCONV_STUB_DEVICES": "2"})
     assert printed == "there is no CUDA device 2: the driver has 2, counted from 0\n"
     assert [line for line in log if line.startswith("context")] == ["context 1", "context 0", "context 1"]

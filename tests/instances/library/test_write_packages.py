@@ -13,7 +13,7 @@ import pytest
 from built_library import STUB_CUDA, build, builds, stub_driver, write_uncompiled
 from library_cases import SMALL, gpu_winners, small
 
-from qconv.instances.library.constants import constant_of
+from qconv.instances.library.key_constants import constant_of
 from qconv.instances.library.write import write
 from qconv.ops import registry
 from qconv.ops.registry import op_of

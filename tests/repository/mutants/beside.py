@@ -101,6 +101,7 @@ MUTANTS = (
         "Outputs are wrong where the caller gave one array twice.",
         (WRITE + "::test_an_output_over_what_is_read_is_refused",),
         slow=True,
+        crashes=True,
     ),
     Mutant(
         "launcher: a residual that the output only begins in",
@@ -110,6 +111,7 @@ MUTANTS = (
         "A thread writes elements of the residual that another has yet to read.",
         (WRITE + "::test_an_output_over_what_is_read_is_refused",),
         slow=True,
+        crashes=True,
     ),
     Mutant(
         "entry: whatever is called residual",

@@ -64,7 +64,7 @@ MUTANTS = (
         '"strides": "=widths"',
         '"strides": "0*widths"',
         "A concatenation with its usual strides finds no kernel.",
-        ("test_spelling.py::test_a_default_may_be_given[concat]",),
+        (KEYS + "::test_a_default_may_follow_from_another_field",),
     ),
     Mutant(
         "constants: names of any length",
@@ -72,7 +72,7 @@ MUTANTS = (
         "if len(text) > MOST_LETTERS or",
         "if len(text) > 100 * MOST_LETTERS or",
         "A constant is as long as an expression.",
-        ("test_constants.py::test_problems_have_constants_of_their_own",),
+        ("test_key_constants.py::test_problems_have_constants_of_their_own",),
     ),
     Mutant(
         "workspace: its parts share memory",
@@ -109,6 +109,7 @@ MUTANTS = (
         "The output is written over.",
         (WORKSPACE,),
         slow=True,
+        crashes=True,
     ),
     Mutant(
         "packing: arguments of all threads",
@@ -141,9 +142,9 @@ MUTANTS = (
     ),
     Mutant(
         "launcher: weights that are folded again are not waited for",
-        "reads_weights_early",
-        "return launch.overlaps; };",
-        "return launch.once; };",
+        "qconv_refold",
+        "packed->device->device.fill(word.address(), 0, sizeof(uint32_t), stream);",
+        "(void)word;",
         "An overlapping launch reads weights while they are folded.",
         (PACKING + "::test_weights_that_are_folded_again_are_waited_for",),
         slow=True,

@@ -12,7 +12,7 @@ from library_cases import CASES
 
 from qconv import Conv2d, Quantization
 from qconv.conversion import Quantize
-from qconv.instances.library.constants import constant_of, constants_text
+from qconv.instances.library.key_constants import constant_of, constants_text
 
 
 def test_a_constant_is_the_key_in_capitals() -> None:
