@@ -189,7 +189,6 @@ def test_the_kernel_of_a_gpu(item_bytes: int, kernels: ctypes.CDLL, monkeypatch:
     assert in_words == (5 if item_bytes == 1 else 0)
 
 
-@pytest.mark.slow
 def test_copies_of_a_gpu(kernels: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array_kernels, "LEAST_COPIED", 16)
     of_block = array_kernels.THREADS * array_kernels.CHUNKS
