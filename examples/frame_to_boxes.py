@@ -105,7 +105,7 @@ for height, width in ((90, 160), (120, 80)):
     same.append(np.array_equal(kept, peer.run(["kept"], {"frame": frame})[0]))
 print(session.explain())
 
-# What a C++ program on another machine needs is in one folder: it is exported, and built as it would be there.
+# One folder has everything that a C++ program on another machine needs. It is exported, and built as it would be there.
 with tempfile.TemporaryDirectory() as there:
     network, build = Path(there, "network"), Path(there, "build")
     target = session.device.target.name
