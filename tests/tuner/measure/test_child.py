@@ -104,7 +104,11 @@ def test_death_is_a_row_and_the_next_config_gets_a_new_worker(tmp_path: Path, dy
             assert how in row.reason
 
 
-KILL = "sys.stdin.readline()\nos.kill(os.getpid(), {sent:d})\n"
+# Where the tests run under nohup, a hang-up is ignored, and the worker inherits that.
+KILL = (
+    "sys.stdin.readline()\nimport signal\nif {sent:d} != signal.SIGKILL:\n    signal.signal({sent:d}, signal.SIG_DFL)\n"
+    "os.kill(os.getpid(), {sent:d})\n"
+)
 
 
 def test_a_worker_that_is_killed_from_outside_is_replaced_and_asked_again(tmp_path: Path) -> None:
