@@ -17,8 +17,8 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
-# The fast suite has one in ten of the tests marked turns. With its one in nine, .ci/run has a fifth.
-FAST_ONE_IN = 10
+# The fast suite has one in twelve of the tests marked turns. With its one in nine, .ci/run has a fifth.
+FAST_ONE_IN = 12
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,6 +22,7 @@ from qconv.instances.load.serving import answered_by
 from qconv.network import Arranger, Choices, Region, Runner
 from qconv.network.graph.value import Shape
 from qconv.network.run.arrange import Arrangement, Arranging
+from qconv.network.ship.folder import LIST
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import with_known_shapes
@@ -246,6 +247,11 @@ def is_folder(model: object) -> TypeGuard[str | Path]:
 
 
 def open_folder(folder: Path, device: Device) -> Opened:
+    if (folder / LIST).is_file():
+        raise ValueError(
+            f"{folder} is a network for C++, which include/qconv_network.h opens: for a session, write a folder with "
+            "qconv-tune build"
+        )
     manifest = read_manifest(folder, NetworkManifest, device)
     model = read(onnx.load(folder / GRAPH), manifest.config)
     decided = Decided(folder, manifest.batches, manifest.arranged, manifest.extents)

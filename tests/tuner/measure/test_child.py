@@ -104,7 +104,7 @@ def test_death_is_a_row_and_the_next_config_gets_a_new_worker(tmp_path: Path, dy
             assert how in row.reason
 
 
-# Where the tests run under nohup, a hang-up is ignored, and the worker inherits that.
+# Under nohup, the tests ignore a hang-up, and so would the worker.
 KILL = (
     "sys.stdin.readline()\nimport signal\nif {sent:d} != signal.SIGKILL:\n    signal.signal({sent:d}, signal.SIG_DFL)\n"
     "os.kill(os.getpid(), {sent:d})\n"

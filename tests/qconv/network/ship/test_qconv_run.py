@@ -133,3 +133,17 @@ def test_it_is_found_by_cmake(folder: Path, tmp_path: Path) -> None:
     where = build(tmp_path, f"-DCMAKE_PREFIX_PATH={tmp_path / 'there'}")
     said = subprocess.run([where / "own", folder, "cpu"], capture_output=True, text=True, check=True).stdout
     assert said == "1 gemm16\n"
+
+
+def test_a_package_has_the_network(folder: Path, tmp_path: Path) -> None:
+    """`cpack` packs the program, the network, and a file by which pkg-config finds the library."""
+    where = build(folder, "-DQCONV_NETWORK_NAME=finder", "-DCPACK_GENERATOR=TGZ", into=tmp_path / "build")
+    subprocess.run(["cpack"], cwd=where, check=True, stdout=subprocess.DEVNULL)
+    (archive,) = where.glob("*.tar.gz")
+    assert archive.name.startswith("finder-1.0")
+    subprocess.run(["tar", "-xzf", archive, "--strip-components=1", "-C", tmp_path], check=True)
+    prefix = tmp_path if (tmp_path / "bin").is_dir() else tmp_path / "usr"
+    command = [prefix / "bin/qconv_run", prefix / "share/finder", "--self-test"]
+    assert "right  program 1" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (found,) = prefix.rglob("qconv_network.pc")
+    assert "-lqconv_network -lstdc++ -pthread -ldl" in found.read_text()
