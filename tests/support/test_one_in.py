@@ -35,12 +35,13 @@ def test_a_run_leaves_out_none_that_takes_no_turns() -> None:
 
 
 def test_the_fast_suite_has_a_part_of_those_that_take_turns() -> None:
-    file = "tests/templates/test_simt_sanitizers.py"
-    fast, slow = (collected(file, "-m", marked) for marked in ("not slow", "slow"))
-    every = collected(file, "-m", "not slow", "--one-in", "1")
+    # A hundred and more take turns in these files: every commit has some.
+    files = [str(path) for path in sorted(Path(__file__).parents[1].glob("templates/*_sanitizers.py"))]
+    fast, slow = (collected(*files, "-m", marked) for marked in ("not slow", "slow"))
+    every = collected(*files, "-m", "not slow", "--one-in", "1")
     assert fast < every < fast | slow
-    functions = {name.partition("[")[0] for name in every - fast}
-    assert functions == {f"{file}::test_nothing_is_found", f"{file}::test_a_planted_bug_is_found"}
+    functions = {name.partition("[")[0].partition("::")[2] for name in every - fast}
+    assert {"test_nothing_is_found", "test_a_planted_bug_is_found"} <= functions
 
 
 def collected(*arguments: str) -> set[str]:

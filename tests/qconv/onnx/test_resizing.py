@@ -81,7 +81,7 @@ def test_beside_a_convolution(where: str, behind: str, dtype: str) -> None:
     assert turned_in(resized(THREE, behind, dtype, coordinate_transformation_mode=where))
 
 
-@pytest.mark.parametrize(("numbers", "share"), [(THREE, 1 / 40), (scales(1, 1, 2, 2), 0)])
+@pytest.mark.parametrize(("numbers", "share"), [(THREE, 1 / 20), (scales(1, 1, 2, 2), 0)])
 def test_by_default_it_is_an_expression(numbers: dict[str, Any], share: float) -> None:
     """Weights that are no binary fractions come out on either side of a whole number, which is truncated: in ONNX
     Runtime in each of its two orders too."""
