@@ -57,10 +57,11 @@ def test_objects_are_made_and_read(name: str, recorded: dict[str, list[dict[str,
     skip_without_tools(GPUS[name])
     made = list(target_objects.made_for(GPUS[name]))
     assert [one for one in made if one.refused] == []
-    assert {one.family for one in made} == {row["family"] for row in recorded[name]}, REMEDY
+    spilled = {row["family"]: row["spill_bytes"] for row in recorded[name]}
+    assert {one.family for one in made} == set(spilled), REMEDY
     for one in made:
         assert one.registers <= GPUS[name].registers_per_thread
-        assert one.spill_bytes <= 64, one
+        assert one.spill_bytes <= max(64, spilled[one.family]), one
 
 
 def test_an_object_that_the_reader_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
