@@ -39,15 +39,15 @@ struct Driver {
     decltype(&::cuLaunchKernelEx) launch_extended = nullptr;
 
     Driver() {
-        void* library = dlopen("libcuda.so.1", RTLD_NOW);
-        if (library == nullptr)
+        library_ = dlopen("libcuda.so.1", RTLD_NOW);
+        if (library_ == nullptr)
             throw Failure{QCONV_NO_DEVICE, "libcuda.so.1 cannot be loaded: install NVIDIA's driver"};
-#define QCONV_LOAD(name) load(library, QCONV_EXPORTED(name), name##_);
+#define QCONV_LOAD(name) load(QCONV_EXPORTED(name), name##_);
         QCONV_DRIVER(QCONV_LOAD)
 #undef QCONV_LOAD
-        encode_tiled = reinterpret_cast<decltype(encode_tiled)>(dlsym(library, "cuTensorMapEncodeTiled"));
-        encode_im2col = reinterpret_cast<decltype(encode_im2col)>(dlsym(library, "cuTensorMapEncodeIm2col"));
-        launch_extended = reinterpret_cast<decltype(launch_extended)>(dlsym(library, "cuLaunchKernelEx"));
+        encode_tiled = reinterpret_cast<decltype(encode_tiled)>(dlsym(library_, "cuTensorMapEncodeTiled"));
+        encode_im2col = reinterpret_cast<decltype(encode_im2col)>(dlsym(library_, "cuTensorMapEncodeIm2col"));
+        launch_extended = reinterpret_cast<decltype(launch_extended)>(dlsym(library_, "cuLaunchKernelEx"));
         check(cuInit_(0), QCONV_NO_DEVICE, "cuInit");
     }
 
@@ -59,13 +59,16 @@ struct Driver {
                       std::string(what) + ": CUDA error " + std::to_string(result) + ", " + text};
     }
 
-  private:
+    // Finds an exported function, whose name is versioned.
     template <typename Function>
-    static void load(void* library, const char* name, Function& function) {
-        function = reinterpret_cast<Function>(dlsym(library, name));
+    void load(const char* name, Function& function) const {
+        function = reinterpret_cast<Function>(dlsym(library_, name));
         if (function == nullptr)
             throw Failure{QCONV_NO_DEVICE, std::string("the driver has no ") + name + ": install a newer one"};
     }
+
+  private:
+    void* library_ = nullptr;
 };
 
 // Loaded once. After a failure, the next call tries again.

@@ -34,12 +34,11 @@ struct Runtime {
 #undef QCONV_MEMBER
 
     Runtime() {
-        void* library = nullptr;
         for (const char* name : {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"})
-            if (library == nullptr) library = dlopen(name, RTLD_NOW);
-        if (library == nullptr)
+            if (library_ == nullptr) library_ = dlopen(name, RTLD_NOW);
+        if (library_ == nullptr)
             throw Failure{QCONV_NO_DEVICE, "libamdhip64.so cannot be loaded: install ROCm's HIP runtime"};
-#define QCONV_LOAD(name) load(library, QCONV_EXPORTED(name), name##_);
+#define QCONV_LOAD(name) load(QCONV_EXPORTED(name), name##_);
         QCONV_RUNTIME(QCONV_LOAD)
 #undef QCONV_LOAD
         check(hipInit_(0), QCONV_NO_DEVICE, "hipInit");
@@ -51,13 +50,16 @@ struct Runtime {
                       std::string(what) + ": HIP error " + std::to_string(result) + ", " + hipGetErrorString_(result)};
     }
 
-  private:
+    // Finds an exported function, whose name is versioned.
     template <typename Function>
-    static void load(void* library, const char* name, Function& function) {
-        function = reinterpret_cast<Function>(dlsym(library, name));
+    void load(const char* name, Function& function) const {
+        function = reinterpret_cast<Function>(dlsym(library_, name));
         if (function == nullptr)
             throw Failure{QCONV_NO_DEVICE, std::string("the HIP runtime has no ") + name + ": install a newer one"};
     }
+
+  private:
+    void* library_ = nullptr;
 };
 
 // Loaded once. After a failure, the next call tries again.

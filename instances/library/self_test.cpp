@@ -4,37 +4,19 @@
 //     qconv_self_test [--device N]
 //
 // Exit status: 0 where all are right, 1 where one is wrong, 3 where there is no device or none of them runs on it.
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "qconv_crc.h"
 #include "qconv_kernels.h"
 #include "self_test_vectors.h"
 
 namespace {
 
 enum class Outcome { right, wrong, skipped };
-
-std::array<uint32_t, 256> crc_table() {
-    std::array<uint32_t, 256> table;
-    for (uint32_t i = 0; i < 256; ++i) {
-        uint32_t value = i;
-        for (int bit = 0; bit < 8; ++bit) value = value & 1 ? 0xEDB88320u ^ (value >> 1) : value >> 1;
-        table[i] = value;
-    }
-    return table;
-}
-
-// Computes the CRC-32 of zlib.
-uint32_t crc_of(const std::vector<char>& bytes) {
-    static const std::array<uint32_t, 256> table = crc_table();
-    uint32_t crc = 0xFFFFFFFFu;
-    for (char byte : bytes) crc = table[(crc ^ static_cast<unsigned char>(byte)) & 0xFF] ^ (crc >> 8);
-    return ~crc;
-}
 
 std::vector<char> filled(const SelfTestBlock& block, size_t bytes) {
     std::vector<char> array(bytes);
@@ -124,7 +106,7 @@ Outcome compare(const qconv_kernel* kernel, qconv_device* device, const SelfTest
         const SelfTestOutput& stored = expected.outputs[output++];
         const long at = first_wrong(stored, got, got.size() / elements);
         if (at >= 0) return say(kernel, "WRONG", std::string(tensor.name) + " at element " + std::to_string(at));
-        if (crc_of(got) != stored.crc)
+        if (qconv_crc::of(got.data(), got.size()) != stored.crc)
             return say(kernel, "WRONG", std::string(tensor.name) + " between the elements that are stored");
     }
     return Outcome::right;

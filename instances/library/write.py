@@ -72,6 +72,7 @@ SAME = {
     "src/qconv_table.h": "qconv_table.h",
     "src/qconv_transposed.h": "qconv_transposed.h",
     "src/qconv_workspace.h": "qconv_workspace.h",
+    "test/qconv_crc.h": "qconv_crc.h",
     "test/self_test.cpp": "self_test.cpp",
     "test/self_test_vectors.h": "self_test_vectors.h",
 }

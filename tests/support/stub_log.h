@@ -22,9 +22,11 @@ FILE* log_file() {
 template <typename... Values>
 void say(const char* format, Values... values) {
     if (log_file() == nullptr) return;
+    flockfile(log_file());  // threads may launch at one time, and each line is whole
     fprintf(log_file(), format, values...);
     fputc('\n', log_file());
     fflush(log_file());
+    funlockfile(log_file());
 }
 
 std::string hexadecimal(const void* bytes, size_t count) {

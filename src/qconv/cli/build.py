@@ -13,6 +13,7 @@ from qconv.cli.options import (
     database_option,
     is_quiet,
     json_option,
+    needing_onnx,
     print_json,
     problem_or_words_options,
     quiet_option,
@@ -151,10 +152,8 @@ def _build_model(asked: Asked) -> None:
     if len(asked.words) != 1 or len(asked.targets) != 1 or asked.out is None:
         raise ValueError("a model is built alone, for one --target, into a folder that --out names")
     batches, extents = asked.batches, extents_of(asked.extents)
-    try:
+    with needing_onnx():
         from qconv.onnx import built
-    except ImportError as missing:
-        raise ValueError(f"a model needs onnx and onnxruntime ({missing}): pip install 'qconv-tune[onnx]'") from None
     from qconv.instances.load import building
     from qconv.targets.target import target
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import device_option, json_option, print_json
+from qconv.cli.options import device_option, json_option, needing_onnx, print_json
 from qconv.op import quoted
 
 if TYPE_CHECKING:
@@ -40,10 +40,8 @@ def explain(
 ) -> None:
     """Show for each layer of a model where it runs and why, the bytes that cross between the device and the host, the
     memory and the predicted time; then the causes of what runs elsewhere, by weight."""
-    try:
+    with needing_onnx():
         import qconv.onnx  # noqa: F401
-    except ImportError as missing:
-        raise ValueError(f"a model needs onnx and onnxruntime ({missing}): pip install 'qconv-tune[onnx]'") from None
     if batch is not None and given:
         raise click.UsageError(f"--batch {batch} and --shape both say what is open: give one")
     shapes = dict(map(_shape, given))

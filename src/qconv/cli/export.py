@@ -13,6 +13,7 @@ from qconv.cli.options import (
     database_option,
     is_quiet,
     json_option,
+    needing_onnx,
     print_json,
     problem_or_words_options,
     quiet_option,
@@ -143,10 +144,8 @@ class AskedNetwork:
 
 
 def _write_network(asked: AskedNetwork, as_json: bool) -> None:
-    try:
+    with needing_onnx():
         from qconv.onnx import ship
-    except ImportError as missing:
-        raise ValueError(f"a model needs onnx and onnxruntime ({missing}): pip install 'qconv-tune[onnx]'") from None
 
     made = ship.export(
         asked.model,

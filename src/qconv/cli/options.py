@@ -6,7 +6,8 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -288,6 +289,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=1))
+
+
+@contextmanager
+def needing_onnx() -> Iterator[None]:
+    """Say what to install where an import within the context fails."""
+    try:
+        yield
+    except ImportError as missing:
+        raise ValueError(f"a model needs onnx and onnxruntime ({missing}): pip install 'qconv-tune[onnx]'") from None
 
 
 def refuse_device(what: str, devices: list[str]) -> NoReturn:

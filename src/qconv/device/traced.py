@@ -49,7 +49,6 @@ class Launched:
 
     binary: Binary
     launch: Launch
-    warp_size: int
     arguments: bytes
     pointers: tuple[tuple[int, Spot], ...]
     maps: tuple[tuple[int, TensorMap, Spot], ...]
@@ -65,55 +64,46 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Filled:
+class _Written:
     to: Spot
-    bytes: int
-    byte: int
     layer: str
+
+    @property
+    def written(self) -> frozenset[int]:
+        return frozenset({self.to.allocation})
 
     @property
     def read(self) -> frozenset[int]:
         return self.written
 
-    @property
-    def written(self) -> frozenset[int]:
-        return frozenset({self.to.allocation})
+
+@dataclass(frozen=True)
+class Filled(_Written):
+    bytes: int
+    byte: int
 
 
 @dataclass(frozen=True)
-class Copied:
-    to: Spot
+class _Moved(_Written):
     source: Spot
-    bytes: int
-    layer: str
 
     @property
     def read(self) -> frozenset[int]:
-        return frozenset({self.to.allocation, self.source.allocation})
-
-    @property
-    def written(self) -> frozenset[int]:
-        return frozenset({self.to.allocation})
+        return self.written | {self.source.allocation}
 
 
 @dataclass(frozen=True)
-class Gathered:
+class Copied(_Moved):
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Gathered(_Moved):
     """A copy into a contiguous array, of elements that lie at these strides. On a GPU it is a launch."""
 
-    to: Spot
-    source: Spot
     item_bytes: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in bytes
-    layer: str
-
-    @property
-    def read(self) -> frozenset[int]:
-        return frozenset({self.to.allocation, self.source.allocation})
-
-    @property
-    def written(self) -> frozenset[int]:
-        return frozenset({self.to.allocation})
 
 
 Step = Launched | Filled | Copied | Gathered
@@ -123,7 +113,7 @@ class TracedKernel:
     """A compiled plan, whose launches are noted."""
 
     def __init__(self, device: TracedDevice, plan: Plan, binary: Binary) -> None:
-        self._device, self._plan, self._binary = device, plan, binary
+        self._device, self._binary = device, binary
         outputs = {tensor.name for tensor in plan.problem.outputs} | {"scratch"}
         places = list(zip(plan.offsets, plan.fields, strict=True))
         self._pointers = [
@@ -162,7 +152,6 @@ class TracedKernel:
         return Launched(
             self._binary,
             launch,
-            self._plan.target.warp_size,
             bytes(rest),
             tuple(pointers),
             tuple(maps),
@@ -266,7 +255,7 @@ class TracedDevice:
         to, source = self._of(made), self._of(array)
         shape, strides = tuple(array.shape), tuple(array.strides)
         if self.target.vendor == "cpu":
-            self.note(Gathered(to, source, array.itemsize, shape, strides, self.layer))
+            self.note(Gathered(to, self.layer, source, array.itemsize, shape, strides))
             return
         given = array_kernels.gathered(shape, strides, array.itemsize, source.offset)
         if not given.is_one_launch:
@@ -295,8 +284,7 @@ class TracedDevice:
         launch = Launch(kernel, grid, array_kernels.THREADS, 0)
         pointers = ((0, source), (8, to))
         written = frozenset({to.allocation})
-        warp = self.target.warp_size
-        self.note(Launched(binary, launch, warp, arguments, pointers, (), False, written, self.layer))
+        self.note(Launched(binary, launch, arguments, pointers, (), False, written, self.layer))
 
     def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
         kind = np.dtype(dtype)
@@ -327,7 +315,7 @@ class TracedDevice:
 
     def fill(self, array: Any, byte: int) -> None:
         if array.size:
-            self.note(Filled(self._of(array), array.nbytes, byte, self.layer))
+            self.note(Filled(self._of(array), self.layer, array.nbytes, byte))
 
     def copy(self, array: Any, to: Any) -> None:
         if not array.size:
@@ -340,7 +328,7 @@ class TracedDevice:
             arguments = struct.pack("16xI", to.nbytes // array_kernels.CHUNK)
             self._move("copy", (blocks, 1, 1), arguments, source, target)
         else:
-            self.note(Copied(target, source, to.nbytes, self.layer))
+            self.note(Copied(target, self.layer, source, to.nbytes))
 
     def write(self, array: Any, to: Any) -> None:
         self.copy(self.upload(array), to)

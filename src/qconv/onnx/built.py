@@ -76,8 +76,7 @@ def build(
     """Write the folder for inputs of these batches, by default the model's own, or 1, each with each combination of its
     other open extents. Return the number of problems that it has kernels for. The device need not be present, because
     nothing runs."""
-    if out.exists() and any(out.iterdir()):
-        raise ValueError(f"{out} is not empty: give a new folder")
+    check_new(out)
     meaning = asked_bits(bits)
     config = settings(config, meaning)
     proto = own_proto(model, config, meaning)
@@ -104,6 +103,12 @@ def build(
         arranged=arranged,
     ).write(out)
     return len(choices)
+
+
+def check_new(folder: Path) -> None:
+    """Reject a folder with files, which would be mixed with others."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty: give a new folder")
 
 
 def own_proto(model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], bits: Bits) -> onnx.ModelProto:

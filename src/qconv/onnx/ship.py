@@ -20,7 +20,7 @@ from qconv.network.ship.folder import write
 from qconv.network.ship.plan import Plan, plan_of
 from qconv.network.ship.program import Port, Program, traced
 from qconv.network.ship.vectors import vectors_text
-from qconv.onnx.built import batches_of, known_models, own_proto
+from qconv.onnx.built import batches_of, check_new, known_models, own_proto
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel
@@ -62,8 +62,7 @@ def export(
     `vectors`: run each program once here, on the first GPU or the CPU device, and store what its outputs are for the
     self-test. Raise Unshippable, with the layers, where one does not run on kernels."""
     where = Path(folder)
-    if where.exists() and any(where.iterdir()):
-        raise ValueError(f"{where} is not empty: give a new folder")
+    check_new(where)
     named = [target(name) for name in ((targets,) if isinstance(targets, str) else targets)]
     if not named:
         raise ValueError("targets are empty: name at least one, such as sm_90a, gfx942 or cpu")

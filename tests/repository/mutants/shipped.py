@@ -29,8 +29,8 @@ MUTANTS = (
     Mutant(
         "traced: a copy in another order is the bytes as they lie",
         "TracedDevice._gather",
-        "Gathered(to, source, array.itemsize, shape, strides, self.layer)",
-        "Gathered(to, source, array.itemsize, shape, strides[::-1], self.layer)",
+        "Gathered(to, self.layer, source, array.itemsize, shape, strides)",
+        "Gathered(to, self.layer, source, array.itemsize, shape, strides[::-1])",
         "An axis is read with the stride of another.",
         KINDS,
         slow=True,
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "program: an output may be an array that another output is",
         "_written_whole",
-        "or spot.allocation in found.values()",
+        "or spot.allocation in found",
         "",
         "The caller gives two arrays, and one would not be written.",
         ("ship/test_program.py::test_outputs_have_arrays_of_their_own",),
@@ -219,7 +219,7 @@ MUTANTS = (
     Mutant(
         "run: an output between the stored elements is right",
         "qconv_run.cpp",
-        "where.empty() && crc_of(got) == crc;",
+        "where.empty() && qconv_crc::of(got.data(), got.size()) == crc;",
         "where.empty();",
         "Most elements would not be compared.",
         (f"{RUN}::test_self_test_says_what_is_wrong",),
@@ -235,8 +235,8 @@ MUTANTS = (
     ),
     Mutant(
         "export: a used folder is written over",
-        "onnx/ship.py",
-        "if where.exists() and any(where.iterdir()):",
+        "check_new",
+        "if folder.exists() and any(folder.iterdir()):",
         "if False:",
         "Files of two networks would be mixed.",
         (f"{FOLDER}::test_a_used_folder_is_left_alone",),

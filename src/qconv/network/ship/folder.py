@@ -40,7 +40,7 @@ LIBRARY = {
     "program/npy.h": "npy.h",
 }
 # Files that the library of single kernels has too.
-SHARED = ("device_cuda.h", "device_hip.h", "qconv_kernels.h", "qconv_parameters.h", "qconv_table.h")
+SHARED = ("device_cuda.h", "device_hip.h", "qconv_crc.h", "qconv_kernels.h", "qconv_parameters.h", "qconv_table.h")
 ENTRY = re.compile(r'extern "C" void (\w+)_entry\(')
 
 

@@ -16,18 +16,9 @@ struct GraphDriver {
 #undef QCONV_MEMBER
 
     GraphDriver() {
-        void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // which a device has loaded
-#define QCONV_LOAD(name) load(library, QCONV_EXPORTED(name), name##_);
+#define QCONV_LOAD(name) driver().load(QCONV_EXPORTED(name), name##_);
         QCONV_GRAPH_DRIVER(QCONV_LOAD)
 #undef QCONV_LOAD
-    }
-
-  private:
-    template <typename Function>
-    static void load(void* library, const char* name, Function& function) {
-        function = reinterpret_cast<Function>(dlsym(library, name));
-        if (function == nullptr)
-            throw Failure{QCONV_NO_DEVICE, std::string("the driver has no ") + name + ": install a newer one"};
     }
 };
 

@@ -16,20 +16,9 @@ struct GraphRuntime {
 #undef QCONV_MEMBER
 
     GraphRuntime() {
-        void* library = nullptr;  // the one that a device has loaded
-        for (const char* name : {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"})
-            if (library == nullptr) library = dlopen(name, RTLD_NOW);
-#define QCONV_LOAD(name) load(library, QCONV_EXPORTED(name), name##_);
+#define QCONV_LOAD(name) runtime().load(QCONV_EXPORTED(name), name##_);
         QCONV_GRAPH_RUNTIME(QCONV_LOAD)
 #undef QCONV_LOAD
-    }
-
-  private:
-    template <typename Function>
-    static void load(void* library, const char* name, Function& function) {
-        function = reinterpret_cast<Function>(library == nullptr ? nullptr : dlsym(library, name));
-        if (function == nullptr)
-            throw Failure{QCONV_NO_DEVICE, std::string("the HIP runtime has no ") + name + ": install a newer one"};
     }
 };
 

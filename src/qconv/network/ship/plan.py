@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 
 from qconv.device.cache import Binary
 from qconv.device.traced import Launched, Step
@@ -40,8 +42,12 @@ class Plan:
     setup: tuple[Setup, ...]
     programs: tuple[Program, ...]
 
+    @cached_property
+    def _numbers(self) -> dict[Path, int]:
+        return {binary.path: number for number, binary in enumerate(self.binaries)}
+
     def number_of(self, binary: Binary) -> int:
-        return [one.path for one in self.binaries].index(binary.path)
+        return self._numbers[binary.path]
 
 
 def plan_of(target: Target, programs: Sequence[Program]) -> Plan:

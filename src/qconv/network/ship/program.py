@@ -3,10 +3,11 @@ write."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from qconv.device.memory import Allocation
 from qconv.device.traced import Spot, Step, TracedDevice
@@ -62,8 +63,8 @@ class Program:
     @cached_property
     def resident(self) -> frozenset[int]:
         """The numbers of the constants that runs read. The others are read by `setup` alone."""
-        read = {number for step in self.steps for number in step.read}
-        return frozenset(place.number for number in read if (place := self.places[number]).space == "constant")
+        places = (self.places[number] for number in _read(self.steps))
+        return frozenset(place.number for place in places if place.space == "constant")
 
 
 def traced(
@@ -82,39 +83,45 @@ def traced(
     run()  # what is made once, at the first run, belongs to the setup
     first_step, first = len(device.steps), len(device.sizes)
     made = run()
-    outputs = _written_whole(device, made, wanted, set(numbers.values()), first)
+    arrays = {name: _array(device, made[name]) for name in wanted}
+    outputs = _written_whole(device, arrays, first)
     steps = tuple(device.steps[first_step:])
-    setup = _needed(device.steps[:first_step], {number for step in steps for number in step.read})
-    return _placed(device, inputs, numbers, made, outputs, setup, steps, first)
+    setup = _needed(device.steps[:first_step], _read(steps))
+    made_ports = tuple(
+        Port(name, made[name].dtype, made[name].shape, isinstance(made[name], Counted)) for name in wanted
+    )
+    places = {numbers[port.name]: Place("input", at, 0) for at, port in enumerate(inputs)}
+    places |= {number: Place("output", at, 0) for at, number in enumerate(outputs)}
+    return _placed(device, tuple(inputs), made_ports, places, setup, steps, first)
 
 
 def _number(device: TracedDevice, array: object) -> int:
     return device.spot(device.adopt("input", array)[1]).allocation
 
 
-def _written_whole(
-    device: TracedDevice, made: Mapping[str, Value], wanted: Sequence[str], inputs: set[int], first: int
-) -> dict[str, int]:
-    """Return the allocations of the outputs, in the model's order of axes. An output that is no whole allocation of its
-    own in this run is copied to one."""
-    found: dict[str, int] = {}
-    for name in wanted:
-        value = made[name]
-        array = value.array if isinstance(value, Counted) else device.contiguous(value.on_device)
+def _read(steps: Iterable[Step]) -> set[int]:
+    return {number for step in steps for number in step.read}
+
+
+def _array(device: TracedDevice, value: Value) -> Any:
+    """Return an output in the model's order of axes, with all its rows where they are counted."""
+    return value.array if isinstance(value, Counted) else device.contiguous(value.on_device)
+
+
+def _written_whole(device: TracedDevice, arrays: Mapping[str, Any], first: int) -> list[int]:
+    """Return the allocations of the outputs. An output that is no whole allocation of its own in this run, which began
+    with the allocation of number `first`, is copied to one."""
+    found: list[int] = []
+    for name, array in arrays.items():
         if not array.size:
             raise Unshippable(f"the output {name!r} has no elements for these inputs: {tuple(array.shape)}")
         spot = device.spot(device.adopt(name, array)[1])
         is_own = spot.offset == 0 and device.sizes[spot.allocation] == array.nbytes and spot.allocation >= first
-        if (
-            not is_own
-            or spot.allocation in inputs
-            or spot.allocation in found.values()
-            or device.content(spot.allocation)
-        ):
+        if not is_own or spot.allocation in found or device.content(spot.allocation) is not None:
             copy = device.empty(array.shape, str(array.dtype))
             device.copy(array, copy)
             spot = device.spot(device.adopt(name, copy)[1])
-        found[name] = spot.allocation
+        found.append(spot.allocation)
     return found
 
 
@@ -131,20 +138,19 @@ def _needed(steps: Iterable[Step], read: set[int]) -> tuple[Step, ...]:
 
 def _placed(
     device: TracedDevice,
-    inputs: Sequence[Port],
-    numbers: Mapping[str, int],
-    made: Mapping[str, Value],
-    outputs: Mapping[str, int],
+    inputs: tuple[Port, ...],
+    outputs: tuple[Port, ...],
+    given: Mapping[int, Place],
     setup: tuple[Step, ...],
     steps: tuple[Step, ...],
     first: int,
 ) -> Program:
-    places = {numbers[port.name]: Place("input", at, 0) for at, port in enumerate(inputs)}
-    places |= {number: Place("output", at, 0) for at, number in enumerate(outputs.values())}
+    """Place all allocations but those of the caller's arrays, which are in `given`."""
+    places = dict(given)
     constants: list[bytes] = []
     state: list[int] = []
     written = {number for step in (*setup, *steps) for number in step.written}
-    for number in sorted({number for step in (*setup, *steps) for number in step.read} - places.keys()):
+    for number in sorted(_read((*setup, *steps)) - places.keys()):
         content = None if number in written else device.content(number)
         if content is not None:
             places[number] = Place("constant", len(constants), 0)
@@ -153,31 +159,21 @@ def _placed(
             places[number] = Place("state", len(state), 0)
             state.append(device.sizes[number])
     arena = [number for number in range(first, len(device.sizes)) if number not in places]
-    order = {number: at for at, number in enumerate(arena)}
-
-    def until(number: int) -> int:
-        """Return the end of an allocation in the numbers of those in the arena."""
-        end = device.ends.get(number, len(device.sizes))
-        return sum(1 for other in arena if other < end)
-
-    placement = place(
-        [
-            Allocation(
-                device.sizes[number],
-                until(number),
-                tuple(order[other] for other in device.instead_of[number] if other in order),
-            )
-            for number in arena
-        ]
-    )
+    placement = place(_allocations(device, arena))
     for number, offset in zip(arena, placement.offsets, strict=True):
         assert offset is not None, "every allocation of the arena has an end"
         places[number] = Place("arena", 0, offset)
-    found = tuple(_port(device, name, made[name], outputs[name]) for name in outputs)
-    return Program(tuple(inputs), found, setup, steps, places, tuple(constants), tuple(state), placement.arena_bytes)
+    return Program(inputs, outputs, setup, steps, places, tuple(constants), tuple(state), placement.arena_bytes)
 
 
-def _port(device: TracedDevice, name: str, value: Value, number: int) -> Port:
-    is_counted = isinstance(value, Counted)
-    array = value.array if is_counted else value.on_device
-    return Port(name, str(array.dtype), tuple(array.shape), is_counted)
+def _allocations(device: TracedDevice, arena: Sequence[int]) -> list[Allocation]:
+    """Return the allocations of an arena, whose numbers are in order, as if there were no others."""
+    order = {number: at for at, number in enumerate(arena)}
+    return [
+        Allocation(
+            device.sizes[number],
+            bisect_left(arena, device.ends.get(number, len(device.sizes))),
+            tuple(order[other] for other in device.instead_of[number] if other in order),
+        )
+        for number in arena
+    ]

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <map>
 
 #include "cpu_runtime.h"
 #include "qconv_loaded.h"
@@ -18,7 +17,7 @@ class Cpu {
     // The shared object stays loaded: a thread of its runtime may outlive the network.
     struct Code {
         decltype(&qconv_cpu_launch) launch;
-        std::map<const Step*, qconv_cpu_entry_t> entries;
+        std::vector<qconv_cpu_entry_t> entries;  // by the numbers of steps
         uint32_t warp_size;
     };
 
@@ -37,19 +36,17 @@ class Cpu {
         Code made = {};
         made.warp_size = plan.warp_size;
         made.launch = reinterpret_cast<decltype(made.launch)>(function(library, "qconv_cpu_launch"));
-        const auto add = [&](const std::vector<Step>& steps) {
-            for (const Step& step : steps)
-                if (step.kind == Kind::launch)
-                    made.entries[&step] = reinterpret_cast<qconv_cpu_entry_t>(function(library, step.symbol + "_entry"));
-        };
-        add(plan.setup);
-        for (const Program& program : plan.programs) add(program.steps);
+        made.entries.resize(plan.step_count);
+        plan.each_step([&](const Step& step) {
+            if (step.kind == Kind::launch)
+                made.entries[step.number] = reinterpret_cast<qconv_cpu_entry_t>(function(library, step.symbol + "_entry"));
+        });
         return made;
     }
 
     void launch(const Code& code, const Step& step, void* arguments, qconv_network_stream stream) const {
         check(stream);
-        const qconv_cpu_grid grid = {code.entries.at(&step),
+        const qconv_cpu_grid grid = {code.entries[step.number],
                                      arguments,
                                      nullptr,
                                      step.smem_bytes,

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstring>
-#include <map>
-#include <utility>
 
 #include "qconv_loaded.h"
 
@@ -48,7 +46,7 @@ class Gpu {
         std::vector<std::vector<qconv::Launch>> launches;
         std::vector<qconv::Kernel> kernels;
         std::vector<std::vector<qconv::Function>> functions;
-        std::map<const Step*, std::pair<uint32_t, size_t>> places;  // the kernel of a step, and which of its launches
+        std::vector<size_t> places;  // by the numbers of steps: which launch of its kernel it is
     };
 
     explicit Gpu(int index) : device_(open(index)) {}
@@ -59,16 +57,13 @@ class Gpu {
     Code load(const Plan& plan, const std::string&) {
         Code code;
         code.launches.resize(plan.kernels.size());
-        const auto add = [&](const std::vector<Step>& steps) {
-            for (const Step& step : steps) {
-                if (step.kind != Kind::launch) continue;
-                auto& launches = code.launches[step.kernel];
-                code.places[&step] = {step.kernel, launches.size()};
-                launches.push_back(launch_of(step));
-            }
-        };
-        add(plan.setup);
-        for (const Program& program : plan.programs) add(program.steps);
+        code.places.resize(plan.step_count);
+        plan.each_step([&](const Step& step) {
+            if (step.kind != Kind::launch) return;
+            auto& launches = code.launches[step.kernel];
+            code.places[step.number] = launches.size();
+            launches.push_back(launch_of(step));
+        });
         for (size_t i = 0; i < plan.kernels.size(); ++i) {
             qconv::Kernel kernel = {};
             kernel.launches = {code.launches[i].data(), code.launches[i].size()};
@@ -81,11 +76,11 @@ class Gpu {
     }
 
     void launch(const Code& code, const Step& step, void* arguments, qconv_network_stream stream) {
-        const auto [kernel, at] = code.places.at(&step);
-        const qconv::Launch& launch = code.launches[kernel][at];
-        translated([&, kernel = kernel, at = at] {
-            device_->launch(code.functions[kernel][at], code.kernels[kernel], launch, arguments, step.arguments.size(), stream,
-                            step.overlap);
+        const size_t at = code.places[step.number];
+        const qconv::Launch& launch = code.launches[step.kernel][at];
+        translated([&] {
+            device_->launch(code.functions[step.kernel][at], code.kernels[step.kernel], launch, arguments,
+                            step.arguments.size(), stream, step.overlap);
         });
     }
 

@@ -66,6 +66,8 @@ class Loaded : public Engine {
             constants_.push_back(to);
             device_.upload(to, weights.first + one.offset, one.bytes);
         }
+        settled_.resize(plan.step_count);
+        plan.each_step([this](const Step& step) { settled_[step.number] = settled(step); });
         const Arrays none = {nullptr, nullptr, nullptr};
         for (const Step& step : plan.setup) take(step, none, nullptr);
         device_.synchronize(nullptr);
@@ -153,16 +155,48 @@ class Loaded : public Engine {
         }
     }
 
+    // The arguments of a launch, with everything in them that is the same in every run: a map takes the driver longer
+    // to encode than all other arguments to copy. `pointers` and `maps` are of a run's arrays.
+    struct Settled {
+        std::vector<unsigned char> arguments;
+        std::vector<Pointer> pointers;
+        std::vector<Map> maps;
+    };
+
+    Settled settled(const Step& step) {
+        Settled made = {step.arguments, {}, {}};
+        const Arrays none = {nullptr, nullptr, nullptr};
+        const auto is_fixed = [](const Place& place) {
+            return place.space == Space::constant || place.space == Space::state;
+        };
+        for (const Pointer& pointer : step.pointers) {
+            if (is_fixed(pointer.place)) put(pointer, none, made.arguments.data());
+            else made.pointers.push_back(pointer);
+        }
+        for (const Map& map : step.maps) {
+            if (is_fixed(map.place)) put(map, none, made.arguments.data());
+            else made.maps.push_back(map);
+        }
+        return made;
+    }
+
+    void put(const Pointer& pointer, const Arrays& arrays, unsigned char* arguments) const {
+        const uint64_t address = reinterpret_cast<uintptr_t>(at(pointer.place, arrays));
+        memcpy(arguments + pointer.offset, &address, sizeof address);
+    }
+    void put(const Map& map, const Arrays& arrays, unsigned char* arguments) {
+        alignas(64) unsigned char encoded[sizeof map.described];  // as the driver wants it, and a copy of it
+        device_.encode(map, reinterpret_cast<uintptr_t>(at(map.place, arrays)), encoded);
+        memcpy(arguments + map.offset, encoded, sizeof encoded);
+    }
+
     // Builds the arguments on the stack: a run allocates nothing, and several threads may run.
     void launch(const Step& step, const Arrays& arrays, qconv_network_stream stream) {
+        const Settled& settled = settled_[step.number];
         alignas(64) unsigned char arguments[4096];
-        memcpy(arguments, step.arguments.data(), step.arguments.size());
-        for (const Pointer& pointer : step.pointers) {
-            const uint64_t address = reinterpret_cast<uintptr_t>(at(pointer.place, arrays));
-            memcpy(arguments + pointer.offset, &address, sizeof address);
-        }
-        for (const Map& map : step.maps)
-            device_.encode(map, reinterpret_cast<uintptr_t>(at(map.place, arrays)), arguments + map.offset);
+        memcpy(arguments, settled.arguments.data(), settled.arguments.size());
+        for (const Pointer& pointer : settled.pointers) put(pointer, arrays, arguments);
+        for (const Map& map : settled.maps) put(map, arrays, arguments);
         device_.launch(code_, step, arguments, stream);
     }
 
@@ -172,6 +206,7 @@ class Loaded : public Engine {
     std::unique_ptr<Memory<Device>> resident_, state_;
     Block states_;
     std::vector<char*> constants_;
+    std::vector<Settled> settled_;  // by the numbers of steps
 };
 
 template <typename Device>

@@ -16,6 +16,7 @@
 
 #include "drawn.h"
 #include "npy.h"
+#include "qconv_crc.h"
 #include "qconv_network.hpp"
 
 using namespace qconv_network_api;
@@ -262,15 +263,6 @@ void write_json(const std::string& path, const Network& network, size_t program,
     if (!file) throw std::runtime_error(path + " cannot be written: is there room, and the folder?");
 }
 
-uint32_t crc_of(const std::vector<char>& bytes) {
-    uint32_t crc = 0xFFFFFFFFu;
-    for (char byte : bytes) {
-        crc ^= static_cast<unsigned char>(byte);
-        for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? 0xEDB88320u ^ (crc >> 1) : crc >> 1;
-    }
-    return ~crc;
-}
-
 // Cuts off the rows behind those that the first one counts, and the first one itself.
 std::vector<char> counted(const std::vector<char>& rows, size_t row_bytes, size_t item_bytes) {
     uint64_t count = 0;
@@ -306,7 +298,7 @@ bool is_right(const qconv_network_tensor& tensor, size_t program, const Memory& 
         if (where.empty() && found != expected) where = " at element " + std::to_string(at);
     }
     const bool is_stored = stored && word == "vector" && of_program == program;
-    const bool right = is_stored && where.empty() && crc_of(got) == crc;
+    const bool right = is_stored && where.empty() && qconv_crc::of(got.data(), got.size()) == crc;
     printf("%-6s program %zu, %s%s\n", right ? "right" : "WRONG", program, tensor.name,
            right ? "" : !is_stored ? ": nothing is stored for it" : where.empty() ? " between the stored elements" : where.c_str());
     return right;

@@ -5,9 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
+
+#include "qconv_crc.h"
 
 namespace qconv_shipped {
 
@@ -20,21 +21,9 @@ constexpr const char* AGAIN = "; copy the folder again, or export it anew";
 // Arguments are built on the stack of a run.
 constexpr size_t MOST_ARGUMENT_BYTES = 4096;
 
-[[noreturn]] void damaged(const std::string& text) { throw Failure{QCONV_NETWORK_BAD_FOLDER, text + AGAIN}; }
+uint32_t crc_of(Bytes bytes) { return qconv_crc::of(bytes.first, bytes.count); }
 
-// Tables for eight bytes at a time.
-std::array<std::array<uint32_t, 256>, 8> crc_tables() {
-    std::array<std::array<uint32_t, 256>, 8> tables;
-    for (uint32_t i = 0; i < 256; ++i) {
-        uint32_t value = i;
-        for (int bit = 0; bit < 8; ++bit) value = value & 1 ? 0xEDB88320u ^ (value >> 1) : value >> 1;
-        tables[0][i] = value;
-    }
-    for (int at = 1; at < 8; ++at)
-        for (uint32_t i = 0; i < 256; ++i)
-            tables[at][i] = (tables[at - 1][i] >> 8) ^ tables[0][tables[at - 1][i] & 0xFF];
-    return tables;
-}
+[[noreturn]] void damaged(const std::string& text) { throw Failure{QCONV_NETWORK_BAD_FOLDER, text + AGAIN}; }
 
 // Returns damaged text as a sentence can show it: short, and in ASCII.
 std::string shown(const std::string& text) {
@@ -238,16 +227,21 @@ class PlanReader {
         if (word.empty()) word = words_.line();
         for (;; word = words_.line()) {
             if (word == "launch") {
-                into.push_back(launch());
+                add(into, launch());
             } else if (word == "pointer" || word == "map") {
                 if (into.empty() || into.back().kind != Kind::launch) words_.bad("has an argument of no launch");
                 word == "map" ? map(into.back(), of) : pointer(into.back(), of);
             } else if (word == "fill" || word == "copy" || word == "gather") {
-                into.push_back(move(word, of));
+                add(into, move(word, of));
             } else {
                 return word;
             }
         }
+    }
+
+    void add(std::vector<Step>& into, Step step) {
+        step.number = plan_.step_count++;
+        into.push_back(std::move(step));
     }
 
     Step launch() {
@@ -392,24 +386,6 @@ class PlanReader {
 };
 
 }  // namespace
-
-// The CRC-32 of zlib.
-uint32_t crc_of(Bytes bytes) {
-    static const auto tables = crc_tables();
-    uint32_t crc = 0xFFFFFFFFu;
-    const unsigned char* at = bytes.first;
-    const unsigned char* const end = at + bytes.count;
-    for (; end - at >= 8; at += 8) {
-        uint32_t low, high;
-        memcpy(&low, at, 4);
-        memcpy(&high, at + 4, 4);
-        low ^= crc;
-        crc = tables[7][low & 0xFF] ^ tables[6][low >> 8 & 0xFF] ^ tables[5][low >> 16 & 0xFF] ^ tables[4][low >> 24] ^
-              tables[3][high & 0xFF] ^ tables[2][high >> 8 & 0xFF] ^ tables[1][high >> 16 & 0xFF] ^ tables[0][high >> 24];
-    }
-    for (; at != end; ++at) crc = tables[0][(crc ^ *at) & 0xFF] ^ (crc >> 8);
-    return ~crc;
-}
 
 Mapped::Mapped(const std::string& path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -54,8 +54,6 @@ class Folder {
     std::map<std::string, Listed> files_;
 };
 
-uint32_t crc_of(Bytes bytes);
-
 // input, output  an array of the caller, by its number
 // constant       an array of the file of weights, by its number
 // state          an array that the setup writes when the network is opened, by its number
@@ -89,6 +87,7 @@ enum class Kind { launch, fill, copy, gather };
 
 struct Step {
     Kind kind;
+    uint32_t number = 0;  // among all steps of the plan
     std::string layer, symbol;
     // A launch.
     uint32_t kernel = 0, grid[3] = {}, threads = 0, smem_bytes = 0, cluster = 1;
@@ -130,6 +129,15 @@ struct Plan {
     std::vector<uint64_t> states;  // bytes
     std::vector<Step> setup;
     std::vector<Program> programs;
+    uint32_t step_count = 0;
+
+    // Calls `work` with every step, those of the setup first.
+    template <typename Work>
+    void each_step(Work work) const {
+        for (const Step& step : setup) work(step);
+        for (const Program& program : programs)
+            for (const Step& step : program.steps) work(step);
+    }
 };
 
 // Reads a plan. Every number is checked against what it counts or points into.

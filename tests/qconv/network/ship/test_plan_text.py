@@ -19,11 +19,11 @@ def test_every_kind_of_step() -> None:
     launch = Launch("kernel", (1, 2, 3), 64, 128, cluster=2)
     written = frozenset({1})
     steps = (
-        Filled(Spot(1, 4), 16, 255, "first"),
-        Copied(Spot(1, 0), Spot(0, 8), 32, "sec ond"),
-        Gathered(Spot(1, 0), Spot(0, 0), 2, (3, 4), (2, -6), "third"),
-        Launched(BINARY, launch, 32, bytes(8) + b"\x01\x02", ((0, Spot(0, 4)),), (), True, written, "fourth"),
-        Launched(BINARY, launch, 32, b"", (), (), False, written, ""),
+        Filled(Spot(1, 4), "first", 16, 255),
+        Copied(Spot(1, 0), "sec ond", Spot(0, 8), 32),
+        Gathered(Spot(1, 0), "third", Spot(0, 0), 2, (3, 4), (2, -6)),
+        Launched(BINARY, launch, bytes(8) + b"\x01\x02", ((0, Spot(0, 4)),), (), True, written, "fourth"),
+        Launched(BINARY, launch, b"", (), (), False, written, ""),
     )
     program = Program(
         (Port("x", "int8", (2, 3)),),
