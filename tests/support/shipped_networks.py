@@ -38,10 +38,11 @@ def wide() -> Any:
 
 def moving() -> Any:
     """Return a network of which most only moves bytes: two inputs, a constant output, an output that is an input, one
-    that another output is a view of, and images whose channels go last."""
+    that another output is a view of, images whose channels go last, and a convolution's planes."""
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
         helper.make_node("Transpose", ["q"], ["turned"], perm=[0, 2, 3, 1]),
+        helper.make_node("QLinearConv", ["q", "scale", "zero", "w", "scale", "zero", "scale", "zero"], ["planes"]),
         helper.make_node("Add", ["a", "b"], ["sum"]),
         helper.make_node("Identity", ["a"], ["same"]),
         helper.make_node("Reshape", ["sum", "shape"], ["seen"]),
@@ -50,6 +51,7 @@ def moving() -> Any:
     held = [
         numpy_helper.from_array(np.array(0.5, np.float32), "scale"),
         numpy_helper.from_array(np.array(7, np.uint8), "zero"),
+        numpy_helper.from_array(np.arange(6, dtype=np.uint8).reshape(2, 3, 1, 1), "w"),
         numpy_helper.from_array(np.array([-1], np.int64), "shape"),
         numpy_helper.from_array(np.arange(6, dtype=np.float32), "fixed"),
     ]
@@ -59,7 +61,7 @@ def moving() -> Any:
         helper.make_tensor_value_info("b", TensorProto.FLOAT, [2, 3]),
     ]
     made = [
-        helper.make_tensor_value_info("turned", TensorProto.UINT8, None),
+        *(helper.make_tensor_value_info(name, TensorProto.UINT8, None) for name in ("turned", "planes")),
         *(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("sum", "same", "seen", "constant")),
     ]
     graph = helper.make_graph(nodes, "moving", given, made, held)

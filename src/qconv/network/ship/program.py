@@ -84,7 +84,7 @@ def traced(
     first_step, first = len(device.steps), len(device.sizes)
     made = run()
     arrays = {name: _array(device, made[name]) for name in wanted}
-    outputs = _written_whole(device, arrays, first)
+    outputs = written_whole(device, arrays, first)
     steps = tuple(device.steps[first_step:])
     setup = _needed(device.steps[:first_step], _read(steps))
     made_ports = tuple(
@@ -108,7 +108,7 @@ def _array(device: TracedDevice, value: Value) -> Any:
     return value.array if isinstance(value, Counted) else device.contiguous(value.on_device)
 
 
-def _written_whole(device: TracedDevice, arrays: Mapping[str, Any], first: int) -> list[int]:
+def written_whole(device: TracedDevice, arrays: Mapping[str, Any], first: int) -> list[int]:
     """Return the allocations of the outputs. An output that is no whole allocation of its own in this run, which began
     with the allocation of number `first`, is copied to one."""
     found: list[int] = []

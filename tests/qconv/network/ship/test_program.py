@@ -9,10 +9,10 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import shipped_networks as shipped
 
-from qconv.device.traced import Copied, Gathered, Launched
+from qconv.device.traced import Copied, Gathered, Launched, Spot, TracedDevice
 from qconv.errors import Unshippable
 from qconv.instances.load.building import Place
-from qconv.network.ship.program import Program
+from qconv.network.ship.program import Program, written_whole
 from qconv.onnx.ship import program_of
 from qconv.targets.target import target
 
@@ -76,13 +76,25 @@ def test_outputs_have_arrays_of_their_own() -> None:
     (model,) = shipped.known(shipped.moving())
     program = program_of(model, CPU)
     outputs = [number for number, place in program.places.items() if place.space == "output"]
-    assert len(outputs) == len(program.outputs) == 5
-    assert sorted(program.places[number].number for number in outputs) == [0, 1, 2, 3, 4]
+    assert len(outputs) == len(program.outputs) == 6
+    assert sorted(program.places[number].number for number in outputs) == [0, 1, 2, 3, 4, 5]
     assert set(outputs) <= {number for step in program.steps for number in step.written}
     constant = next(step for step in program.steps if isinstance(step, Copied))
     assert program.outputs[program.places[constant.to.allocation].number].name == "constant"
     assert not any(program.places[number].space == "input" for step in program.steps for number in step.written)
     assert all(isinstance(step, Launched | Copied | Gathered) for step in program.steps)
+
+
+def test_outputs_that_are_one_array_or_a_part_of_it_are_copied() -> None:
+    device = TracedDevice(CPU.target, CPU.name)
+    before, array = device.empty((6,), "float32"), device.empty((2, 3), "float32")
+    found = written_whole(device, {"one": array, "two": array, "part": array[1:], "before": before}, 1)
+    assert found == [1, 2, 3, 4]
+    assert [(step.source, step.bytes) for step in device.steps if isinstance(step, Copied)] == [
+        (Spot(1, 0), 24),
+        (Spot(1, 12), 12),
+        (Spot(0, 0), 24),
+    ]
 
 
 def test_a_layer_that_runs_elsewhere_is_named() -> None:
