@@ -1,10 +1,11 @@
 """Networks that were exported for C++, beside their sessions in the same run: the time of a run, the self-test, the
 time until a folder is open, and bytes.
 
-    python bench/shipped.py [NETWORK ...] --out FOLDER [--batch 1,8] [--device cuda:0] [--size PIXELS]
+    python bench/shipped.py [NETWORK ...] --out FOLDER [--batch 1,8] [--device cuda:0] [--size PIXELS] [--runs N]
 
 It exports each network of the zoo for the device's own target, builds its library as a stranger would, and runs it by
-qconv_run. `--size` takes smaller images, to try it on the CPU device.
+qconv_run, and by `cpp/network_runs.cpp` --runs times with the driver's calls counted. `--size` takes smaller images, to
+try it on the CPU device.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from driver_calls import CPP, SUPPORT, calls_of, summed
 from network_timing import Row, protocol, stopwatch_of, timed_ms
 from quantize_network import SEED, with_statistics
 from quantize_network import export as quantized
@@ -60,9 +62,28 @@ def built(folder: Path) -> Path:
     return folder / "build/qconv_run"
 
 
-def shipped_row(program: Path, folder: Path, device: Device, batch: int, seconds: float) -> Row:
+def linked(folder: Path) -> Path:
+    """Compile the program that runs a network many times, and link it with the network's library."""
+    program = folder / "network_runs"
+    libraries = sorted((folder / "build").glob("*.a"))
+    includes = [f"-I{path}" for path in (folder / "include", folder / "program", CPP, SUPPORT)]
+    source = CPP / "network_runs.cpp"
+    flags = ["-std=c++17", "-O2", *includes]
+    subprocess.run(["g++", *flags, source, *libraries, "-o", program, "-ldl", "-pthread"], check=True)
+    return program
+
+
+def repeated_row(program: Path, folder: Path, name: str, batch: int, runs: int) -> Row:
+    """Return the host's time of a run's call, its calls of the driver, and what many runs took."""
+    words = [str(program), str(folder), name, str(batch)]
+    found: Row = json.loads(subprocess.check_output([*words, str(runs)], text=True))
+    if marks := calls_of([*words, "1"]):
+        found |= {"by_launches": summed(marks[0], found["calls"]), "by_graph": summed(marks[1], found["calls"])}
+    return found
+
+
+def shipped_row(program: Path, folder: Path, name: str, device: Device, batch: int, seconds: float) -> Row:
     """Run the exported network for some seconds. Its outputs are compared with the session's by the self-test."""
-    name = "cpu" if device.target.vendor == "cpu" else device.spec
     tested = subprocess.run(
         [program, folder, "--device", name, "--self-test"], capture_output=True, text=True, check=False
     )
@@ -97,10 +118,12 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--size", type=int)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--out", type=Path, required=True, help="such as bench/results/h200")
     parser.add_argument("--commit", help="where there is no checkout")
     given = parser.parse_args()
     device = open_device(given.device)
+    spec = "cpu" if device.target.vendor == "cpu" else device.spec
     report = Report(given.out, "shipped", device, protocol(given.seconds), given.commit)
     batches = [int(number) for number in given.batch.split(",")]
     rows: list[Row] = []
@@ -110,8 +133,10 @@ def main() -> None:
             folder = Path(there, "network")
             qconv.onnx.export(path, folder, device.target.name, batches=batches, device=device.name)
             program = built(folder)
+            repeating = linked(folder)
             for batch in batches:
-                ours = shipped_row(program, folder, device, batch, given.seconds)
+                ours = shipped_row(program, folder, spec, device, batch, given.seconds)
+                ours |= {"repeated": repeated_row(repeating, folder, spec, batch, given.runs)}
                 row = {"name": name, "batch": batch, "session_us": 1e3 * session_ms(path, batch, shape, device), **ours}
                 rows.append(row)
                 report.write(rows, summary(rows))

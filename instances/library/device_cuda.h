@@ -244,18 +244,19 @@ class Device {
         check(result, QCONV_LAUNCH_FAILED, "the driver refuses a tensor map");
     }
 
-    // The arguments are packed as the kernel's parameters are laid out. With `overlap`, a kernel that `overlaps` may begin
-    // before the launch before it has ended.
-    void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, size_t argument_bytes,
+    // The arguments are the kernel's only parameter, and the driver is given its address. As a packed buffer
+    // (CU_LAUNCH_PARAM_BUFFER_POINTER) they would lie where the space of parameters begins; a struct with tensor maps is
+    // aligned, and lies behind that. With `overlap`, a kernel that `overlaps` may begin before the launch before it has
+    // ended.
+    void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, size_t,
                 qconv_stream stream, bool overlap) {
         const Current current(*this);
-        void* packed[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &argument_bytes,
-                          CU_LAUNCH_PARAM_END};
+        void* parameters[] = {arguments};
         const auto on = static_cast<CUstream>(stream);
         const unsigned(&grid)[3] = launch.grid;
         if (!overlap || !launch.overlaps || driver().launch_extended == nullptr) {
             check(driver().cuLaunchKernel_(function.handle, grid[0], grid[1], grid[2], launch.threads, 1, 1,
-                                           launch.smem_bytes, on, nullptr, packed),
+                                           launch.smem_bytes, on, parameters, nullptr),
                   QCONV_LAUNCH_FAILED, launch.symbol);
             return;
         }
@@ -269,7 +270,7 @@ class Device {
         config.hStream = on;
         config.attrs = &early;
         config.numAttrs = 1;
-        check(driver().launch_extended(&config, function.handle, nullptr, packed), QCONV_LAUNCH_FAILED, launch.symbol);
+        check(driver().launch_extended(&config, function.handle, parameters, nullptr), QCONV_LAUNCH_FAILED, launch.symbol);
     }
 
   private:

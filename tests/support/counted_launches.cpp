@@ -14,8 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "qconv_kernels.h"
-#include "self_test_vectors.h"
+#include "self_test_arrays.h"
 
 namespace {
 
@@ -53,26 +52,6 @@ long driver_calls() {
     for (const char* name : {"qconv_stub_allocations", "qconv_stub_waits"})
         if (driver != nullptr) calls += reinterpret_cast<int (*)()>(dlsym(driver, name))();
     return calls;
-}
-
-void check(qconv_status status) {
-    if (status == QCONV_OK) return;
-    fprintf(stderr, "%s: %s\n", qconv_status_text(status), qconv_last_error());
-    exit(2);
-}
-
-std::vector<char> filled(const SelfTestBlock& block, size_t bytes) {
-    std::vector<char> array(bytes);
-    for (size_t at = 0; at < bytes; at += block.count)
-        memcpy(&array[at], block.bytes, block.count < bytes - at ? block.count : bytes - at);
-    return array;
-}
-
-void* uploaded(qconv_device* device, const std::vector<char>& content) {
-    void* memory = nullptr;
-    check(qconv_allocate(device, content.size(), &memory));
-    check(qconv_upload(device, memory, content.data(), content.size()));
-    return memory;
 }
 
 // A kernel that is packed, with the arrays of the self-test. Nothing is freed: the process ends soon.

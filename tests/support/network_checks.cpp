@@ -3,13 +3,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <thread>
 #include <vector>
 
-#include "drawn.h"
-#include "qconv_network.hpp"
+#include "network_arrays.h"
 
 namespace {
 std::atomic<long> allocations{0};
@@ -27,35 +25,6 @@ void operator delete(void* memory, size_t) noexcept { free(memory); }
 using namespace qconv_network_api;
 
 namespace {
-
-struct Arrays {
-    std::vector<Memory> held;
-    std::vector<const void*> inputs;
-    std::vector<void*> outputs;
-    void* workspace;
-
-    Arrays(const Network& network, size_t program, uint64_t seed) {
-        for (const auto& tensor : network.inputs(program)) {
-            held.emplace_back(network, tensor.bytes);
-            held.back().upload(drawn::array(tensor, seed++).data());
-            inputs.push_back(held.back().address());
-        }
-        for (const auto& tensor : network.outputs(program)) {
-            held.emplace_back(network, tensor.bytes);
-            held.back().upload(std::vector<char>(tensor.bytes, 0x55).data());
-            outputs.push_back(held.back().address());
-        }
-        held.emplace_back(network, network.workspace_bytes(program));
-        workspace = held.back().address();
-    }
-
-    std::vector<char> made(size_t at) const {
-        const Memory& memory = held[inputs.size() + at];
-        std::vector<char> bytes(memory.bytes());
-        memory.download(bytes.data());
-        return bytes;
-    }
-};
 
 bool equal(const Arrays& one, const Arrays& other) {
     for (size_t i = 0; i < one.outputs.size(); ++i)

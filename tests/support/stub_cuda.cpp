@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "cubin_parameters.h"
 #include "stub_log.h"
 
 namespace {
@@ -89,13 +90,15 @@ CUresult cuCtxPopCurrent(CUcontext* popped) {
     return CUDA_SUCCESS;
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-    *module = reinterpret_cast<CUmodule>(contexts);
+    *module = static_cast<CUmodule>(const_cast<void*>(image));
     say("load %s", hexadecimal(image, 64).c_str());
     return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-    functions.push_back(name);
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+    const cubin::Parameters found = cubin::parameters(reinterpret_cast<const char*>(module), name);
+    if (found.count > 1) return CUDA_ERROR_NOT_FOUND;  // a launch gives the address of one
+    functions.push_back({name, found.bytes});
     *function = reinterpret_cast<CUfunction>(functions.size());
     return CUDA_SUCCESS;
 }
@@ -103,7 +106,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute which, CUfunction) 
     return *value = which == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? 48 : 0, CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int value) {
-    say("attribute %s %d %d", functions[reinterpret_cast<size_t>(function) - 1].c_str(), which, value);
+    say("attribute %s %d %d", functions[reinterpret_cast<size_t>(function) - 1].name.c_str(), which, value);
     return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
@@ -145,13 +148,16 @@ CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char byte, size_t bytes, 
     memset(reinterpret_cast<void*>(address), byte, bytes);
     return CUDA_SUCCESS;
 }
+// Packed arguments are refused: a GPU's kernel would look for a struct with tensor maps behind where they begin.
 CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
                         unsigned smem_bytes, CUstream stream, void** parameters, void** extra) {
+    if (extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (device_count() > 1) say("context %d", current == of_device(1) ? 1 : 0);
     say_launch(reinterpret_cast<size_t>(function), {x, y, z, threads, smem_bytes}, stream, parameters, extra);
     return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+    if (extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUlaunchConfig& c = *config;
     const bool overlaps = c.numAttrs == 1 && c.attrs->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
                           c.attrs->value.programmaticStreamSerializationAllowed == 1;

@@ -24,7 +24,7 @@ hipError_t hipModuleLoadData(hipModule_t* module, const void*) {
 }
 hipError_t hipModuleUnload(hipModule_t) { return hipSuccess; }
 hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t, const char* name) {
-    functions.push_back(name);
+    functions.push_back({name, 0});
     *function = reinterpret_cast<hipFunction_t>(functions.size());
     return hipSuccess;
 }

@@ -11,7 +11,11 @@
 namespace {
 
 std::map<std::string, size_t>& argument_bytes = *new std::map<std::string, size_t>;
-std::vector<std::string>& functions = *new std::vector<std::string>;
+struct Function {
+    std::string name;
+    size_t bytes;  // of its only parameter; 0 where the binary was not read
+};
+std::vector<Function>& functions = *new std::vector<Function>;
 // Null without QCONV_STUB_LOG. The stub then takes no memory in a launch, so that a launcher's can be counted.
 FILE* log_file() {
     static const char* const name = getenv("QCONV_STUB_LOG");
@@ -44,9 +48,9 @@ std::string hexadecimal(const void* bytes, size_t count) {
 void say_launch(size_t function, const unsigned (&numbers)[5], void* stream, void** parameters, void** packed,
                 const char* how = "alone") {
     if (log_file() == nullptr) return;
-    const std::string name = functions[function - 1];
+    const auto& [name, known] = functions[function - 1];
     const bool is_packed = parameters == nullptr;
-    const size_t bytes = is_packed ? *static_cast<size_t*>(packed[3]) : argument_bytes[name];
+    const size_t bytes = is_packed ? *static_cast<size_t*>(packed[3]) : known > 0 ? known : argument_bytes[name];
     say("launch %s %u %u %u %u %u %p %s %s", name.c_str(), numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
         stream, how, hexadecimal(is_packed ? packed[1] : parameters[0], bytes).c_str());
 }

@@ -7,6 +7,7 @@ CUDA headers, which may be missing.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,10 @@ MOST_ELEMENTS = 2**31 - 1  # counted by one launch
 BLOCKS = 4096  # of a grid at most; threads loop over the elements
 # Bytes per load, loads per thread before it stores, and the least bytes to copy: for fewer, the driver is as fast.
 CHUNK, CHUNKS, LEAST_COPIED = 16, 4, 2**20
+
+# The only parameter of each kernel, a struct: the addresses of two arrays, and numbers.
+EXCHANGE, GATHER = struct.Struct("=QQ7I4x"), struct.Struct(f"=QQ{2 + MOST_AXES}I{MOST_AXES}q")
+COPY, DIFFER = struct.Struct("=QQI4x"), struct.Struct("=QQQQI4x")
 
 PRELUDES = {
     "nvidia": """
@@ -123,8 +128,7 @@ __device__ __forceinline__ void gather(
 
 // All loads come before the stores, to keep many in flight. The driver's copies take 1.5 times as long.
 struct __attribute__((aligned(16))) Chunk { unsigned word[4]; };
-extern "C" __global__ void __launch_bounds__(THREADS) copy(
-    const Chunk* __restrict__ x, Chunk* __restrict__ y, unsigned count) {
+__device__ __forceinline__ void copy_chunks(const Chunk* __restrict__ x, Chunk* __restrict__ y, unsigned count) {
     const unsigned first = block_x() * THREADS * CHUNKS + thread();
     Chunk chunk[CHUNKS];
 #pragma unroll
@@ -137,29 +141,52 @@ extern "C" __global__ void __launch_bounds__(THREADS) copy(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) differ(
-    const unsigned char* a, const unsigned char* b, unsigned blocks, unsigned long long bytes, unsigned* differs) {
-    const unsigned long long step = (unsigned long long)blocks * THREADS;
-    for (unsigned long long i = block_x() * (unsigned long long)THREADS + thread(); i < bytes; i += step) {
-        if (a[i] != b[i]) *differs = 1;
+struct Copy {
+    const Chunk* x;
+    Chunk* y;
+    unsigned count;
+};
+extern "C" __global__ void __launch_bounds__(THREADS) copy(const Copy args) {
+    copy_chunks(args.x, args.y, args.count);
+}
+
+struct Differ {
+    const unsigned char *a, *b;
+    unsigned* differs;
+    unsigned long long bytes;
+    unsigned blocks;
+};
+extern "C" __global__ void __launch_bounds__(THREADS) differ(const Differ args) {
+    const unsigned long long step = (unsigned long long)args.blocks * THREADS;
+    for (unsigned long long i = block_x() * (unsigned long long)THREADS + thread(); i < args.bytes; i += step) {
+        if (args.a[i] != args.b[i]) *args.differs = 1;
     }
 }
+
+template <class Element>
+struct Exchange {
+    const Element* x;
+    Element* y;
+    unsigned blocks_down, outers, rows, columns, tile_rows, tile_columns, in_words;
+};
+
+template <class Element>
+struct Gather {
+    const Element* x;
+    Element* y;
+    unsigned blocks, count, extents[@AXES@];
+    long long strides[@AXES@];
+};
 """
 # The kernels for one element size.
 OF_A_SIZE = """
-extern "C" __global__ void __launch_bounds__(THREADS) exchange_@BYTES@(
-    const @ELEMENT@* x, @ELEMENT@* y, unsigned blocks_down, unsigned outers, unsigned rows, unsigned columns,
-    unsigned tile_rows, unsigned tile_columns, unsigned in_words) {
-    exchange(x, y, blocks_down, outers, rows, columns, tile_rows, tile_columns, in_words);
+extern "C" __global__ void __launch_bounds__(THREADS) exchange_@BYTES@(const Exchange<@ELEMENT@> args) {
+    exchange(args.x, args.y, args.blocks_down, args.outers, args.rows, args.columns, args.tile_rows, args.tile_columns,
+             args.in_words);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) gather_@BYTES@(
-    const @ELEMENT@* x, @ELEMENT@* y, unsigned blocks, unsigned count, unsigned e0, unsigned e1, unsigned e2,
-    unsigned e3, unsigned e4, unsigned e5, long long s0, long long s1, long long s2, long long s3, long long s4,
-    long long s5) {
-    const unsigned extents[] = {e0, e1, e2, e3, e4, e5};
-    const long long strides[] = {s0, s1, s2, s3, s4, s5};
-    gather(x, y, blocks, count, extents, strides);
+extern "C" __global__ void __launch_bounds__(THREADS) gather_@BYTES@(const Gather<@ELEMENT@> args) {
+    gather(args.x, args.y, args.blocks, args.count, args.extents, args.strides);
 }
 """
 NAMES = (*(f"{kernel}_{size}" for size in ELEMENTS for kernel in ("exchange", "gather")), "copy", "differ")
@@ -189,8 +216,7 @@ def copy_blocks(bytes_: int, addresses: tuple[int, int]) -> int:
 
 
 def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """Return the grid of `exchange` for an array at this address, and the kernel's arguments after the two arrays, each
-    an unsigned int."""
+    """Return the grid of `exchange` for an array at this address, and the kernel's numbers behind the two addresses."""
     outers, rows, columns = shape
     tile_rows = min(rows, MOST_ROWS)
     tile_columns = min(columns, TILE // tile_rows // 4 * 4)
@@ -215,6 +241,11 @@ class Gathered:
     @property
     def blocks(self) -> int:
         return min(-(-self.count // THREADS), BLOCKS)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The kernel's numbers behind the two addresses."""
+        return (self.blocks, self.count, *self.all_extents, *self.all_strides)
 
     @property
     def is_one_launch(self) -> bool:

@@ -236,6 +236,13 @@ class GpuDevice:
             module.load(binary.data)
             return {name: module.get_function(name) for name in array_kernels.NAMES}
 
+    def _move(self, kernel: str, grid: tuple[int, int], arguments: bytes) -> None:
+        """Launch one of `array_kernels` on the current stream."""
+        held = ctypes.create_string_buffer(arguments, len(arguments))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(held))
+        launch = Launch(kernel, (*grid, 1), array_kernels.THREADS, 0)
+        _plain(self._array_kernels[kernel].ptr, launch, ctypes.addressof(pointers))(None)
+
     def contiguous(self, array: Any) -> Any:
         if array.flags.c_contiguous:
             return array
@@ -251,10 +258,8 @@ class GpuDevice:
             for part, its_place in zip(array, into, strict=True):
                 self._gather(part, its_place)
         elif array.size:
-            numbers = (given.blocks, given.count, *given.all_extents)
-            arguments = (array, into, *map(np.uint32, numbers), *map(np.int64, given.all_strides))
-            kernel = self._array_kernels[f"gather_{given.item_bytes}"]
-            kernel((given.blocks,), (array_kernels.THREADS,), arguments)
+            arguments = array_kernels.GATHER.pack(array.data.ptr, into.data.ptr, *given.numbers)
+            self._move(f"gather_{given.item_bytes}", (given.blocks, 1), arguments)
 
     def exchanged(self, array: Any) -> Any:
         outers, rows, columns = array.shape
@@ -262,8 +267,8 @@ class GpuDevice:
             x, y = self.contiguous(array), cupy.empty((outers, columns, rows), array.dtype)
             if x.size:
                 grid, numbers = array_kernels.launch_of(array.shape, x.itemsize, x.data.ptr)
-                kernel = self._array_kernels[f"exchange_{x.itemsize}"]
-                kernel(grid, (array_kernels.THREADS,), (x, y, *map(np.uint32, numbers)))
+                arguments = array_kernels.EXCHANGE.pack(x.data.ptr, y.data.ptr, *numbers)
+                self._move(f"exchange_{x.itemsize}", grid, arguments)
         return y
 
     def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
@@ -283,8 +288,8 @@ class GpuDevice:
         with self.current:
             blocks = array_kernels.copy_blocks(to.nbytes, (array.data.ptr, to.data.ptr))
             if blocks:
-                arguments = (array, to, np.uint32(to.nbytes // array_kernels.CHUNK))
-                self._array_kernels["copy"]((blocks,), (array_kernels.THREADS,), arguments)
+                arguments = array_kernels.COPY.pack(array.data.ptr, to.data.ptr, to.nbytes // array_kernels.CHUNK)
+                self._move("copy", (blocks, 1), arguments)
             else:
                 to.data.copy_from_device_async(array.data, to.nbytes)
 
@@ -306,8 +311,8 @@ class GpuDevice:
         with self.current:
             differs = cupy.zeros(1, "uint32")
             blocks = min(8 * self._properties["multiProcessorCount"], -(-one.nbytes // array_kernels.THREADS) or 1)
-            arguments = (one, other, np.uint32(blocks), np.uint64(one.nbytes), differs)
-            self._array_kernels["differ"]((blocks,), (array_kernels.THREADS,), arguments)
+            addresses = (one.data.ptr, other.data.ptr, differs.data.ptr)
+            self._move("differ", (blocks, 1), array_kernels.DIFFER.pack(*addresses, one.nbytes, blocks))
             return not differs.get()[0]
 
     @contextmanager

@@ -262,8 +262,7 @@ class TracedDevice:
             for part, its_place in zip(array, made, strict=True):
                 self._gather(part, its_place)
             return
-        numbers = (given.blocks, given.count, *given.all_extents)
-        arguments = struct.pack("16x8I6q", *numbers, *given.all_strides)
+        arguments = array_kernels.GATHER.pack(0, 0, *given.numbers)
         self._move(f"gather_{given.item_bytes}", (given.blocks, 1, 1), arguments, source, to)
 
     def exchanged(self, array: Any) -> Any:
@@ -274,7 +273,7 @@ class TracedDevice:
         if x.size:
             source = self._of(x)
             (across, down), numbers = array_kernels.launch_of(array.shape, x.itemsize, source.offset)
-            arguments = struct.pack(f"16x{len(numbers)}I", *numbers)
+            arguments = array_kernels.EXCHANGE.pack(0, 0, *numbers)
             self._move(f"exchange_{x.itemsize}", (across, down, 1), arguments, source, self._of(y))
         return y
 
@@ -325,7 +324,7 @@ class TracedDevice:
         if self.target.vendor != "cpu":
             blocks = array_kernels.copy_blocks(to.nbytes, (source.offset, target.offset))
         if blocks:
-            arguments = struct.pack("16xI", to.nbytes // array_kernels.CHUNK)
+            arguments = array_kernels.COPY.pack(0, 0, to.nbytes // array_kernels.CHUNK)
             self._move("copy", (blocks, 1, 1), arguments, source, target)
         else:
             self.note(Copied(target, self.layer, source, to.nbytes))

@@ -65,28 +65,25 @@ void run(unsigned across, unsigned down, Kernel kernel) {
     }
     for (auto& thread : threads) thread.join();
 }
+// The arguments as Python packs them.
+template <class Arguments, class Kernel>
+void run_packed(const char* packed, unsigned across, unsigned down, Kernel kernel) {
+    Arguments args;
+    memcpy(&args, packed, sizeof args);
+    run(across, down, [=] { kernel(args); });
+}
 #define SIZE(BYTES, ELEMENT) \\
-    extern "C" void run_exchange_##BYTES(const void* x, void* y, unsigned across, unsigned down, const unsigned* n) { \\
-        run(across, down, [=] { \\
-            exchange_##BYTES((const ELEMENT*)x, (ELEMENT*)y, n[0], n[1], n[2], n[3], n[4], n[5], n[6]); \\
-        }); \\
+    static_assert(sizeof(Exchange<ELEMENT>) == @EXCHANGE@ && sizeof(Gather<ELEMENT>) == @GATHER@); \\
+    extern "C" void run_exchange_##BYTES(const char* packed, unsigned across, unsigned down) { \\
+        run_packed<Exchange<ELEMENT>>(packed, across, down, exchange_##BYTES); \\
     } \\
-    extern "C" void run_gather_##BYTES( \\
-        const void* x, void* y, unsigned across, const unsigned* n, const long long* s) { \\
-        run(across, 1, [=] { \\
-            gather_##BYTES((const ELEMENT*)x, (ELEMENT*)y, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], s[0], \\
-                           s[1], s[2], s[3], s[4], s[5]); \\
-        }); \\
+    extern "C" void run_gather_##BYTES(const char* packed, unsigned across) { \\
+        run_packed<Gather<ELEMENT>>(packed, across, 1, gather_##BYTES); \\
     }
 SIZE(1, unsigned char) SIZE(2, unsigned short) SIZE(4, unsigned int) SIZE(8, unsigned long long)
-extern "C" void run_copy(const void* x, void* y, unsigned across, unsigned count) {
-    run(across, 1, [=] { copy((const Chunk*)x, (Chunk*)y, count); });
-}
-extern "C" unsigned run_differ(const void* a, const void* b, unsigned across, unsigned long long bytes) {
-    unsigned found = 0;
-    run(across, 1, [=, &found] { differ((const unsigned char*)a, (const unsigned char*)b, across, bytes, &found); });
-    return found;
-}
+static_assert(sizeof(Copy) == @COPY@ && sizeof(Differ) == @DIFFER@);
+extern "C" void run_copy(const char* packed, unsigned across) { run_packed<Copy>(packed, across, 1, copy); }
+extern "C" void run_differ(const char* packed, unsigned across) { run_packed<Differ>(packed, across, 1, differ); }
 """
 
 
@@ -143,7 +140,10 @@ def test_an_array_is_copied(count: int, first: int, device: Device) -> None:
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("kernels")
-    (folder / "kernels.cpp").write_text(array_kernels.text_of(PRELUDE) + RUN)
+    run = RUN
+    for name in ("EXCHANGE", "GATHER", "COPY", "DIFFER"):
+        run = run.replace(f"@{name}@", str(getattr(array_kernels, name).size))
+    (folder / "kernels.cpp").write_text(array_kernels.text_of(PRELUDE) + run)
     flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-Wno-unknown-pragmas"]
     command = [find_compiler().path, *flags, str(folder / "kernels.cpp"), "-o", str(folder / "kernels.so")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -168,8 +168,8 @@ def is_untouched(whole: Any) -> bool:
     return bool((whole[:AROUND] == 111).all() and (whole[-AROUND:] == 111).all())
 
 
-def place(array: Any) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
+def places(*arrays: Any) -> tuple[int, ...]:
+    return tuple(array.ctypes.data for array in arrays)
 
 
 @pytest.mark.turns
@@ -181,8 +181,8 @@ def test_the_kernel_of_a_gpu(item_bytes: int, kernels: ctypes.CDLL, monkeypatch:
         x, _ = within(drawn(shape, f"int{8 * item_bytes}"))
         y, around = within(np.full((shape[0], shape[2], shape[1]), 111, x.dtype))
         (across, down), numbers = array_kernels.launch_of(shape, item_bytes, x.ctypes.data)
-        held = (ctypes.c_uint * len(numbers))(*numbers)
-        getattr(kernels, f"run_exchange_{item_bytes}")(place(x), place(y), across, down, held)
+        packed = array_kernels.EXCHANGE.pack(*places(x, y), *numbers)
+        getattr(kernels, f"run_exchange_{item_bytes}")(packed, across, down)
         np.testing.assert_array_equal(y, expected(x), str(shape))
         assert is_untouched(around), shape
         in_words += numbers[-1]
@@ -197,7 +197,7 @@ def test_copies_of_a_gpu(kernels: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) 
         y, around = within(np.full(x.shape, 111, np.int8))
         blocks = array_kernels.copy_blocks(16 * chunks, (0, 16))
         assert (blocks - 1) * of_block < chunks <= blocks * of_block
-        kernels.run_copy(place(x), place(y), blocks, chunks)
+        kernels.run_copy(array_kernels.COPY.pack(*places(x, y), chunks), blocks)
         np.testing.assert_array_equal(y, x)
         assert is_untouched(around), chunks
     for bytes_, addresses in ((8, (0, 0)), (24, (0, 0)), (16, (8, 0)), (16, (0, 8)), (2**36, (0, 0))):
@@ -231,10 +231,8 @@ def test_elements_in_any_order_are_gathered(
     for x in views(f"int{8 * item_bytes}"):
         given = array_kernels.gathered(x.shape, x.strides, item_bytes, x.ctypes.data)
         y, around = within(np.full(x.shape, 111, x.dtype))
-        numbers = (ctypes.c_uint * 8)(given.blocks, given.count, *given.all_extents)
-        strides = (ctypes.c_longlong * 6)(*given.all_strides)
-        run = getattr(kernels, f"run_gather_{given.item_bytes}")
-        run(place(x), place(y), given.blocks, numbers, strides)
+        packed = array_kernels.GATHER.pack(*places(x, y), *given.numbers)
+        getattr(kernels, f"run_gather_{given.item_bytes}")(packed, given.blocks)
         np.testing.assert_array_equal(y, x, f"{x.shape} {x.strides}")
         assert is_untouched(around), x.shape
         assert given.is_one_launch
@@ -257,8 +255,9 @@ def test_arrays_that_differ_anywhere_are_found(kernels: ctypes.CDLL) -> None:
         other = one.copy()
         if at is not None:
             other.reshape(-1)[at] += 1
-        found = kernels.run_differ(place(one), place(other), 3, ctypes.c_ulonglong(one.nbytes))
-        assert bool(found) == (at is not None)
+        found = np.zeros(1, np.uint32)
+        kernels.run_differ(array_kernels.DIFFER.pack(*places(one, other, found), one.nbytes, 3), 3)
+        assert bool(found[0]) == (at is not None)
 
 
 def test_words_are_read_where_words_lie() -> None:

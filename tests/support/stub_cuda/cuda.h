@@ -14,9 +14,6 @@
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
 #define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
 #define CU_STREAM_LEGACY ((CUstream)0x1)
-#define CU_LAUNCH_PARAM_END ((void*)0x0)
-#define CU_LAUNCH_PARAM_BUFFER_POINTER ((void*)0x1)
-#define CU_LAUNCH_PARAM_BUFFER_SIZE ((void*)0x2)
 
 extern "C" {
 
@@ -34,9 +31,11 @@ typedef struct CUtensorMap_st {
 
 typedef enum CUresult {
     CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_DEINITIALIZED = 4,
     CUDA_ERROR_INVALID_HANDLE = 400,
+    CUDA_ERROR_NOT_FOUND = 500,
 } CUresult;
 typedef enum CUdevice_attribute {
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,

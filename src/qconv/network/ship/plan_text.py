@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from qconv.network.ship.plan import Plan
 from qconv.network.ship.program import Place, Port
 
 FORMAT = "qconv-plan-1"
+# Three zero bytes or more, in hexadecimal with "-" between bytes.
+ZEROS = re.compile("00-00(-00)+")
 
 
 @dataclass(frozen=True)
@@ -84,14 +87,20 @@ class _Steps:
         grid = " ".join(map(str, launch.grid))
         numbers = f"{grid} {launch.threads} {launch.smem_bytes} {launch.cluster} {int(step.overlap)}"
         kernel = self.plan.number_of(step.binary)
-        return f"launch {kernel} {self.symbol(step)} {numbers} {step.arguments.hex() or '-'} {quoted(step.layer)}"
+        return f"launch {kernel} {self.symbol(step)} {numbers} {in_hexadecimal(step.arguments)} {quoted(step.layer)}"
 
     def _map(self, made: TensorMap) -> str:
         if self.plan.target.vendor == "cpu":
-            return tensor_maps.described(made, 0).hex()
+            return in_hexadecimal(tensor_maps.described(made, 0))
         of = tensor_maps.DriverArguments.of(made)
         numbers = (of.type, of.swizzle, of.l2_promotion, int(of.is_im2col), of.channels, of.pixels)
         return f"{' '.join(map(str, numbers))} {' '.join(map(_counted, of.lists))}"
+
+
+def in_hexadecimal(given: bytes) -> str:
+    """Write bytes as one word, with a number in place of zeros in a row: most of a launch's arguments are zero until
+    addresses and maps are filled in."""
+    return ZEROS.sub(lambda run: f".{(len(run[0]) + 1) // 3}.", given.hex("-")).replace("-", "") or "-"
 
 
 def _counted(numbers: Iterable[int]) -> str:

@@ -105,14 +105,27 @@ class Words {
         return made;
     }
 
-    // Bytes in hexadecimal; "-" for none.
-    std::vector<unsigned char> bytes() {
+    // Bytes in hexadecimal, with .N. for N zeros; "-" for none.
+    std::vector<unsigned char> bytes(size_t most) {
         const std::string text = word();
         std::vector<unsigned char> made;
         if (text == "-") return made;
-        if (text.size() % 2 != 0) bad("has half a byte");
-        for (size_t i = 0; i < text.size(); i += 2)
-            made.push_back(static_cast<unsigned char>(nibble(text[i]) * 16 + nibble(text[i + 1])));
+        for (size_t i = 0; i < text.size();) {
+            size_t zeros = 0;
+            if (text[i] == '.') {
+                while (++i < text.size() && text[i] != '.') {
+                    if (text[i] < '0' || text[i] > '9') bad("has " + shown(text.substr(i, 1)) + " in a number of zeros");
+                    zeros = std::min(zeros * 10 + static_cast<size_t>(text[i] - '0'), most + 1);
+                }
+                if (i++ == text.size()) bad("has a number of zeros without an end");
+                made.resize(made.size() + zeros);
+            } else {
+                if (i + 1 == text.size()) bad("has half a byte");
+                made.push_back(static_cast<unsigned char>(nibble(text[i]) * 16 + nibble(text[i + 1])));
+                i += 2;
+            }
+            if (made.size() > most) bad("has more than " + std::to_string(most) + " bytes where fewer make sense");
+        }
         return made;
     }
 
@@ -255,19 +268,19 @@ class PlanReader {
         made.smem_bytes = words_.small(1 << 20);
         made.cluster = words_.small(16);
         made.overlap = words_.flag();
-        made.arguments = words_.bytes();
-        if (made.arguments.size() > MOST_ARGUMENT_BYTES) words_.bad("has more arguments than a kernel takes");
+        made.arguments = words_.bytes(MOST_ARGUMENT_BYTES);
         made.layer = words_.name();
         return made;
     }
 
     void pointer(Step& of, const Program* program) {
-        const uint32_t offset = argument(of, sizeof(uint64_t));
+        const uint32_t offset = argument(of, sizeof(uint64_t), alignof(uint64_t));
         of.pointers.push_back({offset, place(program, 0)});
     }
 
-    uint32_t argument(const Step& of, size_t bytes) {
+    uint32_t argument(const Step& of, size_t bytes, size_t alignment) {
         const uint32_t offset = words_.small();
+        if (offset % alignment != 0) words_.bad("has an argument between two others");
         if (offset > of.arguments.size() || bytes > of.arguments.size() - offset)
             words_.bad("lies beyond the arguments of its launch");
         return offset;
@@ -275,10 +288,10 @@ class PlanReader {
 
     void map(Step& of, const Program* program) {
         Map made = {};
-        made.offset = argument(of, sizeof made.described);
+        made.offset = argument(of, sizeof made.described, 64);
         made.place = place(program, 0);
         if (plan_.target.compare(0, 3, "cpu") == 0) {
-            const std::vector<unsigned char> described = words_.bytes();
+            const std::vector<unsigned char> described = words_.bytes(sizeof made.described);
             if (described.size() != sizeof made.described) words_.bad("has a tensor map of another size");
             memcpy(made.described, described.data(), described.size());
         } else {

@@ -47,7 +47,7 @@ def test_every_kind_of_step() -> None:
         'fill arena 0 260 16 255 "first"',
         'copy arena 0 256 input 0 8 32 "sec%20ond"',
         'gather arena 0 256 input 0 0 2 2 3 4 2 2 -6 "third"',
-        'launch 0 kernel 1 2 3 64 128 2 1 00000000000000000102 "fourth"',
+        'launch 0 kernel 1 2 3 64 128 2 1 .8.0102 "fourth"',
         "pointer 0 input 0 4",
         'launch 0 kernel 1 2 3 64 128 2 0 - ""',
         "end",

@@ -7,6 +7,7 @@ import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,8 +74,12 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     vendor = VENDORS[name]
     if vendor.lacks is not None:
         pytest.skip(vendor.lacks)
-    folder = tmp_path_factory.mktemp(name)
-    made = qconv.onnx.export(shipped.residual(), folder / "network", vendor.target, batches=[2], vectors=False)
+    return ran_in(tmp_path_factory.mktemp(name), name, shipped.residual(), batches=[2])
+
+
+def ran_in(folder: Path, name: str, model: Any, **asked: Any) -> Ran:
+    vendor = VENDORS[name]
+    made = qconv.onnx.export(model, folder / "network", vendor.target, vectors=False, **asked)
     program = built(folder, name, vendor)
     paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH"))))
     known = {"LD_LIBRARY_PATH": paths, "QCONV_STUB_LOG": str(folder / "log"), **vendor.settings}
@@ -149,6 +154,22 @@ def test_arguments(ran: Ran) -> None:
             assert bytes(given) == step.arguments
     one, other = begins
     assert {place for place in one if one[place] != other[place]} == {("input", 0), ("output", 0), ("arena", 0)}
+
+
+def test_kernels_that_move_arrays_have_one_parameter(tmp_path: Path) -> None:
+    if VENDORS["cuda"].lacks is not None:
+        pytest.skip(VENDORS["cuda"].lacks)
+    ran = ran_in(tmp_path, "cuda", shipped.moving())
+    steps = [step for step in ran.plan.programs[0].steps if isinstance(step, Launched)]
+    setup = sum(isinstance(one.step, Launched) for one in ran.plan.setup)
+    found = launches(ran.log)[setup : setup + len(steps)]
+    assert [words[1] for words in found] == [step.launch.kernel for step in steps]
+    assert {"exchange_1"} <= {words[1] for words in found}
+    for step, words in zip(steps, found, strict=True):
+        given = bytearray.fromhex(words[9])
+        for offset, _ in step.pointers:
+            given[offset : offset + 8] = bytes(8)
+        assert bytes(given) == step.arguments
 
 
 def test_a_graph_is_kept(ran: Ran) -> None:
