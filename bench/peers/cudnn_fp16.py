@@ -3,11 +3,15 @@ quantization."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from timing import input_sets, torch_times_us
 
 from peers.case import Case, Peer, Unavailable
+from qconv import ConvTranspose2d
+from qconv.tuner.measure.protocol import TimingProtocol
+from qconv.tuner.measure.verification import MOST_SETS
 
 
 def prepare(case: Case) -> Peer:
@@ -27,11 +31,42 @@ def prepare(case: Case) -> Peer:
         (_fp16(torch, x), _fp16(torch, w) / 256)
         for x, w in input_sets(case.device, case.drawn, 2 * problem.io_bytes, case.protocol)
     ]
-    torch.cuda.synchronize()
 
     def convolve(x: Any, w: Any) -> Any:
         return torch.nn.functional.conv2d(x, w, None, problem.stride, problem.pad[:2], problem.dilation, problem.groups)
 
+    return replayed(torch, convolve, sets)
+
+
+def transposed(problem: ConvTranspose2d, protocol: TimingProtocol) -> Peer:
+    """Return `conv_transpose2d` on random images, which differ from ours: it is timed, and not compared."""
+    import torch
+
+    if problem.pad[:2] != problem.pad[2:]:
+        raise Unavailable("PyTorch removes as much from both sides")
+    torch.backends.cudnn.benchmark = True
+    phases = problem.phases
+    shape = (problem.n, problem.c, problem.h, problem.w)
+    filters = (problem.c, problem.k // problem.groups, problem.r, problem.s)
+
+    def drawn(*size: int) -> Any:
+        made = torch.randn(size, dtype=torch.float16, device="cuda")
+        return made.to(memory_format=torch.channels_last)
+
+    count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // (2 * phases.io_bytes))))
+    sets = [(drawn(*shape), drawn(*filters) / 64) for _ in range(count)]
+
+    def convolve(x: Any, w: Any) -> Any:
+        return torch.nn.functional.conv_transpose2d(
+            x, w, None, problem.stride, problem.pad[:2], problem.output_padding, problem.groups, problem.dilation
+        )
+
+    return replayed(torch, convolve, sets)
+
+
+def replayed(torch: Any, convolve: Callable[[Any, Any], Any], sets: list[tuple[Any, Any]]) -> Peer:
+    """Return the call on all sets of arrays, one after the other, in one graph."""
+    torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.no_grad(), torch.cuda.stream(stream):
         # cuDNN tries its algorithms here: it must not do so inside the graph.
