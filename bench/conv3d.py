@@ -1,0 +1,274 @@
+"""Convolutions of volumes, each a network of its own in a session, untuned, beside cuDNN's fp16 and bf16 (`conv3d`,
+channels last).
+
+    python bench/conv3d.py [LAYERS.csv] --out FOLDER [--limit-s S]
+
+The channels of the input and of the output are last, as they are between layers. Each run is timed by events behind a
+write of more bytes than the L2 cache holds, ours and the peers' in turns. Outputs are compared with PyTorch's products
+in fp64, requantized in fp32 as ONNX Runtime does. `--device cpu --most 6` tries it without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from network_timing import Row
+from onnx import TensorProto, helper, numpy_helper
+from report import Report
+from roofline import ROOFLINES
+
+import qconv.onnx
+from qconv.device import Device, open_device
+
+LAYERS = Path(__file__).with_name("workloads") / "conv3d.csv"
+ROUNDS, RUNS = 3, 10
+FLUSHED_BYTES = 256 * 2**20
+# As a session counts them: the first runs of a shape are recorded.
+WARM = 4
+SHOWN = ("name", "times_us", "floor_us", "over_peer", "wrong")
+X_ZERO, Y_ZERO, X_SCALE = 117, 131, 0.02
+
+
+@dataclass(frozen=True)
+class Layer:
+    shape: tuple[int, ...]  # NDHWC
+    filters: tuple[int, ...]  # KCTRS
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    made: tuple[int, ...]  # ODHW
+
+    @property
+    def products(self) -> int:
+        return self.shape[0] * math.prod(self.made) * math.prod(self.filters)
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) + math.prod(self.filters) + self.shape[0] * math.prod(self.made) * self.filters[0]
+
+    def floor_us(self, card: str) -> float | None:
+        roofline = ROOFLINES.get(card)
+        if roofline is None:
+            return None
+        return max(2 * self.products / roofline.tops, self.bytes / roofline.tb_per_s) / 1e6
+
+
+def layers_of(path: Path, most: int | None) -> dict[str, Layer]:
+    """Return the layers that differ, by the name of the first. With `most`, extents are at most that."""
+    names: dict[Layer, str] = {}
+    for row in csv.DictReader(path.read_text().splitlines()):
+        cut = [min(int(row[name]), most or 2**31) for name in "NDHW"]
+        filters = (int(row["K"]), int(row["C"]) // int(row["groups"]), int(row["T"]), int(row["R"]), int(row["S"]))
+        stride, pad = (tuple(int(row[f"{word}_{axis}"]) for axis in "dhw") for word in ("stride", "pad"))
+        extents = zip(cut[1:], pad, filters[2:], stride, strict=True)
+        made = tuple((extent + 2 * before - taps) // step + 1 for extent, before, taps, step in extents)
+        layer = Layer((cut[0], *cut[1:], int(row["C"])), filters, stride, pad, made)
+        names.setdefault(layer, f"{row['model']}.{row['layer']}")
+    return {name: layer for layer, name in names.items()}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The parameters of a layer."""
+
+    w: Any  # int8, KCTRS
+    bias: Any
+    w_scale: Any
+    y_scale: float
+
+
+def drawn_of(layer: Layer) -> Drawn:
+    rng = np.random.default_rng(3)
+    k, sums = layer.filters[0], math.prod(layer.filters[1:])
+    w_scale = rng.uniform(0.5, 1.5, k).astype(np.float32) / 1000
+    y_scale = float(np.float32(X_SCALE * 0.001 * 73 * 73 * math.sqrt(sums) / 60))
+    w = rng.integers(-128, 128, layer.filters).astype(np.int8)
+    return Drawn(w, rng.integers(-20000, 20000, k).astype(np.int32), w_scale, y_scale)
+
+
+def model_of(layer: Layer, drawn: Drawn) -> onnx.ModelProto:
+    k = layer.filters[0]
+    held = {
+        "x_scale": np.float32(X_SCALE),
+        "x_zero": np.uint8(X_ZERO),
+        "w": drawn.w,
+        "w_scale": drawn.w_scale,
+        "w_zero": np.zeros(k, np.int8),
+        "y_scale": np.float32(drawn.y_scale),
+        "y_zero": np.uint8(Y_ZERO),
+        "bias": drawn.bias,
+    }
+    names = ["first", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "bias"]
+    pads = [*layer.pad, *layer.pad]
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["first"], perm=[0, 4, 1, 2, 3]),
+        helper.make_node("QLinearConv", names, ["planes"], strides=list(layer.stride), pads=pads),
+        helper.make_node("Transpose", ["planes"], ["y"], perm=[0, 2, 3, 4, 1]),
+    ]
+    given = [helper.make_tensor_value_info("x", TensorProto.UINT8, layer.shape)]
+    made = [helper.make_tensor_value_info("y", TensorProto.UINT8, [layer.shape[0], *layer.made, k])]
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
+    graph = helper.make_graph(nodes, "layer", given, made, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def expected(layer: Layer, drawn: Drawn, x: Any, place: str) -> Any:
+    """Return the output by PyTorch, NDHWC: the sums are exact in fp64, by whatever algorithm, once they are rounded."""
+    with torch.no_grad():
+        images = torch.from_numpy(x).to(place).permute(0, 4, 1, 2, 3).double() - X_ZERO
+        sums = torch.nn.functional.conv3d(
+            images, torch.from_numpy(drawn.w).to(place).double(), None, layer.stride, layer.pad
+        ).round()
+        sums = sums + torch.from_numpy(drawn.bias).to(place).double().reshape(1, -1, 1, 1, 1)
+        scale = np.float32(X_SCALE) * drawn.w_scale / np.float32(drawn.y_scale)
+        scaled = sums.float() * torch.from_numpy(scale).to(place).reshape(1, -1, 1, 1, 1)
+        made = (scaled.round() + Y_ZERO).clamp(0, 255).to(torch.uint8)
+    return made.permute(0, 2, 3, 4, 1).cpu().numpy()
+
+
+def peer_of(layer: Layer, dtype: torch.dtype) -> Callable[[], None]:
+    """Return a function that launches the graph of one `conv3d`."""
+    torch.backends.cudnn.benchmark = True
+    n, *extents, c = layer.shape
+    last = {"memory_format": torch.channels_last_3d}
+    x = torch.randn((n, c, *extents), dtype=dtype, device="cuda").to(**last)
+    w = (torch.randn(layer.filters, dtype=dtype, device="cuda") / 64).to(**last)
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                torch.nn.functional.conv3d(x, w, None, layer.stride, layer.pad)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            y = torch.nn.functional.conv3d(x, w, None, layer.stride, layer.pad)
+    kept = (x, w, y)
+
+    def launch() -> None:
+        assert kept
+        graph.replay()
+
+    return launch
+
+
+def cold_times_us(launch: Callable[[], Any], runs: int) -> list[float]:
+    """Return the time of each run behind a write that fills the L2 cache. The host queues a run during that write."""
+    flushed = torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device="cuda")
+    times = []
+    for number in range(runs):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flushed.fill_(number)
+        begin.record()
+        launch()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3)
+    return times
+
+
+def measured(layer: Layer, drawn: Drawn, session: qconv.onnx.Session, device: Device) -> Row:
+    is_gpu = device.target.vendor != "cpu"
+    x = np.random.default_rng(5).integers(0, 256, layer.shape, np.uint8)
+    on_device = device.upload(x)
+
+    def run() -> Any:
+        return session.run_on_device(None, {"x": on_device})
+
+    for _ in range(WARM):
+        made = run()
+    device.synchronize()
+    wanted = expected(layer, drawn, x, "cuda" if is_gpu else "cpu")
+    wrong = int((device.download(made[0]) != wanted).sum())
+    row: Row = {
+        "shape": layer.shape,
+        "filters": layer.filters,
+        "stride": layer.stride,
+        "verified": not wrong,
+        "wrong": wrong,
+    }
+    if not is_gpu:
+        return row
+    runners: dict[str, Callable[[], Any]] = {"ours": run}
+    runners |= {"cudnn_fp16": peer_of(layer, torch.float16), "cudnn_bf16": peer_of(layer, torch.bfloat16)}
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), device.on(stream.cuda_stream):
+        for _ in range(ROUNDS):
+            for name, launch in runners.items():
+                times[name] += cold_times_us(launch, RUNS)
+    median = {name: statistics.median(some) for name, some in times.items()}
+    peer = min(median["cudnn_fp16"], median["cudnn_bf16"])
+    row |= {"times_us": median, "floor_us": layer.floor_us(device.name), "over_peer": peer / median["ours"]}
+    return row
+
+
+def summary(rows: list[Row]) -> Row:
+    def mean(values: list[float]) -> float | None:
+        return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+    over = [row["over_peer"] for row in rows if "over_peer" in row]
+    dense = [row for row in rows if row.get("floor_us") and row["filters"][0] >= 64 and row["filters"][1] >= 64]
+    return {
+        "rows": len(rows),
+        "verified": sum(row["verified"] for row in rows),
+        "over_peer": mean(over),
+        "least_over_peer": min(over, default=None),
+        "dense_over_floor": mean([row["times_us"]["ours"] / row["floor_us"] for row in dense]),
+    }
+
+
+def main() -> None:
+    begin = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("layers", nargs="?", type=Path, default=LAYERS)
+    parser.add_argument("--out", type=Path, required=True, help="such as bench/results/h200")
+    parser.add_argument("--limit-s", type=float, default=math.inf)
+    parser.add_argument("--most", type=int, help="the largest extent")
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--device")
+    parser.add_argument("--commit", help="where there is no checkout")
+    given = parser.parse_args()
+    device = open_device(given.device)
+    protocol = {"runs": RUNS, "rounds": ROUNDS, "statistic": "median", "flushed_bytes": FLUSHED_BYTES}
+    report = Report(given.out, "conv3d", device, protocol, given.commit)
+    layers = layers_of(given.layers, given.most)
+    drawn = {name: drawn_of(layer) for name, layer in layers.items()}
+
+    def opened(name: str) -> qconv.onnx.Session:
+        session = qconv.onnx.Session(model_of(layers[name], drawn[name]), device.spec)
+        session.prepare({"x": layers[name].shape})
+        return session
+
+    rows: list[Row] = []
+    with ThreadPoolExecutor(given.processes) as pool:
+        sessions = dict(zip(layers, pool.map(opened, layers), strict=True))
+    print(f"prepared in {time.monotonic() - begin:.0f} s", flush=True)
+    for name, layer in layers.items():
+        if time.monotonic() - begin > given.limit_s:
+            print(f"{given.limit_s:g} s are over", file=sys.stderr)
+            break
+        rows.append({"name": name, **measured(layer, drawn[name], sessions.pop(name), device)})
+        report.write(rows, summary(rows))
+        print(
+            json.dumps({key: rows[-1].get(key) for key in ("name", "times_us", "floor_us", "over_peer", "wrong")}),
+            flush=True,
+        )
+    print(json.dumps(summary(rows)))
+    if not all(row["verified"] for row in rows):
+        sys.exit("these differ: " + ", ".join(row["name"] for row in rows if not row["verified"]))
+
+
+if __name__ == "__main__":
+    main()
