@@ -10,26 +10,26 @@ in fp64, requantized in fp32 as ONNX Runtime does. `--device cpu --most 6` tries
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
 import math
 import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import torch
+from beside_peers import mean, measure, over_peer, parser_of
 from network_timing import Row
 from onnx import TensorProto, helper, numpy_helper
 from report import Report
 from roofline import ROOFLINES
+from timing import torch_times_us
 
 import qconv.onnx
 from qconv.device import Device, open_device
@@ -37,9 +37,10 @@ from qconv.device import Device, open_device
 LAYERS = Path(__file__).with_name("workloads") / "conv3d.csv"
 ROUNDS, RUNS = 3, 10
 FLUSHED_BYTES = 256 * 2**20
+# Longer than the host takes to queue a run.
+WAITED_CYCLES = 2_000_000
 # As a session counts them: the first runs of a shape are recorded.
 WARM = 4
-SHOWN = ("name", "times_us", "floor_us", "over_peer", "wrong")
 X_ZERO, Y_ZERO, X_SCALE = 117, 131, 0.02
 
 
@@ -164,18 +165,14 @@ def peer_of(layer: Layer, dtype: torch.dtype) -> Callable[[], None]:
 
 
 def cold_times_us(launch: Callable[[], Any], runs: int) -> list[float]:
-    """Return the time of each run behind a write that fills the L2 cache. The host queues a run during that write."""
+    """Return the time of each run behind a write that fills the L2 cache. The host queues it while the GPU waits."""
     flushed = torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device="cuda")
-    times = []
-    for number in range(runs):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        flushed.fill_(number)
-        begin.record()
-        launch()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3)
-    return times
+
+    def flush() -> None:
+        torch.cuda._sleep(WAITED_CYCLES)
+        flushed.fill_(1)
+
+    return torch_times_us(launch, runs, flush)
 
 
 def measured(layer: Layer, drawn: Drawn, session: qconv.onnx.Session, device: Device) -> Row:
@@ -214,31 +211,15 @@ def measured(layer: Layer, drawn: Drawn, session: qconv.onnx.Session, device: De
     return row
 
 
-def summary(rows: list[Row]) -> Row:
-    def mean(values: list[float]) -> float | None:
-        return math.exp(sum(map(math.log, values)) / len(values)) if values else None
-
-    over = [row["over_peer"] for row in rows if "over_peer" in row]
-    dense = [row for row in rows if row.get("floor_us") and row["filters"][0] >= 64 and row["filters"][1] >= 64]
-    return {
-        "rows": len(rows),
-        "verified": sum(row["verified"] for row in rows),
-        "over_peer": mean(over),
-        "least_over_peer": min(over, default=None),
-        "dense_over_floor": mean([row["times_us"]["ours"] / row["floor_us"] for row in dense]),
-    }
+def summary(rows: Sequence[Row]) -> Row:
+    dense = [row for row in rows if row.get("floor_us") and min(row["filters"][:2]) >= 64]
+    return over_peer(rows) | {"dense_over_floor": mean([row["times_us"]["ours"] / row["floor_us"] for row in dense])}
 
 
 def main() -> None:
     begin = time.monotonic()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", nargs="?", type=Path, default=LAYERS)
-    parser.add_argument("--out", type=Path, required=True, help="such as bench/results/h200")
-    parser.add_argument("--limit-s", type=float, default=math.inf)
-    parser.add_argument("--most", type=int, help="the largest extent")
+    parser = parser_of(__doc__, LAYERS)
     parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--device")
-    parser.add_argument("--commit", help="where there is no checkout")
     given = parser.parse_args()
     device = open_device(given.device)
     protocol = {"runs": RUNS, "rounds": ROUNDS, "statistic": "median", "flushed_bytes": FLUSHED_BYTES}
@@ -251,23 +232,10 @@ def main() -> None:
         session.prepare({"x": layers[name].shape})
         return session
 
-    rows: list[Row] = []
     with ThreadPoolExecutor(given.processes) as pool:
         sessions = dict(zip(layers, pool.map(opened, layers), strict=True))
-    print(f"prepared in {time.monotonic() - begin:.0f} s", flush=True)
-    for name, layer in layers.items():
-        if time.monotonic() - begin > given.limit_s:
-            print(f"{given.limit_s:g} s are over", file=sys.stderr)
-            break
-        rows.append({"name": name, **measured(layer, drawn[name], sessions.pop(name), device)})
-        report.write(rows, summary(rows))
-        print(
-            json.dumps({key: rows[-1].get(key) for key in ("name", "times_us", "floor_us", "over_peer", "wrong")}),
-            flush=True,
-        )
-    print(json.dumps(summary(rows)))
-    if not all(row["verified"] for row in rows):
-        sys.exit("these differ: " + ", ".join(row["name"] for row in rows if not row["verified"]))
+    rows = ((name, partial(measured, layer, drawn[name], sessions[name], device)) for name, layer in layers.items())
+    measure(report, rows, summary, ("times_us", "floor_us", "over_peer", "wrong"), begin + given.limit_s)
 
 
 if __name__ == "__main__":

@@ -58,13 +58,15 @@ def in_turns(runners: Mapping[str, Runner], rounds: int, repeats: int) -> dict[s
     return {name: statistics.median(values) for name, values in figures.items()}
 
 
-def torch_times_us(call: Callable[[], Any], repeats: int) -> list[float]:
-    """Return the times of a call on PyTorch's current stream, by its events."""
+def torch_times_us(call: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> list[float]:
+    """Return the times of a call on PyTorch's current stream, by its events. `before` runs in front of each, and does
+    not count."""
     import torch
 
     times = []
     for _ in range(repeats):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before()
         begin.record()
         call()
         end.record()

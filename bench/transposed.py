@@ -7,14 +7,14 @@ Outputs are compared with the oracle. Without a GPU there is no peer, and nothin
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
-import math
-import sys
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from beside_peers import mean, measure, over_peer, parser_of
 from network_timing import Row
 from peers import Unavailable, cudnn_fp16
 from report import Report
@@ -33,13 +33,14 @@ WINDOW = ("stride", "pad", "output_padding", "dilation", "groups")
 
 
 def layers_of(path: Path, most: int | None) -> dict[str, ConvTranspose2d]:
-    """Return the layers by name. With `most`, their images are at most so large and so many."""
+    """Return the layers by name. `most` limits the extents and the number of images."""
     made = {}
     for row in csv.DictReader(path.read_text().splitlines()):
-        sizes = {name.lower(): int(row[name]) for name in SIZES}
+        sizes: dict[str, Any] = {name.lower(): int(row[name]) for name in SIZES}
         for name in ("n", "h", "w") if most else ():
             sizes[name] = min(sizes[name], most or 0)
-        made[f"{row['model']}.{row['layer']}"] = ConvTranspose2d(**sizes, **{name: int(row[name]) for name in WINDOW})
+        sizes |= {name: int(row[name]) for name in WINDOW}
+        made[f"{row['model']}.{row['layer']}"] = ConvTranspose2d(**sizes)
     return made
 
 
@@ -63,48 +64,26 @@ def measured(problem: ConvTranspose2d, device: Device, protocol: TimingProtocol,
     return row
 
 
-def summary(rows: list[Row]) -> Row:
-    over = [row["over_peer"] for row in rows if row.get("over_peer")]
-    floors = [row["time_us"] / row["floor_us"] for row in rows if row.get("floor_us")]
-    return {
-        "rows": len(rows),
-        "verified": sum(row["verified"] for row in rows),
-        "over_peer": math.exp(sum(map(math.log, over)) / len(over)) if over else None,
-        "least_over_peer": min(over, default=None),
-        "over_floor": math.exp(sum(map(math.log, floors)) / len(floors)) if floors else None,
-    }
+def summary(rows: Sequence[Row]) -> Row:
+    over_floor = [row["time_us"] / row["floor_us"] for row in rows if row.get("floor_us")]
+    return over_peer(rows) | {"over_floor": mean(over_floor)}
 
 
 def main() -> None:
     begin = time.monotonic()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", nargs="?", type=Path, default=LAYERS)
-    parser.add_argument("--out", type=Path, required=True, help="such as bench/results/h200")
-    parser.add_argument("--limit-s", type=float, default=math.inf)
+    parser = parser_of(__doc__, LAYERS)
     parser.add_argument("--verify", action="store_true", help="time nothing")
-    parser.add_argument("--most", type=int, help="the largest extent of an image, and the most images")
-    parser.add_argument("--device")
-    parser.add_argument("--commit", help="where there is no checkout")
     given = parser.parse_args()
     device = open_device(given.device)
     protocol = protocol_for(device)
     report = Report(given.out, "transposed", device, described(protocol), given.commit)
-    rows: list[Row] = []
-    for name, problem in layers_of(given.layers, given.most).items():
-        if time.monotonic() - begin > given.limit_s:
-            print(f"{given.limit_s:g} s are over", file=sys.stderr)
-            break
-        rows.append({"name": name, **measured(problem, device, protocol, not given.verify)})
+
+    def row(problem: ConvTranspose2d) -> Row:
         release(device)
-        report.write(rows, summary(rows))
-        print(
-            json.dumps(
-                {key: rows[-1].get(key) for key in ("name", "time_us", "peer_us", "floor_us", "verified", "config")}
-            )
-        )
-    print(json.dumps(summary(rows)))
-    if not all(row["verified"] for row in rows):
-        sys.exit("these differ from the oracle: " + ", ".join(row["name"] for row in rows if not row["verified"]))
+        return measured(problem, device, protocol, not given.verify)
+
+    layers = ((name, partial(row, problem)) for name, problem in layers_of(given.layers, given.most).items())
+    measure(report, layers, summary, ("time_us", "peer_us", "floor_us", "verified", "config"), begin + given.limit_s)
 
 
 if __name__ == "__main__":

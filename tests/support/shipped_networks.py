@@ -13,6 +13,7 @@ import onnx
 import quantized_networks as networks
 from onnx import TensorProto, helper, numpy_helper
 
+from qconv.network.ship.cpp_library import Tensor, declared
 from qconv.onnx.built import batches_of, known_models, own_proto
 from qconv.onnx.model import ReadModel
 from qconv.onnx.options import Bits
@@ -107,30 +108,11 @@ def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequ
     return into
 
 
-class Tensor(ctypes.Structure):
-    """`qconv_network_tensor` of qconv_network.h."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("type", ctypes.c_char_p),
-        ("rank", ctypes.c_uint),
-        ("shape", ctypes.c_uint64 * 8),
-        ("bytes", ctypes.c_uint64),
-        ("is_counted", ctypes.c_int),
-    )
-
-
 class Library:
     """The library, called from Python."""
 
     def __init__(self, path: Path) -> None:
-        self.c = ctypes.CDLL(str(path))
-        for name in ("qconv_network_last_error", "qconv_network_target", "qconv_network_status_text"):
-            getattr(self.c, name).restype = ctypes.c_char_p
-        for name in ("program", "input", "output"):
-            getattr(self.c, f"qconv_network_{name}_count").restype = ctypes.c_size_t
-        self.c.qconv_network_workspace_bytes.restype = ctypes.c_uint64
-        self.c.qconv_network_step_count.restype = ctypes.c_size_t
+        self.c = declared(ctypes.CDLL(str(path)))
 
     @property
     def error(self) -> str:

@@ -47,6 +47,8 @@ class Device(Protocol):
     def name(self) -> str: ...  # as the database stores it: "NVIDIA H200"
     @property
     def target(self) -> Target: ...
+    @property
+    def stream(self) -> int | None: ...  # the address of the current stream, where there are streams
     def facts(
         self,
     ) -> dict[str, Any]: ...  # driver, clocks, cores: the conditions of a measurement

@@ -178,6 +178,10 @@ class CpuDevice:
     def spec(self) -> str:
         return self.target.name
 
+    @property
+    def stream(self) -> None:
+        return None
+
     @cached_property
     def name(self) -> str:
         return f"{self.target.name} {_model()}, {os.cpu_count()} cores"

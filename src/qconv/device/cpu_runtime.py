@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from qconv.device import folders, program
-from qconv.errors import CompileError, LaunchError
+from qconv.errors import CompileError, KernelMissing, LaunchError
 
 Sanitizer: TypeAlias = Literal["address", "thread"]
 Grid: TypeAlias = tuple[int, int, int]
@@ -152,6 +152,10 @@ def build(
     parts = [compiler.name, *flags, *(path.name for path in objects)]
     result = cache / f"{_digest(parts, files)}{suffix}"
     if not folders.is_whole(result):
+        if program.is_forbidden():
+            raise KernelMissing(
+                f"{next(iter(files), 'a library')} is not built, and QCONV_NO_COMPILE forbids compiling it"
+            )
         _compile(compiler, files, flags, result, objects)
     return result
 

@@ -159,6 +159,10 @@ class GpuDevice:
         except ValueError as unknown:
             raise DeviceError(f"{self.spec}, {self.name}: {unknown}; or use --device cpu") from None
 
+    @property
+    def stream(self) -> int:
+        return int(cupy.cuda.get_current_stream(self.current.id).ptr)
+
     @cached_property
     def multiprocessors(self) -> Multiprocessors:
         numbers = (SHARED_OF_EACH, MOST_OF_BLOCK, RESERVED_OF_BLOCK)

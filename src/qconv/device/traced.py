@@ -175,6 +175,7 @@ class TracedDevice:
     def __init__(self, target: Target, name: str) -> None:
         self.target, self.name = target, name
         self.spec = target.name if target.vendor == "cpu" else "cuda:0" if target.vendor == "nvidia" else "hip:0"
+        self.stream = None
         self.steps: list[Step] = []
         self.layer = ""
         self.sizes: list[int] = []

@@ -251,12 +251,12 @@ def is_folder(model: object) -> TypeGuard[str | Path]:
     return isinstance(model, str | Path) and model != "" and Path(model).is_dir()
 
 
+def is_shipped(model: object) -> bool:
+    """True for a folder that was exported for C++."""
+    return is_folder(model) and (Path(model) / LIST).is_file()
+
+
 def open_folder(folder: Path, device: Device) -> Opened:
-    if (folder / LIST).is_file():
-        raise ValueError(
-            f"{folder} is a network for C++, which include/qconv_network.h opens: for a session, write a folder with "
-            "qconv-tune build"
-        )
     manifest = read_manifest(folder, NetworkManifest, device)
     model = read(onnx.load(folder / GRAPH), manifest.config)
     decided = Decided(folder, manifest.batches, manifest.arranged, manifest.extents)

@@ -94,12 +94,22 @@ def choices(sums: bool | None, fused: bool | None, tables: bool | None, pools: b
     return Choices(sums, fused, tables, pools)
 
 
-def outputs(given: Sequence[str] | None) -> list[str]:
+def outputs(given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """Return the names of the outputs that are asked for: all of them for None or an empty list."""
     if given is not None and (isinstance(given, str | bytes) or not isinstance(given, Iterable)):
         raise ValueError(
             f"output_names={quoted(given)} must be a list of names, or None for all: write [{quoted(given)}]"
         )
-    return list(given or ())
+    for name in given or ():
+        if name not in known:
+            raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(known)}")
+    return list(given or known)
+
+
+def check_feeds(feeds: object, needed: Sequence[str], taken: Collection[str]) -> None:
+    if not isinstance(feeds, Mapping):
+        raise ValueError(f"feeds are arrays by the names of inputs; {type(feeds).__name__} was given")
+    check_inputs(feeds, needed, taken)
 
 
 def check_inputs(given: Collection[str], needed: Sequence[str], taken: Collection[str]) -> None:

@@ -36,7 +36,7 @@ from qconv.network.run.recorded import Form, forms_of
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
 from qconv.onnx.blocked import in_blocks
-from qconv.onnx.built import Opened, is_folder, open_folder, with_batch
+from qconv.onnx.built import Opened, is_folder, is_shipped, open_folder, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.lowering import Lowered, lower
@@ -58,8 +58,8 @@ CALLERS = 3
 
 
 class Session:
-    """A drop-in for `onnxruntime.InferenceSession`. The model may also be a folder written by
-    `qconv-tune build`.
+    """A drop-in for `onnxruntime.InferenceSession`. The model may also be a folder that `qconv-tune build` has written,
+    or one for C++ of `qconv-tune export`, which makes a `ShippedSession`.
 
     `device` is one of qconv's (`"cpu"`, `"cuda:0"`; the first GPU by default). `strict` rejects a model with layers
     that would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings. `providers` run
@@ -76,6 +76,13 @@ class Session:
     else by predicted ones. `sums_in_convolutions`, `tables_in_convolutions`, `pools_in_convolutions` and
     `fused_convolutions` force it wherever such a kernel exists (True), or forbid it (False).
     """
+
+    def __new__(cls, model: Any, *_: Any, **__: Any) -> Session:
+        if cls is Session and is_shipped(model):
+            from qconv.onnx.shipped import ShippedSession
+
+            return super().__new__(ShippedSession)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -299,7 +306,9 @@ class Session:
         network = self._described.network
         deciding = {name: self._defaults[name] for name in self._deciding if name in self._defaults}
         return {
-            name: _random(rng, *self._form_in(network, name)[:2]) for name in network.inputs if name not in deciding
+            name: random_array(rng, *self._form_in(network, name)[:2])
+            for name in network.inputs
+            if name not in deciding
         }
 
     def profile(self, feeds: Mapping[str, Any]) -> Profile:
@@ -309,10 +318,7 @@ class Session:
             return ready.runner.profile(values)
 
     def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
-        names = options.outputs(output_names) or list(self.output_names)
-        for name in names:
-            if name not in self.output_names:
-                raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
+        names = options.outputs(output_names, self.output_names)
         ready, given = self._ready_for(self._checked(feeds))
         values = ready.runner.run(given, names)
         if not self._has_advised:
@@ -322,9 +328,7 @@ class Session:
         return [values[name] for name in names]
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
-        if not isinstance(feeds, Mapping):
-            raise ValueError(f"feeds are arrays by the names of inputs; {type(feeds).__name__} was given")
-        options.check_inputs(feeds, self.input_names, self._inputs)
+        options.check_feeds(feeds, self.input_names, self._inputs)
         return {name: self._fed(name, array) for name, array in {**self._defaults, **feeds}.items()}
 
     def _fed(self, name: str, array: Any) -> Value:
@@ -356,7 +360,7 @@ def _known(shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> Known:
     )
 
 
-def _random(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
+def random_array(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
     kind = np.dtype(dtype)
     if kind.kind == "f":
         return rng.standard_normal(shape).astype(kind)

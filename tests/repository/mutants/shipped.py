@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 PROGRAM, PLAN, VECTORS = ("ship/test_program.py",), ("ship/test_plan.py",), ("ship/test_vectors.py",)
 FOLDER, NETWORK = "ship/test_folder.py", "ship/test_qconv_network.py"
+OPENED = "ship/test_opened.py"
 GPU, RUN = "ship/test_qconv_gpu.py", "ship/test_qconv_run.py"
 BITS = (f"{FOLDER}::test_its_bits",)
 KINDS = (f"{NETWORK}::test_arrays_of_all_kinds",)
@@ -289,5 +290,59 @@ MUTANTS = (
         "if False:",
         "Files of two networks would be mixed.",
         (f"{FOLDER}::test_a_used_folder_is_left_alone",),
+    ),
+    Mutant(
+        "opened: a graph's outputs are given away",
+        "_Graph.launch",
+        "self._device.copy(array, copies[-1])",
+        "copies[-1] = array",
+        "The next run would overwrite what the caller holds.",
+        (f"{OPENED}::test_outputs_are_the_callers",),
+        slow=True,
+    ),
+    Mutant(
+        "opened: inputs that lie elsewhere are those of the graph",
+        "OpenedNetwork._replayed",
+        "key = (program, addresses)",
+        "key = (program, ())",
+        "A graph reads what lies at the addresses that it was made for.",
+        (f"{OPENED}::test_graphs_have_the_bits_of_launches",),
+        slow=True,
+    ),
+    Mutant(
+        "opened: graphs are kept for ever",
+        "OpenedNetwork._replayed",
+        "if len(self._graphs) > MOST_GRAPHS:",
+        "if False:",
+        "A program that gives each image an array of its own would hold a workspace for each.",
+        (f"{OPENED}::test_graphs_are_few",),
+        slow=True,
+    ),
+    Mutant(
+        "shipped session: the first program serves all shapes",
+        "ShippedSession._number_of",
+        "return self._numbers[asked]",
+        "return 0",
+        "A run would read one image of two.",
+        ("onnx/test_shipped.py::test_its_bits",),
+        slow=True,
+        crashes=True,
+    ),
+    Mutant(
+        "shipped session: any address will do",
+        "ShippedSession._there",
+        "if not self._device.adopt(name, held)[1] % WIDEST:",
+        "if True:",
+        "Kernels read vectors; the library refuses such addresses.",
+        ("onnx/test_shipped.py::test_arrays_that_lie_anyhow",),
+        slow=True,
+    ),
+    Mutant(
+        "cpp library: compiled without the driver's header",
+        "cpp_library.py",
+        "if found is None:",
+        "if False:",
+        "The compiler's message would be all that a user sees.",
+        ("ship/test_cpp_library.py::test_a_missing_header_is_named_with_the_remedy",),
     ),
 )

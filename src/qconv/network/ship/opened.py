@@ -1,0 +1,167 @@
+"""A shipped network that is open on a device: its programs, and their runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from qconv.device import Device
+from qconv.errors import DeviceError, LaunchError
+from qconv.network.graph.value import Counted, Value
+from qconv.network.ship.cpp_library import Tensor, library
+from qconv.network.ship.program import Port
+
+# For all programs together. Each has outputs and a workspace of its own; the least recently used is dropped.
+MOST_GRAPHS = 8
+# The runs that are remembered until they recur.
+MOST_SEEN = 64
+# The exceptions of statuses, by their numbers in qconv_network.h; others are LaunchError.
+ERRORS: dict[int, type[Exception]] = {1: ValueError, 2: ValueError, 3: ValueError, 4: DeviceError, 5: MemoryError}
+
+ALIGNMENT = 256  # of a workspace
+
+Addresses = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The inputs and outputs of a program."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(port.shape for port in self.inputs)
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    array: Any  # keeps the memory
+    address: int
+
+
+class OpenedNetwork:
+    """An open network. A run whose inputs lie where those of an earlier one lay is a graph, as the library has them."""
+
+    def __init__(self, folder: Path, device: Device) -> None:
+        self._device = device
+        named = "cpu" if device.target.vendor == "cpu" else device.spec
+        self._c = library(named.split(":")[0])
+        self._network = ctypes.c_void_p()
+        self._check(self._c.qconv_network_open(bytes(folder), named.encode(), ctypes.byref(self._network)))
+        count = self._c.qconv_network_program_count(self._network)
+        self.programs = tuple(Ports(self._ports("input", at), self._ports("output", at)) for at in range(count))
+        self._graphs: dict[tuple[int, Addresses], _Graph] = {}
+        self._seen: dict[tuple[int, Addresses], None] = {}
+        self._alone = Lock()  # a graph has a single set of outputs
+
+    def __del__(self) -> None:
+        self._graphs = {}
+        if getattr(self, "_network", None):
+            self._c.qconv_network_close(self._network)
+
+    @property
+    def target(self) -> str:
+        name: bytes = self._c.qconv_network_target(self._network)
+        return name.decode()
+
+    def workspace_bytes(self, program: int) -> int:
+        return int(self._c.qconv_network_workspace_bytes(self._network, ctypes.c_size_t(program)))
+
+    def run(self, program: int, inputs: Sequence[Any]) -> dict[str, Value]:
+        """Run with contiguous arrays on the device, on its current stream."""
+        addresses = tuple(
+            self._device.adopt(port.name, array)[1]
+            for port, array in zip(self.programs[program].inputs, inputs, strict=True)
+        )
+        with self._alone:
+            outputs = self._replayed(program, addresses)
+            if outputs is None:
+                outputs = self._outputs(program)
+                workspace = self._workspace(program)  # until the launches are queued, in the order of the stream
+                arrays = self._arrays(addresses, outputs, workspace)
+                number, stream = ctypes.c_size_t(program), ctypes.c_void_p(self._device.stream)
+                self._check(self._c.qconv_network_run(self._network, number, stream, *arrays))
+        ports = self.programs[program].outputs
+        made = zip(ports, outputs, strict=True)
+        return {port.name: (Counted if port.is_counted else Value)(self._device, there=array) for port, array in made}
+
+    def _replayed(self, program: int, addresses: Addresses) -> list[Any] | None:
+        """Return copies of the outputs of a graph. None for the first run with inputs at these addresses."""
+        key = (program, addresses)
+        graph = self._graphs.pop(key, None)
+        if graph is None:
+            if key not in self._seen:
+                self._seen[key] = None
+                if len(self._seen) > MOST_SEEN:
+                    del self._seen[next(iter(self._seen))]
+                return None
+            graph = _Graph(self, program, addresses)
+        self._graphs[key] = graph  # most recently used
+        if len(self._graphs) > MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+        return graph.launch()
+
+    def _outputs(self, program: int) -> list[Any]:
+        return [self._device.empty(port.shape, port.dtype) for port in self.programs[program].outputs]
+
+    def _workspace(self, program: int) -> _Workspace:
+        size = self.workspace_bytes(program)
+        array = self._device.empty((size + ALIGNMENT,), "uint8")
+        address = self._device.adopt("workspace", array)[1]
+        return _Workspace(array, address + -address % ALIGNMENT)
+
+    def _arrays(self, inputs: Addresses, outputs: Sequence[Any], workspace: _Workspace) -> tuple[Any, ...]:
+        written = [self._device.adopt("output", array)[1] for array in outputs]
+        return _pointers(inputs), _pointers(written), ctypes.c_void_p(workspace.address)
+
+    def _ports(self, kind: str, program: int) -> tuple[Port, ...]:
+        ask = getattr(self._c, f"qconv_network_{kind}")
+        found = []
+        for at in range(getattr(self._c, f"qconv_network_{kind}_count")(self._network)):
+            tensor = Tensor()
+            self._check(ask(self._network, ctypes.c_size_t(program), ctypes.c_size_t(at), ctypes.byref(tensor)))
+            shape = tuple(tensor.shape[: tensor.rank])
+            found.append(Port(tensor.name.decode(), tensor.type.decode(), shape, bool(tensor.is_counted)))
+        return tuple(found)
+
+    def _check(self, status: int) -> None:
+        if status:
+            said: bytes = self._c.qconv_network_last_error()
+            raise ERRORS.get(status, LaunchError)(said.decode())
+
+
+class _Graph:
+    """A run as a graph, with outputs and a workspace of its own."""
+
+    def __init__(self, network: OpenedNetwork, program: int, inputs: Addresses) -> None:
+        self._c, self._check, self._device = network._c, network._check, network._device
+        self._outputs = network._outputs(program)
+        self._workspace = network._workspace(program)
+        self._graph = ctypes.c_void_p()
+        arrays = network._arrays(inputs, self._outputs, self._workspace)
+        number = ctypes.c_size_t(program)
+        self._check(self._c.qconv_graph_create(network._network, number, *arrays, ctypes.byref(self._graph)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_graph", None):
+            self._device.synchronize()  # its last launch has to have ended
+            self._c.qconv_graph_free(self._graph)
+
+    def launch(self) -> list[Any]:
+        """Launch it, and return copies of its outputs, which the next launch writes."""
+        self._check(self._c.qconv_graph_launch(self._graph, ctypes.c_void_p(self._device.stream)))
+        copies = []
+        for array in self._outputs:
+            copies.append(self._device.empty(array.shape, str(array.dtype)))
+            self._device.copy(array, copies[-1])
+        return copies
+
+
+def _pointers(addresses: Sequence[int]) -> Any:
+    return (ctypes.c_void_p * len(addresses))(*addresses)

@@ -1,0 +1,130 @@
+"""Sessions of networks that were exported as folders for C++: the same library runs them, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from qconv.device import Device, open_device
+from qconv.host_array import check_unmasked
+from qconv.network import Contender, Explanation, Memory, Profile, Value
+from qconv.network.graph.value import Shape
+from qconv.network.ship.opened import OpenedNetwork
+from qconv.network.ship.program import Port
+from qconv.onnx import options
+from qconv.onnx.session import Session, random_array
+from qconv.op import WIDEST
+from qconv.tune_db.database import Database
+from qconv.tuner.workload import NetworkProblems
+
+CHOSEN = "its kernels were chosen when it was exported: open the model for"
+
+
+class ShippedSession(Session):
+    """A session of a folder that `qconv.onnx.export` has written. It takes the shapes that it was exported for."""
+
+    def __init__(
+        self, model: Any, device: str | None = None, strict: bool = False, config: Any = None, **choices: Any
+    ) -> None:
+        options.check_strict(strict)
+        if given := [name for name, value in {"config": config, **choices}.items() if value is not None]:
+            raise ValueError(f"{model} has its own config, bits and choices: leave {', '.join(given)} out")
+        self._device = open_device(device.lower() if isinstance(device, str) else device)
+        self._network = OpenedNetwork(Path(model), self._device)
+        self._numbers = {program.shapes: at for at, program in enumerate(self._network.programs)}
+        first = self._network.programs[0]
+        self._ports = {port.name: port for port in first.inputs}
+        self._outputs = tuple(port.name for port in first.outputs)
+
+    @property
+    def device(self) -> Device:
+        return self._device
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(self._ports)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self._outputs
+
+    @property
+    def shapes(self) -> tuple[dict[str, Shape], ...]:
+        """Return the shapes of the inputs that it takes."""
+        return tuple({port.name: port.shape for port in one.inputs} for one in self._network.programs)
+
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        return [value.on_host for value in self._values(output_names, feeds)]
+
+    def run_on_device(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        return [value.on_device for value in self._values(output_names, feeds)]
+
+    def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
+        """Raise ValueError for shapes that it was not exported for. All others are ready."""
+        options.check_inputs({**shapes, **(values or {})}, self.input_names, self.input_names)
+        self._number_of({**shapes, **{name: np.shape(array) for name, array in (values or {}).items()}})
+
+    def random_feeds(self, seed: int = 0) -> dict[str, Any]:
+        """Return random inputs of the first shapes that it takes."""
+        rng = np.random.default_rng(seed)
+        return {name: random_array(rng, port.shape, port.dtype) for name, port in self._ports.items()}
+
+    @property
+    def memory(self) -> Memory:
+        """Return the bytes of the largest workspace of a run."""
+        return Memory(arena_bytes=max(map(self._network.workspace_bytes, range(len(self._network.programs)))))
+
+    @property
+    def problems(self) -> NetworkProblems:
+        self._has_none("its problems")
+
+    def contender(self, rows: Database, in_sequence: bool) -> Contender:
+        self._has_none("a race")
+
+    def explain(self, profile: Profile | None = None) -> Explanation:
+        self._has_none("a report")
+
+    def profile(self, feeds: Mapping[str, Any]) -> Profile:
+        self._has_none("a profile, or run qconv_run --profile")
+
+    def _has_none(self, wanted: str) -> NoReturn:
+        raise ValueError(f"{CHOSEN} {wanted}")
+
+    def _number_of(self, shapes: Mapping[str, Sequence[int]]) -> int:
+        """Return the program for inputs of these shapes."""
+        asked = tuple(tuple(int(extent) for extent in shapes[name]) for name in self._ports)
+        if asked not in self._numbers:
+            known = "; ".join(", ".join(f"{name} {shape}" for name, shape in one.items()) for one in self.shapes)
+            shown = ", ".join(f"{name} {shape}" for name, shape in zip(self._ports, asked, strict=True))
+            raise ValueError(f"the folder was exported for {known}; {shown} was given: export it for these shapes too")
+        return self._numbers[asked]
+
+    def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
+        names = options.outputs(output_names, self.output_names)
+        options.check_feeds(feeds, self.input_names, self.input_names)
+        arrays = {name: self._array(port, feeds[name]) for name, port in self._ports.items()}
+        number = self._number_of({name: array.shape for name, array in arrays.items()})
+        made = self._network.run(number, [self._there(name, array) for name, array in arrays.items()])
+        return [made[name] for name in names]
+
+    def _array(self, port: Port, array: Any) -> Any:
+        check_unmasked(f"the input {port.name!r}", array)
+        elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
+        held = self._device.adopt(port.name, array)[0] if elsewhere else np.asarray(array)
+        if str(held.dtype) != port.dtype:
+            raise ValueError(f"the input {port.name!r} is {held.dtype}; the model takes {port.dtype}")
+        return held
+
+    def _there(self, name: str, array: Any) -> Any:
+        """Return the array on the device, contiguous, where kernels may read vectors of it."""
+        if isinstance(array, np.ndarray) and self._device.target.vendor != "cpu":
+            return self._device.upload(array)
+        held = self._device.contiguous(array)
+        if not self._device.adopt(name, held)[1] % WIDEST:
+            return held
+        copy = self._device.empty(held.shape, str(held.dtype))
+        self._device.copy(held, copy)
+        return copy

@@ -1,0 +1,92 @@
+"""A session of a folder for C++: the bits of the model's own session, and the shapes that it was exported for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import shipped_networks as shipped
+from built_library import builds
+
+import qconv.onnx
+from qconv.device import Device
+from qconv.onnx import Session, ShippedSession
+
+pytestmark = [pytest.mark.slow, builds]
+DEVICES = ("cpu", pytest.param("gpu", marks=pytest.mark.gpu))
+
+
+@pytest.fixture
+def exported(device: Device, tmp_path: Path) -> Path:
+    folder = tmp_path / "network"
+    qconv.onnx.export(shipped.residual(), folder, device.target.name, batches=[1, 2], device=device.name, vectors=False)
+    return folder
+
+
+@pytest.mark.parametrize("device", DEVICES, indirect=True)
+def test_its_bits(exported: Path, device: Device) -> None:
+    session, own = Session(exported, device.spec), Session(shipped.residual(), device.spec)
+    assert isinstance(session, ShippedSession)
+    assert (session.device.spec, session.input_names, session.output_names) == (
+        device.spec,
+        own.input_names,
+        own.output_names,
+    )
+    for batch in (1, 2):
+        feeds = [{"x": np.random.default_rng(seed).standard_normal((batch, 3, 16, 16), np.float32)} for seed in (1, 2)]
+        there = [{"x": device.upload(each["x"])} for each in feeds]
+        for _ in range(3):
+            for given, placed in zip(feeds, there, strict=True):
+                (wanted,) = own.run(None, given)
+                np.testing.assert_array_equal(session.run(None, given)[0], wanted)
+                np.testing.assert_array_equal(device.download(session.run_on_device(None, placed)[0]), wanted)
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_arrays_that_lie_anyhow(exported: Path, device: Device) -> None:
+    session, own = Session(exported, "cpu"), Session(shipped.residual(), "cpu")
+    whole = np.random.default_rng(3).standard_normal(1 + 2 * 3 * 16 * 16, np.float32)
+    (wanted,) = own.run(None, {"x": whole[1:].reshape(2, 3, 16, 16)})
+    np.testing.assert_array_equal(session.run(None, {"x": whole[1:].reshape(2, 3, 16, 16)})[0], wanted)
+    last = np.ascontiguousarray(whole[1:].reshape(2, 3, 16, 16).transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(session.run(session.output_names, {"x": last})[0], wanted)
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_what_it_takes(exported: Path, device: Device) -> None:
+    session = Session(str(exported), "cpu")
+    assert isinstance(session, ShippedSession)
+    assert session.shapes == ({"x": (1, 3, 16, 16)}, {"x": (2, 3, 16, 16)})
+    assert session.random_feeds()["x"].shape == (1, 3, 16, 16)
+    assert session.memory.arena_bytes > 0
+    session.prepare({"x": (2, 3, 16, 16)})
+    x = session.random_feeds()["x"]
+    bad: list[tuple[Any, Any, str]] = [
+        (None, {"x": x[:, :, :8]}, r"exported for x \(1, 3, 16, 16\); x \(2, 3, 16, 16\); x \(1, 3, 8, 16\) was given"),
+        (None, {"x": x.astype(np.float64)}, "the input 'x' is float64; the model takes float32"),
+        (None, {"xx": x}, r"'xx' is not known \(did you mean 'x'\?\), 'x' was not given"),
+        (None, [x], "feeds are arrays by the names of inputs; list was given"),
+        (["y"], {"x": x}, "the output 'y' is not known; the model gives"),
+    ]
+    for names, feeds, says in bad:
+        with pytest.raises(ValueError, match=says):
+            session.run(names, feeds)
+    with pytest.raises(ValueError, match=r"exported for .*; x \(3, 3, 16, 16\) was given: export it for these shapes"):
+        session.prepare({"x": (3, 3, 16, 16)})
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_what_was_decided_when_it_was_exported(exported: Path, device: Device) -> None:
+    for given in ({"config": {}}, {"bits": "integers"}, {"fused_convolutions": True}):
+        with pytest.raises(ValueError, match=rf"has its own config, bits and choices: leave {next(iter(given))} out"):
+            Session(exported, "cpu", **given)
+    session = Session(exported, "cpu")
+    for ask in (session.explain, lambda: session.problems, lambda: session.profile({})):
+        with pytest.raises(ValueError, match="its kernels were chosen when it was exported: open the model for"):
+            ask()
