@@ -37,6 +37,25 @@ def wide() -> Any:
     return networks.quantized(b.head(b.conv(x, 128, 64, size=1), 64), "QDQ", "u8s8", per_channel=True)
 
 
+def turned() -> Any:
+    """Return a network of one convolution, of images whose channels are last and stay so."""
+    conv = ["q", "scale", "zero", "w", "scale", "zero", "scale", "zero"]
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["q"], perm=[0, 3, 1, 2]),
+        helper.make_node("QLinearConv", conv, ["planes"], name="conv"),
+        helper.make_node("Transpose", ["planes"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    held = [
+        numpy_helper.from_array(np.array(0.5, np.float32), "scale"),
+        numpy_helper.from_array(np.array(7, np.uint8), "zero"),
+        numpy_helper.from_array(np.arange(32 * 16, dtype=np.uint8).reshape(32, 16, 1, 1), "w"),
+    ]
+    given = [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 4, 6, 16])]
+    made = [helper.make_tensor_value_info("y", TensorProto.UINT8, [1, 4, 6, 32])]
+    graph = helper.make_graph(nodes, "turned", given, made, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def moving() -> Any:
     """Return a network of which most only moves bytes: two inputs, a constant output, an output that is an input, one
     that another output is a view of, images whose channels go last, and a convolution's planes."""

@@ -23,7 +23,7 @@ from qconv.onnx.graph import Graph, read_node
 from qconv.onnx.integer_inputs import with_integer_inputs
 from qconv.onnx.session import Session
 from qconv.onnx.ship import Shipped, export
-from qconv.onnx.shipped import ShippedSession
+from qconv.onnx.shipped_session import ShippedSession
 from qconv.onnx.tensor import Held, Unsupported
 
 __all__ = ["Backend", "Model", "Session", "Shipped", "ShippedSession", "Unsupported", "export", "with_integer_inputs"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import onnx
@@ -77,12 +77,11 @@ class Session:
     `fused_convolutions` force it wherever such a kernel exists (True), or forbid it (False).
     """
 
-    def __new__(cls, model: Any, *_: Any, **__: Any) -> Session:
-        if cls is Session and is_shipped(model):
-            from qconv.onnx.shipped import ShippedSession
+    of_folders_for_cpp: ClassVar[type[Session]]  # which the module of that class sets, since it imports this one
 
-            return super().__new__(ShippedSession)
-        return super().__new__(cls)
+    def __new__(cls, model: Any, *_: Any, **__: Any) -> Session:
+        is_folder_for_cpp = cls is Session and is_shipped(model)
+        return super().__new__(cls.of_folders_for_cpp if is_folder_for_cpp else cls)
 
     def __init__(
         self,

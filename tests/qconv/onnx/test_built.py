@@ -59,12 +59,6 @@ def test_its_bits(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch, tmp
         session.run(None, {"x": networks.images(3, 9)})
 
 
-def test_a_network_for_cpp_is_no_folder_of_a_session(tmp_path: Path) -> None:
-    (tmp_path / "network.txt").write_text("qconv-network-1\n")
-    with pytest.raises(ValueError, match=r"is a network for C\+\+, which include/qconv_network.h opens: for a session"):
-        Session(tmp_path, "cpu")
-
-
 def test_layers_that_run_elsewhere_do_so_from_a_folder_too(model: Any, tmp_path: Path) -> None:
     build(model, tmp_path / "model.qconv", HERE, bits="onnxruntime")
     fed = {"x": networks.images(1, 9)}

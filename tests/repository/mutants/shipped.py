@@ -292,6 +292,14 @@ MUTANTS = (
         (f"{FOLDER}::test_a_used_folder_is_left_alone",),
     ),
     Mutant(
+        "expressed: what only is in another order is copied by a kernel",
+        "_Expressed._made",
+        "if kernel.only_copies and",
+        "if False and",
+        "A network whose images have their channels last would end with a copy.",
+        ("ship/test_program.py::test_an_output_in_another_order_is_where_its_kernel_writes",),
+    ),
+    Mutant(
         "opened: a graph's outputs are given away",
         "_Graph.launch",
         "self._device.copy(array, copies[-1])",
@@ -324,7 +332,7 @@ MUTANTS = (
         "return self._numbers[asked]",
         "return 0",
         "A run would read one image of two.",
-        ("onnx/test_shipped.py::test_its_bits",),
+        ("onnx/test_shipped_session.py::test_its_bits",),
         slow=True,
         crashes=True,
     ),
@@ -334,7 +342,7 @@ MUTANTS = (
         "if not self._device.adopt(name, held)[1] % WIDEST:",
         "if True:",
         "Kernels read vectors; the library refuses such addresses.",
-        ("onnx/test_shipped.py::test_arrays_that_lie_anyhow",),
+        ("onnx/test_shipped_session.py::test_arrays_that_lie_anyhow",),
         slow=True,
     ),
     Mutant(

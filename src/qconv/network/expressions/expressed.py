@@ -22,8 +22,7 @@ from qconv.network.graph.value import Value, last_of
 @dataclass(frozen=True, eq=False)
 class Expressed:
     """Layers as one expression. `channels_last` are the inputs whose channels are expected to be last in memory, and
-    `wants_last` says whether the next layer reads them so. `is_inside`: the output is no output of the network, so that
-    it may be an input in another shape."""
+    `wants_last` says whether the next layer reads them so."""
 
     layer: Layer
     lazy: Lazy
@@ -32,7 +31,6 @@ class Expressed:
     constants: Mapping[str, Array]
     channels_last: frozenset[str]
     wants_last: bool
-    is_inside: bool = False
     _kernels: dict[tuple[bool, ...], Kernel] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -102,7 +100,7 @@ class _Expressed:
         kernel = self._one.kernel(lasts)
         device = self._device  # not this object, which holds the functions
         shape = last_of(kernel.y_shape) if kernel.is_last else kernel.y_shape
-        if self._one.is_inside and kernel.only_copies and kernel.tensors[0][0] in self._one.inputs:
+        if kernel.only_copies and kernel.tensors[0][0] in self._one.inputs:
             self.why = "no kernel: the same bytes in another shape"
             (is_last,) = lasts
             return lambda inputs: Value.ordered(device, inputs[0].in_order(is_last).reshape(shape), kernel.is_last)

@@ -338,8 +338,7 @@ class _Fusion:
         tensors = {each: (tensor.shape, tensor.dtype) for each, tensor in held.items()}
         lasts = frozenset(each for each, tensor in held.items() if tensor.is_last)
         wants_last = of_layer is not None and self._wants_last(name, one)
-        is_inside = name not in self.network.outputs
-        made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last, is_inside)
+        made = Expressed(layer, one.lazy, inputs, tensors, one.constants, lasts, wants_last)
         try:
             self.lasts[name] = made.kernel(made.lasts).is_last
         except ValueError as error:  # such as of more elements than kernels count

@@ -79,8 +79,8 @@ def test_outputs_have_arrays_of_their_own() -> None:
     assert len(outputs) == len(program.outputs) == 6
     assert sorted(program.places[number].number for number in outputs) == [0, 1, 2, 3, 4, 5]
     assert set(outputs) <= {number for step in program.steps for number in step.written}
-    constant = next(step for step in program.steps if isinstance(step, Copied))
-    assert program.outputs[program.places[constant.to.allocation].number].name == "constant"
+    copied = [program.places[step.to.allocation].number for step in program.steps if isinstance(step, Copied)]
+    assert {program.outputs[number].name for number in copied} == {"same", "constant"}
     assert not any(program.places[number].space == "input" for step in program.steps for number in step.written)
     assert all(isinstance(step, Launched | Copied | Gathered) for step in program.steps)
 
@@ -95,6 +95,14 @@ def test_outputs_that_are_one_array_or_a_part_of_it_are_copied() -> None:
         (Spot(1, 12), 12),
         (Spot(0, 0), 24),
     ]
+
+
+@pytest.mark.parametrize("place", [CPU, Place("", target("sm_90a"))], ids=["cpu", "sm_90a"])
+def test_an_output_in_another_order_is_where_its_kernel_writes(place: Place) -> None:
+    program = program_of(shipped.known(shipped.turned())[0], place)
+    launched = [step for step in program.steps if isinstance(step, Launched)]
+    assert [step.layer for step in launched] == ["conv"]
+    assert len(program.steps) == 1
 
 
 def test_a_layer_that_runs_elsewhere_is_named() -> None:
