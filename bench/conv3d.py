@@ -1,4 +1,4 @@
-"""Convolutions of volumes, each a network of its own in a session, untuned, beside cuDNN's fp16 and bf16 (`conv3d`,
+"""Convolutions of volumes, each a network of its own, untuned, as one graph beside cuDNN's fp16 and bf16 (`conv3d`,
 channels last).
 
     python bench/conv3d.py [LAYERS.csv] --out FOLDER [--limit-s S]
@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import math
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,14 +34,13 @@ from timing import torch_times_us
 
 import qconv.onnx
 from qconv.device import Device, open_device
+from qconv.network.ship.opened import OpenedNetwork
 
 LAYERS = Path(__file__).with_name("workloads") / "conv3d.csv"
 ROUNDS, RUNS = 3, 10
 FLUSHED_BYTES = 256 * 2**20
 # Longer than the host takes to queue a run.
 WAITED_CYCLES = 2_000_000
-# As a session counts them: the first runs of a shape are recorded.
-WARM = 4
 X_ZERO, Y_ZERO, X_SCALE = 117, 131, 0.02
 
 
@@ -175,19 +175,14 @@ def cold_times_us(launch: Callable[[], Any], runs: int) -> list[float]:
     return torch_times_us(launch, runs, flush)
 
 
-def measured(layer: Layer, drawn: Drawn, session: qconv.onnx.Session, device: Device) -> Row:
+def measured(layer: Layer, drawn: Drawn, network: OpenedNetwork, device: Device) -> Row:
     is_gpu = device.target.vendor != "cpu"
     x = np.random.default_rng(5).integers(0, 256, layer.shape, np.uint8)
-    on_device = device.upload(x)
-
-    def run() -> Any:
-        return session.run_on_device(None, {"x": on_device})
-
-    for _ in range(WARM):
-        made = run()
+    graph = network.graph(0, [device.upload(x)])
+    graph.launch()
     device.synchronize()
     wanted = expected(layer, drawn, x, "cuda" if is_gpu else "cpu")
-    wrong = int((device.download(made[0]) != wanted).sum())
+    wrong = int((device.download(graph.outputs[0]) != wanted).sum())
     row: Row = {
         "shape": layer.shape,
         "filters": layer.filters,
@@ -197,7 +192,7 @@ def measured(layer: Layer, drawn: Drawn, session: qconv.onnx.Session, device: De
     }
     if not is_gpu:
         return row
-    runners: dict[str, Callable[[], Any]] = {"ours": run}
+    runners: dict[str, Callable[[], Any]] = {"ours": graph.launch}
     runners |= {"cudnn_fp16": peer_of(layer, torch.float16), "cudnn_bf16": peer_of(layer, torch.bfloat16)}
     times: dict[str, list[float]] = {name: [] for name in runners}
     stream = torch.cuda.Stream()
@@ -227,15 +222,19 @@ def main() -> None:
     layers = layers_of(given.layers, given.most)
     drawn = {name: drawn_of(layer) for name, layer in layers.items()}
 
-    def opened(name: str) -> qconv.onnx.Session:
-        session = qconv.onnx.Session(model_of(layers[name], drawn[name]), device.spec)
-        session.prepare({"x": layers[name].shape})
-        return session
+    with tempfile.TemporaryDirectory() as there, ThreadPoolExecutor(given.processes) as pool:
 
-    with ThreadPoolExecutor(given.processes) as pool:
-        sessions = dict(zip(layers, pool.map(opened, layers), strict=True))
-    rows = ((name, partial(measured, layer, drawn[name], sessions[name], device)) for name, layer in layers.items())
-    measure(report, rows, summary, ("times_us", "floor_us", "over_peer", "wrong"), begin + given.limit_s)
+        def exported(name: str) -> Path:
+            model, folder = model_of(layers[name], drawn[name]), Path(there, name)
+            return qconv.onnx.export(model, folder, device.target.name, device=device.name, vectors=False).folder
+
+        folders = dict(zip(layers, pool.map(exported, layers), strict=True))
+
+        def row(name: str) -> Row:
+            return measured(layers[name], drawn[name], OpenedNetwork(folders[name], device), device)
+
+        rows = ((name, partial(row, name)) for name in layers)
+        measure(report, rows, summary, ("times_us", "floor_us", "over_peer", "wrong"), begin + given.limit_s)
 
 
 if __name__ == "__main__":

@@ -100,8 +100,9 @@ class Worker {
 };
 
 // The worker of this OS thread. A single pointer fits in the static TLS space that glibc reserves for
-// libraries loaded later, which makes reading it one load. Other systems need the general model.
-#if defined(__GLIBC__)
+// libraries loaded later, which makes reading it one load. Other systems need the general model, and so has a runtime of
+// which a process may load any number, one with each shipped network.
+#if defined(__GLIBC__) && !defined(QCONV_ONE_OF_MANY_RUNTIMES)
 __attribute__((tls_model("initial-exec")))
 #endif
 thread_local Worker* worker = nullptr;

@@ -300,8 +300,17 @@ MUTANTS = (
         ("ship/test_program.py::test_an_output_in_another_order_is_where_its_kernel_writes",),
     ),
     Mutant(
+        "folder: the runtime takes static memory of each thread",
+        "_shared_object",
+        '"-DQCONV_ONE_OF_MANY_RUNTIMES", ',
+        "",
+        "A process could open some thirty networks on the CPU, and then no more.",
+        (f"{FOLDER}::test_a_process_opens_any_number_of_networks",),
+        slow=True,
+    ),
+    Mutant(
         "opened: a graph's outputs are given away",
-        "_Graph.launch",
+        "Graph.launched",
         "self._device.copy(array, copies[-1])",
         "copies[-1] = array",
         "The next run would overwrite what the caller holds.",

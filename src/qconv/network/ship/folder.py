@@ -115,7 +115,8 @@ def _shared_object(plan: Plan) -> bytes:
         cpu_runtime.build({"kernel.cpp": _renamed(binary)}, [*cpu_runtime.KERNEL_FLAGS, "-c"], ".o", cache)
         for binary in plan.binaries
     ]
-    runtime = cpu_runtime.build(cpu_runtime.runtime_sources(), [*cpu_runtime.RUNTIME_FLAGS, "-c"], ".o", cache)
+    own = [*cpu_runtime.RUNTIME_FLAGS, "-DQCONV_ONE_OF_MANY_RUNTIMES", "-c"]
+    runtime = cpu_runtime.build(cpu_runtime.runtime_sources(), own, ".o", cache)
     flags = ["-shared", "-pthread", "-static-libstdc++", "-static-libgcc", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-s"]
     return cpu_runtime.build({}, flags, ".so", cache, [*objects, runtime]).read_bytes()
 

@@ -53,10 +53,10 @@ class OpenedNetwork:
         named = "cpu" if device.target.vendor == "cpu" else device.spec
         self._c = library(named.split(":")[0])
         self._network = ctypes.c_void_p()
-        self._check(self._c.qconv_network_open(bytes(folder), named.encode(), ctypes.byref(self._network)))
+        _check(self._c, self._c.qconv_network_open(bytes(folder), named.encode(), ctypes.byref(self._network)))
         count = self._c.qconv_network_program_count(self._network)
         self.programs = tuple(Ports(self._ports("input", at), self._ports("output", at)) for at in range(count))
-        self._graphs: dict[tuple[int, Addresses], _Graph] = {}
+        self._graphs: dict[tuple[int, Addresses], Graph] = {}
         self._seen: dict[tuple[int, Addresses], None] = {}
         self._alone = Lock()  # a graph has a single set of outputs
 
@@ -75,10 +75,7 @@ class OpenedNetwork:
 
     def run(self, program: int, inputs: Sequence[Any]) -> dict[str, Value]:
         """Run with contiguous arrays on the device, on its current stream."""
-        addresses = tuple(
-            self._device.adopt(port.name, array)[1]
-            for port, array in zip(self.programs[program].inputs, inputs, strict=True)
-        )
+        addresses = self._addresses(program, inputs)
         with self._alone:
             outputs = self._replayed(program, addresses)
             if outputs is None:
@@ -86,10 +83,18 @@ class OpenedNetwork:
                 workspace = self._workspace(program)  # until the launches are queued, in the order of the stream
                 arrays = self._arrays(addresses, outputs, workspace)
                 number, stream = ctypes.c_size_t(program), ctypes.c_void_p(self._device.stream)
-                self._check(self._c.qconv_network_run(self._network, number, stream, *arrays))
+                _check(self._c, self._c.qconv_network_run(self._network, number, stream, *arrays))
         ports = self.programs[program].outputs
         made = zip(ports, outputs, strict=True)
         return {port.name: (Counted if port.is_counted else Value)(self._device, there=array) for port, array in made}
+
+    def graph(self, program: int, inputs: Sequence[Any]) -> Graph:
+        """Return the run with these arrays as a graph, which keeps them and this network."""
+        return Graph(self, program, self._addresses(program, inputs), (self, *inputs))
+
+    def _addresses(self, program: int, inputs: Sequence[Any]) -> Addresses:
+        ports = self.programs[program].inputs
+        return tuple(self._device.adopt(port.name, array)[1] for port, array in zip(ports, inputs, strict=True))
 
     def _replayed(self, program: int, addresses: Addresses) -> list[Any] | None:
         """Return copies of the outputs of a graph. None for the first run with inputs at these addresses."""
@@ -101,11 +106,11 @@ class OpenedNetwork:
                 if len(self._seen) > MOST_SEEN:
                     del self._seen[next(iter(self._seen))]
                 return None
-            graph = _Graph(self, program, addresses)
+            graph = Graph(self, program, addresses)
         self._graphs[key] = graph  # most recently used
         if len(self._graphs) > MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
-        return graph.launch()
+        return graph.launched()
 
     def _outputs(self, program: int) -> list[Any]:
         return [self._device.empty(port.shape, port.dtype) for port in self.programs[program].outputs]
@@ -125,42 +130,46 @@ class OpenedNetwork:
         found = []
         for at in range(getattr(self._c, f"qconv_network_{kind}_count")(self._network)):
             tensor = Tensor()
-            self._check(ask(self._network, ctypes.c_size_t(program), ctypes.c_size_t(at), ctypes.byref(tensor)))
+            _check(self._c, ask(self._network, ctypes.c_size_t(program), ctypes.c_size_t(at), ctypes.byref(tensor)))
             shape = tuple(tensor.shape[: tensor.rank])
             found.append(Port(tensor.name.decode(), tensor.type.decode(), shape, bool(tensor.is_counted)))
         return tuple(found)
 
-    def _check(self, status: int) -> None:
-        if status:
-            said: bytes = self._c.qconv_network_last_error()
-            raise ERRORS.get(status, LaunchError)(said.decode())
 
-
-class _Graph:
+class Graph:
     """A run as a graph, with outputs and a workspace of its own."""
 
-    def __init__(self, network: OpenedNetwork, program: int, inputs: Addresses) -> None:
-        self._c, self._check, self._device = network._c, network._check, network._device
-        self._outputs = network._outputs(program)
+    def __init__(self, network: OpenedNetwork, program: int, inputs: Addresses, kept: tuple[Any, ...] = ()) -> None:
+        self._c, self._device, self._kept = network._c, network._device, kept
+        self.outputs = network._outputs(program)
         self._workspace = network._workspace(program)
         self._graph = ctypes.c_void_p()
-        arrays = network._arrays(inputs, self._outputs, self._workspace)
+        arrays = network._arrays(inputs, self.outputs, self._workspace)
         number = ctypes.c_size_t(program)
-        self._check(self._c.qconv_graph_create(network._network, number, *arrays, ctypes.byref(self._graph)))
+        _check(self._c, self._c.qconv_graph_create(network._network, number, *arrays, ctypes.byref(self._graph)))
 
     def __del__(self) -> None:
         if getattr(self, "_graph", None):
             self._device.synchronize()  # its last launch has to have ended
             self._c.qconv_graph_free(self._graph)
 
-    def launch(self) -> list[Any]:
+    def launch(self) -> None:
+        _check(self._c, self._c.qconv_graph_launch(self._graph, ctypes.c_void_p(self._device.stream)))
+
+    def launched(self) -> list[Any]:
         """Launch it, and return copies of its outputs, which the next launch writes."""
-        self._check(self._c.qconv_graph_launch(self._graph, ctypes.c_void_p(self._device.stream)))
+        self.launch()
         copies = []
-        for array in self._outputs:
+        for array in self.outputs:
             copies.append(self._device.empty(array.shape, str(array.dtype)))
             self._device.copy(array, copies[-1])
         return copies
+
+
+def _check(c: ctypes.CDLL, status: int) -> None:
+    if status:
+        said: bytes = c.qconv_network_last_error()
+        raise ERRORS.get(status, LaunchError)(said.decode())
 
 
 def _pointers(addresses: Sequence[int]) -> Any:

@@ -227,6 +227,22 @@ def test_a_target_or_a_device_that_is_not_there(made: qconv.onnx.Shipped, librar
 
 @builds
 @pytest.mark.slow
+def test_a_process_opens_any_number_of_networks(
+    made: qconv.onnx.Shipped, library: shipped.Library, tmp_path: Path
+) -> None:
+    opened = []
+    for number in range(80):
+        folder = tmp_path / str(number)
+        shutil.copytree(made.folder, folder, ignore=shutil.ignore_patterns("sources", "src", "sm_90a"))
+        status, network = library.open(folder)
+        assert status == 0, (number, library.error)
+        opened.append(network)
+    for network in opened:
+        library.c.qconv_network_close(network)
+
+
+@builds
+@pytest.mark.slow
 def test_damaged_folders_at_random(made: qconv.onnx.Shipped, library: shipped.Library, copy: Path) -> None:
     """Bytes that are changed, cut off or moved: each folder is refused with a sentence."""
     rng = np.random.default_rng(9)

@@ -89,6 +89,21 @@ def test_graphs_are_few(folder: Path, device: Device, monkeypatch: pytest.Monkey
     gc.collect()  # graphs are freed before the network that they are of
 
 
+def test_a_graph_keeps_what_it_needs(folder: Path, device: Device) -> None:
+    network = OpenedNetwork(folder, device)
+    (x,) = drawn(network, 0, 1)
+    wanted = outputs_of(network, 0, [x])
+    graph = network.graph(0, [x.copy()])
+    del network
+    gc.collect()
+    for _ in range(2):
+        for array in graph.outputs:
+            array[...] = 0
+        graph.launch()
+        for got, want in zip(graph.outputs, wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
 def test_what_cannot_be_opened(folder: Path, device: Device, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no network\.txt"):
         OpenedNetwork(tmp_path, device)
