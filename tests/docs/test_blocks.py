@@ -61,7 +61,14 @@ def test_slow_python_runs(document: str, here: Path) -> None:
     run([block for block in blocks_of(document, "python") if block.word in ("", "slow")], {})
 
 
-@pytest.mark.parametrize("document", with_blocks("python", "onnx"))
+# It compiles a library.
+SLOW = "docs/tasks/cpp-network.md"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(one, marks=[pytest.mark.slow] if one == SLOW else []) for one in with_blocks("python", "onnx")],
+)
 def test_python_of_onnx_runs(document: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`strict` accepts the model."""
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")

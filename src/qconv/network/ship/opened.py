@@ -63,6 +63,7 @@ class OpenedNetwork:
     def __del__(self) -> None:
         self._graphs = {}
         if getattr(self, "_network", None):
+            self._device.synchronize()  # its last run has to have ended
             self._c.qconv_network_close(self._network)
 
     @property

@@ -28,6 +28,7 @@ def test_a_toolkit_is_found_by_its_variable(monkeypatch: pytest.MonkeyPatch, tmp
     assert cpp_library._include_of("cuda") == tmp_path / "include"
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_where_that_is_forbidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path))
     monkeypatch.setenv("QCONV_NO_COMPILE", "1")
