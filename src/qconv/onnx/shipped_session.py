@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from qconv.network.ship.program import Port
 from qconv.onnx import options
 from qconv.onnx.session import Session, random_array
 from qconv.op import WIDEST
-from qconv.tune_db.database import Database
 from qconv.tuner.workload import NetworkProblems
+
+if TYPE_CHECKING:
+    from qconv.tune_db.database import Database
 
 CHOSEN = "its kernels were chosen when it was exported: open the model for"
 
