@@ -100,8 +100,11 @@ def is_nonzero(value: Any) -> bool:
     return is_array(value) or bool(value != 0)
 
 
-def place_of(array: Any, device: str | None) -> Device:
-    """Return the named device, or else the one that the array is on."""
+def place_of(array: Any, device: Any) -> Device:
+    """Return the named device, or else the one that the array is on. A network names it by the open device itself."""
+    if hasattr(device, "upload"):
+        opened: Device = device
+        return opened
     return open_device(device or device_of(array))
 
 

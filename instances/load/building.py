@@ -73,6 +73,12 @@ def _problems(words: Sequence[str], place: Place, layers: Layered) -> list[Probl
     return list(dict.fromkeys([*map(parse, keys), *found]))
 
 
+def check_new(folder: Path) -> None:
+    """Reject a folder with files, which would be mixed with others."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty: give a new folder")
+
+
 def places(target: Target, device: str | None) -> list[Place]:
     """Return the named device, or all devices with shipped winners for the target, or a nameless one if there are
     none."""

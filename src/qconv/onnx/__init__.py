@@ -19,10 +19,11 @@ import onnx
 import onnx.backend.base as base
 
 from qconv.device import gpu_specs, open_device
+from qconv.network.ship.network_export import Shipped
 from qconv.onnx.graph import Graph, read_node
 from qconv.onnx.integer_inputs import with_integer_inputs
 from qconv.onnx.session import Session
-from qconv.onnx.ship import Shipped, export
+from qconv.onnx.ship import export
 from qconv.onnx.shipped_session import ShippedSession
 from qconv.onnx.tensor import Held, Unsupported
 

@@ -13,7 +13,7 @@ import onnx
 
 from qconv.device import Device, open_device
 from qconv.errors import KernelMissing
-from qconv.instances.load.building import FILE_MODE, FOLDER_MODE, Built, Place
+from qconv.instances.load.building import FILE_MODE, FOLDER_MODE, Built, Place, check_new
 from qconv.instances.load.deployed import Collected, Deployed
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.manifest import AGAIN, Manifest, files_in, read_manifest
@@ -103,12 +103,6 @@ def build(
         arranged=arranged,
     ).write(out)
     return len(choices)
-
-
-def check_new(folder: Path) -> None:
-    """Reject a folder with files, which would be mixed with others."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: give a new folder")
 
 
 def own_proto(model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], bits: Bits) -> onnx.ModelProto:

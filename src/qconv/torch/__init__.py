@@ -12,8 +12,9 @@ from qconv.torch.integer_inputs import with_integer_inputs
 from qconv.torch.library import define
 from qconv.torch.lowering import explain, lower
 from qconv.torch.packing import forget
+from qconv.torch.ship import export
 from qconv.torch.tuning import problems, tune
 
 define()
 
-__all__ = ["alternatives", "explain", "forget", "fuse", "lower", "problems", "tune", "with_integer_inputs"]
+__all__ = ["alternatives", "explain", "export", "forget", "fuse", "lower", "problems", "tune", "with_integer_inputs"]

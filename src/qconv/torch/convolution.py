@@ -176,7 +176,7 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any, as_convolution: Callabl
     tensors = [given[name] for name in names]
     shapes = tuple((tuple(image.shape), image.dtype) for image in inputs)
     key = _key(given), (shapes, place)
-    packing = packing_of(key, tensors, place, lambda: _packed(as_convolution(given), inputs, device, stream))
+    packing = packing_of(key, tensors, place, lambda: packed_on(as_convolution(given), inputs, device, stream))
     packed, alignment = packing.packed
     with allocating_on(place), device.on(stream):
         taken = [aligned(image, alignment[name]) for image, name in zip(inputs, _INPUTS, strict=False)]
@@ -199,7 +199,7 @@ def _key(given: Given) -> Hashable:
     )
 
 
-def _packed(given: Given, inputs: Sequence[Any], device: Any, stream: Any) -> tuple[Any, Mapping[str, int]]:
+def packed_on(given: Given, inputs: Sequence[Any], device: Any, stream: Any = None) -> tuple[Any, Mapping[str, int]]:
     """Return the kernel with a packed copy of the weights, and the alignment that it requires of its inputs. This waits
     for the GPU, because scales and biases are checked on the host, and calls on other streams may use the result. It is
     in device memory outside of PyTorch's pools for graphs, and outlives the call."""
@@ -283,7 +283,10 @@ def _as_krsc(weight: Any) -> Any:
 
 
 def _copied(weight: Any, device: Any) -> Any:
-    array, _ = device.adopt("w", array_of(weight))
+    array = array_of(weight)
+    if isinstance(array, np.ndarray):
+        return device.upload(array)
+    array, _ = device.adopt("w", array)
     copy = device.empty(array.shape, str(array.dtype))
     device.copy(array, copy)
     return copy

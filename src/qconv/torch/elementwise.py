@@ -4,7 +4,9 @@ contiguous."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,22 +19,40 @@ from qconv.torch.convolution import convolve_into, images_shape, pads, pair, roo
 from qconv.torch.schema import Given
 
 
+@dataclass(frozen=True)
+class ArrayCall:
+    """A call of a function of arrays, which takes `others` behind them. Those of images have the channels last."""
+
+    function: Callable[..., Any]
+    others: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
 def fake_sum(given: Given) -> Any:
     a, b = given["a"], given["b"]
     shape = torch.broadcast_shapes(a.shape, b.shape)
     return empty(shape, given["out_dtype"] or a.dtype, a)
 
 
-def combine(function: Callable[..., Any]) -> Callable[[Given], Any]:
-    """Return an op that calls `add` or `mul` on the arrays."""
+def binary_call(function: Callable[..., Any], given: Given) -> ArrayCall:
+    """Return the call of `add` or `mul`."""
+    numbers = {name: value for name, value in given.items() if name not in ("a", "b", "out_dtype")}
+    return ArrayCall(function, (), {**numbers, "out_type": name_of(given["out_dtype"] or given["a"].dtype)})
+
+
+def computed(
+    call_of: Callable[[Given], ArrayCall], fake: Callable[[Given], Any], *names: str
+) -> Callable[[Given], Any]:
+    """Return an op that calls a function of arrays with these arguments."""
 
     def compute(given: Given) -> Any:
-        y = fake_sum(given)
+        y = fake(given)
+        if not y.numel():  # which needs no launch
+            return y
         images = y.dim() == 4
-        taken = [_as_image(given[name], y.dim()) if images else given[name].contiguous() for name in ("a", "b")]
-        numbers = {name: value for name, value in given.items() if name not in ("a", "b", "out_dtype")}
-        out = y.permute(NHWC) if images else y
-        _run(function, taken, out, out_type=name_of(y.dtype), **numbers)
+        given_tensors = [given[name] for name in names]
+        taken = [_as_image(tensor, y.dim()) if images else tensor.contiguous() for tensor in given_tensors]
+        _run(call_of(given), taken, y.permute(NHWC) if images else y)
         return y
 
     return compute
@@ -43,13 +63,11 @@ def _as_image(tensor: Any, axes: int) -> Any:
     return channels_last(tensor[(None,) * (axes - tensor.dim())]).permute(NHWC)
 
 
-def _run(function: Callable[..., Any], tensors: Sequence[Any], y: Any, *others: Any, **named: Any) -> None:
-    """Run on the caller's stream, into `y`. An empty output needs no launch."""
-    if not y.numel():
-        return
-    taken = [aligned(tensor, WIDEST) for tensor in tensors]
+def _run(call: ArrayCall, tensors: Sequence[Any], y: Any) -> None:
+    """Run on the caller's stream, into `y`."""
+    arrays = [array_of(aligned(tensor, WIDEST)) for tensor in tensors]
     with allocating_on(y.device):
-        function(*map(array_of, taken), *others, out=array_of(y), stream=stream_of(y.device), **named)
+        call.function(*arrays, *call.others, out=array_of(y), stream=stream_of(y.device), **call.named)
 
 
 def fake_pool(given: Given) -> Any:
@@ -86,22 +104,19 @@ def max_pool_problem(given: Given) -> MaxPool:
     return MaxPool.of(tuple(x.permute(NHWC).shape), kernel, x_type=name_of(x.dtype), **window)
 
 
-def max_pool(given: Given) -> Any:
-    return _pool(tensor_ops_api.max_pool, given, dilation=_window(given)[-1])
+def max_pool_call(given: Given) -> ArrayCall:
+    return _pool_call(tensor_ops_api.max_pool, given, dilation=_window(given)[-1])
 
 
-def average_pool(given: Given) -> Any:
+def average_pool_call(given: Given) -> ArrayCall:
     out_type = name_of(given["out_dtype"] or given["x"].dtype)
     named = {"count_include_pad": given["count_include_pad"], **_numbers(given), "out_type": out_type}
-    return _pool(tensor_ops_api.average_pool, given, **named)
+    return _pool_call(tensor_ops_api.average_pool, given, **named)
 
 
-def _pool(function: Callable[..., Any], given: Given, **named: Any) -> Any:
-    x, kernel, stride, pad, _ = _window(given)
-    y = fake_pool(given)
-    window = {"stride": stride, "pad": pad, "ceil_mode": given["ceil_mode"]}
-    _run(function, [channels_last(x).permute(NHWC)], y.permute(NHWC), kernel, **window, **named)
-    return y
+def _pool_call(function: Callable[..., Any], given: Given, **named: Any) -> ArrayCall:
+    _, kernel, stride, pad, _ = _window(given)
+    return ArrayCall(function, (kernel,), {"stride": stride, "pad": pad, "ceil_mode": given["ceil_mode"], **named})
 
 
 def fake_global(given: Given) -> Any:
@@ -109,11 +124,9 @@ def fake_global(given: Given) -> Any:
     return empty((*x.shape[:2], 1, 1), given["out_dtype"] or x.dtype, x)
 
 
-def global_average(given: Given) -> Any:
-    y = fake_global(given)
-    named = {**_numbers(given), "out_type": name_of(y.dtype)}
-    _run(tensor_ops_api.global_average_pool, [channels_last(given["x"]).permute(NHWC)], y.permute(NHWC), **named)
-    return y
+def global_average_call(given: Given) -> ArrayCall:
+    out_type = name_of(given["out_dtype"] or given["x"].dtype)
+    return ArrayCall(tensor_ops_api.global_average_pool, (), {**_numbers(given), "out_type": out_type})
 
 
 def _numbers(given: Given) -> dict[str, Any]:
@@ -133,3 +146,13 @@ def fake_pooled(given: Given) -> Any:
 
 def convolve_and_pool(given: Given) -> Any:
     return convolve_into(fake_pooled(given), {**given, **_WITHOUT})
+
+
+# The calls of the ops that are no convolutions.
+CALLS: Mapping[str, Callable[[Given], ArrayCall]] = {
+    "add": partial(binary_call, tensor_ops_api.add),
+    "mul": partial(binary_call, tensor_ops_api.mul),
+    "max_pool2d": max_pool_call,
+    "avg_pool2d": average_pool_call,
+    "global_avg_pool2d": global_average_call,
+}

@@ -13,12 +13,17 @@ from typing import Any
 
 import torch
 
-from qconv.instances.api import tensor_ops as tensor_ops_api
 from qconv.torch import conversion, convolution, elementwise, expression, transposed
 from qconv.torch.arrays import number_of
 from qconv.torch.schema import Given, Overload, overloads
 
 Function = Callable[[Given], Any]
+
+
+def _computed(op: str, fake: Function, *names: str) -> tuple[Function, Function]:
+    return elementwise.computed(elementwise.CALLS[op], fake, *names), fake
+
+
 # Maps an op to its kernel, and to a function that returns an output with the same shape, type and layout.
 OPS: Mapping[str, tuple[Function, Function]] = {
     "conv2d": (convolution.convolve, convolution.fake_images),
@@ -27,11 +32,11 @@ OPS: Mapping[str, tuple[Function, Function]] = {
     "conv2d_pool": (elementwise.convolve_and_pool, elementwise.fake_pooled),
     "conv2d_conv2d": (convolution.convolve, convolution.fake_images),
     "conv2d_block": (convolution.convolve, convolution.fake_images),
-    "add": (elementwise.combine(tensor_ops_api.add), elementwise.fake_sum),
-    "mul": (elementwise.combine(tensor_ops_api.mul), elementwise.fake_sum),
-    "max_pool2d": (elementwise.max_pool, elementwise.fake_pool),
-    "avg_pool2d": (elementwise.average_pool, elementwise.fake_pool),
-    "global_avg_pool2d": (elementwise.global_average, elementwise.fake_global),
+    "add": _computed("add", elementwise.fake_sum, "a", "b"),
+    "mul": _computed("mul", elementwise.fake_sum, "a", "b"),
+    "max_pool2d": _computed("max_pool2d", elementwise.fake_pool, "x"),
+    "avg_pool2d": _computed("avg_pool2d", elementwise.fake_pool, "x"),
+    "global_avg_pool2d": _computed("global_avg_pool2d", elementwise.fake_global, "x"),
     "expression": (expression.express, expression.fake_expression),
     "quantize": (conversion.quantize, conversion.fake_quantized),
     "dequantize": (conversion.dequantize, conversion.fake_real),

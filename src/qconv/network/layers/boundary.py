@@ -10,17 +10,18 @@ channels."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.conversion import Dequantize, Quantize
+from qconv.conversion import Conversion, Dequantize, Quantize
 from qconv.conversion.problem import MOST_TURNED
 from qconv.conversion.view import view_of
 from qconv.device import Device
+from qconv.instances.load.arguments import in_mode
 from qconv.instances.load.serving import lookup
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.reading import Reading
@@ -39,13 +40,16 @@ from qconv.tensor_ops.problem import BYTES
 @dataclass(frozen=True, eq=False)
 class End:
     """A QuantizeLinear or DequantizeLinear with one scale for the whole tensor. `integer` is its 8-bit type.
-    `meets_last`: an adjacent layer has images with the channels last."""
+    `meets_last`: an adjacent layer has images with the channels last. `mode` names the system whose arithmetic it has,
+    by default ONNX Runtime; `limits` are those of a narrower range."""
 
     layer: Layer
     scale: NDArray[Any]
     zero: NDArray[Any]
     integer: str
     meets_last: bool = False
+    mode: str | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -70,12 +74,9 @@ class _Converted:
         self._turns = end.meets_last and len(shape) > 2 and shape[1] <= MOST_TURNED and has_two_orders(shape)
         if self._turns:
             sizes |= {"outer": shape[0], "channels": shape[1], "inner": prod(shape[2:]), "channels_last": True}
-        zero_point = bool(end.zero.any())
-        problem = (
-            Quantize(**sizes, x_type="float32", out_type=end.integer, zero_point=zero_point)
-            if quantizes
-            else Dequantize(**sizes, x_type=end.integer, out_type="float32", zero_point=zero_point)
-        )
+        x_type, out_type = ("float32", end.integer) if quantizes else (end.integer, "float32")
+        sizes |= {"x_type": x_type, "out_type": out_type, "zero_point": bool(end.zero.any()), **end.limits}
+        problem: Conversion = in_mode(Quantize if quantizes else Dequantize, end.mode, sizes)
         values = {"scale": end.scale, "zero_point": end.zero}
         given = [np.full(tensor.shape, values[tensor.name], tensor.dtype) for tensor in problem.inputs[1:]]
         self.problems = (problem,)

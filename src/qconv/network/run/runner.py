@@ -116,12 +116,12 @@ class Runner:
 
         def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
             (one,) = segment.layers
+            served = self._steps[one.key]
             with naming(one.name):
-                made = self._layer(segment, values)
-            chosen = self._last_run.chosen[one.key]
-            if isinstance(chosen, Refused):
-                raise Unshippable(f"{one.op} ({one.name}) runs elsewhere: {chosen.why}")
-            return made
+                if self._prepare(served, tuple(values[name].shape for name in served.inputs)) is None:
+                    why = self._last_run.chosen[one.key].why
+                    raise Unshippable(f"{one.op} ({one.name}) runs elsewhere: {why}")
+                return self._layer(segment, values)
 
         def elsewhere(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
             named = ", ".join(f"{one.op} ({one.name})" for one in segment.layers)

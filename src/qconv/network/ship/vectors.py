@@ -11,6 +11,8 @@ import numpy as np
 from qconv.network.ship.program import Port
 from qconv.op import Array
 
+# Computes the outputs of inputs.
+OutputsOf = Callable[[Mapping[str, Array]], Sequence[Any]]
 # Stored elements per output, at equal distances, to say where one differs. The checksum is of all.
 STORED = 32
 
@@ -35,19 +37,13 @@ def drawn(port: Port, seed: int) -> Array:
     return made.reshape(port.shape)
 
 
-def vectors_text(
-    programs: Sequence[tuple[Sequence[Port], Sequence[str]]],
-    outputs_of: Callable[[Mapping[str, Array]], Sequence[Any]],
-) -> str:
-    """Return the text that the self-test reads. `programs` are the inputs and the names of the outputs of each program;
-    `outputs_of` computes outputs of inputs."""
+def vectors_text(programs: Sequence[tuple[Sequence[Port], Sequence[str]]], outputs_of: OutputsOf) -> str:
+    """Return the text that the self-test reads. `programs` are the inputs and the names of the outputs of each
+    program."""
     return "".join(f"{line}\n" for line in _lines(programs, outputs_of))
 
 
-def _lines(
-    programs: Sequence[tuple[Sequence[Port], Sequence[str]]],
-    outputs_of: Callable[[Mapping[str, Array]], Sequence[Any]],
-) -> Iterator[str]:
+def _lines(programs: Sequence[tuple[Sequence[Port], Sequence[str]]], outputs_of: OutputsOf) -> Iterator[str]:
     for number, (ports, names) in enumerate(programs):
         outputs = outputs_of({port.name: drawn(port, at + 1) for at, port in enumerate(ports)})
         for at, (_, output) in enumerate(zip(names, outputs, strict=True)):

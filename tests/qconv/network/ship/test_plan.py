@@ -13,9 +13,10 @@ import shipped_networks as shipped
 
 from qconv.device.traced import Launched
 from qconv.instances.load.building import Place
+from qconv.network.ship.network_export import program_of
 from qconv.network.ship.plan import plan_of
 from qconv.network.ship.program import Program
-from qconv.onnx.ship import program_of
+from qconv.onnx.ship import shippable
 from qconv.targets.target import target
 
 CPU = target("cpu")
@@ -23,7 +24,7 @@ CPU = target("cpu")
 
 @pytest.fixture(scope="module")
 def programs() -> list[Program]:
-    return [program_of(model, Place("", CPU)) for model in shipped.known(shipped.residual(), [1, 2])]
+    return [program_of(shippable(model), Place("", CPU)) for model in shipped.known(shipped.residual(), [1, 2])]
 
 
 def test_equal_programs_are_one_but_for_their_steps(programs: list[Program]) -> None:

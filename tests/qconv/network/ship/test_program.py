@@ -12,8 +12,9 @@ import shipped_networks as shipped
 from qconv.device.traced import Copied, Gathered, Launched, Spot, TracedDevice
 from qconv.errors import Unshippable
 from qconv.instances.load.building import Place
+from qconv.network.ship.network_export import program_of
 from qconv.network.ship.program import Program, written_whole
-from qconv.onnx.ship import program_of
+from qconv.onnx.ship import shippable
 from qconv.targets.target import target
 
 CPU = Place("", target("cpu"))
@@ -21,7 +22,7 @@ CPU = Place("", target("cpu"))
 
 @pytest.fixture(scope="module")
 def residual() -> list[Program]:
-    return [program_of(model, CPU) for model in shipped.known(shipped.residual(), [1, 2])]
+    return [program_of(shippable(model), CPU) for model in shipped.known(shipped.residual(), [1, 2])]
 
 
 def test_its_ports(residual: list[Program]) -> None:
@@ -74,7 +75,7 @@ def test_layers_name_their_launches(residual: list[Program]) -> None:
 
 def test_outputs_have_arrays_of_their_own() -> None:
     (model,) = shipped.known(shipped.moving())
-    program = program_of(model, CPU)
+    program = program_of(shippable(model), CPU)
     outputs = [number for number, place in program.places.items() if place.space == "output"]
     assert len(outputs) == len(program.outputs) == 6
     assert sorted(program.places[number].number for number in outputs) == [0, 1, 2, 3, 4, 5]
@@ -99,7 +100,7 @@ def test_outputs_that_are_one_array_or_a_part_of_it_are_copied() -> None:
 
 @pytest.mark.parametrize("place", [CPU, Place("", target("sm_90a"))], ids=["cpu", "sm_90a"])
 def test_an_output_in_another_order_is_where_its_kernel_writes(place: Place) -> None:
-    program = program_of(shipped.known(shipped.turned())[0], place)
+    program = program_of(shippable(shipped.known(shipped.turned())[0]), place)
     launched = [step for step in program.steps if isinstance(step, Launched)]
     assert [step.layer for step in launched] == ["conv"]
     assert len(program.steps) == 1
@@ -107,7 +108,7 @@ def test_an_output_in_another_order_is_where_its_kernel_writes(place: Place) -> 
 
 def test_a_layer_that_runs_elsewhere_is_named() -> None:
     with pytest.raises(Unshippable, match=r"(?s)1 layers run elsewhere, and cannot be shipped:\n  LSTM"):
-        program_of(shipped.known(shipped.fails())[0], CPU)
+        program_of(shippable(shipped.known(shipped.fails())[0]), CPU)
 
 
 def test_programs_of_two_batches_read_the_same_constants(residual: list[Program]) -> None:

@@ -1,0 +1,126 @@
+"""Export of a network as a folder that C++ opens: for targets that need not be present, and inputs of known shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from qconv.device.traced import TracedDevice
+from qconv.errors import Unshippable
+from qconv.instances.load.building import Place, check_new, places
+from qconv.instances.load.expected import Expectations
+from qconv.instances.load.instance import Instance
+from qconv.instances.load.serving import answered_by, found
+from qconv.network import Arranger, Layer, Network, Region, Runner, Served
+from qconv.network.ship.folder import write
+from qconv.network.ship.plan import Plan, plan_of
+from qconv.network.ship.program import Port, Program, traced
+from qconv.network.ship.vectors import OutputsOf, vectors_text
+from qconv.op import Problem
+from qconv.targets.target import target
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """An exported network: its folder, and the names of its files there."""
+
+    folder: Path
+    files: tuple[str, ...]
+    plans: tuple[Plan, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Shippable:
+    """A network of known shapes, all layers of which run on kernels."""
+
+    network: Network
+    served: Mapping[str, Served | Region]
+
+    @property
+    def ports(self) -> list[Port]:
+        """Return the inputs that a caller gives."""
+        ports = []
+        for name in self.network.inputs:
+            tensor = self.network.tensor(name)
+            if name in self.network.constants:
+                continue
+            if tensor.extents is None or tensor.dtype is None:
+                raise Unshippable(
+                    f"the shape of the input {name!r} is not known: give the model inputs of fixed shapes"
+                )
+            ports.append(Port(name, str(tensor.dtype), tensor.extents))
+        return ports
+
+
+# Lowers a network for inputs of certain shapes. Layers remember what they have on a device, so each target has its own.
+Lower = Callable[[], Shippable]
+
+
+@dataclass(frozen=True)
+class Export:
+    """A request for a folder: where, for which targets, and who chooses kernels. `device` is the name of the device to
+    choose kernels for, by default the first that winners are shipped for."""
+
+    folder: Path
+    targets: str | Iterable[str]
+    device: str | None = None
+    database: str | None = None
+    watch: Callable[[str], None] = lambda said: None
+
+    def __post_init__(self) -> None:
+        check_new(self.folder)
+
+    @property
+    def places(self) -> list[Place]:
+        named = [target(name) for name in ((self.targets,) if isinstance(self.targets, str) else self.targets)]
+        if not named:
+            raise ValueError("targets are empty: name at least one, such as sm_90a, gfx942 or cpu")
+        return [places(one, self.device)[0] for one in dict.fromkeys(named)]
+
+    def write(self, networks: Sequence[Lower], outputs_of: OutputsOf | None) -> Shipped:
+        """Write the folder. `outputs_of` computes outputs here, which are stored for the self-test; None stores none.
+        Raise Unshippable where a layer does not run on kernels."""
+        plans = []
+        for place in self.places:
+            self.watch(f"{place.target.name}: {len(networks)} programs")
+            plans.append(plan_of(place.target, [program_of(lower(), place, self.database) for lower in networks]))
+        more = {}
+        if outputs_of is not None:
+            self.watch("vectors of the self-test")
+            ports = [(program.inputs, [port.name for port in program.outputs]) for program in plans[0].programs]
+            more["vectors.txt"] = vectors_text(ports, outputs_of).encode()
+        return Shipped(self.folder, tuple(write(plans, self.folder, more)), tuple(plans))
+
+
+class _Nowhere:
+    """The runtime of layers that no kernel computes, which a shipped network does not have."""
+
+    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> NoReturn:
+        named = ", ".join(f"{one.op} ({one.name})" for one in layers)
+        raise Unshippable(f"no kernel computes {named}")
+
+
+def program_of(lowered: Shippable, place: Place, database: str | None = None) -> Program:
+    """Return the program of a network for a target."""
+    device = TracedDevice(place.target, place.name)
+    arranger = Arranger(Expectations(place, database, in_sequence=True))
+
+    def runner(on: TracedDevice) -> Runner:
+        return Runner(lowered.network, lowered.served, on, _Nowhere(), arranger)
+
+    with answered_by(_answers(device, database), looks_up=database is None):
+        return traced(runner, device, lowered.ports, lowered.network.outputs)
+
+
+def _answers(device: TracedDevice, database: str | None) -> Callable[[Problem], Instance]:
+    """Return a lookup for this device, which loads each instance once."""
+    known: dict[Problem, Instance] = {}
+
+    def answer(problem: Problem) -> Instance:
+        if problem not in known:
+            known[problem] = found(problem, device, database, in_sequence=True)
+        return known[problem]
+
+    return answer

@@ -1,0 +1,89 @@
+"""Export of a lowered graph as a folder that C++ opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from qconv.errors import Unshippable
+from qconv.network.ship.network_export import Export, Shipped
+from qconv.op import Array
+from qconv.torch.arrays import on_host
+from qconv.torch.extents import hint_of
+from qconv.torch.lowering import copy_of, explain
+from qconv.torch.shippable import check_lowered, shippable
+from qconv.torch.translation.node_layers import tensor_of
+
+
+def export(
+    lowered: Any,
+    folder: str | PathLike[str],
+    targets: str | Iterable[str],
+    *,
+    batches: Sequence[int] | None = None,
+    device: str | None = None,
+    database: str | None = None,
+    vectors: bool = True,
+    watch: Callable[[str], None] = lambda said: None,
+) -> Shipped:
+    """Write a folder with a module from `lower` for each target, which a C++ library in the folder opens, without
+    Python or PyTorch. `batches` are those of inputs whose first extent is dynamic, by default that of the graph's own
+    example; other dynamic extents are as in the example.
+
+    `device` is the name of the device to choose kernels for, by default the first that winners are shipped for.
+    `vectors`: call the module once for each batch, and store what its outputs are for the self-test. Raise Unshippable,
+    with the nodes, where some stay in PyTorch."""
+    asked = Export(Path(folder), targets, device, database, watch)
+    explain(lowered)  # raises ValueError for what was not lowered
+    module = copy_of(lowered)
+    check_lowered(module)
+    shapes = shapes_of(module, batches)
+    return asked.write([partial(shippable, module, each) for each in shapes], _called(module) if vectors else None)
+
+
+def shapes_of(module: Any, batches: Sequence[int] | None) -> list[list[tuple[int, ...]]]:
+    """Return the shapes of the inputs for each batch."""
+    tensors = {node.name: tensor_of(node) for node in module.graph.nodes if node.op == "placeholder"}
+    examples = {name: _example(name, tensor) for name, tensor in tensors.items()}
+    if batches is None:
+        return [list(examples.values())]
+    opened = [name for name, shape in examples.items() if shape and not isinstance(tensors[name].shape[0], int)]
+    fixed = next(((name, shape[0]) for name, shape in examples.items() if shape and not opened), None)
+    for batch in batches:
+        if fixed is not None and batch != fixed[1]:
+            raise ValueError(
+                f"batch={batch}, but the input {fixed[0]!r} has {fixed[1]} images: leave batches out, or give "
+                "torch.export.export a dynamic first extent"
+            )
+    return [[(batch, *shape[1:]) if name in opened else shape for name, shape in examples.items()] for batch in batches]
+
+
+def _example(name: str, tensor: Any) -> tuple[int, ...]:
+    """Return the shape of an input in the graph's own example."""
+    shape = (None,) if tensor is None else tuple(map(hint_of, tensor.shape))
+    known = tuple(extent for extent in shape if extent is not None)
+    if len(known) < len(shape):
+        raise Unshippable(f"the shape of the input {name!r} is not known: lower what torch.export.export gave")
+    return known
+
+
+def _called(module: Any) -> Callable[[Mapping[str, Array]], Sequence[Any]]:
+    """Return the module as a function of host arrays. An output that is given twice is one."""
+    (end,) = (node for node in module.graph.nodes if node.op == "output")
+    leaves = [leaf for leaf in tree_leaves(end.args) if leaf is not None]
+    places = [tensor_of(node).device for node in module.graph.nodes if node.op == "placeholder"]
+
+    def call(feeds: Mapping[str, Array]) -> Sequence[Any]:
+        inputs = [torch.from_numpy(array).to(place) for array, place in zip(feeds.values(), places, strict=True)]
+        with torch.no_grad():
+            values = [leaf for leaf in tree_leaves(module(*inputs)) if leaf is not None]
+        made = dict(zip(leaves, values, strict=True))
+        return [on_host(value.contiguous()) for value in made.values()]
+
+    return call
