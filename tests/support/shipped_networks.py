@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,17 @@ def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequ
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-4000:]
     return into
+
+
+def seal(folder: Path, name: str) -> None:
+    """List the checksum that a file has now."""
+    content = (folder / name).read_bytes()
+    lines = [
+        f'file "{name}" {len(content)} {zlib.crc32(content)}' if line.startswith(f'file "{name}"') else line
+        for line in (folder / "network.txt").read_text().splitlines()[:-1]
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    (folder / "network.txt").write_text(f"{text}crc {zlib.crc32(text.encode())}\n")
 
 
 class Library:

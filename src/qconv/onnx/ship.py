@@ -17,10 +17,10 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel
 from qconv.onnx.options import Bits, settings
-from qconv.onnx.session import Session
 
 # The settings of ONNX Runtime that a session has by default.
 CONFIG = settings(None, Bits.INTEGERS)
+CHOSEN, UNFUSED = Choices(), Choices(sums=False, chains=False, tables=False, pools=False)
 
 
 def export(
@@ -40,18 +40,19 @@ def export(
     it runs, but that library.
 
     `device` is the name of the device to choose kernels for, by default the first that winners are shipped for.
-    `vectors`: run each program once here, on the first GPU or the CPU device, and store what its outputs are for the
-    self-test. Raise Unshippable, with the layers, where one does not run on kernels."""
+    `vectors`: run each program once here, on the first GPU or the CPU device, and store its outputs and the checksums
+    of all tensors on the way, for the self-test. Raise Unshippable, with the layers, where one
+    does not run on kernels."""
     asked = Export(Path(folder), targets, device, database, watch)
     proto = own_proto(model, CONFIG, Bits.INTEGERS)
-    models = known_models(proto, CONFIG, Bits.INTEGERS, batches_of(proto, batches), extents or {})
-    outputs_of = partial(Session(model).run, None) if vectors else None
-    return asked.write([partial(shippable, known) for known in models], outputs_of)
+    known = list(known_models(proto, CONFIG, Bits.INTEGERS, batches_of(proto, batches), extents or {}))
+    unfused = [partial(shippable, one, UNFUSED) for one in known] if vectors else []
+    return asked.write([partial(shippable, one) for one in known], unfused)
 
 
-def shippable(model: ReadModel) -> Shippable:
+def shippable(model: ReadModel, choices: Choices = CHOSEN) -> Shippable:
     """Lower a model with known shapes. Raise Unshippable, with the layers, where one runs elsewhere."""
-    lowered = lower(model.network, Fallback(model, CONFIG, CPU_ONLY).function, Choices(), Bits.INTEGERS)
+    lowered = lower(model.network, Fallback(model, CONFIG, CPU_ONLY).function, choices, Bits.INTEGERS)
     if lowered.why_not:
         ops = {layer.name: layer.op for layer in lowered.network.layers}
         shown = "\n".join(f"  {ops[name]} ({name}): {why}" for name, why in lowered.why_not.items())

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
 from qconv.errors import Unshippable
 from qconv.network.ship.network_export import Export, Shipped
-from qconv.op import Array
-from qconv.torch.arrays import on_host
 from qconv.torch.extents import hint_of
 from qconv.torch.lowering import copy_of, explain
 from qconv.torch.shippable import check_lowered, shippable
@@ -37,14 +32,15 @@ def export(
     example; other dynamic extents are as in the example.
 
     `device` is the name of the device to choose kernels for, by default the first that winners are shipped for.
-    `vectors`: call the module once for each batch, and store what its outputs are for the self-test. Raise Unshippable,
-    with the nodes, where some stay in PyTorch."""
+    `vectors`: run each program once here, on the first GPU or the CPU device, and store its outputs and the checksums
+    of all tensors on the way, for the self-test. Raise Unshippable, with the nodes, where
+    some stay in PyTorch."""
     asked = Export(Path(folder), targets, device, database, watch)
     explain(lowered)  # raises ValueError for what was not lowered
     module = copy_of(lowered)
     check_lowered(module)
-    shapes = shapes_of(module, batches)
-    return asked.write([partial(shippable, module, each) for each in shapes], _called(module) if vectors else None)
+    networks = [partial(shippable, module, shapes) for shapes in shapes_of(module, batches)]
+    return asked.write(networks, networks if vectors else [])
 
 
 def shapes_of(module: Any, batches: Sequence[int] | None) -> list[list[tuple[int, ...]]]:
@@ -71,19 +67,3 @@ def _example(name: str, tensor: Any) -> tuple[int, ...]:
     if len(known) < len(shape):
         raise Unshippable(f"the shape of the input {name!r} is not known: lower what torch.export.export gave")
     return known
-
-
-def _called(module: Any) -> Callable[[Mapping[str, Array]], Sequence[Any]]:
-    """Return the module as a function of host arrays. An output that is given twice is one."""
-    (end,) = (node for node in module.graph.nodes if node.op == "output")
-    leaves = [leaf for leaf in tree_leaves(end.args) if leaf is not None]
-    places = [tensor_of(node).device for node in module.graph.nodes if node.op == "placeholder"]
-
-    def call(feeds: Mapping[str, Array]) -> Sequence[Any]:
-        inputs = [torch.from_numpy(array).to(place) for array, place in zip(feeds.values(), places, strict=True)]
-        with torch.no_grad():
-            values = [leaf for leaf in tree_leaves(module(*inputs)) if leaf is not None]
-        made = dict(zip(leaves, values, strict=True))
-        return [on_host(value.contiguous()) for value in made.values()]
-
-    return call

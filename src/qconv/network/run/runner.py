@@ -6,7 +6,7 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -109,10 +109,14 @@ class Runner:
             return {name: value.copied() if name in self._made_here else value for name, value in values.items()}
 
     def traced(
-        self, feeds: Mapping[str, Value], wanted: Sequence[str], naming: Callable[[str], AbstractContextManager[None]]
+        self,
+        feeds: Mapping[str, Value],
+        wanted: Sequence[str],
+        seen: Callable[[str, Value], None],
+        naming: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
     ) -> dict[str, Value]:
-        """Run once without recording, each layer within the context that `naming` gives for its name. Raise Unshippable
-        where a layer runs elsewhere."""
+        """Run once without recording, each layer within the context that `naming` gives for its name, and show each
+        tensor that a layer makes to `seen`. Raise Unshippable where a layer runs elsewhere."""
 
         def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
             (one,) = segment.layers
@@ -121,7 +125,10 @@ class Runner:
                 if self._prepare(served, tuple(values[name].shape for name in served.inputs)) is None:
                     why = self._last_run.chosen[one.key].why
                     raise Unshippable(f"{one.op} ({one.name}) runs elsewhere: {why}")
-                return self._layer(segment, values)
+                made = self._layer(segment, values)
+            for name, value in made.items():
+                seen(name, value)
+            return made
 
         def elsewhere(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
             named = ", ".join(f"{one.op} ({one.name})" for one in segment.layers)

@@ -100,7 +100,7 @@ def declared(c: ctypes.CDLL) -> ctypes.CDLL:
     """Declare the types of the functions that return or take more than an int."""
     for name in ("last_error", "target", "device", "status_text"):
         getattr(c, f"qconv_network_{name}").restype = ctypes.c_char_p
-    for name in ("program_count", "input_count", "output_count", "step_count"):
+    for name in ("program_count", "input_count", "output_count", "step_count", "made_count"):
         getattr(c, f"qconv_network_{name}").restype = ctypes.c_size_t
     c.qconv_network_workspace_bytes.restype = ctypes.c_uint64
     return c

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from qconv.device import Device, open_device
 from qconv.device.traced import TracedDevice
 from qconv.errors import Unshippable
 from qconv.instances.load.building import Place, check_new, places
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.serving import answered_by, found
-from qconv.network import Arranger, Layer, Network, Region, Runner, Served
+from qconv.network import Arranger, Layer, Network, Region, Runner, Served, Value
 from qconv.network.ship.folder import write
 from qconv.network.ship.plan import Plan, plan_of
 from qconv.network.ship.program import Port, Program, traced
-from qconv.network.ship.vectors import OutputsOf, vectors_text
+from qconv.network.ship.vectors import Recorded, drawn, vectors_text
 from qconv.op import Problem
 from qconv.targets.target import target
 
@@ -79,18 +81,20 @@ class Export:
             raise ValueError("targets are empty: name at least one, such as sm_90a, gfx942 or cpu")
         return [places(one, self.device)[0] for one in dict.fromkeys(named)]
 
-    def write(self, networks: Sequence[Lower], outputs_of: OutputsOf | None) -> Shipped:
-        """Write the folder. `outputs_of` computes outputs here, which are stored for the self-test; None stores none.
-        Raise Unshippable where a layer does not run on kernels."""
+    def write(self, networks: Sequence[Lower], unfused: Sequence[Lower]) -> Shipped:
+        """Write the folder. The `unfused` networks, which make every tensor that the others may make, are run here, and
+        what they make is stored for the self-test; nothing is stored if there are none. Raise Unshippable where a layer
+        does not run on kernels."""
         plans = []
         for place in self.places:
             self.watch(f"{place.target.name}: {len(networks)} programs")
             plans.append(plan_of(place.target, [program_of(lower(), place, self.database) for lower in networks]))
         more = {}
-        if outputs_of is not None:
+        if unfused:
             self.watch("vectors of the self-test")
-            ports = [(program.inputs, [port.name for port in program.outputs]) for program in plans[0].programs]
-            more["vectors.txt"] = vectors_text(ports, outputs_of).encode()
+            device, every = open_device(), zip(*(plan.programs for plan in plans), strict=True)
+            runs = [recorded(lower(), device, programs) for lower, programs in zip(unfused, every, strict=True)]
+            more["vectors.txt"] = vectors_text(runs).encode()
         return Shipped(self.folder, tuple(write(plans, self.folder, more)), tuple(plans))
 
 
@@ -112,6 +116,24 @@ def program_of(lowered: Shippable, place: Place, database: str | None = None) ->
 
     with answered_by(_answers(device, database), looks_up=database is None):
         return traced(runner, device, lowered.ports, lowered.network.outputs)
+
+
+def recorded(lowered: Shippable, device: Device, programs: Sequence[Program]) -> Recorded:
+    """Run a network here with drawn inputs. Return its outputs, and the checksums of the tensors that steps of these
+    programs complete."""
+    wanted = {(one.name, one.is_last) for program in programs for one in program.made}
+    tensors: dict[tuple[str, bool], int] = {}
+
+    def seen(name: str, value: Value) -> None:
+        key = name, value.is_channels_last
+        if key in wanted:
+            tensors[key] = zlib.crc32(device.download(device.contiguous(value.array)).tobytes())
+
+    arranger = Arranger(Expectations(device, in_sequence=True))
+    runner = Runner(lowered.network, lowered.served, device, _Nowhere(), arranger)
+    feeds = {port.name: Value(device, host=drawn(port, at + 1)) for at, port in enumerate(lowered.ports)}
+    made = runner.traced(feeds, lowered.network.outputs, seen)
+    return Recorded([made[name].on_host for name in lowered.network.outputs], tensors)
 
 
 def _answers(device: TracedDevice, database: str | None) -> Callable[[Problem], Instance]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qconv.device import tensor_maps
 from qconv.device.traced import Copied, Filled, Gathered, Launched, Spot, Step
@@ -50,9 +50,18 @@ def _lines(
         yield f"program {program.arena_bytes}"
         yield from (_port("input", port) for port in program.inputs)
         yield from (_port("output", port) for port in program.outputs)
-        for step in program.steps:
+        made = iter([*program.made, None])
+        tensor = next(made)
+        for number, step in enumerate(program.steps):
             yield from text.of(step, program.places)
+            while tensor is not None and tensor.step == number:
+                yield f"made {quoted(tensor.name)} {int(tensor.is_last)} {_at(program.at(tensor.spot))} {tensor.bytes}"
+                tensor = next(made)
     yield "end"
+
+
+def _at(place: Place) -> str:
+    return f"{place.space} {place.number} {place.offset}"
 
 
 def _port(word: str, port: Port) -> str:
@@ -67,7 +76,7 @@ class _Steps:
     def of(self, step: Step, places: Mapping[int, Place]) -> Iterator[str]:
         def at(spot: Spot) -> str:
             place = places[spot.allocation]
-            return f"{place.space} {place.number} {place.offset + spot.offset}"
+            return _at(replace(place, offset=place.offset + spot.offset))
 
         if isinstance(step, Launched):
             yield self._launch(step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -43,6 +43,17 @@ class Port:
     is_counted: bool = False
 
 
+@dataclass(frozen=True)
+class Made:
+    """A tensor of the model that a step of a run completes, by the number of the step."""
+
+    name: str
+    is_last: bool  # whether its channels are last in memory
+    step: int
+    spot: Spot
+    bytes: int
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A program. `places` says where an allocation lies, by its number."""
@@ -55,6 +66,7 @@ class Program:
     constants: tuple[bytes, ...]
     state_bytes: tuple[int, ...]
     arena_bytes: int
+    made: tuple[Made, ...] = ()
 
     def at(self, spot: Spot) -> Place:
         begin = self.places[spot.allocation]
@@ -76,13 +88,14 @@ def traced(
     given = {port.name: device.empty(port.shape, port.dtype) for port in inputs}
     numbers = {name: _number(device, array) for name, array in given.items()}
 
-    def run() -> dict[str, Value]:
+    def run(tensors: _Tensors) -> dict[str, Value]:
         feeds = {name: Value(device, there=array) for name, array in given.items()}
-        return runner.traced(feeds, wanted, device.launching)
+        return runner.traced(feeds, wanted, tensors.seen, device.launching)
 
-    run()  # what is made once, at the first run, belongs to the setup
+    run(_Tensors(device))  # what is made once, at the first run, belongs to the setup
     first_step, first = len(device.steps), len(device.sizes)
-    made = run()
+    tensors = _Tensors(device)
+    made = run(tensors)
     arrays = {name: _array(device, made[name]) for name in wanted}
     outputs = written_whole(device, arrays, first)
     steps = tuple(device.steps[first_step:])
@@ -92,7 +105,30 @@ def traced(
     )
     places = {numbers[port.name]: Place("input", at, 0) for at, port in enumerate(inputs)}
     places |= {number: Place("output", at, 0) for at, number in enumerate(outputs)}
-    return _placed(device, tuple(inputs), made_ports, places, setup, steps, first)
+    program = _placed(device, tuple(inputs), made_ports, places, setup, steps, first)
+    return replace(
+        program, made=tuple(one for one in tensors.found if program.at(one.spot).space in ("arena", "output"))
+    )
+
+
+class _Tensors:
+    """The tensors that the steps of a run complete. One that is no array of its own, or of which the number of rows is
+    known on the device alone, is none."""
+
+    def __init__(self, device: TracedDevice) -> None:
+        self.found: list[Made] = []
+        self._device, self._first = device, len(device.steps)
+        self._known: set[tuple[Spot, int]] = set()  # a reshaped tensor is the same bytes
+
+    def seen(self, name: str, value: Value) -> None:
+        address = None if isinstance(value, Counted) else value.address
+        if address is None or not value.array.size:
+            return
+        place = self._device.spot(address), int(value.array.nbytes)
+        if place not in self._known:
+            self._known.add(place)
+            step = len(self._device.steps) - self._first - 1
+            self.found.append(Made(name, value.is_channels_last, step, *place))
 
 
 def _number(device: TracedDevice, array: object) -> int:

@@ -331,6 +331,29 @@ qconv_network_status qconv_network_step_of(const qconv_network* network, size_t 
     });
 }
 
+size_t qconv_network_made_count(const qconv_network* network, size_t program) {
+    if (network == nullptr || program >= network->plan.programs.size()) return 0;
+    return network->plan.programs[program].made.size();
+}
+
+qconv_network_status qconv_network_made_of(const qconv_network* network, size_t program, size_t index,
+                                           void* const* outputs, const void* workspace, qconv_network_made* made) {
+    return guarded([&] {
+        const Program& of = program_of(network, program);
+        require(outputs, "outputs");
+        require(made, "made");
+        if (index >= of.made.size())
+            refuse("there is no tensor " + std::to_string(index) + ": the steps complete " +
+                   std::to_string(of.made.size()) + ", counted from 0");
+        const Made& found = of.made[index];
+        const bool is_output = found.place.space == Space::output;
+        const void* const whole = is_output ? outputs[found.place.number] : workspace;
+        require(whole, is_output ? "an output" : "workspace");
+        *made = {found.name.c_str(), found.is_channels_last, found.step,
+                 static_cast<const char*>(whole) + found.place.offset, found.bytes};
+    });
+}
+
 qconv_network_status qconv_network_run_steps(const qconv_network* network, size_t program, size_t first, size_t last,
                                              qconv_network_stream stream, const void* const* inputs, void* const* outputs,
                                              void* workspace) {

@@ -74,6 +74,15 @@ typedef struct qconv_network_step {
     const char* kernel; /* the function that is launched; "fill", "copy" or "gather" */
 } qconv_network_step;
 
+/* A tensor of the model that a step completes. */
+typedef struct qconv_network_made {
+    const char* tensor;
+    int is_channels_last; /* in memory */
+    size_t step;
+    const void* address;
+    uint64_t bytes;
+} qconv_network_made;
+
 QCONV_NETWORK_API int qconv_network_abi_version(void);
 QCONV_NETWORK_API const char* qconv_network_last_error(void); /* of the calling thread; "" if there was none */
 QCONV_NETWORK_API const char* qconv_network_status_text(qconv_network_status status);
@@ -118,6 +127,13 @@ QCONV_NETWORK_API qconv_network_status qconv_network_run_steps(const qconv_netwo
                                                                size_t first, size_t last, qconv_network_stream stream,
                                                                const void* const* inputs, void* const* outputs,
                                                                void* workspace);
+
+/* The tensors that the steps of a program complete, in order, and where they lie until a later step takes their place:
+ * in `workspace`, or in one of `outputs`. */
+QCONV_NETWORK_API size_t qconv_network_made_count(const qconv_network* network, size_t program);
+QCONV_NETWORK_API qconv_network_status qconv_network_made_of(const qconv_network* network, size_t program, size_t index,
+                                                             void* const* outputs, const void* workspace,
+                                                             qconv_network_made* made);
 
 /* A run as one graph, whose launch takes the host a fraction of the time. An update gives it other arrays; it keeps
  * the graph where the driver can, and otherwise makes it anew. On the CPU, a graph is a run. */

@@ -33,7 +33,8 @@ constexpr const char* USAGE = R"(usage: qconv_run FOLDER [options]
   --launches          launch kernel by kernel, instead of as one graph
   --profile           a table of the time of each layer by itself
   --json FILE         write the figures as JSON
-  --self-test         compare the outputs of every program with the stored ones, and say which differ
+  --self-test         compare every output, and every tensor that a kernel makes, with what is stored, and say which
+                      differs, and which kernel made it
 )";
 
 struct Asked {
@@ -271,8 +272,64 @@ std::vector<char> counted(const std::vector<char>& rows, size_t row_bytes, size_
     return {rows.begin() + row_bytes, rows.begin() + (1 + kept) * row_bytes};
 }
 
+// The checksums of the tensors of a run, by their names and orders of axes, and its outputs as lines of text.
+struct Stored {
+    std::map<std::string, uint32_t> tensors;
+    std::vector<std::string> outputs;
+};
+
+std::map<size_t, Stored> read_vectors(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) throw std::runtime_error(path + " is not there: export the network without --no-vectors");
+    std::map<size_t, Stored> found;
+    for (std::string text; std::getline(file, text);) {
+        std::istringstream line(text);
+        std::string word, name, order;
+        size_t program = 0;
+        uint32_t crc = 0;
+        line >> word >> program;
+        if (word != "tensor") {
+            found[program].outputs.push_back(text);
+        } else if (line >> order >> crc && std::getline(line >> std::ws, name)) {
+            found[program].tensors[order + name] = crc;
+        }
+    }
+    return found;
+}
+
+// Runs a program step by step, and compares each tensor that a step completes with what is stored. Names the first step
+// that makes another: those behind it read what it has made.
+bool are_steps_right(const Network& network, size_t program, const Arrays& arrays, const Stored& stored) {
+    size_t compared = 0, next = 0;
+    const size_t steps = qconv_network_step_count(network.get(), program);
+    for (size_t i = 0; i < steps; ++i) {
+        check(qconv_network_run_steps(network.get(), program, i, i + 1, nullptr, arrays.given.data(),
+                                      arrays.made.data(), arrays.workspace.address()));
+        network.synchronize();
+        for (; next < qconv_network_made_count(network.get(), program); ++next) {
+            qconv_network_made made;
+            check(qconv_network_made_of(network.get(), program, next, arrays.made.data(), arrays.workspace.address(), &made));
+            if (made.step > i) break;
+            const auto known = stored.tensors.find((made.is_channels_last ? "last" : "model") + std::string(made.tensor));
+            if (known == stored.tensors.end()) continue;
+            std::vector<char> got(made.bytes);
+            check(qconv_network_download(network.get(), got.data(), made.address, made.bytes));
+            ++compared;
+            if (qconv_crc::of(got.data(), got.size()) == known->second) continue;
+            qconv_network_step step;
+            check(qconv_network_step_of(network.get(), program, i, &step));
+            printf("WRONG  program %zu, step %zu: kernel %s of layer %s makes another %s\n", program, i, step.kernel,
+                   step.layer, made.tensor);
+            return false;
+        }
+    }
+    if (compared > 0) printf("right  program %zu, %zu tensors of %zu steps\n", program, compared, steps);
+    return true;
+}
+
 // Compares one output of a program with what is stored, and says so.
-bool is_right(const qconv_network_tensor& tensor, size_t program, const Memory& memory, std::istream& stored) {
+bool is_right(const qconv_network_tensor& tensor, size_t program, const Memory& memory, const std::string& line) {
+    std::istringstream stored(line);
     std::string word;
     size_t of_program = 0, output = 0, count = 0;
     uint32_t crc = 0;
@@ -305,8 +362,7 @@ bool is_right(const qconv_network_tensor& tensor, size_t program, const Memory& 
 }
 
 int self_test(const Network& network, const std::string& folder) {
-    std::ifstream stored(folder + "/vectors.txt");
-    if (!stored) throw std::runtime_error(folder + " has no vectors.txt: export it without --no-vectors");
+    std::map<size_t, Stored> vectors = read_vectors(folder + "/vectors.txt");
     bool right = true;
     for (size_t program = 0; program < network.programs(); ++program) {
         Arrays arrays(network, program);
@@ -315,10 +371,13 @@ int self_test(const Network& network, const std::string& folder) {
         // Filled, so that an output that nothing writes is seen. Twice: the second run finds what the first one left.
         for (size_t i = 0; i < tensors.size(); ++i)
             arrays.outputs[i].upload(std::vector<char>(tensors[i].bytes, 0x55).data());
+        Stored& stored = vectors[program];
+        stored.outputs.resize(tensors.size());
+        right = are_steps_right(network, program, arrays, stored) && right;
         for (int time = 0; time < 2; ++time)
             network.run(program, arrays.given.data(), arrays.made.data(), arrays.workspace.address());
         network.synchronize();
-        for (size_t i = 0; i < tensors.size(); ++i) right = is_right(tensors[i], program, arrays.outputs[i], stored) && right;
+        for (size_t i = 0; i < tensors.size(); ++i) right = is_right(tensors[i], program, arrays.outputs[i], stored.outputs[i]) && right;
     }
     return right ? 0 : 1;
 }

@@ -209,7 +209,7 @@ class PlanReader {
     }
 
     std::string program() {
-        plan_.programs.push_back({words_.number(MOST_BYTES), {}, {}, {}});
+        plan_.programs.push_back({words_.number(MOST_BYTES), {}, {}, {}, {}});
         Program& made = plan_.programs.back();
         std::string word = words_.line();
         for (; word == "input"; word = words_.line()) made.inputs.push_back(port());
@@ -236,7 +236,7 @@ class PlanReader {
     }
 
     // Reads steps, and returns the first word of the line behind them.
-    std::string steps(std::vector<Step>& into, const Program* of, std::string word = "") {
+    std::string steps(std::vector<Step>& into, Program* of, std::string word = "") {
         if (word.empty()) word = words_.line();
         for (;; word = words_.line()) {
             if (word == "launch") {
@@ -246,10 +246,26 @@ class PlanReader {
                 word == "map" ? map(into.back(), of) : pointer(into.back(), of);
             } else if (word == "fill" || word == "copy" || word == "gather") {
                 add(into, move(word, of));
+            } else if (word == "made") {
+                if (into.empty() || of == nullptr) words_.bad("is a tensor that no step of a run completes");
+                of->made.push_back(made(*of, into.size() - 1));
             } else {
                 return word;
             }
         }
+    }
+
+    Made made(const Program& of, size_t step) {
+        Made made;
+        made.name = words_.name();
+        made.is_channels_last = words_.flag();
+        made.step = step;
+        made.place = place(&of, 0);
+        if (made.place.space != Space::arena && made.place.space != Space::output)
+            words_.bad("is a tensor that no run writes");
+        made.bytes = words_.number(MOST_BYTES);
+        check_bytes(made.place, &of, made.bytes);
+        return made;
     }
 
     void add(std::vector<Step>& into, Step step) {

@@ -110,10 +110,20 @@ struct Port {
     bool is_counted;
 };
 
+// A tensor that a step completes, in the arena or in an output.
+struct Made {
+    std::string name;
+    bool is_channels_last;
+    size_t step;
+    Place place;
+    uint64_t bytes;
+};
+
 struct Program {
     uint64_t arena_bytes;
     std::vector<Port> inputs, outputs;
     std::vector<Step> steps;
+    std::vector<Made> made;
 };
 
 struct Constant {

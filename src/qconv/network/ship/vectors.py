@@ -1,9 +1,11 @@
-"""The vectors of a shipped network: random inputs that C++ draws as well, and the outputs that belong to them."""
+"""The vectors of a shipped network: random inputs that C++ draws as well, the outputs that belong to them, and the
+checksums of tensors that kernels make on the way."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,6 @@ import numpy as np
 from qconv.network.ship.program import Port
 from qconv.op import Array
 
-# Computes the outputs of inputs.
-OutputsOf = Callable[[Mapping[str, Array]], Sequence[Any]]
 # Stored elements per output, at equal distances, to say where one differs. The checksum is of all.
 STORED = 32
 
@@ -37,17 +37,26 @@ def drawn(port: Port, seed: int) -> Array:
     return made.reshape(port.shape)
 
 
-def vectors_text(programs: Sequence[tuple[Sequence[Port], Sequence[str]]], outputs_of: OutputsOf) -> str:
-    """Return the text that the self-test reads. `programs` are the inputs and the names of the outputs of each
-    program."""
-    return "".join(f"{line}\n" for line in _lines(programs, outputs_of))
+@dataclass(frozen=True)
+class Recorded:
+    """A run with drawn inputs: its outputs, and the checksums of tensors by their names and by whether their
+    channels are last in memory."""
+
+    outputs: Sequence[Any]
+    tensors: Mapping[tuple[str, bool], int] = field(default_factory=dict)
 
 
-def _lines(programs: Sequence[tuple[Sequence[Port], Sequence[str]]], outputs_of: OutputsOf) -> Iterator[str]:
-    for number, (ports, names) in enumerate(programs):
-        outputs = outputs_of({port.name: drawn(port, at + 1) for at, port in enumerate(ports)})
-        for at, (_, output) in enumerate(zip(names, outputs, strict=True)):
-            flat = np.ascontiguousarray(output).reshape(-1)
-            places = range(0, flat.size, max(1, -(-flat.size // STORED)))
-            shown = " ".join(f"{place} {flat[place].tobytes().hex()}" for place in places)
-            yield f"vector {number} {at} {zlib.crc32(flat.tobytes())} {len(places)} {shown}"
+def vectors_text(runs: Sequence[Recorded]) -> str:
+    """Return the text that the self-test reads, of one run for each program."""
+    return "".join(f"{line}\n" for number, run in enumerate(runs) for line in _lines(number, run))
+
+
+def _lines(number: int, run: Recorded) -> Iterator[str]:
+    for at, output in enumerate(run.outputs):
+        flat = np.ascontiguousarray(output).reshape(-1)
+        places = range(0, flat.size, max(1, -(-flat.size // STORED)))
+        shown = " ".join(f"{place} {flat[place].tobytes().hex()}" for place in places)
+        yield f"vector {number} {at} {zlib.crc32(flat.tobytes())} {len(places)} {shown}"
+    for (name, is_last), crc in run.tensors.items():
+        if name.isprintable():  # others would be several lines
+            yield f"tensor {number} {'last' if is_last else 'model'} {crc} {name}"

@@ -19,6 +19,8 @@ import shipped_networks as shipped
 from built_library import builds
 
 import qconv.onnx
+from qconv.device import open_device
+from qconv.network.ship import network_export
 
 SHARED = ("-shared", "-fPIC")
 BAD_FOLDER, NO_TARGET, NO_DEVICE = 2, 3, 4
@@ -53,6 +55,18 @@ def test_targets_share_their_weights(light: qconv.onnx.Shipped) -> None:
     contents = {constant.content for plan in light.plans for constant in plan.constants}
     assert len(contents) < sum(len(plan.constants) for plan in light.plans)
     assert (light.folder / "weights.bin").stat().st_size <= sum(-(-len(content) // 256) * 256 for content in contents)
+
+
+@pytest.mark.slow
+def test_each_target_has_what_its_steps_are_compared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device that records would fuse layers that a target does not."""
+    monkeypatch.setattr(network_export, "open_device", lambda: open_device("cpu.sm_90a"))
+    made = qconv.onnx.export(shipped.residual(), tmp_path / "network", ["cpu", "cpu.sm_90a"])
+    lines = [line.split(" ", 4) for line in (made.folder / "vectors.txt").read_text().splitlines()]
+    stored = {(order == "last", name) for word, _, order, _, name in lines if word == "tensor"}
+    tensors = [{(one.is_last, one.name) for one in plan.programs[0].made} for plan in made.plans]
+    assert tensors[0] | tensors[1] == stored
+    assert tensors[0] != tensors[1]
 
 
 def test_sources_are_of_all_kernels(light: qconv.onnx.Shipped) -> None:
@@ -123,14 +137,7 @@ def sealed(name: str, old: bytes, new: bytes) -> Damage:
 
     def damage(folder: Path) -> None:
         written(name, old, new)(folder)
-        lines = (folder / "network.txt").read_text().splitlines()
-        content = (folder / name).read_bytes()
-        lines = [
-            f'file "{name}" {len(content)} {zlib.crc32(content)}' if line.startswith(f'file "{name}"') else line
-            for line in lines[:-1]
-        ]
-        text = "".join(f"{line}\n" for line in lines)
-        (folder / "network.txt").write_text(f"{text}crc {zlib.crc32(text.encode())}\n")
+        shipped.seal(folder, name)
 
     return damage
 
@@ -186,6 +193,16 @@ REFUSED: dict[str, tuple[Damage, int, str]] = {
         sealed("cpu/plan.txt", b"launch 0 ", b"launch zero "),
         BAD_FOLDER,
         "has zero where a number",
+    ),
+    "a tensor of the setup": (
+        sealed("cpu/plan.txt", b"setup\n", b'setup\nmade "x" 0 arena 0 0 4\n'),
+        BAD_FOLDER,
+        "is a tensor that no step of a run completes",
+    ),
+    "a tensor is not there": (
+        sealed("cpu/plan.txt", b'\nmade "', b'\nmade "x" 0 arena 0 0 99999999\nmade "'),
+        BAD_FOLDER,
+        "lies beyond an array",
     ),
     "a line is cut": (sealed("cpu/plan.txt", b"target cpu 32", b"target cpu"), BAD_FOLDER, "has an empty word"),
     "words are too many": (sealed("cpu/plan.txt", b"target cpu 32", b"target cpu 32 1"), BAD_FOLDER, "has more words"),

@@ -9,7 +9,7 @@ from qconv.device.traced import Copied, Filled, Gathered, Launched, Spot
 from qconv.generator.plan import Launch
 from qconv.network.ship.plan import plan_of
 from qconv.network.ship.plan_text import FORMAT, Span, plan_text, quoted
-from qconv.network.ship.program import Place, Port, Program
+from qconv.network.ship.program import Made, Place, Port, Program
 from qconv.targets.target import target
 
 BINARY = Binary(b"code", Path("here"), "compiler", 0.0, {})
@@ -34,6 +34,7 @@ def test_every_kind_of_step() -> None:
         (),
         (),
         512,
+        (Made("first", True, 0, Spot(1, 4), 16), Made("t wo", False, 2, Spot(1, 0), 12)),
     )
     text = plan_text(plan_of(target("sm_80"), [program]), [Span(256, 4)], [], lambda step: step.launch.kernel)
     assert text.splitlines() == [
@@ -45,8 +46,10 @@ def test_every_kind_of_step() -> None:
         'input "x" int8 0 2 2 3',
         'output "y" float32 1 0',
         'fill arena 0 260 16 255 "first"',
+        'made "first" 1 arena 0 260 16',
         'copy arena 0 256 input 0 8 32 "sec%20ond"',
         'gather arena 0 256 input 0 0 2 2 3 4 2 2 -6 "third"',
+        'made "t%20wo" 0 arena 0 256 12',
         'launch 0 kernel 1 2 3 64 128 2 1 .8.0102 "fourth"',
         "pointer 0 input 0 4",
         'launch 0 kernel 1 2 3 64 128 2 0 - ""',

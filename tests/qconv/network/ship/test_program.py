@@ -73,6 +73,23 @@ def test_layers_name_their_launches(residual: list[Program]) -> None:
     assert all(step.layer for step in residual[0].steps)
 
 
+def test_tensors_that_steps_complete(residual: list[Program]) -> None:
+    """Each of them once, in the order of the steps, in the arena or an output."""
+    program = residual[0]
+    assert [one.step for one in program.made] == list(range(len(program.steps)))
+    assert {program.at(one.spot).space for one in program.made} == {"arena", "output"}
+    assert all(one.spot.allocation in program.steps[one.step].written for one in program.made)
+    assert program.made[-1].name == program.outputs[0].name
+    assert len({one.name for one in program.made}) == len(program.made)
+
+
+def test_what_a_layer_only_views_is_no_tensor_of_a_step() -> None:
+    program = program_of(shippable(shipped.known(shipped.moving())[0]), CPU)
+    made = {one.name for one in program.made}
+    assert made >= {"q", "sum"}
+    assert made.isdisjoint({"same", "constant"})
+
+
 def test_outputs_have_arrays_of_their_own() -> None:
     (model,) = shipped.known(shipped.moving())
     program = program_of(shippable(model), CPU)

@@ -41,7 +41,9 @@ def run(folder: Path, *words: str, status: int = 0) -> str:
 
 def test_self_test(folder: Path) -> None:
     lines = run(folder, str(folder), "--self-test").splitlines()
-    assert lines == ["cpu.sm_90a on cpu", "right  program 0, gemm16", "right  program 1, gemm16"]
+    compared = [f"right  program {number}, {steps} tensors of {steps} steps" for number, steps in ((0, 9), (1, 10))]
+    outputs = [f"right  program {number}, gemm16" for number in (0, 1)]
+    assert lines == ["cpu.sm_90a on cpu", compared[0], outputs[0], compared[1], outputs[1]]
 
 
 def test_self_test_of_tensor_maps(folder: Path, tmp_path: Path) -> None:
@@ -64,6 +66,28 @@ def test_self_test_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
     command = [str(folder / "build/qconv_run"), str(network), "--self-test"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     assert said.splitlines()[1] == "WRONG  program 0, gemm16 at element 1"
+
+
+def test_self_test_names_the_first_kernel_that_is_wrong(folder: Path, tmp_path: Path) -> None:
+    """The weights of one layer are others: its tensor is the first that differs, and so is the output."""
+    made = qconv.onnx.export(shipped.residual(), tmp_path / "network", "cpu")
+    program = made.plans[0].programs[0]
+    at, step = next((at, step) for at, step in enumerate(program.steps) if at > 2 and step.layer.startswith("conv"))
+    read = [program.places[number] for number in step.read]
+    (first, *_) = (place.number for place in read if place.space == "constant")
+    lines = (made.folder / "cpu/plan.txt").read_text().splitlines()
+    offset, size, _ = map(int, [line for line in lines if line.startswith("constant ")][first].split()[1:])
+    weights = bytearray((made.folder / "weights.bin").read_bytes())
+    weights[offset : offset + size] = bytes(byte ^ 0x15 for byte in weights[offset : offset + size])
+    (made.folder / "weights.bin").write_bytes(weights)
+    shipped.seal(made.folder, "weights.bin")
+    command = [str(folder / "build/qconv_run"), str(made.folder), "--self-test"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert said[1].startswith(f"WRONG  program 0, step {at}: kernel {step.launch.kernel}"), said
+    assert f" of layer {step.layer} makes another " in said[1]
+    assert said[2].startswith("WRONG  program 0, gemm16")
 
 
 def test_outputs_and_figures(folder: Path, tmp_path: Path) -> None:

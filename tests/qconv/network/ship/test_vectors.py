@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qconv.network.ship.program import Port
-from qconv.network.ship.vectors import STORED, drawn, vectors_text
+from qconv.network.ship.vectors import STORED, Recorded, drawn, vectors_text
 
 
 def test_drawn_numbers_stay_what_they_are() -> None:
@@ -29,10 +29,12 @@ def test_types(dtype: str) -> None:
 
 def test_text() -> None:
     port = Port("x", "int8", (2, 50))
-    text = vectors_text([((port,), ["y", "z"])], lambda feeds: [feeds["x"], np.float32([1.5])])
-    first, second = (line.split() for line in text.splitlines())
+    tensors = {("a tensor", True): 7, ("two\nlines", False): 8, ("z", False): 9}
+    text = vectors_text([Recorded([drawn(port, 1), np.float32([1.5])], tensors), Recorded([])])
+    first, second, *others = (line.split() for line in text.splitlines())
     assert first[:4] == ["vector", "0", "0", str(zlib.crc32(drawn(port, 1).tobytes()))]
     assert int(first[4]) <= STORED
     assert len(first) == 5 + 2 * int(first[4])
     assert second[1:3] == ["0", "1"]
     assert second[5:] == ["0", "0000c03f"]
+    assert others == [["tensor", "0", "last", "7", "a", "tensor"], ["tensor", "0", "model", "9", "z"]]
