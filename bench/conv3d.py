@@ -30,7 +30,7 @@ from network_timing import Row
 from onnx import TensorProto, helper, numpy_helper
 from report import Report
 from roofline import ROOFLINES
-from timing import torch_times_us
+from timing import captured, torch_times_us
 
 import qconv.onnx
 from qconv.device import Device, open_device
@@ -147,19 +147,10 @@ def peer_of(layer: Layer, dtype: torch.dtype) -> Callable[[], None]:
     last = {"memory_format": torch.channels_last_3d}
     x = torch.randn((n, c, *extents), dtype=dtype, device="cuda").to(**last)
     w = (torch.randn(layer.filters, dtype=dtype, device="cuda") / 64).to(**last)
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with torch.no_grad():
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                torch.nn.functional.conv3d(x, w, None, layer.stride, layer.pad)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            y = torch.nn.functional.conv3d(x, w, None, layer.stride, layer.pad)
-    kept = (x, w, y)
+    made = captured(lambda: (x, w, torch.nn.functional.conv3d(x, w, None, layer.stride, layer.pad)))
 
     def launch() -> None:
-        assert kept
-        graph.replay()
+        made.graph.replay()  # and not the graph's method, which would not keep the arrays
 
     return launch
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import release
+from timing import captured, release
 
 from qconv.device import Device
 
@@ -107,23 +107,14 @@ def inductor_ms(name: str, inputs: list[Any]) -> float:
 
 def as_graph(network: Callable[[Any], Any], given: list[Any]) -> tuple[Callable[[int], None], Any]:
     """Return a function that runs a PyTorch network as one CUDA graph, for each input by its number, and its output."""
-    import torch
-
-    held, stream = given[0].clone(), torch.cuda.Stream()
-    with torch.no_grad():
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                network(held)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            y = network(held)
+    held = given[0].clone()
+    made = captured(lambda: network(held))
 
     def run(number: int) -> None:
         held.copy_(given[number])
-        graph.replay()
+        made.graph.replay()
 
-    return run, y
+    return run, made.outputs
 
 
 def torch_events() -> Stopwatch:

@@ -6,6 +6,7 @@ import gc
 import statistics
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from qconv.tuner.measure.verification import MOST_SETS, InputSets
 Runner = Callable[[int], tuple[float, ...]]  # number of replays -> one time each, in microseconds per launch
 
 ROUNDS = 3
+# Runs before a capture.
+WARM_UP = 3
 
 
 def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingProtocol) -> list[list[Any]]:
@@ -56,6 +59,32 @@ def in_turns(runners: Mapping[str, Runner], rounds: int, repeats: int) -> dict[s
         for name, run in runners.items():
             figures[name] += run(repeats)
     return {name: statistics.median(values) for name, values in figures.items()}
+
+
+@dataclass(frozen=True)
+class Captured:
+    """PyTorch's launches as a CUDA graph, the stream that they were captured on, and their outputs, which the graph
+    does not keep."""
+
+    graph: Any
+    stream: Any
+    outputs: Any
+
+
+def captured(work: Callable[[], Any]) -> Captured:
+    """Capture work, after it has run: libraries choose their algorithms first, and must not do so inside the graph."""
+    import torch
+
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.no_grad():
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                work()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            outputs = work()
+    return Captured(graph, stream, outputs)
 
 
 def torch_times_us(call: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> list[float]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from timing import input_sets, torch_times_us
+from timing import captured, input_sets, torch_times_us
 
 from peers.case import Case, Peer, Unavailable
 from qconv import ConvTranspose2d
@@ -66,22 +66,13 @@ def transposed(problem: ConvTranspose2d, protocol: TimingProtocol) -> Peer:
 
 def replayed(torch: Any, convolve: Callable[[Any, Any], Any], sets: list[tuple[Any, Any]]) -> Peer:
     """Return the call on all sets of arrays, one after the other, in one graph."""
-    torch.cuda.synchronize()
-    stream = torch.cuda.Stream()
-    with torch.no_grad(), torch.cuda.stream(stream):
-        # cuDNN tries its algorithms here: it must not do so inside the graph.
-        for x, w in sets:
-            convolve(x, w)
-    stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph, stream=stream):
-        # Keep all arrays alive: a graph does not, and every launch reads and writes its own, as our kernels do.
-        kept = [(x, w, convolve(x, w)) for x, w in sets]
+    # Every launch reads and writes arrays of its own, as our kernels do.
+    made = captured(lambda: [(x, w, convolve(x, w)) for x, w in sets])
 
     def run(repeats: int) -> tuple[float, ...]:
-        with torch.cuda.stream(stream):
-            graph.replay()
-            return tuple(us / len(kept) for us in torch_times_us(graph.replay, repeats))
+        with torch.cuda.stream(made.stream):
+            made.graph.replay()
+            return tuple(us / len(made.outputs) for us in torch_times_us(made.graph.replay, repeats))
 
     return Peer(run, {"cudnn": torch.backends.cudnn.version(), "sets": len(sets)})
 

@@ -59,6 +59,8 @@ class NetworkPage:
         said = [f"{len(self.layers) - self.elsewhere} of {len(self.layers)} layers run on kernels{share}"]
         if self.float_share:
             said.append(f"{100 * self.float_share:.1f} % are of floats")
+        if self.islands:
+            said.append(f"subgraphs elsewhere: {self.islands}")
         if self.crossing_bytes is not None:
             said.append(f"{self.crossing_bytes:,} bytes cross between the device and the host")
         if self.predicted_us is not None:

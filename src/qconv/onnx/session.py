@@ -334,18 +334,14 @@ class Session:
         tensor = self._model.network.tensor(name)
         if tensor.dtype is None:  # such as a sequence, which only ONNX Runtime interprets
             return Value(self._device, host=array)
-        check_unmasked(f"the input {name!r}", array)
-        elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
-        held, address = self._device.adopt(name, array) if elsewhere else (np.asarray(array), 0)
-        if str(held.dtype) != tensor.dtype and tensor.dtype != "object":
-            raise ValueError(f"the input {name!r} is {held.dtype}; the model takes {tensor.dtype}")
+        held, address = fed(self._device, name, array, tensor.dtype)
         if not tensor.may_be(held.shape):
             shown = ", ".join("?" if size is None else str(size) for size in tensor.shape or ())
             raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
-        value = Value(self._device, there=held) if elsewhere else Value(self._device, host=held)
+        value = Value(self._device, host=held) if address is None else Value(self._device, there=held)
         (self._seen[name],) = forms_of({name: value})
         # The first layer's kernel may read vectors.
-        return value.copied() if address % WIDEST else value
+        return value.copied() if (address or 0) % WIDEST else value
 
 
 # The shapes of all inputs, and the values of those that decide shapes.
@@ -357,6 +353,16 @@ def _known(shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> Known:
         tuple(sorted((name, tuple(shape)) for name, shape in shapes.items())),
         tuple(sorted((name, array.tobytes()) for name, array in values.items())),
     )
+
+
+def fed(device: Device, name: str, array: Any, dtype: str) -> tuple[Any, int | None]:
+    """Return an input of this type as an array of the device with its address there, or of the host with None."""
+    check_unmasked(f"the input {name!r}", array)
+    elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
+    held, address = device.adopt(name, array) if elsewhere else (np.asarray(array), None)
+    if str(held.dtype) != dtype and dtype != "object":
+        raise ValueError(f"the input {name!r} is {held.dtype}; the model takes {dtype}")
+    return held, address
 
 
 def random_array(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from qconv.device import Device, open_device
-from qconv.host_array import check_unmasked
 from qconv.network import Contender, Explanation, Memory, Profile, Value
 from qconv.network.graph.value import Shape
 from qconv.network.ship.opened import OpenedNetwork
-from qconv.network.ship.program import Port
 from qconv.onnx import options
-from qconv.onnx.session import Session, random_array
+from qconv.onnx.session import Session, fed, random_array
 from qconv.op import WIDEST
 from qconv.tuner.workload import NetworkProblems
 
@@ -107,18 +105,10 @@ class ShippedSession(Session):
     def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
         names = options.outputs(output_names, self.output_names)
         options.check_feeds(feeds, self.input_names, self.input_names)
-        arrays = {name: self._array(port, feeds[name]) for name, port in self._ports.items()}
+        arrays = {name: fed(self._device, name, feeds[name], port.dtype)[0] for name, port in self._ports.items()}
         number = self._number_of({name: array.shape for name, array in arrays.items()})
         made = self._network.run(number, [self._there(name, array) for name, array in arrays.items()])
         return [made[name] for name in names]
-
-    def _array(self, port: Port, array: Any) -> Any:
-        check_unmasked(f"the input {port.name!r}", array)
-        elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
-        held = self._device.adopt(port.name, array)[0] if elsewhere else np.asarray(array)
-        if str(held.dtype) != port.dtype:
-            raise ValueError(f"the input {port.name!r} is {held.dtype}; the model takes {port.dtype}")
-        return held
 
     def _there(self, name: str, array: Any) -> Any:
         """Return the array on the device, contiguous, where kernels may read vectors of it."""

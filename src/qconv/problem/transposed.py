@@ -68,6 +68,11 @@ class Axis:
         return self.size + pads - self.taps_of_phase + 1
 
 
+def size_with_outputs(before: int, behind: int, wanted: int = 0) -> int:
+    """Return the size of an axis of which at least these outputs remain behind the pads, whatever the filter."""
+    return 1 + before + behind + wanted
+
+
 @dataclass(frozen=True)
 class ConvTranspose2d:
     """A transposed convolution of NHWC activations. Weights are CKRS, as in ONNX and PyTorch: K is the channels of a

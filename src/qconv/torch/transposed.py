@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from qconv.problem.transposed import PER_OUTPUT, Axis, ConvTranspose2d
+from qconv.problem.transposed import PER_OUTPUT, Axis, ConvTranspose2d, size_with_outputs
 from qconv.torch import convolution
 from qconv.torch.arrays import empty, on_host
 from qconv.torch.convolution import pads, pair
@@ -49,7 +49,7 @@ def as_convolution(given: Given) -> Given:
 def _layer(given: Given) -> ConvTranspose2d:
     """Return the layer, for the smallest image of which outputs remain if `x` has no shape yet."""
     x, w, padding = given["x"], given["w"], pads(given["padding"])
-    smallest = (1, w.shape[0], padding[0] + padding[2] + 1, padding[1] + padding[3] + 1)
+    smallest = (1, w.shape[0], *(size_with_outputs(padding[at], padding[at + 2]) for at in (0, 1)))
     n, c, *sizes = x.shape if x.dim() == 4 else smallest
     (height, width), (r, s) = sizes, w.shape[2:]
     return ConvTranspose2d(

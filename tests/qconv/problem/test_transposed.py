@@ -11,6 +11,7 @@ from random_transposed import random_layer
 import qconv
 from qconv import Conv2d, ConvTranspose2d, Quantization
 from qconv.op import Array
+from qconv.problem.transposed import size_with_outputs
 
 SUMS = {"out_type": "int32"}
 
@@ -108,3 +109,12 @@ def test_weights_in_another_order() -> None:
         ConvTranspose2d(1, 4, 4, 6, 4, 2, 2).filters(np.zeros((4, 6, 2, 2), np.int8))
     with pytest.raises(ValueError, match=r"but x has 6 channels"):
         qconv.conv_transpose2d(np.zeros((1, 4, 4, 6), np.int8), np.zeros((4, 6, 2, 2), np.int8), device="cpu")
+
+
+@pytest.mark.parametrize("pads", [(0, 0), (1, 3), (5, 0)])
+def test_outputs_remain_of_the_smallest_image(pads: tuple[int, int]) -> None:
+    before, behind = pads
+    for wanted in (0, 2):
+        size = size_with_outputs(before, behind, wanted)
+        made = ConvTranspose2d(1, size, size, 4, 4, 1, 1, pad=(before, before, behind, behind))
+        assert made.axes[0].made > wanted

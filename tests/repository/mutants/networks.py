@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "session: an array begins anywhere",
         "Session._fed",
-        "value.copied() if address % WIDEST else value",
+        "value.copied() if (address or 0) % WIDEST else value",
         "value",
         "The first layer's kernel refuses the address.",
         ("onnx/test_integer_inputs.py",),
@@ -336,9 +336,9 @@ MUTANTS = (
     ),
     Mutant(
         "session: other types are cast",
-        "Session._fed",
-        'if str(held.dtype) != tensor.dtype and tensor.dtype != "object":',
-        'if tensor.dtype == "nothing":',
+        "onnx/session.py",
+        'if str(held.dtype) != dtype and dtype != "object":',
+        'if dtype == "nothing":',
         "What ONNX Runtime refuses is computed of other bytes.",
         (SESSION,),
     ),

@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "session: an array of another library is read wherever it lies",
         "Session._fed",
-        "return value.copied() if address % WIDEST else value",
+        "return value.copied() if (address or 0) % WIDEST else value",
         "return value",
         "The first layer's kernel reads vectors, which have aligned addresses.",
         (SESSION + "::test_an_array_of_another_library_is_copied_where_vectors_do_not_reach_it",),

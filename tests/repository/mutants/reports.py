@@ -4,6 +4,14 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "report: subgraphs elsewhere are not said",
+        "NetworkPage.summary",
+        "if self.islands:",
+        "if False:",
+        "How often a run leaves the device weighs more than how many layers do.",
+        ("report/test_network.py::test_what_it_says",),
+    ),
+    Mutant(
         "charts: a logarithm of the wrong axis",
         "Axis.place",
         "if self.log:",

@@ -376,6 +376,14 @@ MUTANTS = (
         (f"{LAYER}::test_groups",),
     ),
     Mutant(
+        "transposed: an image that the pads remove is tried",
+        "size_with_outputs",
+        "1 + before + behind + wanted",
+        "1 + wanted",
+        "A layer with wide pads would seem to have no outputs, whatever the image.",
+        (f"{PROBLEM}::test_outputs_remain_of_the_smallest_image",),
+    ),
+    Mutant(
         "transposed: an odd pixel is removed at the other end",
         "transposed_extents",
         'if pad == "SAME_UPPER"',

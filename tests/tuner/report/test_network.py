@@ -33,7 +33,14 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert (page.predicted_us, page.measured_us) == (None, 3.5)
     assert page.causes == ("LSTM 1: no kernel here computes LSTM; use a GRU",)
     html = Report("NVIDIA H200", "sm_90a", ("nvrtc 13.0",), (), (), page).html()
-    for text in ("1 of 2 layers run on", "75.0 % of the multiplications", "conv &lt;1&gt;", "the host", "3.50"):
+    assert "subgraphs elsewhere: 1" in html
+    for text in (
+        "1 of 2 layers run on",
+        "75.0 % of the multiplications",
+        "conv &lt;1&gt;",
+        "the host",
+        "3.50",
+    ):
         assert text in html
 
 

@@ -17,7 +17,7 @@ from qconv.network.graph.value import Shape, Value
 from qconv.network.layers.between import Between
 from qconv.network.layers.convolution import IntegerConvolution, check_smallest
 from qconv.network.layers.window import transposed_extents
-from qconv.problem.transposed import Axis, ConvTranspose2d
+from qconv.problem.transposed import Axis, ConvTranspose2d, size_with_outputs
 from qconv.tensor_ops.problem import BYTES
 
 
@@ -169,7 +169,7 @@ def _smallest(layer: Layer, taps: Sequence[int]) -> tuple[int, ...]:
     axes = len(taps)
     removed = tuple(layer.attributes.get("pads") or (0,) * (2 * axes))
     asked = tuple(layer.attributes.get("output_shape") or (0,) * axes)[-axes:]
-    return tuple(1 + removed[at] + removed[at + axes] + int(asked[at]) for at in range(axes))
+    return tuple(size_with_outputs(removed[at], removed[at + axes], int(asked[at])) for at in range(axes))
 
 
 def _bias(reading: Reading, x_scale: Array, w_scale: Array, k: int) -> Array:

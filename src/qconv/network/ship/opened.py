@@ -66,11 +66,6 @@ class OpenedNetwork:
             self._device.synchronize()  # its last run has to have ended
             self._c.qconv_network_close(self._network)
 
-    @property
-    def target(self) -> str:
-        name: bytes = self._c.qconv_network_target(self._network)
-        return name.decode()
-
     def workspace_bytes(self, program: int) -> int:
         return int(self._c.qconv_network_workspace_bytes(self._network, ctypes.c_size_t(program)))
 
