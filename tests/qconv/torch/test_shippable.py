@@ -90,6 +90,14 @@ def of_rows(m: Any, x: Any) -> Any:
     return q(functional.conv1d(dq(x[:, :, 0]), weights, padding=1))
 
 
+def volumes(m: Any, x: Any) -> Any:
+    """Convolutions of images that are frames, and of frames beside each other."""
+    weights = of.dequantize_per_tensor(m.filters[..., None], 0.01, 0, *WHOLE)
+    y = dq(q(functional.conv3d(dq(x.unflatten(2, (2, 3))), weights, stride=(1, 2, 1))), Y)
+    long = of.dequantize_per_tensor(m.filters[..., None].repeat(1, 1, 2, 1, 1), 0.01, 0, *WHOLE)
+    return q(functional.conv3d(y, long, padding=(1, 0, 0)))
+
+
 def floats(m: Any, x: Any) -> Any:
     """Two expressions of several layers, with constants of their own."""
     y = dq(q(conv(m, dq(x))), Y)
@@ -106,6 +114,7 @@ BODIES: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "rows": (rows, {"qconv.linear"}),
     "transposed": (transposed, {"qconv.conv_transpose2d"}),
     "rows of pixels": (of_rows, {"qconv.conv2d"}),
+    "volumes": (volumes, {"qconv.conv2d"}),
     "floats": (floats, {"qconv.conv2d"}),
 }
 

@@ -199,6 +199,11 @@ REFUSED: dict[str, tuple[Damage, int, str]] = {
         BAD_FOLDER,
         "is a tensor that no step of a run completes",
     ),
+    "a tensor that no run writes": (
+        sealed("cpu/plan.txt", b'\nmade "', b'\nmade "x" 0 input 0 0 4\nmade "'),
+        BAD_FOLDER,
+        "is a tensor that no run writes",
+    ),
     "a tensor is not there": (
         sealed("cpu/plan.txt", b'\nmade "', b'\nmade "x" 0 arena 0 0 99999999\nmade "'),
         BAD_FOLDER,

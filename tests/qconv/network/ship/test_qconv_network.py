@@ -131,6 +131,47 @@ def test_bad_arguments_have_a_sentence(library: shipped.Library, residual: Path)
     assert c.qconv_network_status_text(2) == b"the folder is damaged, incomplete, or of another version"
 
 
+class MadeTensor(ctypes.Structure):
+    """`qconv_network_made` of qconv_network.h."""
+
+    _fields_ = (
+        ("tensor", ctypes.c_char_p),
+        ("is_channels_last", ctypes.c_int),
+        ("step", ctypes.c_size_t),
+        ("address", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+    )
+
+
+def test_tensors_that_steps_complete(library: shipped.Library, residual: Path) -> None:
+    _, network = library.open(residual)
+    c, program, made = library.c, ctypes.c_size_t(0), MadeTensor()
+    outputs, workspace = (ctypes.c_void_p * 1)(4096), ctypes.c_void_p(65536)
+    count = c.qconv_network_made_count(network, program)
+    assert 1 < count <= c.qconv_network_step_count(network, program)
+    found = []
+    for index in range(count):
+        ask = ctypes.c_size_t(index), outputs, workspace, ctypes.byref(made)
+        assert c.qconv_network_made_of(network, program, *ask) == 0, library.error
+        found.append((made.tensor, made.step, made.address))
+    assert [step for _, step, _ in found] == sorted(step for _, step, _ in found)
+    assert found[-1][0] == b"gemm16"
+    assert found[-1][2] == 4096
+    room = c.qconv_network_workspace_bytes(network, program)
+    assert all(65536 <= address < 65536 + room for _, _, address in found[:-1])
+    for index, given, there, says in (
+        (count, outputs, workspace, f"there is no tensor {count}: the steps complete {count}, counted from 0"),
+        (0, None, workspace, "outputs is null: give one"),
+        (0, outputs, None, "workspace is null: give one"),
+        (count - 1, (ctypes.c_void_p * 1)(None), workspace, "an output is null: give one"),
+    ):
+        ask = ctypes.c_size_t(index), given, there, ctypes.byref(made)
+        assert c.qconv_network_made_of(network, program, *ask) == 1
+        assert library.error == says
+    assert c.qconv_network_made_count(network, ctypes.c_size_t(9)) == 0
+    c.qconv_network_close(network)
+
+
 def test_tensors(library: shipped.Library, residual: Path) -> None:
     _, network = library.open(residual)
     ((given,), (made,)) = (library.ports(network, kind, 1) for kind in ("input", "output"))
