@@ -158,6 +158,13 @@ class Plan(ABC):
 
     page: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        """Keep the repr, which the decorator of a dataclass would replace."""
+        cls.__repr__ = Plan.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.config} for {self.problem} on {self.target.name}>"
+
     @property
     @abstractmethod
     def launches(self) -> tuple[Launch, ...]:

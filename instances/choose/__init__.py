@@ -29,6 +29,9 @@ class Choice:
     expected: Expected | None = None
     is_kept: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Choice: {self.origin}, {self.plan.config} for {self.plan.problem} on {self.plan.target.name}>"
+
     @property
     def why(self) -> str:
         """The family and the reason, as a network reports them per layer."""

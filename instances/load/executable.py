@@ -26,6 +26,8 @@ MOST_ENCODED = 64
 
 
 class Refolds(Protocol):
+    @property
+    def executable(self) -> Any: ...
     def refold(self, stream: Any = None) -> None: ...
 
 
@@ -57,6 +59,10 @@ class Bound:
         self._packed = packed
         self.arrays = arrays
         self._steps = steps
+
+    def __repr__(self) -> str:
+        runs = self._packed.executable
+        return f"<Bound: {', '.join(self.arrays)} of {runs.problem} on {runs.device.name}>"
 
     @property
     def between(self) -> tuple[Any, ...]:
@@ -101,6 +107,9 @@ class Packed:
         self._fence = executable.device.empty((1,), "int32") if reads_early else None
         self.computed = turned or bool(self._folds)  # the kernel reads weights or values that were computed here
         self.fold(stream)
+
+    def __repr__(self) -> str:
+        return f"<Packed: weights of {self.executable.problem} on {self.executable.device.name}>"
 
     @property
     def gains_by_overlap(self) -> bool:
@@ -312,6 +321,9 @@ class Executable:
     binary: Binary
     kernel: Kernel
     device: Device
+
+    def __repr__(self) -> str:
+        return f"<Executable: {self.plan.config} for {self.problem} on {self.device.name}>"
 
     @property
     def problem(self) -> Problem:

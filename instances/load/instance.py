@@ -21,6 +21,9 @@ class Instance:
     choice: Choice
     executable: Runnable
 
+    def __repr__(self) -> str:
+        return f"<Instance: {self.origin}, {self.plan.config} for {self.problem} on {self.device.name}>"
+
     @property
     def problem(self) -> Problem:
         return self.choice.plan.problem

@@ -34,6 +34,9 @@ class PackedPair:
         self.executable = pair
         self.first, self.second = first, second
 
+    def __repr__(self) -> str:
+        return f"<PackedPair: weights of {self.executable.problem} on {self.executable.device.name}>"
+
     @property
     def gains_by_overlap(self) -> bool:
         return self.executable.plan.overlaps
@@ -89,6 +92,9 @@ class Pair:
     first: Executable
     second: Runnable
     device: Device
+
+    def __repr__(self) -> str:
+        return f"<Pair: {self.plan.config} for {self.problem} on {self.device.name}>"
 
     @property
     def problem(self) -> InTurn:

@@ -154,6 +154,9 @@ __all__ = [
 # Hidden from type checkers, which would otherwise accept any attribute of the package.
 if not TYPE_CHECKING:
 
+    def __dir__() -> list[str]:
+        return sorted(__all__)
+
     def __getattr__(name: str) -> Any:
         if name not in _HOME_OF:
             why = f": {_ABSENT[name]}" if name in _ABSENT else ""

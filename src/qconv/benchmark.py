@@ -27,6 +27,9 @@ class Benchmark:
     protocol: TimingProtocol
     times_us: tuple[float, ...]
 
+    def __repr__(self) -> str:
+        return f"<Benchmark: {self.time_us:.2f} us, {self.instance!r}>"
+
     @property
     def time_us(self) -> float:
         """Return the median, by which rows are compared."""

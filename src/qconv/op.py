@@ -6,9 +6,10 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Literal, SupportsIndex, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from qconv.dtypes import teach_numpy
@@ -130,8 +131,16 @@ class Problem:
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "_hash", hash(key))
 
+    def __init_subclass__(cls) -> None:
+        """Keep the repr, which the decorator of a dataclass would replace."""
+        cls.__repr__ = Problem.__repr__  # type: ignore[method-assign]
+
     def __str__(self) -> str:
         return self.key
+
+    def __repr__(self) -> str:
+        """Return the expression that makes this problem again."""
+        return f"qconv.parse({self.key!r})"
 
     def __hash__(self) -> int:
         return self._hash
@@ -243,6 +252,22 @@ def read_integer(name: str, text: str | bool) -> int:
     if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
         raise ValueError(f"{name}={quoted(text)} in a problem key must be an integer of at most ten digits")
     return int(text)
+
+
+def changed_fields(given: Any) -> str:
+    """Return the repr of a dataclass with only the fields that differ from their defaults, in one line: an array is
+    shown by its shape and type."""
+    said = []
+    for one in fields(given):
+        value = getattr(given, one.name)
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        if getattr(value, "shape", ()):
+            said.append(f"{one.name}=<{value.dtype} of {tuple(value.shape)}>")
+            continue
+        value = value.item() if isinstance(value, np.ndarray | np.generic) else value
+        if value != default:
+            said.append(f"{one.name}={quoted(value)}")
+    return f"{type(given).__name__}({', '.join(said)})"
 
 
 def quoted(value: object) -> str:

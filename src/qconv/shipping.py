@@ -28,6 +28,9 @@ class Export:
     files: tuple[str, ...]
     problems: tuple[Problem, ...]
 
+    def __repr__(self) -> str:
+        return f"<Export: {len(self.files)} files as {self.form} in {self.folder}, of {len(self.problems)} problems>"
+
 
 def export(
     problems: Problem | str | Iterable[Problem | str],

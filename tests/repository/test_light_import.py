@@ -23,6 +23,12 @@ def test_import_qconv() -> None:
     assert loaded_by("import qconv")[1] == []
 
 
+def test_dir_lists_the_interface() -> None:
+    printed, loaded = loaded_by("import qconv\nprint(*dir(qconv))")
+    assert {"conv2d", "lookup", "tune", "Instance"} <= set(printed.split())
+    assert loaded == []
+
+
 def test_problems_plans_and_sources() -> None:
     program = (
         "import qconv\n"
@@ -54,8 +60,9 @@ def test_help(command: list[str]) -> None:
     assert loaded == []
 
 
-def test_the_module_is_the_command() -> None:
-    run = subprocess.run([sys.executable, "-m", "qconv.cli", "--help"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("module", ["qconv", "qconv.cli"])
+def test_the_module_is_the_command(module: str) -> None:
+    run = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "Usage:" in run.stdout
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from qconv.op import check_choice
+from qconv.op import changed_fields, check_choice
 
 # The first value of each flag is the default.
 MODE_VALUES: dict[str, tuple[str, ...]] = {
@@ -59,6 +59,9 @@ class Mode:
     padding: str = "zero_point"
     scales: str = "as_given"
     residual_add: str = "multiply_add"
+
+    def __repr__(self) -> str:
+        return changed_fields(self)
 
     def __post_init__(self) -> None:
         for flag in fields(self):

@@ -26,7 +26,7 @@ from qconv.arithmetic.parameter import (
     check_zero_points,
 )
 from qconv.dtypes import ELEMENT_TYPES, RANGES, ElementType, Types
-from qconv.op import check_choice
+from qconv.op import changed_fields, check_choice
 
 # Types with an accumulator type.
 X_TYPES = tuple(name for name, element_type in ELEMENT_TYPES.items() if element_type.sums is not None)
@@ -54,6 +54,9 @@ class Quantization:
     inner_zero_point: bool = False
     table: bool = False  # the requantized value is the index of the output in a table of 256
     mode: Mode = field(default_factory=Mode)
+
+    def __repr__(self) -> str:
+        return changed_fields(self)
 
     def __post_init__(self) -> None:
         self._check_operands()
@@ -280,6 +283,9 @@ class Parameters:
     inner_scale: Any = None
     inner_zero_point: Any = 0
     table: Any = None
+
+    def __repr__(self) -> str:
+        return changed_fields(self)
 
     def checked(self, quantization: Quantization, k: int) -> Parameters:
         """Return these values as arrays of the right types. Raise ValueError for any that is wrong or unused."""

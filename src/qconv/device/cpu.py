@@ -174,6 +174,9 @@ class CpuDevice:
         self.target = target
         self._seed = seed
 
+    def __repr__(self) -> str:
+        return f"<CpuDevice {self.spec}: {self.name}>"
+
     @property
     def spec(self) -> str:
         return self.target.name

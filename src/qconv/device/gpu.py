@@ -150,6 +150,9 @@ class GpuDevice:
         self._properties = runtime.getDeviceProperties(index)
         self.name: str = self._properties["name"].decode()
 
+    def __repr__(self) -> str:
+        return f"<GpuDevice {self.spec}: {self.name}>"
+
     @cached_property
     def target(self) -> Target:
         try:

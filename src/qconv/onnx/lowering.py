@@ -60,6 +60,9 @@ class Lowered:
     why_not: Mapping[str, Reason]
     waits_for_shapes: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Lowered: {len(self.served)} layers on kernels, {len(self.why_not)} elsewhere, of {self.network!r}>"
+
 
 def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
     dtypes = COMPUTED if bits is Bits.INTEGERS else BYTES

@@ -16,6 +16,9 @@ from qconv.op import quoted
 # The setting for models in which ONNX Runtime computes a convolution of quantized tensors in floats.
 INT8_ALLOWED = "session.qdqisint8allowed"
 
+# Arrays by the names of inputs, or in the order of those that must be fed.
+Feeds = Mapping[str, Any] | Sequence[Any]
+
 
 OWN_FUSIONS = frozenset(
     {
@@ -106,10 +109,28 @@ def outputs(given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
     return list(given or known)
 
 
-def check_feeds(feeds: object, needed: Sequence[str], taken: Collection[str]) -> None:
+def checked_feeds(feeds: object, needed: Sequence[str], taken: Collection[str]) -> Mapping[str, Any]:
+    """Return the arrays by the names of inputs."""
+    if isinstance(feeds, list | tuple):
+        feeds = feeds_of(feeds, {}, needed)
     if not isinstance(feeds, Mapping):
-        raise ValueError(f"feeds are arrays by the names of inputs; {type(feeds).__name__} was given")
+        raise ValueError(
+            f"feeds are arrays by the names of inputs, or a list of arrays; {type(feeds).__name__} was given: write "
+            f"{{{next(iter(needed), 'x')!r}: array}} or [array]"
+        )
     check_inputs(feeds, needed, taken)
+    return feeds
+
+
+def feeds_of(arrays: Sequence[Any], named: Mapping[str, Any], needed: Sequence[str]) -> dict[str, Any]:
+    """Return arrays by the names of inputs, of those given in order and those given by name."""
+    if len(arrays) > len(needed):
+        takes = ", ".join(needed) or "none"
+        raise ValueError(f"{len(arrays)} arrays were given; the model takes {takes}: leave some out")
+    feeds = dict(zip(needed, arrays, strict=False))
+    if twice := [name for name in feeds if name in named]:
+        raise ValueError(f"the input {twice[0]!r} was given twice, in order and by name: leave one out")
+    return feeds | dict(named)
 
 
 def check_inputs(given: Collection[str], needed: Sequence[str], taken: Collection[str]) -> None:

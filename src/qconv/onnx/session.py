@@ -41,6 +41,7 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.lowering import Lowered, lower
 from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, rewritten, source_of
+from qconv.onnx.options import Feeds
 from qconv.onnx.own_names import with_own_names
 from qconv.onnx.ready import ReadyModel
 from qconv.onnx.tensor import Unsupported
@@ -157,14 +158,23 @@ class Session:
     def output_names(self) -> tuple[str, ...]:
         return self._model.network.outputs
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """Run and return the named outputs as NumPy arrays; all of them for None or an empty list. Inputs may be arrays
-        on the device. Images whose channels are last in memory, such as a `transpose` or PyTorch's `channels_last`, are
-        used without a copy, which saves a launch. Images that the network quantizes itself are faster as NCHW."""
+    def __repr__(self) -> str:
+        inputs = ", ".join(str(self._model.network.tensor(name)) for name in self.input_names)
+        return f"<{type(self).__name__}: {inputs} to {', '.join(self.output_names)} on {self.device.name}>"
+
+    def __call__(self, *arrays: Any, **named: Any) -> list[Any]:
+        """Run like `run` and return all outputs. Arrays are given in the order of `input_names`, or by name."""
+        return self.run(None, options.feeds_of(arrays, named, self.input_names))
+
+    def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
+        """Run and return the named outputs as NumPy arrays; all of them for None or an empty list. `feeds` are arrays
+        by the names of inputs, or a list of them in the order of `input_names`. They may be on the device. Images whose
+        channels are last in memory, such as a `transpose` or PyTorch's `channels_last`, are used without a copy, which
+        saves a launch. Images that the network quantizes itself are faster as NCHW."""
         with self._answering():
             return [value.on_host for value in self._values(output_names, feeds)]
 
-    def run_on_device(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run_on_device(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
         """Run like `run`, but return arrays on the device."""
         with self._answering():
             return [value.on_device for value in self._values(output_names, feeds)]
@@ -310,13 +320,13 @@ class Session:
             if name not in deciding
         }
 
-    def profile(self, feeds: Mapping[str, Any]) -> Profile:
+    def profile(self, feeds: Feeds) -> Profile:
         """Return the time of every served layer and of every subgraph elsewhere, in one run that waits for each."""
         with self._answering():
             ready, values = self._ready_for(self._checked(feeds))
             return ready.runner.profile(values)
 
-    def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
+    def _values(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Value]:
         names = options.outputs(output_names, self.output_names)
         ready, given = self._ready_for(self._checked(feeds))
         values = ready.runner.run(given, names)
@@ -326,8 +336,8 @@ class Session:
                 warnings.warn(advice, SlowNetwork, stacklevel=CALLERS)
         return [values[name] for name in names]
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
-        options.check_feeds(feeds, self.input_names, self._inputs)
+    def _checked(self, feeds: Feeds) -> dict[str, Value]:
+        feeds = options.checked_feeds(feeds, self.input_names, self._inputs)
         return {name: self._fed(name, array) for name, array in {**self._defaults, **feeds}.items()}
 
     def _fed(self, name: str, array: Any) -> Value:

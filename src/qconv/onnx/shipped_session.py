@@ -13,6 +13,7 @@ from qconv.network import Contender, Explanation, Memory, Profile, Value
 from qconv.network.graph.value import Shape
 from qconv.network.ship.opened import OpenedNetwork
 from qconv.onnx import options
+from qconv.onnx.options import Feeds
 from qconv.onnx.session import Session, fed, random_array
 from qconv.op import WIDEST
 from qconv.tuner.workload import NetworkProblems
@@ -39,6 +40,10 @@ class ShippedSession(Session):
         self._ports = {port.name: port for port in first.inputs}
         self._outputs = tuple(port.name for port in first.outputs)
 
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{port.name} {port.dtype}{port.shape}" for port in self._ports.values())
+        return f"<ShippedSession: {inputs} to {', '.join(self.output_names)} on {self.device.name}>"
+
     @property
     def device(self) -> Device:
         return self._device
@@ -56,10 +61,10 @@ class ShippedSession(Session):
         """Return the shapes of the inputs that it takes."""
         return tuple({port.name: port.shape for port in one.inputs} for one in self._network.programs)
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
         return [value.on_host for value in self._values(output_names, feeds)]
 
-    def run_on_device(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run_on_device(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
         return [value.on_device for value in self._values(output_names, feeds)]
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
@@ -87,7 +92,7 @@ class ShippedSession(Session):
     def explain(self, profile: Profile | None = None) -> Explanation:
         self._has_none("a report")
 
-    def profile(self, feeds: Mapping[str, Any]) -> Profile:
+    def profile(self, feeds: Feeds) -> Profile:
         self._has_none("a profile, or run qconv_run --profile")
 
     def _has_none(self, wanted: str) -> NoReturn:
@@ -102,10 +107,10 @@ class ShippedSession(Session):
             raise ValueError(f"the folder was exported for {known}; {shown} was given: export it for these shapes too")
         return self._numbers[asked]
 
-    def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
+    def _values(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Value]:
         names = options.outputs(output_names, self.output_names)
-        options.check_feeds(feeds, self.input_names, self.input_names)
-        arrays = {name: fed(self._device, name, feeds[name], port.dtype)[0] for name, port in self._ports.items()}
+        given = options.checked_feeds(feeds, self.input_names, self.input_names)
+        arrays = {name: fed(self._device, name, given[name], port.dtype)[0] for name, port in self._ports.items()}
         number = self._number_of({name: array.shape for name, array in arrays.items()})
         made = self._network.run(number, [self._there(name, array) for name, array in arrays.items()])
         return [made[name] for name in names]

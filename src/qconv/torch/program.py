@@ -69,6 +69,10 @@ class Program:
     constants: Mapping[str, Constant]
     is_last: bool
 
+    def __repr__(self) -> str:
+        ops = ", ".join(step.op for step in self.steps)
+        return f"<Program: {', '.join(self.inputs)} to {self.output} by {ops}>"
+
     @property
     def output(self) -> str:
         return self.steps[-1].output

@@ -248,8 +248,16 @@ def test_an_array_that_is_given_twice_is_refused(plain: Case) -> None:
 
 
 def test_it_is_shown_without_its_code(plain: Case) -> None:
-    assert "kernel.so" in repr(plain.instance)
-    assert "ELF" not in repr(plain.instance)
+    executable = plain.instance
+    made = Instance(Choice(executable.plan, "default", "default: untuned"), executable)
+    kernel, device = f"{executable.plan.config} for {executable.problem}", executable.device.name
+    assert repr(made) == f"<Instance: default, {kernel} on {device}>"
+    assert repr(made.choice) == f"<Choice: default, {kernel} on cpu>"
+    assert repr(executable) == f"<Executable: {kernel} on {device}>"
+    assert repr(executable.plan) == f"<SimtPlan: {kernel} on cpu>"
+    packed = executable.pack(plain.w, **plain.parameters)
+    assert repr(packed) == f"<Packed: weights of {executable.problem} on {device}>"
+    assert repr(packed.bind(plain.x)) == f"<Bound: x, y of {executable.problem} on {device}>"
 
 
 def test_it_says_its_family_and_what_decided(plain: Case) -> None:

@@ -417,6 +417,18 @@ def test_what_is_fed_replaces_a_default() -> None:
     assert session.run(None, {"x": x, "b": b})[0].tolist() == [6, 9]
 
 
+def test_arrays_may_be_given_in_order_or_by_name(session: Session) -> None:
+    x = networks.images(1, 0)
+    wanted = session.run(None, {"x": x})[0].tolist()
+    assert [session.run(None, [x])[0].tolist(), session(x)[0].tolist(), session(x=x)[0].tolist()] == [wanted] * 3
+    with pytest.raises(ValueError, match="the input 'x' was given twice, in order and by name"):
+        session(x, x=x)
+
+
+def test_its_repr_says_what_it_takes_and_gives(session: Session) -> None:
+    assert repr(session) == f"<Session: x float32(?, 3, 16, 16) to gemm17 on {session.device.name}>"
+
+
 @pytest.mark.parametrize(
     ("says", "names", "feeds"),
     [
@@ -427,7 +439,8 @@ def test_what_is_fed_replaces_a_default() -> None:
         ("the output 'z' is not known; the model gives gemm17", ["z"], {"x": networks.images(1, 0)}),
         ("output_names='gemm17' must be a list of names, or None for all: write \\['gemm17'\\]", "gemm17", {}),
         ("output_names=3 must be a list of names", 3, {}),
-        ("feeds are arrays by the names of inputs; list was given", None, [1]),
+        ("feeds are arrays by the names of inputs, or a list of arrays; int was given: write {'x': array}", None, 1),
+        ("2 arrays were given; the model takes x: leave some out", None, [1, 2]),
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_refused(session: Session, says: str, names: Any, feeds: Any) -> None:

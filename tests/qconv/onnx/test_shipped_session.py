@@ -71,7 +71,7 @@ def test_what_it_takes(exported: Path, device: Device) -> None:
         (None, {"x": x[:, :, :8]}, r"exported for x \(1, 3, 16, 16\); x \(2, 3, 16, 16\); x \(1, 3, 8, 16\) was given"),
         (None, {"x": x.astype(np.float64)}, "the input 'x' is float64; the model takes float32"),
         (None, {"xx": x}, r"'xx' is not known \(did you mean 'x'\?\), 'x' was not given"),
-        (None, [x], "feeds are arrays by the names of inputs; list was given"),
+        (None, 1, "feeds are arrays by the names of inputs, or a list of arrays; int was given"),
         (["y"], {"x": x}, "the output 'y' is not known; the model gives"),
     ]
     for names, feeds, says in bad:

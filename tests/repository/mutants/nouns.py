@@ -18,6 +18,14 @@ FUSED = "test_chain.py"
 
 ARITHMETIC = (
     Mutant(
+        "op: a repr shows whole arrays",
+        "changed_fields",
+        'if getattr(value, "shape", ()):',
+        "if False:",
+        "The repr of parameters has a thousand scales, or fails to compare them.",
+        ("qconv/test_op.py",),
+    ),
+    Mutant(
         "activation: an exponent more",
         "activation",
         "MOST_EXPONENT = np.float32(87)",

@@ -16,6 +16,14 @@ MUTANTS = (
         (GRAPH + "::test_devices",),
     ),
     Mutant(
+        "asked: an array that was given twice",
+        "feeds_of",
+        "if name in named]:",
+        "if not name]:",
+        "One of two arrays for an input is used, and nobody hears which.",
+        (SESSION + "::test_arrays_may_be_given_in_order_or_by_name",),
+    ),
+    Mutant(
         "asked: a provider that is not installed",
         "providers",
         "if name not in there:",

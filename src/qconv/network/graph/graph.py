@@ -29,6 +29,11 @@ class Tensor:
     dtype: str | None = None
     shape: tuple[int | None, ...] | None = None
 
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.name
+        return f"{self.name} {self.dtype}({', '.join('?' if one is None else str(one) for one in self.shape)})"
+
     @property
     def extents(self) -> tuple[int, ...] | None:
         """Return the shape if all of it is known, else None."""
@@ -99,6 +104,10 @@ class Network:
     tensors: Mapping[str, Tensor]
     constants: Mapping[str, NDArray[Any]]
     opset: int = 0
+
+    def __repr__(self) -> str:
+        ends = f"{', '.join(self.inputs)} to {', '.join(self.outputs)}"
+        return f"<Network: {ends} by {len(self.layers)} layers>"
 
     def tensor(self, name: str) -> Tensor:
         return self.tensors.get(name) or Tensor(name)

@@ -73,6 +73,10 @@ class Explanation:
     islands: int = 0
     memory: Memory = field(default_factory=Memory)
 
+    def __repr__(self) -> str:
+        here = sum(row.runs_on == HERE for row in self.rows)
+        return f"<Explanation: {here} of {len(self.rows)} layers on kernels; print it for the report>"
+
     @property
     def fallen_back(self) -> Mapping[str, int]:
         """Return the number of layers per op that run elsewhere."""
@@ -224,6 +228,9 @@ class LayerTime:
 @dataclass(frozen=True)
 class Profile:
     rows: tuple[LayerTime, ...]
+
+    def __repr__(self) -> str:
+        return f"<Profile: {len(self.rows)} times, {self.total_us:.1f} us in all; print it for each>"
 
     @property
     def total_us(self) -> float:
