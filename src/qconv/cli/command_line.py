@@ -10,7 +10,20 @@ from dataclasses import replace
 
 import click
 
-from qconv.cli import build, database, doctor, explain, export, inspect, interruption, measure, report, topics, tuning
+from qconv.cli import (
+    build,
+    cache,
+    database,
+    doctor,
+    explain,
+    export,
+    inspect,
+    interruption,
+    measure,
+    report,
+    topics,
+    tuning,
+)
 from qconv.cli.failures import failure_of, without_passwords
 from qconv.cli.incomplete import asks_for_json
 from qconv.version import __version__
@@ -36,6 +49,7 @@ def commands() -> None:
 IN_SHORT = {
     "bench": "Verify and time the kernel that lookup gives.",
     "build": "Compile ahead, for a device that is not here.",
+    "cache": "What was compiled: list, clear, verify.",
     "db": "The tuning database: list, merge, export, prune.",
     "devices": "The devices here, and what can be compiled for.",
     "doctor": "What works here, what is missing, how to get it.",
@@ -61,6 +75,7 @@ for command in (
     build.build,
     explain.explain,
     export.export,
+    cache.cache,
     database.db,
     report.report,
     topics.topics,

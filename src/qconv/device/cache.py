@@ -31,6 +31,8 @@ from qconv.op import quoted
 from qconv.targets.target import TARGETS
 
 log = logging.getLogger("qconv")
+# The file of an entry that describes its binary.
+RECORD = "build.json"
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def publish(
         for name, content in (
             (f"kernel{source.suffix}", source.text.encode()),
             (f"kernel{suffix}", data),
-            ("build.json", json.dumps(build, indent=1).encode() + b"\n"),
+            (RECORD, json.dumps(build, indent=1).encode() + b"\n"),
         ):
             (entry / name).write_bytes(content)
             (entry / name).chmod(folders.FILE_MODE)
@@ -159,18 +161,24 @@ def publish(
     return Binary(data, final / f"kernel{suffix}", toolchain, compile_ms, resources)
 
 
+def read(entry: Path, layer: Layer) -> Binary:
+    """Read an entry. Raise ValueError or OSError for a damaged one (a full disk, a killed copy), and CacheError for one
+    that other users could have written."""
+    layer.check_all(entry / RECORD)
+    build = _Build.parse((entry / RECORD).read_bytes())
+    path = entry / Path(build.binary).name
+    layer.check_all(path)
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != build.sha256:
+        raise ValueError("the binary's digest is not the recorded one")
+    return Binary(data, path, build.toolchain, build.compile_ms, build.resources)
+
+
 def _read(entry: Path, layer: Layer) -> Binary | None:
-    """Read an entry. A damaged one (a full disk, a killed copy) is removed from the user's layer, so that it is built
-    again, and skipped in other layers. An entry that other users could have written is rejected."""
+    """Read an entry. A damaged one is removed from the user's layer, so that it is built again, and skipped in other
+    layers."""
     try:
-        layer.check_all(entry / "build.json")
-        build = _Build.parse((entry / "build.json").read_bytes())
-        path = entry / Path(build.binary).name
-        layer.check_all(path)
-        data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != build.sha256:
-            raise ValueError("the binary's digest is not the recorded one")
-        return Binary(data, path, build.toolchain, build.compile_ms, build.resources)
+        return read(entry, layer)
     except (OSError, ValueError) as error:
         log.warning("the cached kernel %s is damaged (%s): it is not used", entry, error)
         if layer.is_user:

@@ -2,11 +2,37 @@
 
 from mutants.mutant import Mutant
 
-TABLE, TOPICS = "test_database_table.py", "test_topics.py"
+TABLE, TOPICS = "test_table_columns.py", "test_topics.py"
 REFUSALS = "test_refusals.py"
 WRITTEN = "device/test_folders_write.py"
 
+CACHE, ENTRIES = "test_cache_command.py", "test_cache_entries.py"
+
 MUTANTS = (
+    Mutant(
+        "cache: what others have is deleted",
+        "clear",
+        "if entry.layer.is_user]",
+        "]",
+        "A folder that all users read loses its kernels.",
+        (CACHE + "::test_the_folders_of_others_stay",),
+    ),
+    Mutant(
+        "cache: what the user keeps there is deleted",
+        "_is_ours",
+        "return all(",
+        "return any(",
+        "A folder with files of the user is removed as a kernel.",
+        (ENTRIES + "::test_a_folder_with_other_files_is_no_entry",),
+    ),
+    Mutant(
+        "table: csv has no names",
+        "print_csv",
+        "[names, *rows]",
+        "rows",
+        "A reader takes the first row for the names.",
+        (TABLE,),
+    ),
     Mutant(
         "table: columns keep their width",
         "table",

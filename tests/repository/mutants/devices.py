@@ -147,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         "cache: a damaged binary is loaded",
-        "_read",
+        "read",
         "if hashlib.sha256(data).hexdigest() != build.sha256:",
         "if not build.sha256:",
         "What a full disk or a killed copy left is run.",

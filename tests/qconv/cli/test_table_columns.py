@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
-from qconv.cli.database import fitted, table
+from qconv.cli.table import check_one_format, fitted, print_csv, table
 
 ROWS = [["1.50 us", "a config that is long", ""], ["12.25 us", "short", ""]]
 
@@ -32,3 +33,14 @@ def test_the_widest_gives_way() -> None:
 
 def test_nothing_to_show_has_its_names() -> None:
     assert table(["time", "config"], [], 80) == "time  config"
+
+
+def test_csv_has_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    print_csv(["time_us", "reason"], [[1.5, None], [None, 'a "reason", in\nlines']])
+    assert capsys.readouterr().out == 'time_us,reason\n1.5,\n,"a ""reason"", in\nlines"\n'
+
+
+def test_one_format_at_a_time() -> None:
+    check_one_format(as_json=True, as_csv=False)
+    with pytest.raises(click.UsageError, match="--json and --csv both say how to print: give one"):
+        check_one_format(as_json=True, as_csv=True)
