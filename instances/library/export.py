@@ -3,9 +3,8 @@ and for the CPU device its runtime."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from qconv.generator import Plan, Source
 from qconv.generator.plan import Field
 from qconv.generator.source import text_digest
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
+from qconv.instances.library.folder import check_free
+from qconv.instances.library.folder import replace as replace_folder
 from qconv.instances.load.winners import Winner
 from qconv.targets.target import target
 
@@ -77,6 +78,15 @@ class Exported:
 
 
 @dataclass(frozen=True)
+class Sources:
+    """An export as sources. `files` are names relative to the folder."""
+
+    folder: Path
+    kernels: tuple[Exported, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Served:
     """A winner with the kernels that are launched for it, in order."""
 
@@ -114,36 +124,24 @@ def ordered(rows: Iterable[Winner | Measurement]) -> list[Served]:
     return sorted(found, key=lambda one: (bool(one.plan.parts), one.winner.device, str(one.winner.problem)))
 
 
-def export(rows: Iterable[Winner | Measurement], folder: Path) -> list[Exported]:
-    """Write the winners. Raises ValueError where there are none. Files of another export stay untouched."""
+def export(rows: Iterable[Winner | Measurement], folder: Path) -> Sources:
+    """Write the winners. Raises ValueError where there are none, or where the folder holds anything but an older
+    export, which is replaced."""
+    check_free(folder)
     kernels: dict[tuple[str, str], Exported] = {}
     for one in ordered(rows):
         for kernel in one.kernels:
             kernels.setdefault((one.winner.device, text_digest(kernel.source.text)), kernel)
-    found = list(kernels.values())
-    folder.mkdir(parents=True, exist_ok=True)
-    for kernel in found:
-        (folder / kernel.file).write_text(kernel.text)
-    (folder / HEADER).write_text(_header(found))
+    found = tuple(kernels.values())
+    files: dict[str, str | bytes] = {kernel.file: kernel.text for kernel in found}
+    files[HEADER] = _header(found)
     manifest: dict[str, Any] = {"format": FORMAT, "header": HEADER, "kernels": [_entry(kernel) for kernel in found]}
-    if runtime := _runtime_of(found):
-        for name, text in runtime.items():
-            (folder / name).write_text(text, encoding="utf-8")
+    if any(kernel.plan.target.vendor == "cpu" for kernel in found):
+        runtime = cpu_runtime.runtime_sources()  # kernels are linked with it; `qconv_cpu_launch` launches them
+        files |= runtime
         command = ["g++", *cpu_runtime.RUNTIME_FLAGS, "-shared", next(iter(runtime)), "-o", RUNTIME]
         manifest["cpu_runtime"] = {"files": list(runtime), "compile": command}
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    return found
-
-
-def _runtime_of(kernels: list[Exported]) -> dict[str, str]:
-    """Return the files that kernels of the CPU device are linked with, if there are any. `qconv_cpu_launch` launches
-    them."""
-    return cpu_runtime.runtime_sources() if any(kernel.plan.target.vendor == "cpu" for kernel in kernels) else {}
-
-
-def files_of(kernels: list[Exported]) -> list[str]:
-    """Return the names of all files of an export with these kernels."""
-    return [*(kernel.file for kernel in kernels), HEADER, "manifest.json", *_runtime_of(kernels)]
+    return Sources(folder, found, replace_folder(folder, files, manifest))
 
 
 def _entry(kernel: Exported) -> dict[str, Any]:
@@ -251,7 +249,7 @@ def _c_type(plan: Plan, field: Field) -> str:
     return re.sub(r"\bint\b", "int32_t", ctype)
 
 
-def _header(kernels: list[Exported]) -> str:
+def _header(kernels: Sequence[Exported]) -> str:
     lines = [
         "// The kernels of this export: argument structs and launch parameters. Each kernel has a file of its name.",
         "// Launches that run once per set of weights write what the last one reads. All take the same struct.",

@@ -4,7 +4,6 @@ build."""
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ from qconv.device.compile import command_for, compile_source, compiler_ahead
 from qconv.generator import Source
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.export import Exported, Served, ordered
+from qconv.instances.library.folder import check_free, replace
 from qconv.instances.library.key_constants import constant_of, constants_text
 from qconv.instances.library.table import binary_name, parameters_of, table_text
 from qconv.instances.library.vectors import SEED, array_text, given, spelled, vectors_text
@@ -55,7 +55,7 @@ def example_text(page: Page, entry: Entry) -> str:
 
 FORMAT = "qconv-library-1"
 ABI_VERSION = 1
-MANIFEST = "manifest.json"
+
 SAME = {
     "cmake/aarch64-linux-gnu.cmake": "aarch64-linux-gnu.cmake",
     "cmake/qconv_kernels.pc.in": "qconv_kernels.pc.in",
@@ -91,6 +91,7 @@ def write(
 ) -> Library:
     """Compile the kernels and write all files. A library is for one vendor. `watch` receives the number of compiled
     kernels and the total."""
+    check_free(folder)
     entries = tuple(Entry(one) for one in _sorted(ordered(rows)))
     vendor = _vendor_of(entries)
     kernels = {kernel.file: kernel for entry in entries for kernel in entry.kernels}
@@ -100,7 +101,7 @@ def write(
         for file, binary in zip(kernels, pool.map(_compiled, kernels.values()), strict=True):
             binaries[file] = binary
             watch(len(binaries), len(kernels))
-    files = {place: _text(name) for place, name in SAME.items()}
+    files: dict[str, str | bytes] = {place: _text(name) for place, name in SAME.items()}
     files |= {"src/qconv_device.h": _text(DEVICES[vendor]), "src/qconv_table.cpp": table_text(entries)}
     files |= {f"kernels/{file}": kernel.text for file, kernel in kernels.items()}
     for file, binary in binaries.items() if vendor != "cpu" else ():
@@ -113,16 +114,8 @@ def write(
     else:
         files["include/qconv_embedded.h"] = _embedding(files)
     files["CMakeLists.txt"] = _cmake(vendor, files)
-    files[MANIFEST] = json.dumps(_manifest(entries, kernels, binaries), indent=1) + "\n"
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    for file, binary in binaries.items():
-        path = folder / _binary_file(file, binary)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(binary.data)
-    return Library(folder, entries, (*files, *(_binary_file(file, binary) for file, binary in binaries.items())))
+    files |= {_binary_file(file, binary): binary.data for file, binary in binaries.items()}
+    return Library(folder, entries, replace(folder, files, _manifest(entries, kernels, binaries)))
 
 
 def _sorted(found: Sequence[Served]) -> list[Served]:
@@ -214,7 +207,7 @@ target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 
 
 def _cmake(vendor: str, files: Iterable[str]) -> str:
-    # List the files by name: an older export may have left others in the folder.
+    # List the files by name: the folder may have others, which are not of the export.
     kernels = [name for name in files if name.startswith("kernels/")]
     objects = [_binary_place(Path(name).name, ".o") for name in kernels]
     lines = _VENDORS[vendor].replace("@FLAGS@", ";".join(cpu_runtime.KERNEL_FLAGS))

@@ -59,8 +59,8 @@ def export(
     if form == "library":
         written = library.write(winners, where, watch)
         return Export(where, form, written.files, _each(entry.problem for entry in written.entries))
-    kernels = sources.export(winners, where)
-    return Export(where, form, tuple(sources.files_of(kernels)), _each(winner.problem for winner in winners))
+    made = sources.export(winners, where)
+    return Export(where, form, made.files, _each(winner.problem for winner in winners))
 
 
 def _listed(problems: Problem | str | Iterable[Problem | str]) -> list[Problem | str]:

@@ -100,14 +100,14 @@ def export(
 
 
 def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
-    from qconv.instances.library.export import HEADER, files_of
+    from qconv.instances.library.export import HEADER
     from qconv.instances.library.export import export as write
 
-    kernels = write(winners, out)
+    made = write(winners, out)
     if as_json:
-        print_json({"folder": str(out), "files": files_of(kernels)})
+        print_json({"folder": str(out), "files": list(made.files)})
         return
-    for kernel in kernels:
+    for kernel in made.kernels:
         click.echo(f"{out / kernel.file}  {kernel.row}  {kernel.row.problem}")
     click.echo(f"{out / HEADER}\n{out / 'manifest.json'}")
 

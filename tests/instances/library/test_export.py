@@ -59,14 +59,14 @@ def test_every_file_compiles_alone(name: str, tmp_path: Path) -> None:
         compiler = compiler_for(target(name))
     except CompileError as missing:
         pytest.skip(str(missing))
-    for kernel in export([winner(problem, name) for problem in PROBLEMS], tmp_path):
+    for kernel in export([winner(problem, name) for problem in PROBLEMS], tmp_path).kernels:
         text = (tmp_path / kernel.file).read_text()
         binary, _ = compiler.run(Source(text, "", kernel.source.suffix))
         assert kernel.symbol(kernel.plan.main.kernel).encode() in binary
 
 
 def test_the_header_is_c_and_agrees_with_the_struct(tmp_path: Path) -> None:
-    kernels = export([winner(problem, "sm_80") for problem in PROBLEMS], tmp_path)
+    kernels = export([winner(problem, "sm_80") for problem in PROBLEMS], tmp_path).kernels
     lines = [f'#include "{HEADER}"']
     for kernel in kernels:
         size = kernel.plan.argument_bytes
@@ -116,7 +116,7 @@ def test_it_says_how_tensor_maps_are_encoded(tmp_path: Path, monkeypatch: pytest
     maps = [Field(name, "tile::TensorMap", "tensor_map", "tiles", tensor_map=one) for name, one in MAPS.items()]
     plan = altered(plain, fields=(*plain.fields[:1], *maps, *plain.fields[1:]))
     monkeypatch.setattr(generator, "plan", lambda *_: plan)
-    [kernel] = export([row], tmp_path)
+    [kernel] = export([row], tmp_path).kernels
     arguments = {argument["name"]: argument for argument in entry_of(tmp_path)["arguments"]}
     assert {name: read_back(arguments[name]["tensor_map"]) for name in MAPS} == MAPS
     assert arguments["w_map"]["type"] == "qconv_tensor_map"
@@ -138,7 +138,7 @@ def test_it_says_how_tensor_maps_are_encoded(tmp_path: Path, monkeypatch: pytest
 
 
 def test_two_kernels_link_into_one_library(tmp_path: Path) -> None:
-    kernels = export([winner(problem, "cpu") for problem in PROBLEMS], tmp_path)
+    kernels = export([winner(problem, "cpu") for problem in PROBLEMS], tmp_path).kernels
     assert len({kernel.file for kernel in kernels}) == 2
     flags = [*cpu_runtime.KERNEL_FLAGS, "-Wall", "-Werror", "-Wno-unknown-pragmas", "-shared", "-o", "both.so"]
     files = [kernel.file for kernel in kernels]
@@ -169,7 +169,7 @@ def test_the_manifest_says_how_to_compile(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_kernel_of_the_cpu_device_loads_with_the_runtime_that_is_exported(tmp_path: Path) -> None:
     """The compiler gets no other flags: everything that is needed is in the folder."""
-    [kernel] = export([winner(PROBLEMS[0], "cpu")], tmp_path)
+    [kernel] = export([winner(PROBLEMS[0], "cpu")], tmp_path).kernels
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     subprocess.run(manifest["cpu_runtime"]["compile"], cwd=tmp_path, check=True)
     library = manifest["cpu_runtime"]["compile"][-1]
@@ -186,7 +186,7 @@ def test_a_host_compiler_that_contracts_is_told_not_to(tmp_path: Path) -> None:
     if shutil.which("g++") is None or platform.machine() != "x86_64":
         pytest.skip("no g++ that compiles for x86_64")
     added = Conv2d(1, 3, 3, 4, 4, 1, 1, quantization=Quantization(bias="float32", residual="int8"))
-    [kernel] = export([winner(added, "cpu")], tmp_path)
+    [kernel] = export([winner(added, "cpu")], tmp_path).kernels
     (tmp_path / "bare.cpp").write_text(kernel.source.text)
 
     def fused(file: str, contract: str) -> int:
@@ -201,7 +201,7 @@ def test_the_header_says_alignment_and_what_shared_memory_needs(tmp_path: Path) 
     problem = Conv2d(8, 14, 14, 256, 256, 3, 3, pad=1)
     plans, _ = generator.space(problem, target("sm_90a"), likely=True)
     large = next(plan for plan in plans if plan.main.smem_bytes > 48 * 1024)
-    kernels = export([row_of(large), winner(PROBLEMS[0], "gfx90a")], tmp_path)
+    kernels = export([row_of(large), winner(PROBLEMS[0], "gfx90a")], tmp_path).kernels
     header = (tmp_path / HEADER).read_text()
     assert re.search(r"int8_t\* x;  // .*; aligned to 16 bytes\n", header)
     # Arrays of per-channel values, and workspaces, are read in vectors.
@@ -215,7 +215,7 @@ def test_the_header_says_alignment_and_what_shared_memory_needs(tmp_path: Path) 
 
 def test_an_older_template_is_said(tmp_path: Path) -> None:
     old = replace(winner(PROBLEMS[0], "sm_80"), digest="0" * 32)
-    kernels: list[Exported] = export([old], tmp_path)
+    kernels: tuple[Exported, ...] = export([old], tmp_path).kernels
     assert json.loads((tmp_path / "manifest.json").read_text())["kernels"][0]["measured_on_this_source"] is False
     assert kernels[0].source.digest != old.digest
 
@@ -234,7 +234,7 @@ def test_two_of_one_code_have_a_file_each(tmp_path: Path, monkeypatch: pytest.Mo
     rows = [winner(problem, "sm_80") for problem in PROBLEMS[:2]]
     render = generator.render
     monkeypatch.setattr(generator, "render", lambda plan: replace(render(plan), digest="d" * 32))
-    kernels = export(rows, tmp_path)
+    kernels = export(rows, tmp_path).kernels
     assert len({kernel.suffix for kernel in kernels}) == 2
     assert all((tmp_path / kernel.file).read_text() == kernel.text for kernel in kernels)
 
@@ -250,7 +250,7 @@ def test_two_that_are_faster_unfused_are_two_files_and_each_kernel_is_one(tmp_pa
     pair = FusedConv2d(first, Conv2d(1, 6, 6, 8, 16, 1, 1))
     unfused = generator.unfused_plan(pair, target("cpu"))
     rows = [row_of(plan) for plan in (unfused, unfused.parts[0])]
-    kernels = export(rows, tmp_path)
+    kernels = export(rows, tmp_path).kernels
     assert [str(kernel.row.problem) for kernel in kernels] == [str(first), str(pair.second)]
     assert len({kernel.file for kernel in kernels}) == 2
 
@@ -258,7 +258,7 @@ def test_two_that_are_faster_unfused_are_two_files_and_each_kernel_is_one(tmp_pa
 def test_three_that_are_faster_unfused_are_three_files(tmp_path: Path) -> None:
     expand, project = Conv2d(1, 6, 6, 4, 8, 1, 1), Conv2d(1, 6, 6, 8, 4, 1, 1)
     block = FusedBlock(expand, Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), project)
-    kernels = export([row_of(generator.unfused_plan(block, target("cpu")))], tmp_path)
+    kernels = export([row_of(generator.unfused_plan(block, target("cpu")))], tmp_path).kernels
     assert [kernel.row.problem for kernel in kernels] == list(block.layers.values())
 
 

@@ -18,6 +18,22 @@ OWN_RULES = "test_qconv_kernels.py::test_a_project_has_its_own_rules"
 
 MUTANTS = (
     Mutant(
+        "export folder: a manifest names files elsewhere",
+        "_is_inside",
+        '".." not in path.parts',
+        "True",
+        "An export removes files outside of its folder.",
+        ("test_folder_of_export.py",),
+    ),
+    Mutant(
+        "export folder: what an older export had stays",
+        "replace",
+        "set(older) - set(names)",
+        "set(names) - set(names)",
+        "A program that lists the folder takes kernels of another export.",
+        ("test_folder_of_export.py",),
+    ),
+    Mutant(
         "winners: the last origin gives it",
         "find",
         "found.setdefault((row.problem, row.target, row.device), Winner.of(row, origin))",
