@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qconv.cli import listing
 from qconv.cli.options import (
     database_option,
     device_option,
@@ -18,7 +19,7 @@ from qconv.cli.options import (
     quiet_option,
     refuse_device,
 )
-from qconv.cli.table import of_terminal, table
+from qconv.cli.table import check_one_format, csv_option, of_terminal, print_csv, table
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
@@ -48,29 +49,30 @@ def _of_device(rows: Database, best: bool, device: str | None) -> list[Measureme
 @db.command("list")
 @database_option
 @json_option
+@csv_option
 @click.option("--best", is_flag=True, help="Only the winner of each problem and device.")
 @click.option("--device", help="Only rows of this device name.")
-def list_rows(database: str | None, as_json: bool, best: bool, device: str | None) -> None:
-    """List the rows, with the reasons of failures."""
+@click.option("--problem", "parts", multiple=True, metavar="PART", help="Only rows with this in their key: c=64:k=64.")
+@click.option("--config", metavar="PART", help="Only rows with this in their config, such as a family.")
+@click.option("--failed", is_flag=True, help="Only rows without a time.")
+@click.option("--sort", type=click.Choice(tuple(listing.SORTS)), help="Default: as they were stored.")
+@click.option("--limit", type=click.IntRange(1), help="At most this many, the first.")
+def list_rows(database: str | None, as_json: bool, as_csv: bool, best: bool, device: str | None, **wanted: Any) -> None:
+    """List the rows, with the reasons of failures. In a terminal, what all rows share is said once, above them."""
     from qconv.tune_db.text import as_dict
 
-    with _open(database) as rows:
-        found = _of_device(rows, best, device)
+    check_one_format(as_json, as_csv)
+    with _open(database) as stored:
+        every = _of_device(stored, best, device)
+    found = listing.Wanted(**wanted).chosen(every)
     if as_json:
         print_json([as_dict(row) for row in found])
-        return
-    rows_shown = [(_time(row), str(row.config), str(row.problem), row.device, _one_line(row.reason)) for row in found]
-    # Printed at once: otherwise a terminal or a pipe would be flushed after each of thousands of rows.
-    shown = table(("time", "config", "problem", "device", "reason"), rows_shown, of_terminal())
-    click.echo(f"{shown}\n{len(found)} rows")
-
-
-def _time(row: Measurement) -> str:
-    return f"{row.median_us:.2f} us" if row.median_us is not None else row.outcome
-
-
-def _one_line(reason: str | None) -> str:
-    return " ".join((reason or "").split())
+    elif as_csv:
+        print_csv(listing.CSV_NAMES, listing.csv_of(found))
+    else:
+        # Printed at once: otherwise a terminal or a pipe would be flushed after each of thousands of rows.
+        of_all = "" if len(found) == len(every) else f" of {len(every)}"
+        click.echo(f"{listing.shown(found, of_terminal())}\n{len(found)}{of_all} rows")
 
 
 @db.command()
@@ -215,6 +217,9 @@ def _show_stale(found: list[Measurement], older: int, as_json: bool) -> None:
     if as_json:
         print_json([as_dict(row) for row in found])
         return
-    rows = [(f"{row.created_at:%Y-%m-%d}", _time(row), str(row.config), str(row.problem), row.device) for row in found]
+    rows = [
+        (f"{row.created_at:%Y-%m-%d}", listing.time_of(row), str(row.config), str(row.problem), row.device)
+        for row in found
+    ]
     click.echo(table(("measured", "time", "config", "problem", "device"), rows, of_terminal()))
     click.echo(f"{older} winners of older templates, {len(found) - older} that a newer kernel is expected to beat")

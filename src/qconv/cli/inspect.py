@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
 from qconv.op import Problem
+
+if TYPE_CHECKING:
+    from qconv.device.disassembly import Form
+    from qconv.generator import Plan
 
 
 @click.command(cls=ProblemCommand)
@@ -92,10 +96,23 @@ def space(problem: Problem, fixed: dict[str, int], device: str | None, target_na
 @click.option(
     "--config", "config_json", help="A config as JSON, as space --json prints it. Default: the untuned default."
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["source", "ptx", "sass", "isa"]),
+    default="source",
+    show_default=True,
+    help="The source; compiled, PTX or SASS for NVIDIA, isa for AMD and the CPU.",
+)
 def source(
-    problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, config_json: str | None
+    problem: Problem,
+    fixed: dict[str, int],
+    device: str | None,
+    target_name: str | None,
+    config_json: str | None,
+    form: Form | Literal["source"],
 ) -> None:
-    """Print the generated kernel, or all kernels of a problem that needs several."""
+    """Print the generated kernel, or all kernels of a problem that needs several: the source, or its machine code."""
     from qconv import generator
 
     target = _target(target_name, device)
@@ -104,16 +121,24 @@ def source(
     else:
         plan = generator.plan(problem, generator.config_from_json(config_json), target)
     if len(plan.kernels) == 1:
-        click.echo(generator.render(plan).text, nl=False)
+        click.echo(_text_of(plan, form), nl=False)
         return
     for number, kernel in enumerate(plan.kernels, 1):
         click.echo(f"// Kernel {number} of {len(plan.kernels)}, which is a file of its own: {kernel.problem}")
-        click.echo(generator.render(kernel).text)
+        click.echo(_text_of(kernel, form))
     click.echo(
         f"these are {len(plan.kernels)} kernels, launched in turn, and do not compile as one file: qconv-tune export "
         "writes each to its own",
         err=True,
     )
+
+
+def _text_of(plan: Plan, form: Form | Literal["source"]) -> str:
+    from qconv import generator
+    from qconv.device import disassembly
+
+    made = generator.render(plan)
+    return made.text if form == "source" else disassembly.text_of(made, plan, form)
 
 
 @click.command()

@@ -16,15 +16,15 @@ LEAST = 6
 CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None) -> str:
+def table(names: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None, whole: Sequence[str] = ()) -> str:
     """Format rows with their names above, in aligned columns; numbers are right-aligned. Columns that are empty in
-    every row are omitted. With `columns`, text is cut to fit, the widest columns first."""
+    every row are omitted. With `columns`, text is cut to fit, the widest columns first, and `whole` ones last."""
     said = [at for at in range(len(names)) if not rows or any(row[at] for row in rows)]
     names, rows = [names[at] for at in said], [[row[at] for at in said] for row in rows]
     every = [names, *rows]
     widths = [max(map(len, column)) for column in zip(*every, strict=True)]
     if columns is not None:
-        widths = fitted(widths, columns)
+        widths = fitted(widths, columns, [name not in whole for name in names])
     numbers = [bool(rows) and all(row[at][:1].isdigit() or not row[at] for row in rows) for at in range(len(names))]
     lines = []
     for row in every:
@@ -33,11 +33,15 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]], columns: int | No
     return "\n".join(lines)
 
 
-def fitted(widths: Sequence[int], columns: int) -> list[int]:
-    """Reduce the widest columns equally until all fit, none below LEAST."""
+def fitted(widths: Sequence[int], columns: int, gives_way: Sequence[bool]) -> list[int]:
+    """Reduce the widest columns equally until all fit, none below LEAST: first those that give way, then all."""
     found = list(widths)
-    while sum(found) + BETWEEN * (len(found) - 1) > columns and max(found) > LEAST:
-        found[found.index(max(found))] -= 1
+    for may_shrink in (gives_way, [True] * len(found)):
+        while sum(found) + BETWEEN * (len(found) - 1) > columns:
+            left = [width if may else 0 for width, may in zip(found, may_shrink, strict=True)]
+            if max(left) <= LEAST:
+                break
+            found[left.index(max(left))] -= 1
     return found
 
 

@@ -146,7 +146,13 @@ def _host_compiler() -> Compiler:
 _loading = Lock()
 
 
-def _nvrtc(arch: str) -> Compiler:
+def ptx_of(source: Source, target: Target) -> str:
+    """Return the PTX that NVRTC makes of a source on the way to its binary."""
+    data, _ = _nvrtc(target.name, ".ptx").run(source)
+    return data.decode().rstrip("\0")
+
+
+def _nvrtc(arch: str, suffix: str = ".cubin") -> Compiler:
     try:
         with _loading:
             from cupy.cuda import nvrtc
@@ -157,7 +163,8 @@ def _nvrtc(arch: str) -> Compiler:
             f"compiling for {arch} needs CuPy and NVRTC ({first_line(error)}); install them: pip install "
             "'qconv-tune[cuda]'"
         ) from None
-    return _runtime_compiler("nvrtc", (f"-arch={arch}", *NVRTC_FLAGS), ".cubin", nvrtc.getCUBIN)
+    binary_of = nvrtc.getPTX if suffix == ".ptx" else nvrtc.getCUBIN
+    return _runtime_compiler("nvrtc", (f"-arch={arch}", *NVRTC_FLAGS), suffix, binary_of)
 
 
 def _hiprtc(arch: str) -> Compiler:

@@ -27,8 +27,13 @@ def test_in_a_terminal_no_line_is_wider(columns: int) -> None:
 
 
 def test_the_widest_gives_way() -> None:
-    assert fitted([8, 60, 100, 4], 60) == [8, 21, 21, 4]
-    assert fitted([9, 9], 3) == [6, 6]
+    assert fitted([8, 60, 100, 4], 60, [True] * 4) == [8, 21, 21, 4]
+    assert fitted([9, 9], 3, [True, False]) == [6, 6]
+
+
+def test_a_whole_column_gives_way_last() -> None:
+    assert fitted([8, 60, 40], 80, [True, True, False]) == [8, 28, 40]
+    assert fitted([8, 60, 90], 80, [True, True, False]) == [6, 6, 64]
 
 
 def test_nothing_to_show_has_its_names() -> None:

@@ -10,6 +10,22 @@ CACHE, ENTRIES = "test_cache_command.py", "test_cache_entries.py"
 
 MUTANTS = (
     Mutant(
+        "listing: what some rows share is said of all",
+        "without_shared",
+        "set(parts[0]).intersection(*parts[1:])",
+        "set(parts[0]).intersection(parts[-1])",
+        "The table says of every row what is true of the first and the last.",
+        ("test_listing_of_rows.py::test_what_all_texts_have_is_said_once",),
+    ),
+    Mutant(
+        "table: keys give way as other columns do",
+        "fitted",
+        "for may_shrink in (gives_way, [True] * len(found)):",
+        "for may_shrink in ([True] * len(found),):",
+        "Six rows show the same beginning of six keys.",
+        (TABLE,),
+    ),
+    Mutant(
         "cache: what others have is deleted",
         "clear",
         "if entry.layer.is_user]",
@@ -36,7 +52,7 @@ MUTANTS = (
     Mutant(
         "table: columns keep their width",
         "table",
-        "widths = fitted(widths, columns)",
+        "widths = fitted(widths, columns, [name not in whole for name in names])",
         "pass",
         "A row of a table takes three lines of a terminal.",
         (TABLE,),

@@ -8,6 +8,14 @@ RUNTIME, CLUSTER, MEMORY, SANITIZERS = (
 
 MUTANTS = (
     Mutant(
+        "disassembly: a form of another vendor",
+        "text_of",
+        "if target.vendor not in VENDORS[form]:",
+        "if form not in VENDORS:",
+        "PTX of a kernel for the CPU is asked of NVRTC.",
+        ("test_disassembly.py::test_a_form_of_another_vendor_is_refused",),
+    ),
+    Mutant(
         "cpu arena: what follows a block's shared memory may be read",
         "mark_redzones",
         "__asan_unpoison_memory_region(shared_.of(block), shared_.bytes);",
