@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qconv.cli.options import json_option, print_json
-from qconv.cli.table import check_one_format, csv_option, of_terminal, print_csv, table
+from qconv.cli.table import check_one_format, csv_option, of_terminal, print_documents_csv, table
 
 if TYPE_CHECKING:
     from qconv.instances.load.cache_entries import Entry
@@ -43,9 +43,8 @@ def list_entries(kind: str | None, target: str | None, as_json: bool, as_csv: bo
         print_json([entry.as_dict() for entry in found])
         return
     if as_csv:
-        documents = [entry.as_dict() for entry in found]
         names = ("kind", "target", "path", "bytes", "changed_at", "is_user")
-        print_csv(names, [[document[name] for name in names] for document in documents])
+        print_documents_csv(names, [entry.as_dict() for entry in found])
         return
     groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
     for entry in found:

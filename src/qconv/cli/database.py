@@ -150,6 +150,7 @@ def prune(database: str | None, failed: bool, slower_than: float | None, device:
 @database_option
 @device_option
 @json_option
+@csv_option
 @quiet_option
 @click.option("--shipped", is_flag=True, help="Also the winners that travel with the package.")
 @click.option("--trials", type=click.IntRange(3), default=24, show_default=True, help="For a problem on average.")
@@ -159,6 +160,7 @@ def refresh(
     database: str | None,
     device: str | None,
     as_json: bool,
+    as_csv: bool,
     shipped: bool,
     trials: int,
     out: Path | None,
@@ -176,17 +178,18 @@ def refresh(
     from qconv.tuner.workloads import refresh as winners
     from qconv.tuner.workloads.allocation import Budget
 
+    check_one_format(as_json, as_csv)
     where = database or default_database()
     name = None if device is None and dry_run else open_device(device).name
     rows = _rows_of(where, shipped, name)
     stale = winners.stale(rows)
     found = stale + [row for row in winners.overtaken(rows) if row not in stale]
     if dry_run:
-        _show_stale(found, len(stale), as_json)
+        _show_stale(found, len(stale), as_json, as_csv)
         return
     all_won = True
     if found:
-        given = workloads.Given(device, where, Budget(trials), as_json)
+        given = workloads.Given(device, where, Budget(trials), as_json, as_csv=as_csv)
         all_won = workloads.tune_all(winners.workload_of(found), given)
     else:
         click.echo(
@@ -211,11 +214,14 @@ def _rows_of(where: str, shipped: bool, device: str | None) -> list[Measurement]
         return Layered([rows, *(travelling.layers() if shipped else [])]).measurements(device=device)
 
 
-def _show_stale(found: list[Measurement], older: int, as_json: bool) -> None:
+def _show_stale(found: list[Measurement], older: int, as_json: bool, as_csv: bool) -> None:
     from qconv.tune_db.text import as_dict
 
     if as_json:
         print_json([as_dict(row) for row in found])
+        return
+    if as_csv:
+        print_csv(listing.CSV_NAMES, listing.csv_of(found))
         return
     rows = [
         (f"{row.created_at:%Y-%m-%d}", listing.time_of(row), str(row.config), str(row.problem), row.device)

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qconv.cli.options import device_option, json_option, needing_onnx, print_json
+from qconv.cli.table import check_one_format, csv_option, print_documents_csv
 from qconv.op import quoted
 
 if TYPE_CHECKING:
     from qconv.onnx import Session
 
+COLUMNS = (
+    *("name", "op", "runs_on", "why", "bytes_in", "bytes_out", "operations", "in_floats", "may_differ"),
+    *("predicted_us", "measured_us"),
+)
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -29,6 +34,7 @@ Shapes = dict[str, tuple[int, ...]]
 @click.option("--profile", is_flag=True, help="Run it on random data as well, and measure each layer by itself.")
 @device_option
 @json_option
+@csv_option
 def explain(
     model: Path,
     batch: int | None,
@@ -37,9 +43,11 @@ def explain(
     profile: bool,
     device: str | None,
     as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Show for each layer of a model where it runs and why, the bytes that cross between the device and the host, the
     memory and the predicted time; then the causes of what runs elsewhere, by weight."""
+    check_one_format(as_json, as_csv)
     with needing_onnx():
         import qconv.onnx  # noqa: F401
     if batch is not None and given:
@@ -50,6 +58,8 @@ def explain(
     explanation = session.explain(times)
     if as_json:
         print_json({"model": str(model), "device": session.device.name, **explanation.as_dict()})
+    elif as_csv:
+        print_documents_csv(COLUMNS, explanation.as_dict()["layers"])
     else:
         click.echo(f"{model} on {session.device.name}\n{explanation}")
 

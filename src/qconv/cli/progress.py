@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from qconv.tuner.search.tune import Progress
     from qconv.tuner.workloads.schedule import Step
 
-BAR_COLUMNS = 12
+BAR_COLUMNS, NAME_COLUMNS = 12, 24
+BEGINNING = "............ choosing configs and compiling the first ones"
 
 
 @contextlib.contextmanager
-def on_stderr() -> Iterator[Callable[[Step], None]]:
-    """Yield a callback that shows steps: in one updated line on a terminal, in a line per trial elsewhere, not with
-    -q."""
+def on_stderr(names: Mapping[Problem, str] | None = None) -> Iterator[Callable[[Step], None]]:
+    """Yield a callback that shows steps: in one updated line on a terminal, in a line per trial elsewhere, not with -q.
+    `names` are those of a workload's layers."""
     if is_quiet():
         yield lambda step: None
         return
@@ -36,8 +37,11 @@ def on_stderr() -> Iterator[Callable[[Step], None]]:
     from rich.text import Text
 
     console = Console(stderr=True)
-    with Live(console=console, refresh_per_second=4) as shown:
-        yield lambda step: shown.update(Text(line(step, console.width), no_wrap=True, overflow="ellipsis"))
+    known = names or {}
+    with Live(Text(BEGINNING), console=console, refresh_per_second=4) as shown:
+        yield lambda step: shown.update(
+            Text(line(step, console.width, known.get(step.problem, "")), no_wrap=True, overflow="ellipsis")
+        )
 
 
 class Lines:
@@ -71,9 +75,11 @@ class OfOne:
         self._show(Step(progress.done, progress.total, row.problem, row, progress.best, remaining))
 
 
-def line(step: Step, columns: int) -> str:
-    """Return the count, the time left and the best time, with as much of the config as fits."""
-    said = f"{bar(step)} {count(step)}  {left(step.remaining_s)}  best {brief(step.best)}"
+def line(step: Step, columns: int, name: str = "") -> str:
+    """Return the count, the time left, the layer and its best time, with as much of the config as fits."""
+    shown = name if len(name) <= NAME_COLUMNS else f"{name[: NAME_COLUMNS - 1]}\N{HORIZONTAL ELLIPSIS}"
+    of_layer = f"{shown}  best" if shown else "best"
+    said = f"{bar(step)} {count(step)}  {left(step.remaining_s)}  {of_layer} {brief(step.best)}"
     return said if len(said) <= columns else said[: columns - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 

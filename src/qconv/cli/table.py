@@ -6,7 +6,8 @@ import csv
 import io
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -61,6 +62,12 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="The table as cs
 def check_one_format(as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise click.UsageError("--json and --csv both say how to print: give one")
+
+
+def print_documents_csv(names: Sequence[str], documents: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row per document. A list is one cell, with spaces between."""
+    rows = [[document[name] for name in names] for document in documents]
+    print_csv(names, [[" ".join(map(str, one)) if isinstance(one, list) else one for one in row] for row in rows])
 
 
 def print_csv(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

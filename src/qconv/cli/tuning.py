@@ -20,6 +20,7 @@ from qconv.cli.options import (
     problem_or_file_options,
     quiet_option,
 )
+from qconv.cli.table import check_one_format, csv_option
 from qconv.op import Problem
 from qconv.tuner.search import strategies
 from qconv.tuner.workloads.allocation import DAY_S, Budget
@@ -37,6 +38,7 @@ TRIALS, TRIALS_EACH = 100, 24
 @device_option
 @database_option
 @json_option
+@csv_option
 @quiet_option
 @click.option(
     "--workload",
@@ -82,13 +84,15 @@ def tune(
         if problem is not None:
             raise click.UsageError(f"a problem was given beside --workload {workload}: leave one of them out")
         budget = asked.budget(TRIALS_EACH)
-        given = workloads.Given(asked.device, asked.where, budget, asked.as_json, asked.how, asked.crew)
+        given = workloads.Given(asked.device, asked.where, budget, asked.as_json, asked.how, asked.crew, asked.as_csv)
         workloads.tune(workload, batch, given)
         return
     if problem is None:
         raise click.UsageError("nothing to tune: give a problem (conv2d with its flags, or a key), or --workload FILE")
     if batch is not None:
         raise click.UsageError("--batch belongs to --workload: a problem has --n")
+    if asked.as_csv:
+        raise click.UsageError("--csv belongs to --workload, whose table has a row per layer: one problem has --json")
     if any(value is not None for value in asked.crew.values()):
         raise click.UsageError("--workers and --scheduler belong to --workload: one problem is for one worker")
     _tune_one(problem, asked)
@@ -101,6 +105,7 @@ class Asked:
     device: str | None
     database: str | None
     as_json: bool
+    as_csv: bool
     trials: int | None
     seconds: float | None
     target: float | None
@@ -111,6 +116,7 @@ class Asked:
     scheduler: str | None
 
     def __post_init__(self) -> None:
+        check_one_format(self.as_json, self.as_csv)
         if not 0 < self.timeout <= DAY_S:  # false for NaN as well
             raise ValueError(f"--timeout {self.timeout:g} must be seconds above 0, at most {DAY_S:g} (a day)")
 
@@ -142,10 +148,18 @@ def _tune_one(problem: Problem, asked: Asked) -> None:
 
     budget = asked.budget(TRIALS)
     opened = open_device(asked.device)
-    with Database.open(asked.where) as rows, progress.on_stderr() as show:
-        watch = progress.OfOne(show, budget.seconds)
-        trials = UNBOUNDED if budget.trials is None else budget.trials
-        outcome = run_tuning(problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how)
+    trials = UNBOUNDED if budget.trials is None else budget.trials
+    with Database.open(asked.where) as rows:
+        try:
+            with progress.on_stderr() as show:
+                watch = progress.OfOne(show, budget.seconds)
+                outcome = run_tuning(
+                    problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how
+                )
+        except KeyboardInterrupt:
+            best = rows.best(problem, opened.name, opened.target.name)
+            click.echo(f"best so far: {progress.brief(best)}; {workloads.GOES_ON}", err=True)
+            raise
     # Without the password that a URL may contain.
     if asked.as_json:
         print_json(_outcome_document(outcome, rows.where))

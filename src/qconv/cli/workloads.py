@@ -13,6 +13,7 @@ import click
 from qconv.cli import progress
 from qconv.cli.incomplete import readable
 from qconv.cli.options import print_json
+from qconv.cli.table import print_documents_csv
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from qconv.tuner.workloads.result import Result, Station
 
 NAME_COLUMNS = 34
+COLUMNS = ("problem", "places", "role", "count", "trials", "default_us", "tuned_us", "speed_up", "config")
+# After Ctrl-C.
+GOES_ON = "every finished trial is in the database: the same command goes on"
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Given:
     as_json: bool
     how: dict[str, Any] = field(default_factory=dict)
     crew: dict[str, Any] = field(default_factory=lambda: {"workers": None, "scheduler": None})
+    as_csv: bool = False
 
 
 def tune(path: Path, batch: int | None, given: Given) -> None:
@@ -59,18 +64,20 @@ def tune_all(workload: Workload, given: Given, network: Raceable | str | None = 
         tuning.engine_of(given.device, rows, where, search, **given.crew) as engine,
     ):
         try:
-            with progress.on_stderr() as show:
+            with progress.on_stderr({entry.problem: _line(str(entry)) for entry in workload.entries}) as show:
                 race = tuning.tune_and_race(workload, network, engine, rows, given.budget, show)
         except KeyboardInterrupt:
             said = table(workload, engine.station, results(workload, engine.station, rows), rows.where)
             click.echo("\n".join(said), err=True)
-            click.echo("every finished trial is in the database: the same command goes on", err=True)
+            click.echo(GOES_ON, err=True)
             raise
         found = results(workload, engine.station, rows)
         failed = without_winner(found, engine.station, rows)
     # Without the password that a URL may contain.
     if given.as_json:
         print_json(document(workload, engine.station, found, rows.where) | raced_document(race))
+    elif given.as_csv:
+        print_documents_csv(COLUMNS, document(workload, engine.station, found, rows.where)["problems"])
     else:
         click.echo("\n".join([*table(workload, engine.station, found, rows.where), *raced_lines(race)]))
     for sentence in failed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,12 @@ def test_it_is_data_for_a_batch_or_a_shape(path: Path) -> None:
         assert {"model", "device", "layers", "causes", "share", "advice"} <= data.keys()
         bytes_of[given[0] if given else ""] = data["crossing_bytes"]
     assert bytes_of["--batch"] == bytes_of["--shape"] == 2 * bytes_of[""]
+
+
+def test_it_is_csv_with_a_row_per_layer(path: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(path, "--csv"))))
+    assert [row["name"] for row in rows] == [layer["name"] for layer in json.loads(run(path, "--json"))["layers"]]
+    assert {row["runs_on"] for row in rows} == {"qconv"}
 
 
 def test_it_measures_when_asked(path: Path) -> None:

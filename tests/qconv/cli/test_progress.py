@@ -57,3 +57,11 @@ def test_quiet_says_nothing_of_progress(capsys: pytest.CaptureFixture[str]) -> N
     for words, lines in ((["-q"], 0), (["--quiet"], 0), ([], 2)):
         told.main(words, standalone_mode=False)
         assert len(capsys.readouterr().err.splitlines()) == lines
+
+
+def test_a_layer_of_a_workload_is_named() -> None:
+    step = Step(12345, 20000, MANY, ROW, ROW, 7265.0)
+    assert "2h01 left  layer4.1.conv2  best 12345.68 us" in line(step, 80, "layer4.1.conv2")
+    long = line(step, 80, "/backbone/stage4/block1/conv2/Conv")
+    assert len(long) <= 80
+    assert "/backbone/stage4/block1\N{HORIZONTAL ELLIPSIS}  best 12345.68" in long

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -169,10 +172,40 @@ def test_an_interruption_says_what_was_found_and_how_to_go_on(
     assert len(asked) == 18 + 1
 
 
+def test_an_interrupted_problem_says_its_best_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "Child", Scaled)
+    honest, asked = Scaled.measure, []
+
+    def interrupted(self: Scaled, candidate: Candidate, best_us: float | None = None) -> Any:
+        asked.append(candidate)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return honest(self, candidate, best_us)
+
+    monkeypatch.setattr(Scaled, "measure", interrupted)
+    assert run("tune", str(SLOW), "--device", "cpu", "--db", str(tmp_path / "t.sqlite"), "--trials", "9") == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.search(r"best so far: [\d.]+ us \(\w+ .*\); every finished trial is in the database: the same comm", err)
+
+
+def test_a_row_per_layer_is_csv(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command, "--csv", "-q") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["places"].split()[0] for row in rows if row["role"] == "layer"] == [
+        "net/a_layer_whose_name_is_much_longer_than_a_column",
+        "net/small",
+    ]
+    assert all(float(row["speed_up"]) >= 1 for row in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["tune"], "nothing to tune: give a problem"),
+        (["tune", "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3", "--csv"], "--csv belongs to --workload"),
         (["tune", "--n", "1"], "--n was given without an op"),
         (["tune", "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3", "--batch", "2"], "--batch belongs to --workload"),
         (["tune", "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3", "--workload", "net.csv"], "a problem was given beside"),

@@ -10,6 +10,30 @@ CACHE, ENTRIES = "test_cache_command.py", "test_cache_entries.py"
 
 MUTANTS = (
     Mutant(
+        "tune: an interrupted problem says another's best config",
+        "_tune_one",
+        "best = rows.best(problem, opened.name, opened.target.name)",
+        "best = None",
+        "After Ctrl-C nobody knows what the search has found.",
+        ("cli/test_workloads.py::test_an_interrupted_problem_says_its_best_config",),
+    ),
+    Mutant(
+        "progress: a layer of a workload has no name",
+        "line",
+        'f"{shown}  best" if shown else "best"',
+        '"best"',
+        "The bar of a workload does not say which layer takes the time.",
+        ("test_progress.py::test_a_layer_of_a_workload_is_named",),
+    ),
+    Mutant(
+        "table: a list is many cells",
+        "print_documents_csv",
+        '" ".join(map(str, one)) if isinstance(one, list) else one',
+        "one",
+        "A reader finds Python's brackets in the places of a layer.",
+        ("cli/test_workloads.py::test_a_row_per_layer_is_csv",),
+    ),
+    Mutant(
         "listing: what some rows share is said of all",
         "without_shared",
         "set(parts[0]).intersection(*parts[1:])",

@@ -8,12 +8,12 @@ RUNTIME, CLUSTER, MEMORY, SANITIZERS = (
 
 MUTANTS = (
     Mutant(
-        "disassembly: a form of another vendor",
-        "text_of",
-        "if target.vendor not in VENDORS[form]:",
-        "if form not in VENDORS:",
-        "PTX of a kernel for the CPU is asked of NVRTC.",
-        ("test_disassembly.py::test_a_form_of_another_vendor_is_refused",),
+        "disassembly: kernels of the CPU have no instructions",
+        "device/disassembly",
+        '"isa": ("amd", "cpu")',
+        '"isa": ("amd",)',
+        "Where there is no GPU, nobody sees the machine code of a kernel.",
+        ("test_disassembly.py::test_a_kernel_has_the_forms_of_its_vendor",),
     ),
     Mutant(
         "cpu arena: what follows a block's shared memory may be read",
