@@ -19,6 +19,7 @@ REQUEST, MACHINE = 2, 3
 # Remedies for missing packages that are imported on use.
 PACKAGES = {
     "cupy": "pip install 'qconv-tune[cuda]' for NVIDIA, 'qconv-tune[rocm]' for AMD",
+    "PIL": "pip install pillow",
     "onnx": "pip install 'qconv-tune[onnx]'",
     "psycopg": "pip install 'psycopg[binary]'",
 }

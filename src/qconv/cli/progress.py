@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qconv.tuner.search.tune import Progress
     from qconv.tuner.workloads.schedule import Step
 
+Item = TypeVar("Item")
 BAR_COLUMNS, NAME_COLUMNS = 12, 24
 BEGINNING = "............ choosing configs and compiling the first ones"
 
@@ -42,6 +43,28 @@ def on_stderr(names: Mapping[Problem, str] | None = None) -> Iterator[Callable[[
         yield lambda step: shown.update(
             Text(line(step, console.width, known.get(step.problem, "")), no_wrap=True, overflow="ellipsis")
         )
+
+
+def say(*sentences: str) -> None:
+    """Print sentences on stderr, not with -q."""
+    for sentence in () if is_quiet() else sentences:
+        click.echo(sentence, err=True)
+
+
+def counted(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """Yield the items with a bar on a terminal, at most ten lines elsewhere, nothing with -q."""
+    if is_quiet():
+        yield from items
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(items, f"{what} samples", total, console=Console(stderr=True))
+    else:
+        for done, item in enumerate(items, 1):
+            yield item
+            if done == total or 10 * done // total > 10 * (done - 1) // total:
+                click.echo(f"{what} {done} of {total} samples", err=True)
 
 
 class Lines:

@@ -35,6 +35,7 @@ CPU_ONLY = ("CPUExecutionProvider",)
 Source = str | bytes
 # All optimizations except those for the layouts of ONNX Runtime's kernels; and all default ones.
 NO_LAYOUTS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+DEFAULT_LEVEL = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 EVERY_OPTIMIZATION = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 # The optimizers that move, remove and fold DequantizeLinear and QuantizeLinear. They have processed the whole model; on
 # a part of it, they might fold differently, which would change bits.
@@ -187,17 +188,11 @@ def part_of(
 
 def typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onnx.ValueInfoProto]:
     """Return every node's outputs with the types that ONNX Runtime infers. Unlike onnx, it knows its own ops."""
+    own = {value.name for value in proto.graph.output}
     names = [name for node in proto.graph.node for name in node.output if name]
-    asked = onnx.ModelProto()
-    asked.CopyFrom(proto)
-    own = {value.name for value in asked.graph.output}
-    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
-    options = session_options(config)
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        session = onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=list(CPU_ONLY))
-    except ORT_ERRORS as error:
-        raise Unsupported(f"ONNX Runtime does not take the model as it has rewritten it: {error}") from None
+    session = session_with(
+        proto, [name for name in names if name not in own], config, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )
     made = set(names)
     return [_typed(output) for output in session.get_outputs() if output.name in made]
 
@@ -211,6 +206,21 @@ def _typed(output: Any) -> onnx.ValueInfoProto:
     shape = output.shape or None
     typed = helper.make_tensor_type_proto(_ELEMENTS[element[2]], shape)
     return helper.make_value_info(output.name, helper.make_sequence_type_proto(typed) if element[1] else typed)
+
+
+def session_with(
+    proto: onnx.ModelProto, inside: Sequence[str], config: Mapping[str, str], level: Any = DEFAULT_LEVEL
+) -> onnxruntime.InferenceSession:
+    """Return ONNX Runtime's session of a model whose further outputs are these tensors."""
+    asked = onnx.ModelProto()
+    asked.CopyFrom(proto)
+    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inside)
+    options = session_options(config)
+    options.graph_optimization_level = level
+    try:
+        return onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=list(CPU_ONLY))
+    except ORT_ERRORS as error:
+        raise Unsupported(f"onnxruntime {onnxruntime.__version__} does not take the model: {error}") from None
 
 
 def forget_shape(value: onnx.ValueInfoProto) -> None:

@@ -9,6 +9,31 @@ MEASURE = "test_measure.py"
 
 MUTANTS = (
     Mutant(
+        "quantize: the float model is overwritten",
+        "quantize",
+        "if out.resolve() == model.resolve():",
+        "if out is None:",
+        "The model with the trained weights is gone.",
+        ("test_quantize.py::test_what_is_asked_for_wrongly_is_refused",),
+    ),
+    Mutant(
+        "compare: the table is never sorted",
+        "cli/compare",
+        'found.worst if sort == "error" else found.layers',
+        "found.layers",
+        "The layer that costs most stands somewhere among a hundred.",
+        ("test_quantize.py::test_from_a_float_model_to_a_comparison",),
+    ),
+    Mutant(
+        "sampling: a width before its height",
+        "samples_of",
+        "(int(found[1]), int(found[2]))",
+        "(int(found[2]), int(found[1]))",
+        "Images are read as another shape than was asked for.",
+        ("test_quantize.py::test_the_size_is_a_height_and_a_width",),
+        needs="PIL",
+    ),
+    Mutant(
         "build: a device that nobody tuned for builds nothing, and says so to nobody",
         "_build_problems",
         "if missed or not (done or (runtimes and asked.device is None)):",
