@@ -12,11 +12,12 @@ from torchvision_models import import_models
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # They compile a library or several kernels, or measure.
-SLOW = ("fleet", "frame_to_boxes", "library", "network", "torchvision_network")
+SLOW = ("fleet", "frame_to_boxes", "from_float", "library", "network", "torchvision_network")
 # Script -> the package that it needs, and the extra that provides it.
 NEEDS = {
     "pytorch": ("torch", "torch"),
     "frame_to_boxes": ("onnxruntime", "onnx"),
+    "from_float": ("rapidocr_onnxruntime", "networks"),
     "network": ("onnxruntime", "onnx"),
     "fleet": ("distributed", "fleet"),
     "torchvision_network": ("torchvision", "conformance"),

@@ -68,6 +68,7 @@ target_option = click.option(
 @json_option
 def space(problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, as_json: bool) -> None:
     """List every config of the search space: feasible ones by estimated cost, and why each other one is not."""
+    from qconv.generator import default
     from qconv.generator import space as enumerate_space
 
     target = _target(target_name, device)
@@ -87,6 +88,11 @@ def space(problem: Problem, fixed: dict[str, int], device: str | None, target_na
     for r in rejected:
         click.echo(f"rejected  {r.config}  {r.reason}")
     click.echo(f"{len(feasible)} feasible, {len(rejected)} rejected on {target.name}")
+    if not feasible and not rejected:
+        instead = default(problem, target)
+        click.echo(
+            f"no family has one kernel for it there; lookup gives {len(instead.kernels)} kernels: {instead.config}"
+        )
 
 
 @click.command(cls=ProblemCommand)

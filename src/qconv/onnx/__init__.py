@@ -20,14 +20,33 @@ import onnx.backend.base as base
 
 from qconv.device import gpu_specs, open_device
 from qconv.network.ship.network_export import Shipped
+from qconv.onnx.comparison import Comparison, compare
 from qconv.onnx.graph import Graph, read_node
 from qconv.onnx.integer_inputs import with_integer_inputs
+from qconv.onnx.quantizer import Quantized, Quantizing, quantize
+from qconv.onnx.samples import Pixels, Samples
 from qconv.onnx.session import Session
 from qconv.onnx.ship import export
 from qconv.onnx.shipped_session import ShippedSession
 from qconv.onnx.tensor import Held, Unsupported
 
-__all__ = ["Backend", "Model", "Session", "Shipped", "ShippedSession", "Unsupported", "export", "with_integer_inputs"]
+__all__ = [
+    "Backend",
+    "Comparison",
+    "Model",
+    "Pixels",
+    "Quantized",
+    "Quantizing",
+    "Samples",
+    "Session",
+    "Shipped",
+    "ShippedSession",
+    "Unsupported",
+    "compare",
+    "export",
+    "quantize",
+    "with_integer_inputs",
+]
 
 
 class Model(base.BackendRep):

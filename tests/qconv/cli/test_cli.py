@@ -289,3 +289,9 @@ def test_a_malformed_conversion_is_refused(flags: str, says: str) -> None:
     assert done.returncode == 2
     assert says in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_a_space_without_configs_says_what_lookup_gives() -> None:
+    answer = here("space", f"{KEY}+{KEY}", "--target", "cpu")
+    assert answer.stdout.splitlines()[0] == "0 feasible, 0 rejected on cpu"
+    assert "no family has one kernel for it there; lookup gives 2 kernels: unfused (simt" in answer.stdout

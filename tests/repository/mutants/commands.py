@@ -9,6 +9,14 @@ MEASURE = "test_measure.py"
 
 MUTANTS = (
     Mutant(
+        "space: nothing is said of an empty space",
+        "cli/inspect",
+        "if not feasible and not rejected:",
+        "if feasible and rejected:",
+        "A user takes a problem that several kernels serve for one that nothing serves.",
+        ("test_cli.py::test_a_space_without_configs_says_what_lookup_gives",),
+    ),
+    Mutant(
         "quantize: the float model is overwritten",
         "quantize",
         "if out.resolve() == model.resolve():",
