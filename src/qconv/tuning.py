@@ -38,7 +38,7 @@ def tune(
 ) -> Results:
     """Tune problems, their keys, or the problems of a file: an ONNX model, a csv, or a list of keys. A problem that
     occurs twice counts twice. `budget` is the average number of trials per problem, or a `qconv.Budget` with seconds,
-    or with a target: a trial begins only if it is expected to shorten the best time by at least that percentage.
+    or with `gain_percent`: a trial begins only if it is expected to shorten the best time by at least that percentage.
 
     Trials go where the network spends its time. The database is the command's; measurements of an earlier run are
     reused, and the next `qconv.lookup` finds the winners. `workers` is the number of local processes that measure, each
@@ -57,7 +57,7 @@ def tune(
     workload = workload_of(problems, batch)
     limits = budget if isinstance(budget, Budget) else Budget(budget)
     chosen = strategies.DEFAULT if strategy is None else strategy
-    how = Search(0, timeout_s, strategy=chosen, target=limits.target)
+    how = Search(0, timeout_s, strategy=chosen, gain_percent=limits.gain_percent)
     where = database or default_database()
     with Database.open(where) as rows, engine_of(device, rows, where, how, workers, scheduler) as engine:
         race = tune_and_race(workload, network_of(problems, batch, device), engine, rows, limits, watch)

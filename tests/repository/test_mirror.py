@@ -42,7 +42,7 @@ SUBJECTS = {
     "templates/test_special_random.py": "the pages depthwise, direct, stem, gemv and pointwise",
     "templates/test_special_roles.py": "the pages depthwise, stem and gemv",
     "templates/test_special_sanitizers.py": "the pages depthwise, direct, stem, gemv and pointwise",
-    "tuner/test_target.py": "budgets by target, through allocation, the strategies and tune",
+    "tuner/test_gain.py": "budgets by gain, through allocation, the strategies and tune",
     "tune_db/test_read_only.py": "a database that database and engine may only read",
 }
 

@@ -47,19 +47,19 @@ class Progress:
 
 @dataclass(frozen=True)
 class Search:
-    """How a problem is searched. No trial begins after `until`, by time.monotonic(). With a `target`, no trial begins
-    whose expected reduction of the best time is below that percentage."""
+    """How a problem is searched. No trial begins after `until`, by time.monotonic(). With `gain_percent`, no trial
+    begins whose expected reduction of the best time is below that percentage."""
 
     trials: int
     timeout_s: float = 60.0
     seed: int = 0
     strategy: str = DEFAULT
     until: float | None = None
-    target: float | None = None
+    gain_percent: float | None = None
 
     def is_worth(self, gain: float | None) -> bool:
         """True where a trial with this expected gain should begin. An unknown gain is worth a trial."""
-        return self.target is None or gain is None or 100.0 * gain >= self.target
+        return self.gain_percent is None or gain is None or 100.0 * gain >= self.gain_percent
 
     @property
     def is_over(self) -> bool:
@@ -98,14 +98,14 @@ def tune(
     timeout_s: float = 60.0,
     seed: int = 0,
     strategy: str = DEFAULT,
-    target: float | None = None,
+    gain_percent: float | None = None,
     shipped: Layered | None = None,
     child: Child | None = None,
     watch: Watch = lambda progress: None,
 ) -> Outcome:
     """Tune a problem until `trials` configs have been measured. Valid rows of earlier runs count; the configs chosen
     without tuning are measured in any case. No trial begins after `seconds`, or when it is expected to shorten the best
-    time by less than `target` per cent. A chain and each of its parts get equal shares of the time.
+    time by less than `gain_percent`. A chain and each of its parts get equal shares of the time.
 
     The default and the config that lookup uses now are measured first, so that tuning never gives a slower answer than
     no tuning. Every row is stored as soon as it is known, so an interruption loses nothing. `shipped` is the layer
@@ -113,7 +113,7 @@ def tune(
     seconds.
     """
     until = None if seconds is None else time.monotonic() + seconds
-    search = Search(trials, timeout_s, seed, strategy, until, target)
+    search = Search(trials, timeout_s, seed, strategy, until, gain_percent)
     # Reject an unknown name before a worker starts.
     named(strategy)
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)

@@ -22,18 +22,18 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Budget:
-    """The limits of tuning. `trials` is the average per problem; `seconds` is for all problems together; `target` ends
-    the trials of a problem when the next is expected to shorten its best time by fewer per cent. The first limit
+    """The limits of tuning. `trials` is the average per problem; `seconds` is for all problems together; `gain_percent`
+    ends the trials of a problem when the next is expected to shorten its best time by fewer per cent. The first limit
     reached ends the tuning."""
 
     trials: int | None = None
     seconds: float | None = None
-    target: float | None = None
+    gain_percent: float | None = None
 
     def __post_init__(self) -> None:
-        if self.trials is None and self.seconds is None and self.target is None:
-            raise ValueError("a budget of nothing: give trials, seconds, a target, or several of them")
-        for name in ("seconds", "target"):
+        if self.trials is None and self.seconds is None and self.gain_percent is None:
+            raise ValueError("a budget of nothing: give trials, seconds, gain_percent, or several of them")
+        for name in ("seconds", "gain_percent"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
                 raise ValueError(f"{name}={quoted(value)} must be a number")
@@ -43,8 +43,8 @@ class Budget:
             raise ValueError(f"trials={self.trials} must be at least 1: a problem without a trial is not tuned")
         if self.seconds is not None and not 0 < self.seconds <= DAY_S:
             raise ValueError(f"seconds={self.seconds:g} must be above 0, and at most {DAY_S:g} (a day)")
-        if self.target is not None and not 0 < self.target < 100:
-            raise ValueError(f"target={self.target:g} must be per cent above 0 and below 100: 1 is a good one")
+        if self.gain_percent is not None and not 0 < self.gain_percent < 100:
+            raise ValueError(f"gain_percent={self.gain_percent:g} must be above 0 and below 100: 1 is a good one")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ TRIALS, TRIALS_EACH = 100, 24
 )
 @click.option("--seconds", type=float, help="Begin no trial after this time; without --trials, the only limit.")
 @click.option(
-    "--target",
+    "--gain-percent",
     type=float,
     metavar="PERCENT",
     help="Begin no trial that is expected to shorten the best time by less; without --trials, the only limit.",
@@ -108,7 +108,7 @@ class Asked:
     as_csv: bool
     trials: int | None
     seconds: float | None
-    target: float | None
+    gain_percent: float | None
     timeout: float
     seed: int
     strategy: str
@@ -122,12 +122,17 @@ class Asked:
 
     def budget(self, trials: int) -> Budget:
         """Return the limits; `trials` if none are given."""
-        unlimited = self.trials is None and self.seconds is None and self.target is None
-        return Budget(trials if unlimited else self.trials, self.seconds, self.target)
+        unlimited = self.trials is None and self.seconds is None and self.gain_percent is None
+        return Budget(trials if unlimited else self.trials, self.seconds, self.gain_percent)
 
     @property
     def how(self) -> dict[str, Any]:
-        return {"timeout_s": self.timeout, "seed": self.seed, "strategy": self.strategy, "target": self.target}
+        return {
+            "timeout_s": self.timeout,
+            "seed": self.seed,
+            "strategy": self.strategy,
+            "gain_percent": self.gain_percent,
+        }
 
     @property
     def crew(self) -> dict[str, Any]:

@@ -178,12 +178,12 @@ MUTANTS = (
         (SAMPLER + "::test_structures_are_alike_among_themselves",),
     ),
     Mutant(
-        "tune: a target that nothing meets",
+        "tune: a gain that nothing meets",
         "Search.is_worth",
-        "or 100.0 * gain >= self.target",
-        "or gain >= self.target",
-        "A target is per cent.",
-        ("tuner/test_target.py::test_a_trial_is_worth_what_it_is_expected_to_gain",),
+        "or 100.0 * gain >= self.gain_percent",
+        "or gain >= self.gain_percent",
+        "A gain is per cent.",
+        ("tuner/test_gain.py::test_a_trial_is_worth_what_it_is_expected_to_gain",),
     ),
     Mutant(
         "sanitized: a dirty scratch is clean",

@@ -1,4 +1,4 @@
-"""Budgets by target: a search ends when no trial is expected to gain enough, and reports only what it knows."""
+"""Budgets by gain: a search ends when no trial is expected to gain enough, and reports only what it knows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 
 
 @pytest.mark.parametrize(
-    ("target", "gain", "worth"),
+    ("gain_percent", "gain", "worth"),
     [(None, 0.0, True), (1.0, None, True), (1.0, 0.0101, True), (1.0, 0.0099, False), (0.5, 0.006, True)],
 )
-def test_a_trial_is_worth_what_it_is_expected_to_gain(target: float | None, gain: float | None, worth: bool) -> None:
-    assert Search(0, target=target).is_worth(gain) is worth
+def test_a_trial_is_worth_what_it_is_expected_to_gain(
+    gain_percent: float | None, gain: float | None, worth: bool
+) -> None:
+    assert Search(0, gain_percent=gain_percent).is_worth(gain) is worth
 
 
 @dataclass
@@ -45,12 +47,12 @@ class Falling:
         pass
 
 
-def test_a_search_ends_at_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_at_its_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     from qconv.tuner.search import tune as module
 
     monkeypatch.setattr(module, "named", lambda name: Falling)
     with Database.open("sqlite://") as rows:
-        outcome = tune(PROBLEM, open_device("cpu"), rows, trials=4, target=1.0)
+        outcome = tune(PROBLEM, open_device("cpu"), rows, trials=4, gain_percent=1.0)
     assert outcome.measured == 2
 
 
@@ -70,8 +72,8 @@ def test_only_what_learns_expects_a_gain() -> None:
     assert searches[1].gain is None
 
 
-@pytest.mark.parametrize("target", [0.0, -1.0, 100.0, float("nan")])
-def test_a_target_is_per_cent(target: float) -> None:
-    with pytest.raises(ValueError, match="must be per cent above 0 and below 100"):
-        Budget(target=target)
-    assert Budget(target=2.0).trials is None
+@pytest.mark.parametrize("gain_percent", [0.0, -1.0, 100.0, float("nan")])
+def test_a_gain_is_per_cent(gain_percent: float) -> None:
+    with pytest.raises(ValueError, match="must be above 0 and below 100: 1 is a good one"):
+        Budget(gain_percent=gain_percent)
+    assert Budget(gain_percent=2.0).trials is None
