@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import tempfile
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -12,9 +15,9 @@ import numpy as np
 import onnxruntime
 import quantized_networks as networks
 from one_node import drawn, model_of, node_of, whole_range
-from onnx import ModelProto, helper
+from onnx import ModelProto, TensorProto, helper
 
-from qconv.onnx import Session, shapes
+from qconv.onnx import Pixels, Samples, Session, shapes
 from qconv.onnx.tensor import Unsupported
 from tests.hostile.judge import REFUSALS, Refused, Surface, Wrong, check_sentence, judge
 from tests.hostile.mutations import VALUES, WORDS, of_bytes
@@ -154,5 +157,34 @@ def _fails(session: Session, feeds: dict[str, Any]) -> None:
     session.run(None, feeds)
 
 
+@cache
+def _samples() -> tuple[bytes, ...]:
+    """Return a file of one array, and one of several by their names."""
+    one, several = io.BytesIO(), io.BytesIO()
+    np.save(one, np.ones((2, 3, 4), np.float32))
+    np.savez(several, x=np.ones((3, 4), np.float32), other=np.zeros(2))
+    return one.getvalue(), several.getvalue()
+
+
+def draw_sample(rng: Random) -> bytes:
+    return of_bytes(rng, rng.choice(_samples()))
+
+
+def take_sample(given: bytes) -> None:
+    """Check that a file of samples gives arrays that the model takes."""
+    shape: list[str | int] = ["N", 3, 4]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
+    model = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "one", ends[:1], ends[1:]))
+    with tempfile.TemporaryDirectory() as folder:
+        name = "sample.npz" if given.startswith(b"PK") else "sample.npy"
+        Path(folder, name).write_bytes(given)
+        for feeds in Samples.of(model, Path(folder), Pixels()):
+            if feeds["x"].dtype != np.float32 or feeds["x"].shape[1:] != (3, 4):
+                raise Wrong(f"the model takes float32 of (N, 3, 4); {feeds['x'].dtype} of {feeds['x'].shape} was given")
+
+
 KINDS = {f"tensor({name})": dtype for name, dtype in (("float", "float32"), ("uint8", "uint8"), ("int8", "int8"))}
-SURFACES = (Surface("models", draw, take, cases=2_000, refusals=(*REFUSALS, Unsupported)),)
+SURFACES = (
+    Surface("models", draw, take, cases=2_000, refusals=(*REFUSALS, Unsupported)),
+    Surface("samples", draw_sample, take_sample, cases=5_000),
+)

@@ -30,6 +30,7 @@ FEW = {
     "entries": 20,
     "workloads": 60,
     "manifests": 200,
+    "samples": 150,
 }
 
 
