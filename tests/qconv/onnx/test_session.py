@@ -427,6 +427,14 @@ def test_arrays_may_be_given_in_order_or_by_name(session: Session) -> None:
 
 def test_its_repr_says_what_it_takes_and_gives(session: Session) -> None:
     assert repr(session) == f"<Session: x float32(?, 3, 16, 16) to gemm17 on {session.device.name}>"
+    ready = session._described
+    report, lowered = session.explain(), session._lowered
+    assert repr(ready.network) == f"<Network: x to gemm17 by {len(ready.network.layers)} layers>"
+    assert (
+        repr(report)
+        == f"<Explanation: {len(report.rows)} of {len(report.rows)} layers on kernels; print it for the report>"
+    )
+    assert repr(lowered) == f"<Lowered: {len(lowered.served)} layers on kernels, 0 elsewhere, of {lowered.network!r}>"
 
 
 @pytest.mark.parametrize(
