@@ -56,7 +56,7 @@ def test_seconds_go_where_the_time_is() -> None:
         ({"trials": "12"}, "trials='12' must be an integer"),
         ({"trials": 2.5}, "trials=2.5 must be an integer"),
         ({"seconds": "60"}, "seconds='60' must be a number"),
-        ({"target": None, "seconds": True}, "seconds=True must be a number"),
+        ({"gain_percent": None, "seconds": True}, "seconds=True must be a number"),
         ({"seconds": 0.0}, "seconds=0 must be above 0"),
         ({"seconds": float("nan")}, "seconds=nan must be"),
         ({"seconds": 1e6}, "at most 86400"),
