@@ -26,6 +26,9 @@ class ElementType:
     # accumulator type is the same. None: no op multiplies elements of this type.
     sums: str | None = None
     short: str = ""  # as instructions spell it
+    # The prelude's C++ type that reads the floats of a 32-bit word, and the sections that it needs.
+    word: str = ""
+    word_wants: tuple[str, ...] = ()
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
@@ -37,6 +40,17 @@ class ElementType:
     @property
     def bits(self) -> int:
         return 8 * self.bytes
+
+    @property
+    def bits_ctype(self) -> str:
+        """Return the unsigned C type of the same size."""
+        return {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}[self.bytes]
+
+    @cached_property
+    def largest_finite(self) -> float:
+        import ml_dtypes
+
+        return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
 
     @property
     def is_integer(self) -> bool:
@@ -71,8 +85,17 @@ class Types(NamedTuple):
     sum: ElementType  # the accumulator type
     residual: ElementType | None
 
+    @property
+    def residual_is_integer(self) -> bool:
+        return self.residual is not None and self.residual.is_integer
 
-# 16-bit floats are passed as their bits: sources that include nothing have no such type on every target.
+
+def _real(short: str, word: str, *more: str) -> dict[str, Any]:
+    """Return what an instruction needs to know of a float that is multiplied: the sums are fp32's."""
+    return {"sums": "float32", "short": short, "word": word, "word_wants": (word, "bits", *more)}
+
+
+# Narrow floats are passed as their bits: sources that include nothing have no such type on every target.
 ELEMENT_TYPES = {
     element_type.name: element_type
     for element_type in (
@@ -82,9 +105,11 @@ ELEMENT_TYPES = {
         ElementType("uint16", "unsigned short", "uint16_t", 2, (0, 2**16 - 1)),
         ElementType("int32", "int", "int32_t", 4, (-(2**31), 2**31 - 1), short="s32"),
         ElementType("int64", "long long", "int64_t", 8, (-(2**63), 2**63 - 1)),
-        ElementType("float16", "unsigned short", "uint16_t", 2),
-        ElementType("bfloat16", "unsigned short", "uint16_t", 2),
-        ElementType("float32", "float", "float", 4, short="f32"),
+        ElementType("float16", "unsigned short", "uint16_t", 2, **_real("f16", "Halves", "from_half")),
+        ElementType("bfloat16", "unsigned short", "uint16_t", 2, **_real("bf16", "Bfloats")),
+        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, **_real("e4m3", "E4m3s", "from_half")),
+        ElementType("float8_e5m2", "unsigned char", "uint8_t", 1, **_real("e5m2", "E5m2s", "from_half")),
+        ElementType("float32", "float", "float", 4, **_real("tf32", "Floats")),
         ElementType("float64", "double", "double", 8),
         ElementType("bool", "bool", "bool", 1),
     )
@@ -92,3 +117,6 @@ ELEMENT_TYPES = {
 RANGES = {name: element_type.limits for name, element_type in ELEMENT_TYPES.items() if element_type.limits is not None}
 # The types that conversions read and write. Wider integers are indices, which have no scale.
 INTEGERS = tuple(name for name in RANGES if ELEMENT_TYPES[name].bytes <= 4)
+# A GPU's arrays of these hold their bits as uint8, which every library has.
+BITS_OF_FLOAT8 = "uint8"
+FLOAT8 = tuple(name for name in ELEMENT_TYPES if name.startswith("float8"))

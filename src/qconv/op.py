@@ -205,6 +205,9 @@ class Sample:
     arrays: tuple[Array, ...]
     parameters: dict[str, Any] = field(default_factory=dict)
     forced: tuple[str, ...] = ()
+    # Arrays with which launches are timed, where `arrays` are numbers whose sums are exact: fewer of their bits change,
+    # and a GPU is faster with them.
+    timed: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True)

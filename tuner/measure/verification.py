@@ -124,12 +124,14 @@ class InputSets:
 
     @cached_property
     def _sets(self) -> list[tuple[list[Any], list[Any]]]:
-        """The input sets: the first, and copies of it rotated on the device, so that no two are alike and all use the
-        full range."""
+        """The input sets of timed launches: the first, and copies of it rotated on the device, so that no two are alike
+        and all use the full range."""
         count = min(MOST_SETS, max(1, -(-self._rotated_bytes // self.problem.io_bytes)))
-        rolled = self.device.rolled
-        others = [([rolled(array, i) for array in self._first[0]], self._outputs()) for i in range(1, count)]
-        return [self._first, *others]
+        first, rolled = self._first, self.device.rolled
+        if self._sample.timed:
+            first = [self.device.upload(array) for array in self._sample.timed], first[1]
+        others = [([rolled(array, i) for array in first[0]], self._outputs()) for i in range(1, count)]
+        return [first, *others]
 
     @cached_property
     def _expected(self) -> tuple[Array, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jinja2
 
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import DatabaseError
 from qconv.op import Problem
 from qconv.tune_db.database import Database
@@ -23,14 +24,16 @@ from qconv.tuner.report.network import NetworkPage
 
 @dataclass(frozen=True)
 class Roofline:
-    """Peak rates of a device. `tops` is dense int8 on the tensor cores, from the data sheet; `tb_per_s` is the measured
-    bandwidth of a device copy."""
+    """Peak rates of a device. `tops` is dense int8 on the tensor cores, from the data sheet, which is the rate of 8-bit
+    floats as well; operands of twice the bytes have half the rate. `tb_per_s` is the measured bandwidth of a device
+    copy."""
 
     tops: float
     tb_per_s: float
 
     def floor_us(self, problem: Problem) -> float:
-        return max(problem.operations / self.tops, problem.io_bytes / self.tb_per_s) / 1e6
+        widest = max(ELEMENT_TYPES[tensor.dtype].bytes for tensor in problem.inputs)
+        return max(problem.operations * widest / self.tops, problem.io_bytes / self.tb_per_s) / 1e6
 
 
 ROOFLINES = {"NVIDIA H200": Roofline(tops=1979.0, tb_per_s=4.27)}

@@ -129,7 +129,7 @@ def _sum_offset(quantization: Quantization) -> str:
 
 def _in_output_units(quantization: Quantization, real: str) -> str:
     """Return a number of the activation, converted to output units where one factor scales the value to them."""
-    if quantization.requantizes and quantization.mode.order == "multiply":
+    if quantization.has_y_scale and quantization.mode.order == "multiply":
         return f"{real} / {_single('p.y_scale')}"
     return real
 

@@ -60,6 +60,8 @@ def check_positive(name: str, scales: NDArray[Any]) -> None:
 
 
 def check_residual_scale(value: Any, residual: str, y_scale: NDArray[Any]) -> NDArray[Any] | None:
+    if value is None and residual != "none" and residual not in RANGES:
+        value = 1.0  # floats need no scale
     if (residual == "none") != (value is None):
         says = "was not given" if value is None else "was given"
         raise ValueError(f"residual_scale {says}, but the problem has residual={residual!r}: make the two agree")

@@ -25,14 +25,14 @@ from qconv.arithmetic.parameter import (
     check_table,
     check_zero_points,
 )
-from qconv.dtypes import ELEMENT_TYPES, RANGES, ElementType, Types
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8, RANGES, ElementType, Types
 from qconv.op import changed_fields, check_choice
 
 # Types with an accumulator type.
 X_TYPES = tuple(name for name, element_type in ELEMENT_TYPES.items() if element_type.sums is not None)
-OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16")
+OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16", *FLOAT8)
 BIASES = ("none", "int32", "float32")
-RESIDUALS = ("none", "int8", "uint8")
+RESIDUALS = ("none", "int8", "uint8", "float16", "bfloat16", "float32")
 ACTIVATIONS = tuple(BY_NAME)
 # Activations that commute with a positive scale, so that the value may be in any units.
 SCALABLE = tuple(name for name, activation in BY_NAME.items() if activation.scales)
@@ -81,6 +81,11 @@ class Quantization:
             raise ValueError(
                 "residual_zero_point=True with residual='none': there is nothing to subtract it from; leave it out or "
                 "choose residual int8 or uint8"
+            )
+        if self.residual_zero_point and not self.types.residual_is_integer:
+            raise ValueError(
+                f"residual_zero_point=True with residual={self.residual!r}: only integers have a zero point; leave it "
+                "out, or choose residual int8 or uint8"
             )
         self._check_inner()
         self._check_table()
@@ -133,6 +138,10 @@ class Quantization:
         if not self.scaled and self.out_type != sums.name:
             raise ValueError(
                 f"out_type={self.out_type!r} {given}: the sums have another type; choose an output that is scaled"
+            )
+        if sums.is_integer and self.residual != "none" and not self.types.residual_is_integer:
+            raise ValueError(
+                f"residual={self.residual!r} {given}: integer sums take a residual of int8 or uint8; choose one"
             )
         if not sums.is_integer and (self.bias in RANGES or self.bias_at == "accumulator"):
             raise ValueError(
@@ -215,6 +224,11 @@ class Quantization:
         return self.out_type in ("int8", "uint8")
 
     @property
+    def has_y_scale(self) -> bool:
+        """True where the output has a scale: an integer, or a float of 8 bits, whose range is small."""
+        return self.requantizes or self.out_type in FLOAT8
+
+    @property
     def sees_real(self) -> bool:
         """True where the activation needs the real value rather than a multiple of it."""
         return not BY_NAME[self.activation].scales
@@ -223,7 +237,7 @@ class Quantization:
     def to_output_units(self) -> str:
         """How a real value is converted to output units: not at all, as part of the one `multiply`, or by its own step
         after the activation."""
-        if not self.requantizes:
+        if not self.has_y_scale:
             return "none"
         if self.mode.order == "multiply" and self.sees_real:
             return "multiply_reciprocal"
@@ -295,7 +309,7 @@ class Parameters:
         for name, shape, used in (
             ("x_scale", (), q.scaled),
             ("w_scale", channels, q.scaled),
-            ("y_scale", (), q.requantizes),
+            ("y_scale", (), q.has_y_scale),
         ):
             checked[name] = check_scale(name, getattr(self, name), shape, used)
         for name, shape, dtype in (

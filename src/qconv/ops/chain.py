@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from qconv.op import BETWEEN, Array, Op, Option, Sample, quoted, read_key
-from qconv.ops.convolution import conv2d, style_of, towards
-from qconv.ops.draft import Given, draw_layer
+from qconv.ops.attempt import Given
+from qconv.ops.convolution import conv2d, style_of, timed_arrays, towards
+from qconv.ops.draft import draw_layer
 from qconv.ops.window import windows
 from qconv.problem.chain import Chain, FusedBlock, FusedConv2d, chain_of
 from qconv.problem.convolution import FLAGS, Conv2d, read_conv2d
@@ -84,8 +85,9 @@ def _draft(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> t
         elif drawn.lacks:
             lacks.append(f"{layer}: {drawn.lacks}")
         if one is not problem.last:
-            given = Given(drawn.parameters["y_scale"], drawn.parameters["y_zero_point"], seen.pixels, drawn.rows)
-    return Sample(tuple(arrays), parameters, tuple(forced)), lacks
+            q = drawn.parameters
+            given = Given(q.get("y_scale", 1.0), q["y_zero_point"], seen.pixels, drawn.rows, drawn.largest)
+    return Sample(tuple(arrays), parameters, tuple(forced), timed_arrays(tuple(arrays), rng)), lacks
 
 
 def compute(problem: Chain, drawn: Sample) -> tuple[Array, ...]:

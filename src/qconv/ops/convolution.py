@@ -50,11 +50,15 @@ OPTIONS = (
     Option("pixel_shuffle", "Channels become blocks of one, or down,across, pixels. Default 1.", "extents"),
     Option("crop", "Outputs removed: one, or top,left,bottom,right. Default 0.", "extents"),
     Option("layout", "Layout of activations; weights are KRSC or KCRS. Default nhwc.", choices=LAYOUTS),
-    Option("x_type", "Input type. conv2d: int8 (default), uint8.", metavar="TYPE"),
+    Option(
+        "x_type",
+        "Input type. conv2d: int8 (default), uint8, float16, bfloat16, float8_e4m3fn, float8_e5m2, float32.",
+        metavar="TYPE",
+    ),
     Option("w_type", "Type of the weights. Default int8.", choices=X_TYPES),
     Option(
         "out_type",
-        "Output type. conv2d: int8 (default), uint8, int32, float32, float16, bfloat16.",
+        "Output type. conv2d: int8 (default), uint8, int32, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2.",
         metavar="TYPE",
     ),
     Option("per_channel", "Weight scales per output channel.", "switch"),
@@ -106,7 +110,18 @@ def draw(problem: Conv2d, seed: int, fixed: dict[str, int]) -> Sample:
     rng = np.random.default_rng(seed)
     (seen,) = windows([problem], rng)
     drawn = draw_layer(seen, rng, fixed, style_of([seen], rng), towards(problem.quantization, fixed))
-    return Sample(drawn.arrays, drawn.parameters, tuple(filter(None, [drawn.forced or drawn.lacks])))
+    forced = tuple(filter(None, [drawn.forced or drawn.lacks]))
+    return Sample(drawn.arrays, drawn.parameters, forced, timed_arrays(drawn.arrays, rng))
+
+
+def timed_arrays(arrays: tuple[Array, ...], rng: np.random.Generator) -> tuple[Array, ...]:
+    """Return normal numbers of the shapes and types of these arrays, if they are floats whose sums are exact."""
+    if all(array.dtype.kind in "iu" for array in arrays):
+        return ()
+    return tuple(
+        array if array.dtype.kind in "iu" else rng.standard_normal(array.shape, np.float32).astype(array.dtype)
+        for array in arrays
+    )
 
 
 def style_of(every: list[Windows], rng: np.random.Generator) -> Style:
@@ -211,7 +226,8 @@ def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, resi
     acc = accumulate(problem, x, w, parameters)
     if residual is not None:
         channels_last = residual if problem.layout == "nhwc" else residual.transpose(0, 2, 3, 1)
-        residual = to_channels(problem, channels_last.astype(np.int32))
+        residual_dtype = np.int32 if q.types.residual_is_integer else np.float32
+        residual = to_channels(problem, channels_last.astype(residual_dtype))
     y = to_pixels(problem, computed(q, parameters, _as_sums(acc, q.types.sum), residual))
     return y if problem.layout == "nhwc" else np.ascontiguousarray(y.transpose(0, 3, 1, 2))
 

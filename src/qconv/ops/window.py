@@ -110,6 +110,16 @@ def sums(seen: Windows, x: Array, w: Array) -> Array:
     their zero points, by [output channel, tap and input channel of its group]."""
     problem = seen.problem
     exact = np.float32 if problem.reduction * problem.quantization.largest_product < EXACT_IN_FLOAT32 else np.float64
-    grouped = w.reshape(problem.groups, problem.k_group, -1).transpose(0, 2, 1).astype(exact)
-    products: Array = np.matmul(x.astype(exact, copy=False), grouped)
-    return products.transpose(1, 0, 2).reshape(len(seen.pixels), problem.k).astype(np.int64)
+    return _sums(seen, x, w, exact).astype(np.int64)
+
+
+def exact_sums(seen: Windows, x: Array, w: Array) -> Array:
+    """Return what `sums` does, as float64, of factors whose sums are exact in it."""
+    return _sums(seen, x, w, np.float64)
+
+
+def _sums(seen: Windows, x: Array, w: Array, dtype: Any) -> Array:
+    problem = seen.problem
+    grouped = w.reshape(problem.groups, problem.k_group, -1).transpose(0, 2, 1).astype(dtype)
+    products: Array = np.matmul(x.astype(dtype, copy=False), grouped)
+    return products.transpose(1, 0, 2).reshape(len(seen.pixels), problem.k)

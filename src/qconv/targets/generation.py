@@ -12,22 +12,32 @@ from typing import Literal
 from qconv.targets.instruction import DotProduct, MatrixInstruction, TensorMemoryInstruction, WarpgroupInstruction
 from qconv.targets.instruction_tables import (
     DP4A,
+    FLOATS_OF_AMD,
+    FLOATS_OF_NVIDIA,
     MFMA_16X16X16,
     MFMA_16X16X32,
     MFMA_16X16X64,
     MFMA_32X32X8,
     MFMA_32X32X16,
     MFMA_32X32X32,
+    MFMA_OF_BFLOATS,
+    MFMA_OF_FLOATS_3,
+    MFMA_OF_FLOATS_4,
+    MFMA_OF_HALVES,
     MMA_M8N8K16,
+    MMA_M16N8K16_BF16,
     MMA_M16N8K16_F16,
     MMA_M16N8K32,
+    MMA_M16N8K32_FP8,
     ON_THE_CPU,
     SDOT4,
     SUDOT4,
     TCGEN05_M128K32,
     WGMMA_M64K32,
+    WGMMA_OF_FLOATS,
     WMMA_GFX11,
     WMMA_GFX12,
+    WMMA_GFX12_OF_FLOATS,
 )
 
 Vendor = Literal["nvidia", "amd", "cpu"]
@@ -55,7 +65,8 @@ class Generation:
     registers_per_thread: int  # registers that a thread can address
     registers_per_sm: int  # 32-bit registers, counted per lane
     instructions: tuple[MatrixInstruction, ...] = field(default=(), repr=False)
-    warpgroup: WarpgroupInstruction | None = field(default=None, repr=False)  # of a warpgroup, four warps
+    warpgroup: WarpgroupInstruction | None = field(default=None, repr=False)  # of a warpgroup, four warps; of bytes
+    warpgroup_of_floats: tuple[WarpgroupInstruction, ...] = field(default=(), repr=False)
     tensor_memory: TensorMemoryInstruction | None = field(default=None, repr=False)  # accumulates in tensor memory
     features: frozenset[Feature] = frozenset()
     # The last word of a buffer descriptor for untyped bytes, on targets where out-of-bounds loads through one return
@@ -108,7 +119,7 @@ def _nvidia(name: str, features: frozenset[Feature], *instructions: MatrixInstru
         name=name,
         vendor="nvidia",
         warp_size=32,
-        dots=(DP4A,),
+        dots=(DP4A, *FLOATS_OF_NVIDIA),
         registers_per_thread=255,
         registers_per_sm=65536,
         instructions=instructions,
@@ -128,10 +139,12 @@ _FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
     "packs_floats",
 }
 TURING = _nvidia("Turing", frozenset(), MMA_M8N8K16)
-AMPERE = _nvidia("Ampere", _FROM_AMPERE, MMA_M16N8K32, MMA_M16N8K16_F16)
-ADA = _nvidia("Ada", _FROM_AMPERE, MMA_M16N8K32, MMA_M16N8K16_F16)
-HOPPER = replace(_nvidia("Hopper", _FROM_HOPPER, MMA_M16N8K32, MMA_M16N8K16_F16), warpgroup=WGMMA_M64K32)
-BLACKWELL = _nvidia("Blackwell", _FROM_HOPPER, MMA_M16N8K32, MMA_M16N8K16_F16)
+_OF_AMPERE = (MMA_M16N8K32, MMA_M16N8K16_F16, MMA_M16N8K16_BF16)
+_OF_ADA = (*_OF_AMPERE, MMA_M16N8K32_FP8)
+AMPERE = _nvidia("Ampere", _FROM_AMPERE, *_OF_AMPERE)
+ADA = _nvidia("Ada", _FROM_AMPERE, *_OF_ADA)
+HOPPER = replace(_nvidia("Hopper", _FROM_HOPPER, *_OF_ADA), warpgroup=WGMMA_M64K32, warpgroup_of_floats=WGMMA_OF_FLOATS)
+BLACKWELL = _nvidia("Blackwell", _FROM_HOPPER, *_OF_ADA)
 BLACKWELL_100 = replace(BLACKWELL, name="Blackwell 10.0", tensor_memory=TCGEN05_M128K32)
 BLACKWELL_110 = replace(BLACKWELL_100, name="Blackwell 11.0")
 
@@ -147,7 +160,7 @@ def _cdna(
         name=name,
         vendor="amd",
         warp_size=64,
-        dots=(SDOT4,),
+        dots=(SDOT4, *FLOATS_OF_AMD),
         registers_per_thread=registers_per_thread,
         registers_per_sm=vgpr_file_kib * 1024 // 4,
         instructions=instructions,
@@ -168,7 +181,7 @@ def _rdna(
         name=name,
         vendor="amd",
         warp_size=32,
-        dots=(dot,),
+        dots=(dot, *FLOATS_OF_AMD),
         registers_per_thread=256,
         registers_per_sm=vgpr_file_kib * 1024 // 4,
         instructions=instructions,
@@ -184,16 +197,17 @@ def _rdna(
 # getVGPRAllocGranule. The buffer word is from the ISA documents: 32-bit elements and, on RDNA, bounds that are compared
 # with the offset.
 VEGA = _cdna("Vega", 256, 256, register_granule=4)
-CDNA_1 = _cdna("CDNA 1", 256, 256, MFMA_32X32X8, MFMA_16X16X16, register_granule=4)
-CDNA_2 = _cdna("CDNA 2", 512, 512, MFMA_32X32X8, MFMA_16X16X16)
-CDNA_3 = _cdna("CDNA 3", 512, 512, MFMA_32X32X16, MFMA_16X16X32)
-CDNA_4 = _cdna("CDNA 4", 512, 512, MFMA_32X32X32, MFMA_16X16X64, MFMA_32X32X16, MFMA_16X16X32)
+CDNA_1 = _cdna("CDNA 1", 256, 256, MFMA_32X32X8, MFMA_16X16X16, *MFMA_OF_HALVES, register_granule=4)
+CDNA_2 = _cdna("CDNA 2", 512, 512, MFMA_32X32X8, MFMA_16X16X16, *MFMA_OF_HALVES, *MFMA_OF_BFLOATS)
+CDNA_3 = _cdna("CDNA 3", 512, 512, MFMA_32X32X16, MFMA_16X16X32, *MFMA_OF_FLOATS_3)
+_BYTES_OF_CDNA_4 = (MFMA_32X32X32, MFMA_16X16X64, MFMA_32X32X16, MFMA_16X16X32)
+CDNA_4 = _cdna("CDNA 4", 512, 512, *_BYTES_OF_CDNA_4, *MFMA_OF_FLOATS_4)
 RDNA_2 = _rdna("RDNA 2", SDOT4, 256, 16, 0x31014000)
 RDNA_3 = _rdna("RDNA 3", SUDOT4, 384, 24, 0x31004000, WMMA_GFX11)
 # In RDNA 3.5, gfx1151 has the VGPRs of gfx1100, and gfx1150 two thirds of them.
 RDNA_3_5 = replace(RDNA_3, name="RDNA 3.5")
 RDNA_3_5_SMALL = _rdna("RDNA 3.5 with fewer registers", SUDOT4, 256, 16, 0x31004000, WMMA_GFX11)
-RDNA_4 = _rdna("RDNA 4", SUDOT4, 384, 24, 0x31004000, WMMA_GFX12)
+RDNA_4 = _rdna("RDNA 4", SUDOT4, 384, 24, 0x31004000, WMMA_GFX12, *WMMA_GFX12_OF_FLOATS)
 
 # The CPU runs generated kernels in tests. It has as many registers as the largest GPU, so that it rejects no GPU's
 # config.

@@ -233,6 +233,7 @@ class MatrixInstruction(Multiplies):
     mnemonic: str
     clocks: int = 0  # per SIMD, on AMD; NVIDIA's rates are in products
     file: str = ""  # in templates/mma, if lanes hold the same bytes and sums as those of another instruction
+    operand: str = ""  # C++ type of a float in the vectors that the compiler's builtin takes
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -302,6 +303,7 @@ class WarpgroupInstruction(Multiplies):
     matrix_rows: int
     matrix_bytes: int
     mnemonic: str
+    immediates: str = ""  # operands in PTX behind the predicate, which say that nothing is negated or transposed
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -311,6 +313,11 @@ class WarpgroupInstruction(Multiplies):
                 raise ValueError(f"{self.name}: {what}={size}: factors are whole matrices; give a multiple of {whole}")
         for n in self.widths:
             self.d(n)
+
+    @property
+    def k_bytes(self) -> int:
+        """Return the bytes of a row that one instruction multiplies."""
+        return self.k * self.operand_bits // 8
 
     def d(self, n: int) -> Fragment:
         """Return the fragment of the sums for a width. A warp holds 16 rows; a lane holds two adjacent columns of every

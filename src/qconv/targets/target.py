@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from qconv.dtypes import ElementType
 from qconv.targets.generation import (
     ADA,
     AMPERE,
@@ -103,6 +104,14 @@ class Target:
     @property
     def warpgroup(self) -> WarpgroupInstruction | None:
         return self.generation.warpgroup
+
+    @property
+    def warpgroup_of_floats(self) -> tuple[WarpgroupInstruction, ...]:
+        return self.generation.warpgroup_of_floats
+
+    def warpgroup_for(self, a_type: ElementType, b_type: ElementType) -> WarpgroupInstruction | None:
+        """Return the instruction of a warpgroup that multiplies these types; else the one of bytes, if there is one."""
+        return next((each for each in self.warpgroup_of_floats if each.serves(a_type, b_type)), self.warpgroup)
 
     @property
     def tensor_memory(self) -> TensorMemoryInstruction | None:
@@ -246,8 +255,10 @@ def emulation_of(entry: Target) -> Target:
 
 
 def abilities(generation: Generation) -> frozenset[object]:
-    """Return the instructions and features of a generation that kernels are written for."""
-    given = (*generation.instructions, generation.warpgroup, generation.tensor_memory, *generation.features)
+    """Return the instructions of bytes and the features of a generation that kernels are written for. Those of floats
+    are emulated as well, but not all of a generation's by one target."""
+    of_bytes = (each for each in generation.instructions if each.sum.is_integer)
+    given = (*of_bytes, generation.warpgroup, generation.tensor_memory, *generation.features)
     return frozenset(given) - {None}
 
 
