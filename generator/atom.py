@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from qconv.arithmetic.quantization import Quantization
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.targets.instruction import MatrixInstruction
 from qconv.targets.target import Target
 
@@ -22,6 +23,8 @@ class InstructionFiles:
     operation: str
     sums_may_sink: bool  # the compiler may move the sums into divergent branches; see instruction/wmma.j2
     fragments: str
+    a_word: str  # of floats: the prelude's C++ type that reads the elements of A from a word
+    b_word: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Atom:
         # NVIDIA has one file per instruction; AMD's instructions share files where their layouts agree.
         atom = name if self.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
         operation = "emulated" if target.vendor == "cpu" else atom if self.is_nvidia else atom.partition("_")[0]
+        # NVIDIA multiplies pixels by channels, AMD channels by pixels.
+        a_type, b_type = (x_type, w_type) if self.is_nvidia else (w_type, x_type)
         return InstructionFiles(
             instruction=self.instruction,
             spelled=self.instruction.spell(x_type, w_type),
@@ -74,4 +79,6 @@ class Atom:
             operation=f"instruction/{operation}.j2",
             sums_may_sink=operation == "wmma",
             fragments=f"fragments/{'ldmatrix' if self.is_nvidia else 'rows'}_of_{operands}.j2",
+            a_word=ELEMENT_TYPES[a_type].word,
+            b_word=ELEMENT_TYPES[b_type].word,
         )

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from qconv.arithmetic.activation import BY_NAME, POLYNOMIALS
-from qconv.arithmetic.epilogue import packs, packs_from_zero, steps
+from qconv.arithmetic.epilogue import narrows, packs, packs_from_zero, steps
 from qconv.arithmetic.quantization import Quantization
 from qconv.arithmetic.step import Argument, Step
 from qconv.dtypes import ElementType
@@ -31,9 +31,14 @@ class ConvolutionContext(Context):
     pixels: str  # folder of the template files that store pixels: ordered, or shuffled where they are channels
     padding: str  # an element of padding is stored as: zero_point or zero
     sum_register: str  # PTX register class of a sum: r or f
+    ptx: str  # constraint of a sum that PTX reads and writes: +r or +f
+    residual_type: str  # C++ type in which the epilogue receives a residual: its element, or a narrow float's bits
     steps: tuple[Step, ...]
     packs: bool
-    stored: str  # folder of the epilogue's template files: packed, where four outputs are packed at once, or plain
+    # Folder of the epilogue's template files: packed, where four outputs are packed at once, narrowed, where words of
+    # narrow floats are, or plain.
+    stored: str
+    narrow: str  # C++ type that rounds to narrow floats
     narrowed: tuple[int, int]  # range to which a finished output is clamped
     packed_type: str  # clamps a packed output: unsigned bytes, where outputs from zero on have a signed type, or Output
     epilogue_arguments: list[Argument]
@@ -105,21 +110,36 @@ def context(problem: Conv2d) -> ConvolutionContext:
     least, largest = problem.quantization.types.y.limits or (0, 0)
     return ConvolutionContext(
         says=_what_it_computes(problem),
-        wants=frozenset(want for step in chosen for want in step.wants),
+        wants=frozenset((*(want for step in chosen for want in step.wants), *_wants_of_words(problem))),
         quantization=problem.quantization,
         layout=f"layout/{problem.layout}.j2",
         fold="convolution/fold.j2" if has_zero_point else "nothing.j2",
         pixels="shuffled" if problem.is_shuffled else "ordered",
         padding="zero_point" if has_zero_point and problem.quantization.mode.padding == "zero_point" else "zero",
         sum_register="r" if problem.quantization.types.sum.is_integer else "f",
+        ptx="+r" if problem.quantization.types.sum.is_integer else "+f",
+        residual_type="float" if problem.quantization.residual == "float32" else "int",
         steps=chosen,
         packs=packs(problem.quantization),
-        stored="packed" if packs(problem.quantization) else "plain",
+        stored=_stored(problem),
+        narrow=f"Packed{problem.quantization.types.y.word}",
         narrowed=(0, largest) if from_zero else (least, largest),
         packed_type="unsigned char" if from_zero and least < 0 else "Output",
         epilogue_arguments=[argument for step in chosen for argument in step.arguments],
         polynomials=activation_polynomials(),
     )
+
+
+def _stored(problem: Conv2d) -> str:
+    if packs(problem.quantization):
+        return "packed"
+    return "narrowed" if narrows(problem.quantization) else "plain"
+
+
+def _wants_of_words(problem: Conv2d) -> tuple[str, ...]:
+    """Return the sections of the prelude with which operands of floats are read from words."""
+    t = problem.quantization.types
+    return () if t.sum.is_integer else ("fma", *t.x.word_wants, *t.w.word_wants)
 
 
 def context_of_chain(problem: Chain) -> ChainContext:
@@ -325,7 +345,8 @@ def _steps_in_words(problem: Conv2d) -> list[str]:
     q, mode = problem.quantization, problem.quantization.mode
     x = "(x - x_zero)" if q.x_zero_point else "x"
     w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"
-    lines = [f"  acc = sum over r, s, c of {x} * {w}, in {q.types.sum.name}"]
+    order = "" if q.types.sum.is_integer else ", in the kernel's own order"
+    lines = [f"  acc = sum over r, s, c of {x} * {w}, in {q.types.sum.name}{order}"]
     value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
     if q.residual != "none":
         lines += [f"  v   = {value}", f"  r   = {_residual(q)}"]
@@ -335,10 +356,11 @@ def _steps_in_words(problem: Conv2d) -> list[str]:
     if q.activation != "none":
         given = "".join(f", {name}" for name in BY_NAME[q.activation].parameters)
         value = f"{q.activation}({value}{given})"
-    if not q.requantizes:
-        return [*lines, f"  y   = {value}, as {q.out_type}"]
-    if mode.order != "multiply" or q.sees_real:
+    if q.has_y_scale and (mode.order != "multiply" or q.sees_real):
         value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
+    if not q.requantizes:
+        saturated = ", saturated" * q.has_y_scale
+        return [*lines, f"  y   = {value}{saturated}, as {q.out_type}"]
     zero = " + y_zero" if q.y_zero_point else ""
     inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)
     requantized = f"clamp({ROUNDINGS[mode.rounding]}({value}{inside}){outside}) as {q.out_type}"

@@ -24,7 +24,6 @@ from qconv.generator.convolution import (
     fold_constants,
     fold_launches,
     pads_with_zero_point,
-    why_not_bytes,
 )
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.generator.tensor_map import CHUNK, TensorMap
@@ -94,8 +93,11 @@ class Products(Roles):
     operation: str  # template file with the instruction
     borders: bool  # the offset from x_zero_point depends on which taps lie in the image
     spelled: str  # mnemonic in PTX
+    immediates: str  # its last operands
     w_signed: str  # C++ literal: true or false
     x_signed: str
+    a_word: str  # of floats: the prelude's C++ type that reads the elements of A from a word
+    b_word: str
     sum_registers: tuple[str, ...]  # per eight columns, the instruction's operands that hold their sums
     atoms: int
     filters_in_registers: bool = False  # otherwise they are in shared memory, as the pixels are
@@ -197,8 +199,11 @@ class PersistentPlan(ConvolutionPlan):
             operation=f"instruction/{operation}{emulated}.j2",
             borders=self.borders is not None,
             spelled=instruction.spell(columns, rows_type.name, columns_type.name),
+            immediates=instruction.immediates,
             w_signed=str(t.w.is_signed).lower(),
             x_signed=str(t.x.is_signed).lower(),
+            a_word=rows_type.word,
+            b_word=columns_type.word,
             sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
             atoms=columns // 8,
         )
@@ -239,19 +244,21 @@ class ImageTiles:
         return cls(channel_tiles, channel_tiles * of_channels, blocks)
 
 
-def warpgroup_of(target: Target, reason: str | None) -> WarpgroupInstruction:
+def warpgroup_of(problem: Conv2d, target: Target, reason: str | None) -> WarpgroupInstruction:
     """Return the target's warpgroup instruction. Raises Infeasible with `reason` where there is one."""
     if reason is not None:
         raise Infeasible(reason)
-    assert target.warpgroup is not None
-    return target.warpgroup
+    t = problem.quantization.types
+    found = target.warpgroup_for(t.w, t.x)
+    assert found is not None
+    return found
 
 
 def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
     """Return why this instruction cannot multiply pixels that tensor maps copy, or None."""
     if (reason := why_not_multiplied(problem, instruction)) is not None:
         return reason
-    if problem.c % CHUNK:
+    if problem.c * problem.quantization.types.x.bytes % CHUNK:
         return f"c={problem.c}: TMA copies multiples of 16 bytes per pixel; pad the channels, or use mma"
     return None
 
@@ -259,8 +266,6 @@ def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
 def why_not_multiplied(problem: Conv2d, instruction: Multiplies) -> str | None:
     """Return why this instruction cannot serve the problem, however its pixels are loaded, or None."""
     t = problem.quantization.types
-    if (reason := why_not_bytes(problem)) is not None:
-        return reason
     if not instruction.serves(t.w, t.x):
         return f"{t.w.name} by {t.x.name}: {instruction.name} does not multiply these; mma serves it"
     if problem.layout != "nhwc":
@@ -283,13 +288,18 @@ class SlabPlan(PersistentPlan):
 
     @property
     def slabs(self) -> int:
-        return self.problem.r * self.problem.s * ceil_div(self.problem.c, self.slab)
+        return self.problem.r * self.problem.s * ceil_div(self.problem.c, self.slab_channels)
+
+    @property
+    def slab_channels(self) -> int:
+        return self.slab // self.problem.quantization.types.x.bytes
 
     @property
     def slab_constants(self) -> tuple[Constant, ...]:
         return (
             Constant("SLAB", self.slab, "bytes of the reduction per slab"),
-            Constant("SLABS", self.slabs, f"slabs per tile: all taps of each {self.slab} channels"),
+            Constant("SLAB_CHANNELS", self.slab_channels, "input channels per slab"),
+            Constant("SLABS", self.slabs, f"slabs per tile: all taps of each {self.slab_channels} channels"),
         )
 
 
@@ -298,7 +308,8 @@ def slab_maps(
 ) -> tuple[TensorMap, TensorMap]:
     """Return the tensor maps of the pixels (`pixels` per slab) and of the weights (`channels` of the array's `rows` per
     slab). Channels of x past the last are zeros, whatever the weights have there."""
-    of_pixels = tensor_map.im2col(problem, slab, pixels, swizzle=slab)
-    w_type = problem.quantization.types.w.name
-    of_weights = tensor_map.matrix(weights, w_type, rows, problem.reduction, channels, slab, swizzle=slab)
+    t = problem.quantization.types
+    of_slab = slab // t.x.bytes
+    of_pixels = tensor_map.im2col(problem, of_slab, pixels, swizzle=slab)
+    of_weights = tensor_map.matrix(weights, t.w.name, rows, problem.reduction, channels, of_slab, swizzle=slab)
     return replace(of_pixels, l2_promotion=256), replace(of_weights, l2_promotion=256)

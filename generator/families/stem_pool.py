@@ -241,7 +241,7 @@ def why_none(problem: PooledConv2d, target: Target) -> str | None:
 
 def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPlan:
     check_choices(config, CHOICES)
-    instruction = warpgroup_of(target, why_none(problem, target))
+    instruction = warpgroup_of(problem, target, why_none(problem, target))
     padded = PaddedOutputs.of(problem)
     cells, pool = Cells.of(padded.convolution), problem.rest
     least = CHOICES["windows"][0]

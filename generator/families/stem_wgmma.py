@@ -325,7 +325,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     check_choices(config, CHOICES)
-    instruction = warpgroup_of(target, why_none(problem, target))
+    instruction = warpgroup_of(problem, target, why_none(problem, target))
     cells = Cells.of(problem)
     # Most of a tile must be used, and sums and filters must leave registers.
     at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")

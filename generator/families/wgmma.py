@@ -65,6 +65,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class WgmmaRoles(Products):
     residual_in_smem: bool
+    repack: str  # template file of the kernel that rearranges the weights
     residual_as: str = "int"  # type in which the epilogue receives a residual
     tile_at_once: bool = False  # all products of a tile are in flight together
     zeros_behind: bool = False  # the last slab of a pixel ends in instructions that would only multiply zeros
@@ -155,7 +156,7 @@ class WgmmaPlan(SlabPlan):
 
     @property
     def weight_words(self) -> int:
-        return self.weight_rows * self.problem.reduction // 4
+        return self.weight_rows * self.problem.reduction * self.problem.quantization.types.w.bytes // 4
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -205,7 +206,8 @@ class WgmmaPlan(SlabPlan):
         return WgmmaRoles(
             **vars(products),
             residual_in_smem=self.residual_slots > 0,
-            residual_as="float" if self.residual_slots > 0 else "int",
+            repack="repack" if self.problem.quantization.types.w.bytes == 1 else "repack_wide",
+            residual_as="float" if self.residual_slots > 0 else self.context.residual_type,
             zeros_behind=self.last_slab < SLAB,
         )
 
@@ -230,7 +232,13 @@ class WgmmaPlan(SlabPlan):
     @property
     def last_slab(self) -> int:
         """Bytes of a pixel's last slab that are multiplied. Only zeros follow them."""
-        return ceil_div((self.problem.c - 1) % SLAB + 1, self.instruction.k) * self.instruction.k
+        step = self.instruction.k_bytes
+        return ceil_div((self.channel_bytes - 1) % SLAB + 1, step) * step
+
+    @property
+    def channel_bytes(self) -> int:
+        """Bytes of a pixel."""
+        return self.problem.c * self.problem.quantization.types.x.bytes
 
     @property
     def _last_slab_constants(self) -> tuple[Constant, ...]:
@@ -278,6 +286,8 @@ def why_residual_is_not_staged(problem: Conv2d) -> str | None:
     residual = problem.quantization.types.residual
     if residual is None:
         return "there is none"
+    if residual.bytes > 1:
+        return f"residual={residual.name}: a row of {CHANNELS} of them is wider than the swizzle"
     if problem.k * residual.bytes % CHUNK:
         return f"k={problem.k}: TMA copies rows of multiples of {CHUNK} bytes; pad the output channels"
     return None
@@ -286,7 +296,8 @@ def why_residual_is_not_staged(problem: Conv2d) -> str | None:
 @lru_cache(maxsize=64)  # every config asks
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """Return why no config is feasible, or None."""
-    instruction = target.warpgroup
+    t = problem.quantization.types
+    instruction = target.warpgroup_for(t.w, t.x)
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
     return why_not(problem, instruction)
@@ -294,11 +305,12 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     check_choices(config, CHOICES)
-    instruction = warpgroup_of(target, why_none(problem, target))
+    instruction = warpgroup_of(problem, target, why_none(problem, target))
     if config.consumers == 1 and (config.split_pixels or config.lag):
         raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
     _check_useful(problem, config)
-    chosen = slots(problem, config, ceil_div(problem.c, SLAB) * problem.r * problem.s, target)
+    slabs = ceil_div(problem.c * problem.quantization.types.x.bytes, SLAB) * problem.r * problem.s
+    chosen = slots(problem, config, slabs, target)
     shared_slots = config.weight_slots if config.split_pixels else chosen.pixels
     if config.lag >= shared_slots:
         raise Infeasible(
@@ -405,7 +417,7 @@ def _slab(plan: WgmmaPlan, of_consumer: int) -> float:
     # operands.
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
     # The average over the slabs of a tap, of which the last may be short.
-    whole = ceil_div(plan.problem.c, SLAB) * SLAB
+    whole = ceil_div(plan.channel_bytes, SLAB) * SLAB
     multiplied *= (whole - SLAB + plan.last_slab) / whole
     # A slot is free once the products of the next slab have been issued.
     return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
@@ -421,7 +433,7 @@ def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:
     """Return the clocks to fetch one slab of `rows` pixels and channels, when `slots - 1` fetches overlap the
     multiplication."""
     clocks = slab * rows / CACHE
-    whole, rest = divmod(problem.c, slab)
+    whole, rest = divmod(problem.c * problem.quantization.types.x.bytes, slab)
     if rest:
         clocks *= (whole + (slab / rest) ** SHORT) / (whole + 1)
     return max(clocks, (LATENCY + clocks) / (slots - 1))

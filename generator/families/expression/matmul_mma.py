@@ -87,6 +87,8 @@ class MatMulMmaRoles(Roles):
     spelled: str
     instruction: object
     fragments: str
+    a_word: str
+    b_word: str
     sum_register: Literal["f"] = "f"
 
 
@@ -156,7 +158,15 @@ class MatMulMmaPlan(TiledPlan):
     @property
     def roles(self) -> MatMulMmaRoles:
         files = self.atom.files_of(HALF, HALF, self.target, "tiles")
-        return MatMulMmaRoles(files.atom, files.operation, files.spelled, files.instruction, files.fragments)
+        return MatMulMmaRoles(
+            files.atom,
+            files.operation,
+            files.spelled,
+            files.instruction,
+            files.fragments,
+            files.a_word,
+            files.b_word,
+        )
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -191,7 +201,7 @@ class MatMulMmaPlan(TiledPlan):
         left, right = map(self._factor, factors_of(problem))
         return MatMulMmaContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
-            wants=wants_of(problem, in_order(problem.root)) | {"fn:add", "bits", "from_half"},
+            wants=wants_of(problem, in_order(problem.root)) | {"fn:add", *ELEMENT_TYPES[HALF].word_wants},
             term=CTYPES[problem.fold.dtype],
             left=left[0],
             left_term=left[1],

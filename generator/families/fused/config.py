@@ -22,6 +22,7 @@ from qconv.generator.families.fused.layer import (
     fits_wgmma,
     is_depthwise,
     is_subtile,
+    of_chunk,
     plane,
     row_pixels,
 )
@@ -184,7 +185,8 @@ def shapes(problem: Chain, target: Target, choices: Choices) -> Iterator[Shape]:
         if teams > 1 and (blocks_per_sm > 2 or not 8 <= teams * warps * blocks_per_sm <= 32):
             continue
         try:
-            least_k = 16 * ceil_div(chunks(problem.first.k), cluster_blocks) * sliced
+            given = problem.first.quantization.types.y
+            least_k = of_chunk(given) * ceil_div(chunks(problem.first.k, given), cluster_blocks) * sliced
             threads = warps * target.warp_size
             room = geometry(problem, tile_h, tile_w, teams, threads, blocks_per_sm, (), target, least_k)
         except Infeasible:
@@ -349,9 +351,9 @@ def geometry(
     planes = [(0, 0)]
     if not is_depthwise(first):
         rows, columns = input_span(first, *outputs["first"])[0], row_pixels(first, outputs["first"][1])
-        planes = [_even(chunks(first.c), "first" in on_wgmma, rows * columns)]
+        planes = [_even(chunks(first.c, first.quantization.types.x), "first" in on_wgmma, rows * columns)]
     for producer, consumer in itertools.pairwise(problem.LAYERS):
-        given = chunks(slice_k or layers[producer].k)
+        given = chunks(slice_k or layers[producer].k, layers[producer].quantization.types.y)
         planes.append(_even(given, consumer in on_wgmma, math.prod(borders[producer][:2])))
     smem_bytes = 16 * sum(count * pixels for count, pixels in planes)
     check_blocks_per_sm(blocks_per_sm, teams * threads, teams * smem_bytes, 40, target)

@@ -102,6 +102,7 @@ class DepthwiseLayer(LayerPlan):
 
 
 def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> DepthwiseLayer:
+    x = problem.quantization.types.x
     vector, rows, row_words = 4 * config.n, config.m, ceil_div(problem.s, 4)
     if 16 % vector or problem.c % vector:
         raise Infeasible(f"{vector} channels of a thread do not divide {problem.c}, or 16; 4 does for any")
@@ -110,8 +111,10 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     run = 2 if problem.dilation[1] == 1 and taken <= 4 * row_words else 1
     words = words_in_registers(problem, rows, COLUMNS, vector, run)
     at_most(words, MOST_WORDS, "registers for filters, pixels and sums")
-    block_chunks = config.slice_k // 16 or ceil_div(chunks(problem.c), config.blocks)
-    at_most(config.blocks, ceil_div(chunks(problem.c), block_chunks), "cluster_blocks (each has 16 channels or more)")
+    block_chunks = config.slice_k // 16 or ceil_div(chunks(problem.c, x), config.blocks)
+    at_most(
+        config.blocks, ceil_div(chunks(problem.c, x), block_chunks), "cluster_blocks (each has 16 channels or more)"
+    )
     height, width = input_span(problem, rows, COLUMNS)
     # Code for both kinds of patches excludes early rows: the choice would have to be made before the filters arrive.
     is_first, most_early = config.layer == "first", min(height, MOST_EARLY // (width * config.n))

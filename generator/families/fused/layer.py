@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from qconv.arithmetic.epilogue import has_offset, steps
 from qconv.arithmetic.step import Argument
+from qconv.dtypes import ElementType
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.convolution import (
@@ -31,6 +32,7 @@ from qconv.generator.convolution import (
     problem_constants,
 )
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div
+from qconv.generator.tensor_map import CHUNK
 from qconv.problem.chain import MIDS, FusedBlock
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction_tables import WGMMA_M64K32
@@ -91,9 +93,14 @@ class Border(NamedTuple):
     varies: bool  # tiles differ in where padding is: it is computed, and overwritten
 
 
-def chunks(channels: int) -> int:
-    """Count the chunks of 16 bytes of a pixel in shared memory."""
-    return ceil_div(channels, 16)
+def of_chunk(element: ElementType) -> int:
+    """Return the channels of a chunk: 16 bytes of a pixel in shared memory."""
+    return CHUNK // element.bytes
+
+
+def chunks(channels: int, element: ElementType) -> int:
+    """Count the chunks of a pixel."""
+    return ceil_div(channels, of_chunk(element))
 
 
 def plane(pixels: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from qconv.dtypes import ElementType
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.cost_units import of_activation
@@ -21,6 +22,7 @@ from qconv.generator.families.fused.layer import (
     check_subtile,
     chunks,
     fetches,
+    of_chunk,
     times_asked,
 )
 from qconv.generator.plan import Constant, at_most, ceil_div
@@ -42,6 +44,8 @@ class MatrixRoles(LayerRoles):
     operation: str
     sums_may_sink: bool
     fragments: str
+    a_word: str
+    b_word: str
     steps_by: str  # the loop over the reduction: taps or units
 
 
@@ -52,12 +56,16 @@ class MatrixLayer(LayerPlan):
     atom: Atom
     slabs: int
     block_slabs: int
-    slab_chunks: int  # chunks of 16 input channels that a slab needs
+    slab_chunks: int  # chunks of input channels that a slab needs
     steps: int  # along the reduction
 
     @property
     def taps(self) -> int:
         return self.problem.r * self.problem.s
+
+    @property
+    def _x(self) -> ElementType:
+        return self.problem.quantization.types.x
 
     @property
     def step_chunks(self) -> int:
@@ -95,8 +103,8 @@ class MatrixLayer(LayerPlan):
             Constant("ALL_SLABS", self.slabs),
             Constant("BLOCK_SLABS", self.block_slabs, "slabs per block"),
             Constant("TAPS", self.taps),
-            Constant("CHUNKS", self.slab_chunks, "chunks of 16 input channels that a slab needs"),
-            Constant("ALL_CHUNKS", chunks(self.problem.c)),
+            Constant("CHUNKS", self.slab_chunks, f"chunks of {of_chunk(self._x)} input channels that a slab needs"),
+            Constant("ALL_CHUNKS", chunks(self.problem.c, self._x)),
             Constant("UNITS", self.taps * self.slab_chunks, "chunks of a slab's reduction"),
             Constant("STEP_CHUNKS", self.step_chunks, "chunks per step, which is an instruction or two"),
             Constant("STEPS", self.steps, "along the reduction"),
@@ -121,6 +129,8 @@ class MatrixLayer(LayerPlan):
             operation=files.operation,
             sums_may_sink=files.sums_may_sink,
             fragments=files.fragments,
+            a_word=files.a_word,
+            b_word=files.b_word,
             steps_by="taps" if self.whole_taps and self.is_rolled else "units",
         )
 
@@ -150,6 +160,7 @@ def matrix_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel
     sums = slab_k * config.m * atom.pixels // target.warp_size * (1 + q.w_zero_point)
     check_subtile(problem, config, slab_k, config.m * atom.pixels, sums)
     slabs = ceil_div(problem.k, slab_k)
+    _check_chunks(problem, config, slabs * slab_k)
     block_slabs = ceil_div(slabs, config.blocks)
     check_blocks(config, slabs, block_slabs)
     slab_chunks = max(_chunks_of(problem, slab, slab_k) for slab in range(1 if problem.groups == 1 else slabs))
@@ -179,11 +190,26 @@ def matrix_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel
     )
 
 
+def _check_chunks(problem: Conv2d, config: LayerConfig, written: int) -> None:
+    """Raise Infeasible where a chunk of floats would have bytes that nobody has written: a zero times the NaN that they
+    may be is none."""
+    t = problem.quantization.types
+    if t.sum.is_integer:
+        return
+    if config.layer == "first" and problem.c % of_chunk(t.x):
+        raise Infeasible(f"c={problem.c}: floats fill chunks of {of_chunk(t.x)} channels; pad them, or run it unfused")
+    if not config.last and written < chunks(problem.k, t.y) * of_chunk(t.y):
+        raise Infeasible(
+            f"{config.layer}_n={config.n}: {written} channels fill no chunks of {of_chunk(t.y)}; more at a time do"
+        )
+
+
 def _chunks_of(problem: Conv2d, slab: int, slab_k: int) -> int:
     """Count the chunks of input channels from the first to the last that a slab needs."""
+    x = problem.quantization.types.x
     if problem.groups == 1:
-        return chunks(problem.c)
+        return chunks(problem.c, x)
     last_k = min(problem.k, (slab + 1) * slab_k) - 1
     first = slab * slab_k // problem.k_group * problem.c_group
     last = (last_k // problem.k_group + 1) * problem.c_group - 1
-    return last // 16 - first // 16 + 1
+    return last // of_chunk(x) - first // of_chunk(x) + 1

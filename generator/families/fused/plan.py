@@ -25,7 +25,7 @@ from qconv.generator.families.fused.config import (
     tiles_of,
     weights_of,
 )
-from qconv.generator.families.fused.layer import MBARRIER_BYTES, InKernel, LayerConfig, LayerPlan, chunks
+from qconv.generator.families.fused.layer import MBARRIER_BYTES, InKernel, LayerConfig, LayerPlan, chunks, of_chunk
 from qconv.generator.families.fused.layers import layer_plan
 from qconv.generator.plan import Constant, Field, Launch, Roles, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.generator.tiles import BLOCKS_PER_SM_SAYS, check_blocks_per_sm
@@ -204,7 +204,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
-        config, part_chunks = self.config, ceil_div(self.first.block_k, 16)
+        config, part_chunks = self.config, chunks(self.first.block_k, self.problem.first.quantization.types.y)
         return {
             "The config.": (
                 Constant("TILE_H", config.tile_h, "output rows of a tile"),
@@ -251,7 +251,8 @@ class FusedPlan(WaitingPlan, ChainPlan):
         copies = sum(ceil_div(count, self.block_threads) for count in loops)
         if self.loads_async:
             rows, columns = self.first.source_span
-            of_row = columns * ceil_div(self.problem.first.c, self.first.load_bytes)
+            pixel = self.problem.first.c * self.problem.first.quantization.types.x.bytes
+            of_row = columns * ceil_div(pixel, self.first.load_bytes)
             across = min(of_row, self.threads)
             copies += ceil_div(of_row, across) * ceil_div(rows, self.threads // across)
         return (Constant("COPIES_IN_FLIGHT", copies, "of a thread"),) * (copies > 0)
@@ -318,9 +319,10 @@ def _plane_constants(problem: Chain, room: Geometry, slice_k: int) -> tuple[Cons
     if room.planes[0][0]:
         constants += [Constant("IN_SMEM_CHUNKS", room.planes[0][0]), Constant("IN_PLANE", room.planes[0][1])]
     for name, producer, (count, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False):
-        prefix, of_channels = name.upper(), chunks(slice_k or problem.layers[producer].k)
+        given = problem.layers[producer].quantization.types.y
+        prefix, of_channels = name.upper(), chunks(slice_k or problem.layers[producer].k, given)
         constants += [
-            Constant(f"{prefix}_CHUNKS", of_channels, "chunks of 16 channels that a block needs"),
+            Constant(f"{prefix}_CHUNKS", of_channels, f"chunks of {of_chunk(given)} channels that a block needs"),
             Constant(f"{prefix}_SMEM_CHUNKS", count, "chunks in shared memory"),
             Constant(f"{prefix}_PLANE", pixels, "pixels of a chunk"),
         ]
@@ -415,10 +417,11 @@ def _layers(
             by_slices,
         )
         layers[name] = layer_plan(problem.layers[name], layer_config, target, asks)
-        if name == "first" and blocks[name] > 1 and layers[name].block_k % 16:
+        whole = of_chunk(problem.layers[name].quantization.types.y)
+        if name == "first" and blocks[name] > 1 and layers[name].block_k % whole:
             raise Infeasible(
                 f"cluster_blocks={config.cluster_blocks}: {layers[name].block_k} channels of a block are no whole "
-                "chunks of 16; first_n=4 serves any"
+                f"chunks of {whole}; first_n=4 serves any"
             )
     return layers
 

@@ -134,7 +134,7 @@ def warpgroup_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     slabs = ceil_div(problem.k, slab_k)
     block_slabs = ceil_div(slabs, config.blocks)
     check_blocks(config, slabs, block_slabs)
-    columns, pairs = row_pixels(problem, config.columns), ceil_div(chunks(problem.c), 2)
+    columns, pairs = row_pixels(problem, config.columns), ceil_div(chunks(problem.c, problem.quantization.types.x), 2)
     without_gap = config.columns in (8, columns)
     positions = config.pixels if without_gap else (config.rows - 1) * columns + config.columns
     runs = ceil_div(positions, RUN_PIXELS)

@@ -73,6 +73,11 @@ def products(problem: Conv2d, config: Halo) -> int:
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """Why no config is feasible, or None."""
+    t = problem.quantization.types
+    if t.x.bytes > 1:
+        return f"{t.x.name} by {t.w.name}: windows are rows of bytes; wgmma serves wider elements"
+    if t.residual is not None and t.residual.bytes > 1:
+        return f"residual={t.residual.name}: tiles of residuals are rows of bytes; wgmma adds wider ones"
     tiled = reshaped(problem)
     if not is_gathered(tiled) or target.warpgroup is None or not target.tensor_maps:
         return wgmma.why_none(tiled, target)

@@ -432,7 +432,7 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
 
 def make(kind: type[Made], problem: Conv2d, config: Halo, target: Target, multiplied: Conv2d, resident: int) -> Made:
     """Return a plan whose blocks multiply `multiplied` each; `resident` blocks or clusters run at the same time."""
-    instruction = warpgroup_of(target, why_none(problem, target))
+    instruction = warpgroup_of(problem, target, why_none(problem, target))
     check_useful(multiplied, config)
     windows = slots(multiplied, config, target)
     made = kind(

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
-from qconv.generator.convolution import load_bytes, why_not_by_blocks, why_not_bytes
+from qconv.generator.convolution import load_bytes, why_not_by_blocks
 from qconv.generator.plan import Config, at_most, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
@@ -24,7 +24,7 @@ Combine = Literal["none", "scratch", "cluster"]
 @dataclass(frozen=True)
 class Mma(Config):
     family: ClassVar[str] = "mma"
-    instruction: int  # index among the target's matrix instructions
+    instruction: int  # index among the target's matrix instructions of the problem's types
     tile_m: int  # output pixels per block
     tile_n: int  # output channels per block
     tile_k: int  # bytes of the reduction per step
@@ -131,22 +131,21 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
 def _atom(problem: Conv2d, target: Target, number: int) -> Atom:
     """Return the target's instruction with this index. Raises Infeasible where it does not serve the problem."""
     q = problem.quantization
-    if number >= len(target.instructions):
-        has = f"{len(target.instructions)} matrix instructions" if target.instructions else "no matrix instruction"
-        raise Infeasible(f"instruction={number}, but {target.name} has {has}: the family simt serves it")
-    atom = Atom(target.instructions[number])
+    serving = [each for each in target.instructions if each.serves(q.types.x, q.types.w)]
+    if number >= len(serving):
+        has = (
+            f"{len(serving)} matrix instructions that multiply" if serving else "no matrix instruction that multiplies"
+        )
+        raise Infeasible(
+            f"instruction={number}, but {target.name} has {has} {q.x_type} by {q.w_type} with sums in "
+            f"{q.types.sum.name}: the family simt serves it"
+        )
+    atom = Atom(serving[number])
     if problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad):
         raise Infeasible(
             f"a padded filter of {problem.r}x{problem.s}: rows and columns together may be {MOST_ROWS_AND_COLUMNS}; "
             "the family simt serves larger ones"
         )
-    if not atom.instruction.serves(q.types.x, q.types.w):
-        raise Infeasible(
-            f"{atom.instruction.name} does not multiply {q.x_type} by {q.w_type} with sums in {q.types.sum.name}: the "
-            "family simt does"
-        )
-    if target.vendor == "cpu" and (reason := why_not_bytes(problem)) is not None:
-        raise Infeasible(f"{atom.instruction.name} is not emulated: {reason}")
     return atom
 
 

@@ -326,7 +326,8 @@ def _sums(problem: Conv2d, config: Mma, shape: Shape, whole: int) -> int:
 def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
     """Return the channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
     lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
-    widest = min(lane & -lane, 16 // problem.quantization.types.y.bytes)
+    t = problem.quantization.types
+    widest = min(lane & -lane, 16 // max(t.y.bytes, t.residual.bytes if t.residual else 0))
     return math.gcd(widest, problem.y_group)
 
 
