@@ -15,6 +15,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, ov
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.narrow_floats import of_library
+
 
 class SupportsDLPack(Protocol):
     @property
@@ -122,10 +124,7 @@ def as_kind_of(like: Any, array: Any) -> Any:
     library = _library_of(type(like))
     if library is None:
         return array
-    # NumPy's DLPack does not support bfloat16.
-    if str(array.dtype) == "bfloat16":
-        return library.from_dlpack(array.view("int16")).view(library.bfloat16)
-    return library.from_dlpack(array)
+    return of_library(library, array)
 
 
 def _library_of(kind: type) -> Any:

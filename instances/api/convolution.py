@@ -10,6 +10,7 @@ import numpy as np
 from qconv.arithmetic.mode import Mode
 from qconv.arithmetic.quantization import Quantization
 from qconv.device import Device
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.instances.api.array_kinds import AnyArray, Extents, Numbers, gives_one
 from qconv.instances.load.arguments import as_array, in_mode, is_array, is_nonzero, place_of, shape_of, type_of
 from qconv.instances.load.serving import lookup
@@ -51,7 +52,7 @@ def conv2d(
     residual: AnyArray | None = None,
     residual_scale: Numbers | None = None,
     residual_zero_point: Numbers = 0,
-    out_type: str = "int8",
+    out_type: str | None = None,
     mode: str | Mode | None = None,
     out: AnyArray | None = None,
     stream: Any = None,
@@ -112,7 +113,7 @@ def conv2d_problem(
     table: Any = None,
     residual: Any = None,
     residual_zero_point: Numbers = 0,
-    out_type: str = "int8",
+    out_type: str | None = None,
     mode: str | Mode | None = None,
 ) -> Conv2d:
     """Return the problem of a conv2d call, from the shapes and types of its arrays and the kinds of its parameters."""
@@ -127,7 +128,7 @@ def conv2d_problem(
     spec: dict[str, Any] = {
         "x_type": type_of(x),
         "w_type": type_of(w),
-        "out_type": out_type,
+        "out_type": out_type or default_output(x),
         "per_channel": is_array(w_scale) or is_array(w_zero_point),
         "x_zero_point": is_nonzero(x_zero_point),
         "w_zero_point": is_nonzero(w_zero_point),
@@ -149,6 +150,12 @@ def conv2d_problem(
         "crop": crop,
     }
     return Conv2d(**sizes, **filters, quantization=quantization, **geometry)
+
+
+def default_output(x: Any) -> str:
+    """Return the type of outputs that are not asked for: int8 of integers, and the input's own of floats."""
+    dtype = ELEMENT_TYPES.get(type_of(x))
+    return "int8" if dtype is None or dtype.is_integer else dtype.name
 
 
 @gives_one

@@ -196,7 +196,7 @@ def used(q: Quantization) -> dict[str, bool]:
     return {
         "x_scale": q.scaled,
         "w_scale": q.scaled,
-        "y_scale": q.requantizes,
+        "y_scale": q.has_y_scale,
         "residual_scale": q.residual != "none",
         "inner_scale": q.mode.requantizes_before_residual,
         "bias": q.bias != "none",

@@ -12,6 +12,7 @@ import numpy as np
 
 from qconv.device import Device, Kernel
 from qconv.device.cache import Binary
+from qconv.dtypes import BITS_OF_FLOAT8, FLOAT8
 from qconv.generator import Plan
 from qconv.generator.tensor_map import TENSOR_MAP_BYTES, TensorMap
 from qconv.instances.load.arguments import Adopted, check_aliasing, check_contiguous
@@ -376,7 +377,8 @@ class Executable:
         kernel cannot take it. `axes` are the positions of the kernel's axes in the array."""
         name = tensor.name
         array, address = self.device.adopt(name, array)
-        if str(array.dtype) != tensor.dtype:
+        bits = tensor.dtype in FLOAT8 and str(array.dtype) == BITS_OF_FLOAT8
+        if str(array.dtype) != tensor.dtype and not bits:
             raise ValueError(
                 f"{name} has type {array.dtype}; this problem takes {tensor.dtype}: convert it or ask for its type"
             )

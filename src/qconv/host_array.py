@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from qconv.narrow_floats import as_bits, numpy_of, type_of
+
 
 def check_unmasked(name: str, array: Any) -> None:
     """Reject an array with masked elements. A kernel reads memory, where a masked element is a number like any
@@ -32,5 +34,7 @@ def as_numpy(value: Any) -> Any:
         return value
     with contextlib.suppress(*UNREADABLE):
         if int(value.__dlpack_device__()[0]) == _CPU:
-            return np.from_dlpack(value)
+            bits = as_bits(value)
+            host = np.from_dlpack(bits)
+            return host if bits is value else numpy_of(host, type_of(value))
     return value

@@ -208,13 +208,9 @@ class CpuDevice:
         if not isinstance(array, np.ndarray):
             if hasattr(array, "__cuda_array_interface__"):
                 raise ValueError(f"{name} lies on a GPU, but the kernel runs on the CPU device: move it to the host")
-            if str(getattr(array, "dtype", "")).endswith(".bfloat16"):
-                raise ValueError(
-                    f"{name} is a {type(array).__name__} of bfloat16, which NumPy's DLPack does not know: give it as "
-                    f"{name}.view(torch.int16).numpy().view(ml_dtypes.bfloat16), which copies nothing"
-                )
             try:
-                array = np.from_dlpack(array)
+                host = as_numpy(array)
+                array = host if isinstance(host, np.ndarray) else np.from_dlpack(array)
             except UNREADABLE as error:
                 raise ValueError(
                     f"{name} ({type(array).__name__}) is not an array the CPU device can read: {error}"

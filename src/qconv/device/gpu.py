@@ -19,11 +19,13 @@ from qconv.device.cache import Binary, Loaded
 from qconv.device.compile import build_array_kernels
 from qconv.device.gpu_graph import captured, graph_of, placed_graph
 from qconv.device.launch_attributes import Multiprocessors
+from qconv.dtypes import BITS_OF_FLOAT8, FLOAT8
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TensorMap
 from qconv.host_array import as_numpy
+from qconv.narrow_floats import as_bits, numpy_of, type_of
 from qconv.targets.target import Target, target_of_compute_capability, target_of_gcn_arch
 
 KIND = "hip" if runtime.is_hip else "cuda"
@@ -137,6 +139,16 @@ class _Address:
         return 0, self._address
 
 
+def _held_as(dtype: str) -> str:
+    """Return CuPy's type for elements of a type: it has no float of 8 bits, whose bits lie in a uint8."""
+    return BITS_OF_FLOAT8 if dtype in FLOAT8 else dtype
+
+
+def _bits_of_float8(array: Any) -> Any:
+    """Return NumPy's array of 8-bit floats as its bits, and any other unchanged."""
+    return array.view(BITS_OF_FLOAT8) if isinstance(array, np.ndarray) and type_of(array) in FLOAT8 else array
+
+
 class GpuDevice:
     def __init__(self, kind: str, index: int) -> None:
         available = specs()
@@ -207,6 +219,7 @@ class GpuDevice:
             return tensor_maps.encoded(tensor_map, address)
 
     def adopt(self, name: str, array: Any) -> tuple[Any, int]:
+        dtype, array = type_of(array), as_bits(array)
         if not isinstance(array, cupy.ndarray):
             if isinstance(array, np.ndarray):
                 raise ValueError(
@@ -221,13 +234,15 @@ class GpuDevice:
                     raise TypeError("it has neither __cuda_array_interface__ nor __dlpack__")
             except (TypeError, BufferError, RuntimeError, ValueError) as error:
                 raise ValueError(f"{name} ({type(array).__name__}) cannot be used on {self.spec}: {error}") from None
+        if dtype == "bfloat16":  # CuPy has this type, and no float of 8 bits
+            array = numpy_of(array, dtype)
         if array.device.id != self.current.id:
             raise ValueError(f"{name} lies on GPU {array.device.id}, but the kernel runs on {self.spec}: move it there")
         return array, int(array.data.ptr)
 
     def upload(self, array: Any) -> Any:
         with self.current:
-            return cupy.asarray(array)
+            return cupy.asarray(_bits_of_float8(array))
 
     def download(self, array: Any) -> Any:
         """Return a device array as a NumPy array; a number or a list is returned unchanged."""
@@ -281,11 +296,11 @@ class GpuDevice:
     def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
         memory.wish(instead_of)
         with self.current:
-            return cupy.empty(shape, dtype)
+            return cupy.empty(shape, _held_as(dtype))
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Any:
         with self.current:
-            return cupy.zeros(shape, dtype)
+            return cupy.zeros(shape, _held_as(dtype))
 
     def fill(self, array: Any, byte: int) -> None:
         with self.current:

@@ -30,6 +30,8 @@ ELEMENT_TYPES = {
     "float64": 8,
     "bfloat16": 9,
     "bool": 0,
+    "float8_e4m3fn": 0,
+    "float8_e5m2": 0,
 }
 NO_INTERLEAVE, FILL_ZEROS = 0, 0  # CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
