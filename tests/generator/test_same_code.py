@@ -14,6 +14,7 @@ import shipped_digests
 from golden_cases import plan_of
 from revisions import ROOT, WORKING_TREE, Revision
 from same_code import CODE, DIFFERENT, TEXT, UNKNOWN, Verdict, back, compare, renamed
+from shipped_digests import Measured
 
 from qconv import generator
 from qconv.device.compile import compiler_for
@@ -139,21 +140,31 @@ def test_a_row_whose_source_nobody_renders_keeps_its_digest(capsys: pytest.Captu
     row = parse(path.read_text(), path.name)[0]
     plan = generator.plan(row.problem, row.config, TARGETS[row.target])
     current, lost = replace(row, digest=generator.render(plan).digest), replace(row, digest="0" * 32)
-    assert shipped_digests.refreshed([current], [], jobs=1) == [current]
-    assert shipped_digests.refreshed([lost], [WORKING_TREE], jobs=1) == [lost]
-    assert "1 rows, 0 of today's source; of 0 of the others" in capsys.readouterr().out
+    current, lost = Measured.of(current), Measured.of(lost)
+    assert shipped_digests.proved([current], [], jobs=1) == {current: current.digest}
+    assert shipped_digests.proved([lost], [WORKING_TREE], jobs=1) == {}
+    assert "1 kernels, 0 of today's source; of 0 of the others" in capsys.readouterr().out
 
 
 def test_only_the_toolchain_that_was_measured_proves_something(monkeypatch: pytest.MonkeyPatch) -> None:
     path = next(iter(sorted(shipped_digests.SHIPPED.glob("*.json"))))
     row = parse(path.read_text(), path.name)[0]
-    case = shipped_digests.case_of(1, row)
+    kernel = Measured.of(row)
+    case = shipped_digests.case_of(1, kernel)
 
     class Other:
         toolchain = "another"
 
     monkeypatch.setattr(shipped_digests, "compiler_for", lambda target: Other)
-    assert shipped_digests.is_shown(row, Verdict(case, TEXT))
-    assert not shipped_digests.is_shown(row, Verdict(case, CODE))
-    assert shipped_digests.is_shown(replace(row, toolchain="another"), Verdict(case, CODE))
-    assert not shipped_digests.is_shown(row, Verdict(case, DIFFERENT))
+    assert shipped_digests.is_shown(kernel, Verdict(case, TEXT))
+    assert not shipped_digests.is_shown(kernel, Verdict(case, CODE))
+    assert shipped_digests.is_shown(replace(kernel, toolchain="another"), Verdict(case, CODE))
+    assert not shipped_digests.is_shown(kernel, Verdict(case, DIFFERENT))
+
+
+def test_every_kernel_of_a_result_is_found() -> None:
+    config, one = {"family": "simt"}, {"problem": "p", "config": {"family": "simt"}, "digest": "d"}
+    several = {"configs": {"q": config, "now": config}, "digests": {"q": "e", "now": "f"}, "problems": {"now": "r"}}
+    document = {"device": {"target": "sm_90a"}, "toolchain": "nvrtc 13.0", "rows": [one, several, {"name": "none"}]}
+    found = [(kernel.problem, kernel.digest) for kernel in shipped_digests.recorded(document)]
+    assert found == [("p", "d"), ("q", "e"), ("r", "f")]
