@@ -429,7 +429,7 @@ struct Product {
     bool adds;
     int group;
 
-    // Computes the product modulo 2**32.
+    // Computes the product; integers modulo 2**32.
     __device__ __forceinline__ void perform() const {
         const int first_row = tile::warp() % 4 * 16 + tile::lane() / 4;
         for (int h = 0; h < 2; ++h) {
@@ -437,10 +437,9 @@ struct Product {
             for (int word = 0; word < 8; ++word) row[word] = a.word(first_row + 8 * h, word);
             for (int i = 0; i < ATOMS * 2; ++i) {
                 Sum& sum = d[i / 2 * 4 + 2 * h + i % 2];
-                unsigned added = adds ? static_cast<unsigned>(sum) : 0u;
+                if (!adds) sum = 0;
                 const int column = i / 2 * 8 + tile::lane() % 4 * 2 + i % 2;
-                for (int word = 0; word < 8; ++word) added += four_products(row[word], b.word(column, word));
-                sum = static_cast<Sum>(added);
+                for (int word = 0; word < 8; ++word) sum = add_products(sum, row[word], b.word(column, word));
             }
         }
     }
@@ -491,4 +490,14 @@ __device__ __forceinline__ float as_float(unsigned bits) {
     float a;
     __builtin_memcpy(&a, &bits, 4);
     return a;
+}
+
+// Converts half to float: the exponent's bias grows from 15 to 127, and a denormal half is its mantissa times
+// 2^-24.
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    const unsigned sign = (half & 0x8000u) << 16;
+    const unsigned magnitude = half & 0x7fffu;
+    if (magnitude >= 0x7c00u) return as_float(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
+    if (magnitude >= 0x400u) return as_float(sign | ((magnitude << 13) + 0x38000000u));
+    return as_float(sign | as_bits(static_cast<float>(magnitude) * 5.9604644775390625e-08f));
 }

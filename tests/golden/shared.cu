@@ -607,7 +607,7 @@ __device__ __forceinline__ int byte_of_word(int lane, int) { return lane % 4 * 4
 constexpr int LANE_K = ATOMS * LANE_CHANNELS, RUN = BATCH * ATOM_M, RUNS = (GRID_PIXELS + RUN - 1) / RUN;
 static_assert(SLAB_K == ATOMS * ATOM_N, "SLAB_K must be ATOMS * ATOM_N");
 static_assert(STEPS * STEP_CHUNKS >= UNITS, "STEPS must cover the reduction");
-static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
+static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * X_CHUNK >= C,
               "UNITS must cover the reduction of a slab");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
@@ -617,7 +617,7 @@ __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
 // The first chunk of input channels that a slab needs.
 constexpr __device__ int first_chunk_of(int slab) {
     if (C_GROUP == C) return 0;
-    const int first = slab * SLAB_K / K_GROUP * C_GROUP / 16;
+    const int first = slab * SLAB_K / K_GROUP * C_GROUP / X_CHUNK;
     return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;
 }
 
@@ -675,13 +675,15 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
     const int step = index / SET_WORDS % STEPS, slab = index / (SET_WORDS * STEPS);
     const int k = channel_of(slab, word / W_WORDS, row_of_lane(lane));
     const int unit = step * STEP_CHUNKS + chunk_of_word(lane, word % W_WORDS);
-    const int first = (first_chunk_of(slab) + unit % CHUNKS) * 16 + byte_of_word(lane, word % W_WORDS);
+    constexpr int BYTES = sizeof(W);
+    const int first = (first_chunk_of(slab) + unit % CHUNKS) * X_CHUNK +
+                      byte_of_word(lane, word % W_WORDS) / BYTES;
     unsigned bytes = 0, ones = 0;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4 / BYTES; ++i) {
         const int c = first + i - k / K_GROUP * C_GROUP;  // in the channel's group
         if (k >= K || unit >= UNITS || c < 0 || c >= C_GROUP) continue;
-        bytes |= weight_byte(args, k, unit / CHUNKS, c) << (8 * i);
-        ones |= 1u << (8 * i);
+        bytes |= weight_bits(args, k, unit / CHUNKS, c) << (8 * BYTES * i);
+        ones |= 1u << (8 * BYTES * i);
     }
     const int at = ADDS_WINDOWS ? index + index / SET_WORDS * SET_WORDS : index;
     args.fragments[at] = static_cast<int>(bytes);
@@ -864,12 +866,15 @@ struct Sink : TilePlace {
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
         const int row = pixel / GRID_COLUMNS, column = pixel % GRID_COLUMNS;
         const int place = HAS_BORDER ? place_of(row, column) : pixel;
-        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int BYTES = sizeof(Output);
+        constexpr int TWOS = COUNT & -COUNT;  // a power of two
+        constexpr int STORE_K = TWOS < Y_CHUNK ? TWOS : Y_CHUNK;
 #pragma unroll
         for (int i = 0; i < COUNT; i += STORE_K) {
             const int of_block = k + i - first_k;
-            if (HAS_K_REMAINDER && !BY_SLICES && of_block >= MID_CHUNKS * 16) continue;
-            unsigned char* const to = &tensor.byte[of_block / 16][place][of_block % 16];
+            if (HAS_K_REMAINDER && !BY_SLICES && of_block >= MID_CHUNKS * Y_CHUNK) continue;
+            unsigned char* const to =
+                &tensor.byte[of_block / Y_CHUNK][place][of_block % Y_CHUNK * BYTES];
             write_or_pad(
                 to, *reinterpret_cast<Finished(*)[STORE_K]>(&finished[i]), is_outside(row, column), padding);
         }
@@ -896,26 +901,27 @@ __device__ __forceinline__ void load_vector(
 // loads the same bytes of each of its rows.
 __device__ __forceinline__ void load_input(
     Team& team, const Arguments& args, Activations& activations, const Tile& out_tile) {
-    constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
+    constexpr int BYTES = sizeof(X), PER_PIXEL = (C * BYTES + WIDTH - 1) / WIDTH;
+    constexpr int PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
     constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
     const int first_row = out_tile.mid_row() * STRIDE_H - PAD_TOP;
     const int first_column = out_tile.mid_column() * STRIDE_W - PAD_LEFT;
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
     for (int vector = team.thread() % ACROSS; vector < PER_ROW; vector += ACROSS) {
-        const int pixel = vector / PER_PIXEL, c = vector % PER_PIXEL * WIDTH;
+        const int pixel = vector / PER_PIXEL, byte = vector % PER_PIXEL * WIDTH;
         const int first = team.thread() / ACROSS;
         if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
         const unsigned column = first_column + pixel;
         const int at = (out_tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
-        const X* const from = address_in_image(args, at * C + c);
+        const X* const from = address_in_image(args, at * C + byte / BYTES);
         const int slot = first * Layout::ROW + Layout::column(pixel);
-        unsigned char* const to = &activations.input.byte[c / 16][slot][c % 16];
+        unsigned char* const to = &activations.input.byte[byte / 16][slot][byte % 16];
 #pragma unroll
         for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
             if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
             const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
-            load_vector(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
+            load_vector(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), byte, is_inside);
         }
     }
 }
@@ -991,6 +997,71 @@ using Residual = signed char;
 #pragma unroll
     for (int j = 0; j < LANE_K; ++j) inputs[j].residual = residuals.element[j];
 
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
+@@ 6+2
+    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
+    const float* multiplier;  // per channel: x_scale * w_scale
+
+@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 4+1
+    float bias;
+
+@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
+@@ 4+1
+    channel.bias = tile::load(args.bias + k);
+
+@@ ec798b21 in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 8+0
+    value = tile::add(value, channel.bias);
+
+using X = unsigned short;
+using W = unsigned short;
+using Sum = float;
+using Output = unsigned short;
+
+__device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one(finished); }
+
+@@ cd3dfecd in whole/simt-body-sm_90a.cu: // Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+@@ 5+2
+    if constexpr (COUNT % Narrow::COUNT == 0) {
+        constexpr int ALL = COUNT / Narrow::COUNT, WORDS = ALL % 4 == 0 ? 4 : ALL % 2 == 0 ? 2 : 1;
+@@ 8+1
+        for (int i = 0; i < ALL; i += WORDS) {
+@@ 11+5
+            for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
+            *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
+
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
+// The elements of a 32-bit word as floats: four of OCP's e4m3. Their bits are those of a half but for the
+// exponent's bias, 7 instead of 15; beyond the largest number there is only NaN.
+struct E4m3s {
+    static constexpr int COUNT = 4;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
+        const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
+        return magnitude == 0x7fu ? as_float(0x7fffffffu) : scaled * 256.0f;
+    }
+};
+
+__device__ __forceinline__ unsigned half_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
+#endif
+}
+
+@@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
+@@ 4+1
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+
 @@ 229cbd55 in whole/elementwise-quantize-tensor-sm_90a.cu: __device__ __forceinline__ Prepared prepare(
 @@ 7+2
     prepared.lowest = tile::add(0.0f, -static_cast<float>(zero_point));
@@ -1024,12 +1095,6 @@ __device__ __forceinline__ float larger(float a, float b) {
 #endif
 }
 __device__ __forceinline__ float smaller(float a, float b) { return -larger(-a, -b); }
-
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    float a;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
-    return a;
-}
 
 // The scalar functions of expressions. Each operation rounds once; integers wrap around.
 namespace scalar {

@@ -39,7 +39,7 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=24 X_SIGN
 
 @@ // The config.
 constexpr int ATOMS = 4;  // atoms of channels per warp
-constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
+BATCH=2
 
 // Writes neighbouring output elements, or padding in their place. To select a word of padding costs less than
 // four elements.
@@ -138,9 +138,39 @@ __device__ __forceinline__ void run(
         own = OwnChannels(args, next);
     }
 }
+//
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as float16
 
 __device__ __forceinline__ unsigned as_bits(float a) { return __builtin_bit_cast(unsigned, a); }
 __device__ __forceinline__ float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
+
+__device__ __forceinline__ unsigned half_pair(float low, float high) {
+    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
+}
+
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    return static_cast<float>(__builtin_bit_cast(_Float16, half));
+}
+
+// The elements of a 32-bit word as floats: two halves.
+struct Halves {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return half_to_float(static_cast<unsigned short>(word >> (16 * i)));
+    }
+};
+
+// Rounds floats half to even to halves, two to a word.
+struct PackedHalves {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ unsigned short one(float a) { return to_half(a); }
+    static __device__ __forceinline__ unsigned word(const float* two) { return half_pair(two[0], two[1]); }
+};
+
+// The type that `narrow` converts to an output element.
+using Finished = float;
+using Narrow = tile::PackedHalves;
 
 __device__ __forceinline__ float divide(float a, float b) { return a / b; }
 

@@ -128,39 +128,41 @@ STRATEGY = Addition(
     files=("tuner/search/strategies/shuffled.py",),
     tests=("tests/tuner/search/test_strategies.py", "-k", "shuffled or names"),
 )
-# 8-bit floats: the CPU device multiplies them in C++, and Ada by an instruction like that of bytes.
-E4M3 = '        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, sums="float32", short="e4m3"),\n'
-E4M3_PLAIN = """PLAIN_E4M3 = DotProduct(
-    name="plain_e4m3", vendor="cpu", a_types=("float8_e4m3fn",), b_types=("float8_e4m3fn",), sum_type="float32"
+# The 8-bit float of gfx942, whose exponent has another bias than OCP's: the CPU device multiplies it by the products of
+# floats, and CDNA 3 by an instruction like those of CDNA 4.
+E4M3_FNUZ = (
+    '        ElementType("float8_e4m3fnuz", "unsigned char", "uint8_t", 1, **_real("fp8", "E4m3fnuzs", "from_half")),\n'
 )
+E4M3_FNUZ_CXX = """//% section "E4m3fnuzs"
+// The elements of a 32-bit word as floats: four e4m3 whose exponent's bias is 8. What would be -0 is NaN.
+struct E4m3fnuzs {
+    static constexpr int COUNT = 4;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
+        const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
+        return sign != 0 && magnitude == 0 ? as_float(0x7fffffffu) : scaled * 128.0f;
+    }
+};
+
 """
-E4M3_MATRIX = """MMA_M16N8K32_E4M3 = replace(
-    MMA_M16N8K32,
-    name="mma_m16n8k32_e4m3",
-    file="mma_m16n8k32",
-    a_types=("float8_e4m3fn",),
-    b_types=("float8_e4m3fn",),
-    sum_type="float32",
-    mnemonic="mma.sync.aligned.m16n8k32.row.col.f32.{a}.{b}.f32",
+E4M3_FNUZ_MATRIX = """MFMA_OF_FNUZ = (
+    _mfma_of_floats("32x32x16_fp8_fp8", 32, 16, 32, ("float8_e4m3fnuz",), "", 8),
+    _mfma_of_floats("16x16x32_fp8_fp8", 16, 32, 16, ("float8_e4m3fnuz",), "", 8),
 )
 
 """
+TABLES = "src/qconv/targets/instruction_tables.py"
 TYPE = Addition(
-    files=("src/qconv/dtypes.py", "src/qconv/targets/instruction_tables.py", "templates/dot/plain_e4m3.j2"),
+    files=("src/qconv/dtypes.py", "templates/prelude/every.j2", TABLES),
     rows=(
-        Row("src/qconv/dtypes.py", E4M3, '        ElementType("float32"'),
-        Row("src/qconv/targets/instruction_tables.py", E4M3_PLAIN, "# The CPU device computes these in C++"),
-        Row("src/qconv/targets/instruction_tables.py", "PLAIN_E4M3, ", ")\n\n# mma.sync follows"),
-        Row("src/qconv/targets/instruction_tables.py", E4M3_MATRIX, "# wgmma follows"),
-        Row(
-            "src/qconv/targets/instruction_tables.py",
-            "from dataclasses import replace\n\n",
-            "from qconv.targets.instruction import",
-        ),
+        Row("src/qconv/dtypes.py", E4M3_FNUZ, '        ElementType("float32"'),
+        Row("templates/prelude/every.j2", E4M3_FNUZ_CXX, '//% section "E5m2s"'),
+        Row(TABLES, '("float8_e4m3fnuz",), ', '("float32",), ("float16",)'),
+        Row(TABLES, E4M3_FNUZ_MATRIX, "# gfx1100 follows"),
     ),
     lists=(
-        Row("src/qconv/targets/generation.py", "    MMA_M16N8K32_E4M3,\n", "    ON_THE_CPU,\n"),
-        Row("src/qconv/targets/generation.py", ", MMA_M16N8K32_E4M3", ")\nHOPPER"),
+        Row("src/qconv/targets/generation.py", "    MFMA_OF_FNUZ,\n", "    MFMA_OF_HALVES,\n"),
+        Row("src/qconv/targets/generation.py", ", *MFMA_OF_FNUZ", ")\n_BYTES_OF_CDNA_4"),
     ),
     vectors=("tests/check_type.py",),
     tests=("tests/check_type.py",),

@@ -27,6 +27,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.blas",
         "qconv.dtypes",
         "qconv.host_array",
+        "qconv.narrow_floats",
         "qconv.integer_input",
         "qconv.op",
         "qconv.recent",

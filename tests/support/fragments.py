@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from qconv.targets import instruction_tables
-from qconv.targets.instruction import Fragment, MatrixInstruction
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.ops.real_attempt import MOST_FACTOR
+from qconv.targets.instruction import Fragment
+from qconv.targets.target import TARGETS
 
-INSTRUCTIONS = [value for value in vars(instruction_tables).values() if isinstance(value, MatrixInstruction)]
-BY_NAME = {instruction.name: instruction for instruction in INSTRUCTIONS}
+BY_NAME = {each.name: each for entry in TARGETS.values() for each in entry.instructions}
+INSTRUCTIONS = list(BY_NAME.values())
 
 
 def places(fragment: Fragment) -> list[list[tuple[int, int]]]:
@@ -22,8 +24,9 @@ def places(fragment: Fragment) -> list[list[tuple[int, int]]]:
 
 def whole(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Draw whole numbers: of the full range of integers, and floats whose products and sums are exact."""
-    kind = np.dtype(dtype)
-    low, high = (-256, 255) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    element_type = ELEMENT_TYPES[dtype]
+    most = min(256, MOST_FACTOR.get(dtype, 0))
+    kind, (low, high) = element_type.numpy, element_type.limits or (-most, most)
     return rng.integers(low, high, shape, np.int64, endpoint=True).astype(kind)
 
 

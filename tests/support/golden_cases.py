@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import golden_chains
+import golden_floats
 from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
 from random_expressions import TYPICAL as EXPRESSIONS
 from random_matmuls import attention, convolution, of_bytes, transposed
@@ -232,6 +233,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     ),
     "mma-bytes-cpu.gfx1100.cpp": (STEM, "cpu.gfx1100", replace(BLOCK, tile_k=32)),
     **golden_chains.CASES,
+    **golden_floats.CASES,
     "elementwise-quantize-tensor-sm_90a.cu": (Quantize(1, 1, 2**20, zero_point=True), "sm_90a", None),
     "elementwise-quantize-channel-sm_80.cu": (Quantize.of("torch-fbgemm", zero_point=True, **CHANNELS), "sm_80", None),
     "elementwise-dequantize-block-gfx942.hip": (Dequantize(64, 4096, 1, block=32, out_type="float16"), "gfx942", None),

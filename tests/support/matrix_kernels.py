@@ -31,7 +31,9 @@ def multiply_kernel(name: str, instruction: MatrixInstruction, a_type: str, b_ty
     d."""
     sizes = {"A": instruction.a.registers, "B": instruction.b.registers, "D": instruction.d.registers}
     signed = {"A": a_type == "int8", "B": b_type == "int8"}
-    page = _environment().from_string('//% include "instruction/emulated.j2"\n').render(instruction=instruction)
+    template = _environment().from_string('//% include "instruction/emulated.j2"\n')
+    words = {"a_word": ELEMENT_TYPES[a_type].word, "b_word": ELEMENT_TYPES[b_type].word}
+    page = template.render(instruction=instruction, **words)
     return f"""
 namespace in_{name} {{
 using Sum = {ELEMENT_TYPES[instruction.sum_type].ctype};

@@ -12,10 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from qconv.arithmetic.mode import Mode
-from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Quantization
+from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, Quantization
 from qconv.problem.convolution import Conv2d
 
 MOST_OPERATIONS = 12_000_000
+# Convolutions of integers have these; `random_floats` has the others.
+X_TYPES, RESIDUALS = ("int8", "uint8"), ("none", "int8", "uint8")
+OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16")
 
 FILTERS = tuple((r, s) for r in range(1, 8) for s in range(1, 8))
 # Channels per group: odd numbers, vectors of every width, more than a tile.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from random_problems import FLAGS, MOST_OPERATIONS, problems
+from random_problems import FLAGS, MOST_OPERATIONS, OUT_TYPES, RESIDUALS, X_TYPES, problems
 
-from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES
+from qconv.arithmetic.quantization import ACTIVATIONS, BIASES
 from qconv.ops.registry import parse
 from qconv.problem.convolution import Conv2d
 from tests.templates.test_simt_random import FAST, LONG

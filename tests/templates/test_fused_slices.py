@@ -67,7 +67,7 @@ def test_a_block_keeps_its_own_channels_alone(name: str) -> None:
     plan = PLANS[name]
     first, second = plan.layers.values()
     assert first.block_k == second.block_k < first.problem.k
-    assert plan.geometry.planes[1][0] == chunks(first.block_k)
+    assert plan.geometry.planes[1][0] == chunks(first.block_k, first.problem.quantization.types.y)
     assert (plan.cluster, plan.main.cluster, plan.clusters) == (1, 1, False)
 
 

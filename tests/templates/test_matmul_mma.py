@@ -80,6 +80,15 @@ def test_every_bit_is_the_oracles(name: str) -> None:
     assert mismatch(load(plan, CPU), registry.draw(plan.problem, 3)) is None
 
 
+@pytest.mark.turns
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("device", ["cpu.gfx908", "cpu.gfx942", "cpu.gfx950", "cpu.gfx1201"])
+def test_every_bit_is_the_oracles_by_amds_instructions(device: str, name: str) -> None:
+    amd, problem = open_device(device), NAMED[name][0]
+    plan = generator.plan(problem, MatMulMma(64, 64, 32, 32, 64), amd.target)
+    assert mismatch(load(plan, amd), registry.draw(problem, 4)) is None
+
+
 def test_the_vectors() -> None:
     assert {name: (plan_of(name).vector, len(plan_of(name).vectors)) for name in NAMED} == {
         "one product": (1, 0),
@@ -189,6 +198,6 @@ def test_what_it_does_not_serve(problem: MatMul, config: tuple[int, ...], says: 
 
 
 def test_targets_without_the_instruction() -> None:
-    for name in ("cpu", "sm_75", "gfx90a"):
+    for name in ("cpu", "sm_75", "gfx1100"):
         with pytest.raises(Infeasible, match="has no matrix instruction of fp16 factors"):
             generator.plan(plan_of("one product").problem, MatMulMma(16, 16, 16, 8, 32), TARGETS[name])

@@ -208,7 +208,7 @@ def test_it_is_read_as_the_output_is_written(k: int, layout: str, bytes_: int) -
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Quantization(residual="float32"), "residual='float32' is not one of none, int8, uint8"),
+        (lambda: Quantization(residual="float32"), "residual='float32'.*integer sums take a residual of int8 or uint8"),
         (lambda: Quantization(out_type="int32", residual="int8"), "the accumulator itself.*residual none"),
         (lambda: Quantization(residual="int8", mode=Mode(multiplier="fp64")), "it is added in fp32"),
         (lambda: Quantization(residual_zero_point=True), "nothing to subtract it from"),

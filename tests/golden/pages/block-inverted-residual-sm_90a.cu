@@ -100,7 +100,7 @@ using Intermediate = decltype(Activations::mid2);
     __device__ __forceinline__ TilePlace(
         Intermediate& tensor, const Team& team, const Tile& out_tile, unsigned padding)
         : tensor(tensor),
-          first_k(BY_SLICES ? team.cluster_block * (MID2_CHUNKS * 16) : 0),
+          first_k(BY_SLICES ? team.cluster_block * (MID2_CHUNKS * Y_CHUNK) : 0),
           row(out_tile.mid2_row()),
           column(out_tile.mid2_column()),
           padding(padding) {}

@@ -30,13 +30,14 @@ constexpr int VECTOR_K = 4;  // neighbouring channels that a lane reads or write
 ROWS_BEFORE=1 ROWS_BEHIND=0 ROW_CLASSES=2 COLUMNS_BEFORE=1 COLUMNS_BEHIND=0 COLUMN_CLASSES=2 SMEM_BYTES=107520
 FOLD_THREADS=128
 
-@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
+@@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
     int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
 @@ 12+3
     tile::TensorMap pixel_map;  // of x
     tile::TensorMap weight_map;  // of the weights
     tile::TensorMap output_map;  // of y
+@@ 21+1
 
 // wgmma.mma_async.sync.aligned.m64n48k32.s32.u8.s8: 64 pixels by TILE_M output channels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's

@@ -30,7 +30,7 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
                  : "memory");
 }
 
-@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
+@@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
     int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
 @@ 12+3
@@ -38,6 +38,7 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
     tile::TensorMap weight_map;  // of the weights
     tile::TensorMap output_map;  // of y
     tile::TensorMap residual_map;  // of the residual
+@@ 21+1
 
 // wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's

@@ -10,16 +10,6 @@
 @@ // The problem.
 ELEMENTS=524288
 
-// Converts half to float: the exponent's bias grows from 15 to 127, and a denormal half is its mantissa times
-// 2^-24.
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    const unsigned sign = (half & 0x8000u) << 16;
-    const unsigned magnitude = half & 0x7fffu;
-    if (magnitude >= 0x7c00u) return as_float(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-    if (magnitude >= 0x400u) return as_float(sign | ((magnitude << 13) + 0x38000000u));
-    return as_float(sign | as_bits(static_cast<float>(magnitude) * 5.9604644775390625e-08f));
-}
-
 using X0 = unsigned short;
 using X1 = int;
 using Output = unsigned short;

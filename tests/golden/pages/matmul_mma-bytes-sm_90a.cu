@@ -52,12 +52,6 @@ constexpr int EXACT_SLABS = 4;  // slabs whose sums are exact in fp32
 constexpr int BUFFERS = 2;
 constexpr int SMEM_BYTES = 16384;
 
-__device__ __forceinline__ unsigned half_pair(float low, float high) {
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 // The kernel's only parameter.
 struct Arguments {
     const X0* x0;  // uint8*59100
@@ -76,18 +70,6 @@ using Sum = float;       // in which the instruction adds
 constexpr int CHUNKS = TILE_K / 16, PARTS = CHUNKS;  // a thread computes a chunk at a time
 __device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
     return (row + low) * TILE_K + (chunk ^ (low / (CHUNKS < 8 ? 8 / CHUNKS : 1) % CHUNKS)) * 16;
-}
-
-// Computes D += A * B, by one warp.
-__device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]),
-          "+f"(d[1]),
-          "+f"(d[2]),
-          "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 constexpr int ATOMS_M = WARP_M / ATOM_M, ATOMS_N = WARP_N / ATOM_N;

@@ -22,9 +22,10 @@ TILES_M=49 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=82704 FOLD_THRE
 @@ 25+1
                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
 
-@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
+@@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+5
     int* padding;  // x_zero in every element
+@@ 21+1
 
 // An element of a window's reduction: filter row, filter column, channel; channels fastest, as the weights
 // are stored. `advance` needs no division.

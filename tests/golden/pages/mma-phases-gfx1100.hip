@@ -28,8 +28,8 @@ constexpr int ATOM_ROWS = 16;
 // Computes D += A * B, by one wave.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
-    typedef int Operand __attribute__((ext_vector_type(A_REGISTERS)));
     typedef Sum Registers __attribute__((ext_vector_type(D_REGISTERS)));
+    typedef int Operand __attribute__((ext_vector_type(A_REGISTERS)));
     const Registers sum = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(
         A_SIGNED, __builtin_bit_cast(Operand, a), B_SIGNED, __builtin_bit_cast(Operand, b),
         __builtin_bit_cast(Registers, d), false);

@@ -20,10 +20,10 @@ FOLD_THREADS=128
 // wmma 16x16x16 of RDNA4: A is 16 channels, B is 16 pixels, each by 16 bytes of the reduction, split between
 // the halves of the wave; each half holds eight consecutive channels of D.
 [[maybe_unused]] constexpr bool A_SIGNED = W_SIGNED, B_SIGNED = X_SIGNED;
-constexpr int A_REGISTERS = 2, B_REGISTERS = 2, D_REGISTERS = 8;
+constexpr int A_REGISTERS = 2, B_REGISTERS = A_REGISTERS, D_REGISTERS = 8;
 constexpr int ATOM_ROWS = 16;
 
-@@ cda5f904 in pages/mma-phases-gfx1100.hip: // Computes D += A * B, by one wave.
+@@ 4a7c6258 in pages/mma-phases-gfx1100.hip: // Computes D += A * B, by one wave.
 @@ 6+1
     const Registers sum = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(
 

@@ -49,10 +49,6 @@ __device__ __forceinline__ int shuffle_xor(int value, int mask) {
     return __builtin_amdgcn_ds_bpermute((lane() ^ mask) * 4, value);
 }
 
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    return static_cast<float>(__builtin_bit_cast(_Float16, half));
-}
-
 using X0 = float;
 using X1 = float;
 using X2 = unsigned short;

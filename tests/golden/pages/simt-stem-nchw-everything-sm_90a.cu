@@ -21,14 +21,14 @@ CHANNELS_LAST=false
 @@ 6+1
     return {args.x + (at / (OUT_H * OUT_W) * C + group * C_GROUP) * (IN_H * IN_W),
 
-// Returns the address of element `index` of a window's reduction (channel, filter row, filter column; columns
-// fastest, as the weights are stored), or null if it is padding.
-__device__ __forceinline__ const X* locate(const Window& window, int index) {
+// Returns the place of element `index` of a window's reduction (channel, filter row, filter column; columns
+// fastest, as the weights are stored).
+__device__ __forceinline__ Place locate(const Window& window, int index) {
     const int tap = index % (R * S);
     const int row = window.row + tap / S * DILATION_H;
     const int column = window.column + tap % S * DILATION_W;
     const bool inside = !PADDED || (row >= 0 && row < IN_H && column >= 0 && column < IN_W);
-    return inside ? window.image + (index / (R * S) * IN_H + row) * IN_W + column : nullptr;
+    return {(index / (R * S) * IN_H + row) * IN_W + column, inside};
 }
 
 __device__ __forceinline__ int output_index(int pixel, int k) {

@@ -10,7 +10,7 @@ TILE_M=128 TILE_N=256 WRITERS=2
 constexpr int SLOTS = 4;  // slots of the ring of slabs
 
 @@ // Derived values.
-WARP_SIZE=32 THREADS=320 SLAB=128
+WARP_SIZE=32 THREADS=320 SLAB=128 SLAB_CHANNELS=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 constexpr int COLUMNS = 512;  // allocated columns of tensor memory
 CHANNEL_TILES=1 TILES=49 BLOCKS=49
@@ -21,7 +21,7 @@ static_assert(THREADS == 128 * WRITERS + 64, "warpgroups that write, a warp to f
 static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
 static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, every window lies in the image");
 static_assert(REDUCTION == R * S * C, "one row of weights must be one channel's");
-static_assert(SLABS == R * S * ((C + SLAB - 1) / SLAB), "SLABS must cover the reduction");
+static_assert(SLABS == R * S * ((C + SLAB_CHANNELS - 1) / SLAB_CHANNELS), "SLABS must cover the reduction");
 
 // Returns the thread's warp; the shuffle tells the compiler that it is warp-uniform.
 __device__ __forceinline__ int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
@@ -222,7 +222,7 @@ __device__ __forceinline__ void fetch(const Arguments& args, Shared& shared) {
         const int h = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP, w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
 #pragma unroll 1
         for (int slab = 0; slab < SLABS; ++slab) {
-            const int c = slab / (R * S) * SLAB, r = slab / S % R, s = slab % S;
+            const int c = slab / (R * S) * SLAB_CHANNELS, r = slab / S % R, s = slab % S;
             auto& pixels = shared.pixels[at.slot];
             auto& weights = shared.weights[at.slot];
             tile::Mbarrier& full = shared.slabs.acquire(at, sizeof pixels + sizeof weights);

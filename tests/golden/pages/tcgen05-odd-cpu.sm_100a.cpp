@@ -12,7 +12,7 @@ TILE_M=128 TILE_N=32 WRITERS=1
 constexpr int SLOTS = 3;  // slots of the ring of slabs
 
 @@ // Derived values.
-WARP_SIZE=32 THREADS=192 SLAB=128
+WARP_SIZE=32 THREADS=192 SLAB=128 SLAB_CHANNELS=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 constexpr int COLUMNS = 64;  // allocated columns of tensor memory
 CHANNEL_TILES=1 TILES=7 BLOCKS=4

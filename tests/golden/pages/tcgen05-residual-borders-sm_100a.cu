@@ -14,7 +14,7 @@ TILE_M=256 TILE_N=64 WRITERS=2
 constexpr int SLOTS = 6;  // slots of the ring of slabs
 
 @@ // Derived values.
-WARP_SIZE=32 THREADS=320 SLAB=64
+WARP_SIZE=32 THREADS=320 SLAB=64 SLAB_CHANNELS=64
 constexpr int SLABS = 18;  // slabs per tile: all taps of each 64 channels
 constexpr int COLUMNS = 256;  // allocated columns of tensor memory
 CHANNEL_TILES=2 TILES=50 BLOCKS=50
@@ -22,10 +22,11 @@ constexpr int VECTOR_K = 16;  // neighbouring outputs that a thread writes at on
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=123904
 FOLD_THREADS=128
 
-@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
+@@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
 @@ 13+2
     tile::TensorMap weight_map;  // map of w
+@@ 21+1
 
 constexpr int RESIDUAL_BYTES = sizeof(Residual) * VECTOR_K;
 struct alignas(RESIDUAL_BYTES < 16 ? RESIDUAL_BYTES : 16) ResidualVector { Residual element[VECTOR_K]; };

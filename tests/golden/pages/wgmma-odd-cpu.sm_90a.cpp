@@ -16,23 +16,21 @@ WEIGHT_SLOTS=3 LAG=0
 @@ // Derived values.
 WARP_SIZE=32 THREADS=256 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_M = 128;  // output channels per consumer
-SLAB=128
+SLAB=128 SLAB_CHANNELS=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 LAST_SLAB=96 PIXEL_RINGS=1 WEIGHT_RINGS=1 PIXEL_SLOTS=5 CHANNEL_TILES=1 TILES=17 BLOCKS=4
 constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
 VECTOR_K=1 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3
 SMEM_BYTES=80896 FOLD_THREADS=128
 
-@@ abb41c34 in whole/wgmma-body-sm_90a.cu: static_assert(CONSUMERS == PIXEL_RINGS * WEIGHT_RINGS, "a consumer has one ring of each operand");
-@@ 9+0
-static_assert(LAST_SLAB % 32 == 0 && C % SLAB <= LAST_SLAB, "only zeros are left out");
-
-@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
+@@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 6+1
 @@ 8+2
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
 @@ 14+5
     float multiplier;  // x_scale * w_scale
+@@ 22+0
+static_assert(LAST_SLAB % 32 == 0 && C % SLAB_CHANNELS * sizeof(X) <= LAST_SLAB, "only zeros are left out");
 
 // wgmma on the CPU device: 64 output channels by TILE_N pixels, 32 bytes of the reduction per product. Each
 // lane reads the factors of its own sums, where TMA's swizzle has put them.

@@ -9,7 +9,7 @@
 @@ // Derived values.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_M = 128;  // output channels per consumer
-SLAB=128
+SLAB=128 SLAB_CHANNELS=128
 constexpr int SLABS = 4;  // slabs per tile: all taps of each 128 channels
 PIXEL_RINGS=1 WEIGHT_RINGS=2 PIXEL_SLOTS=5 CHANNEL_TILES=1 TILES=36 BLOCKS=36
 constexpr int WEIGHT_ROWS = 256;  // output channels, padded with zeros to a multiple of 128

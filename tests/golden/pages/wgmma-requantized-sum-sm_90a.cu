@@ -22,14 +22,14 @@ W_SIGNED=true
 @@ // Derived values.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_M = 128;  // output channels per consumer
-SLAB=128
+SLAB=128 SLAB_CHANNELS=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 PIXEL_RINGS=1 WEIGHT_RINGS=2 PIXEL_SLOTS=3 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=33 BLOCKS=33
 constexpr int WEIGHT_ROWS = 256;  // output channels, padded with zeros to a multiple of 128
 VECTOR_K=4 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3
 SMEM_BYTES=222208 FOLD_THREADS=128
 
-@@ 9f3408e7 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
+@@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 8+2
     const int* int32_bias;  // per channel: read by fold
     const float* multiplier;  // per channel: x_scale * w_scale / inner_scale

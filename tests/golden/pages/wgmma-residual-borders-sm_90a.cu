@@ -18,7 +18,7 @@ WEIGHT_SLOTS=4 LAG=2
 @@ // Derived values.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_M = 128;  // output channels per consumer
-SLAB=128
+SLAB=128 SLAB_CHANNELS=128
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 PIXEL_RINGS=2 WEIGHT_RINGS=1 PIXEL_SLOTS=2 RESIDUAL_SLOTS=1 CHANNEL_TILES=1 TILES=17 BLOCKS=17
 constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
@@ -45,6 +45,7 @@ struct Arguments {
     float y_zero;  // the output zero point
     int x_zero;  // the input zero point
 };
+static_assert(SLAB_CHANNELS * sizeof(X) == SLAB && C * sizeof(X) % 16 == 0, "TMA copies 16 bytes of a pixel");
 
 // wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of 128 bytes with TMA's

@@ -286,7 +286,7 @@ __device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
 //   BlockWeights  the weights that a block needs, in device or in shared memory
 //   Layer         the convolution, with what it loads, waits for and computes
 
-// A tile of pixels in shared memory. Each plane holds a chunk of 16 channels of every pixel. Eight
+// A tile of pixels in shared memory. Each plane holds a chunk of 16 bytes of every pixel. Eight
 // neighbouring pixels of a chunk cover all banks, and so do eight chunks of a pixel.
 template <int CHUNKS, int PIXELS>
 struct Planes {
@@ -415,6 +415,9 @@ struct Arguments {
     float top;  // 6 in units of the output
 };
 
+// Channels of a chunk of the input, and of the outputs.
+[[maybe_unused]] constexpr int X_CHUNK = 16 / sizeof(X), Y_CHUNK = 16 / sizeof(Output);
+
 // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
 // thread loads them once for all its outputs of the channel.
 struct Channel {
@@ -507,7 +510,7 @@ struct TilePlace {
     __device__ __forceinline__ TilePlace(
         Intermediate& tensor, const Team& team, const Tile& out_tile, unsigned padding)
         : tensor(tensor),
-          first_k(BY_SLICES ? team.cluster_block * (MID_CHUNKS * 16) : 0),
+          first_k(BY_SLICES ? team.cluster_block * (MID_CHUNKS * Y_CHUNK) : 0),
           row(out_tile.mid_row()),
           column(out_tile.mid_column()),
           padding(padding) {}
@@ -999,6 +1002,9 @@ struct Arguments {
     int* fragments;  // the weights, repacked
 };
 
+// Channels of a chunk of the input, and of the outputs.
+[[maybe_unused]] constexpr int X_CHUNK = 16 / sizeof(X), Y_CHUNK = 16 / sizeof(Output);
+
 // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
 // thread loads them once for all its outputs of the channel.
 struct Channel {
@@ -1280,9 +1286,10 @@ struct BlockWeights {
 __device__ __forceinline__ int await_slab(const Team&, SmemWeights&, int index) { return index; }
 __device__ __forceinline__ void release_slab(const Team&, const Arguments&, SmemWeights&, int, int) {}
 
-// The byte of a weight, as the lowest of a word.
-__device__ __forceinline__ unsigned weight_byte(const Arguments& args, int k, int tap, int c) {
-    return static_cast<unsigned char>(tile::load(args.w + k * REDUCTION + tap * C_GROUP + c));
+// The bits of a weight, as the lowest of a word.
+__device__ __forceinline__ unsigned weight_bits(const Arguments& args, int k, int tap, int c) {
+    return static_cast<unsigned char>(
+        tile::load(args.w + k * REDUCTION + tap * C_GROUP + c));
 }
 
 // Writes the weights in that order: once for a set of weights, one thread per word.
@@ -1295,7 +1302,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
     for (int i = 0; i < 4; ++i) {
         const int c = unit % CHUNKS * 16 + index % 4 * 4 + i;
         if (k >= K || c >= C) continue;
-        bytes |= weight_byte(args, k, unit / CHUNKS, c) << (8 * i);
+        bytes |= weight_bits(args, k, unit / CHUNKS, c) << (8 * i);
     }
     args.fragments[index] = static_cast<int>(bytes);
 }

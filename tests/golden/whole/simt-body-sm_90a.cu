@@ -319,14 +319,21 @@ __device__ __forceinline__ Window window_of(const Arguments& args, int pixel, in
             row * STRIDE_H - PAD_TOP, column * STRIDE_W - PAD_LEFT, exists};
 }
 
-// Returns the address of element `index` of a window's reduction (filter row, filter column, channel;
-// channels fastest, as the weights are stored), or null if it is padding.
-__device__ __forceinline__ const X* locate(const Window& window, int index) {
+// The place of an element of a window. Padding has no null address: ptxas 13.0 compares the registers of a
+// 64-bit null with zero before it has set them, and loads from it.
+struct Place {
+    int offset;  // from the window's image
+    bool is_inside;  // the image
+};
+
+// Returns the place of element `index` of a window's reduction (filter row, filter column, channel; channels
+// fastest, as the weights are stored).
+__device__ __forceinline__ Place locate(const Window& window, int index) {
     const int tap = index / C_GROUP;
     const int row = window.row + tap / S * DILATION_H;
     const int column = window.column + tap % S * DILATION_W;
     const bool inside = !PADDED || (row >= 0 && row < IN_H && column >= 0 && column < IN_W);
-    return inside ? window.image + (row * IN_W + column) * C + index % C_GROUP : nullptr;
+    return {(row * IN_W + column) * C + index % C_GROUP, inside};
 }
 
 __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K + k; }
@@ -361,10 +368,9 @@ __device__ __forceinline__ void fetch_x(
         const XRun run(i);
         const int index = begin + run.byte / ELEMENT_BYTES;
         if constexpr (X_BYTES >= 4) {
-            const bool exists = windows[i].exists && index < REDUCTION;
-            const X* const address = exists ? locate(windows[i], index) : nullptr;
-            if (address != nullptr) {
-                const auto words = tile::load_words<X_WORDS>(address);
+            const Place place = locate(windows[i], index);
+            if (windows[i].exists && index < REDUCTION && place.is_inside) {
+                const auto words = tile::load_words<X_WORDS>(windows[i].image + place.offset);
 #pragma unroll
                 for (int j = 0; j < X_WORDS; ++j) tile_registers.word[i][j] = words.word[j];
             } else {
@@ -378,9 +384,10 @@ __device__ __forceinline__ void fetch_x(
 #pragma unroll
             for (int j = 0; j < PER_WORD; ++j) {
                 if (!windows[i].exists || index + j >= REDUCTION) continue;
-                const X* const address = locate(windows[i], index + j);
-                const unsigned element =
-                    address != nullptr ? static_cast<Bits>(tile::load(address)) : padding_element(args);
+                const Place place = locate(windows[i], index + j);
+                const unsigned element = place.is_inside
+                                             ? static_cast<Bits>(tile::load(windows[i].image + place.offset))
+                                             : padding_element(args);
                 word |= element << (ELEMENT_BITS * j);
             }
             tile_registers.word[i][0] = word;

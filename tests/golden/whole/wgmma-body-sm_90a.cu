@@ -47,6 +47,7 @@ constexpr int PRODUCER_REGISTERS = 40;  // registers per producer thread
 constexpr int CONSUMER_REGISTERS = 232;  // registers per consumer thread
 constexpr int TILE_M = 128;  // output channels per consumer
 constexpr int SLAB = 128;  // bytes of the reduction per slab
+constexpr int SLAB_CHANNELS = 128;  // input channels per slab
 constexpr int SLABS = 9;  // slabs per tile: all taps of each 128 channels
 constexpr int PIXEL_RINGS = 1;
 constexpr int WEIGHT_RINGS = 2;
@@ -60,12 +61,12 @@ constexpr int SMEM_BYTES = 222208;
 
 static_assert(CONSUMERS == PIXEL_RINGS * WEIGHT_RINGS, "a consumer has one ring of each operand");
 static_assert(THREADS == 128 * (CONSUMERS + 1), "producers are a warpgroup as well");
-static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
+static_assert(C_GROUP == C && K_GROUP == K, "there is one group");
 static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, every window lies in the image");
 static_assert(TILE_N % 8 == 0, "a slot must be a multiple of what the swizzle repeats after");
 static_assert(LAG < (WEIGHT_RINGS > 1 ? PIXEL_SLOTS : WEIGHT_SLOTS) || CONSUMERS == 1,
               "a slot that both consumers read is full until the last has read it");
-static_assert(SLABS == R * S * ((C + SLAB - 1) / SLAB), "SLABS must cover the reduction");
+static_assert(SLABS == R * S * ((C + SLAB_CHANNELS - 1) / SLAB_CHANNELS), "SLABS must cover the reduction");
 
 namespace tile {
 
@@ -286,6 +287,7 @@ struct Arguments {
     tile::TensorMap pixel_map;  // map of x
     tile::TensorMap weight_map;  // map of the weights
 };
+static_assert(SLAB_CHANNELS * sizeof(X) == SLAB && C * sizeof(X) % 16 == 0, "TMA copies 16 bytes of a pixel");
 
 // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
 // thread loads them once for all its outputs of the channel.
@@ -547,7 +549,7 @@ __device__ __forceinline__ void produce(RingOf& ring, SlotsOf& slots, Loads load
     for (Tiles tiles; tiles.any(); tiles.advance()) {
         loads.begin(tiles);
 #pragma unroll 1
-        for (int c = 0; c < C; c += SLAB) {
+        for (int c = 0; c < C; c += SLAB_CHANNELS) {
 #pragma unroll 1
             for (int r = 0; r < R; ++r) {
 #pragma unroll 1

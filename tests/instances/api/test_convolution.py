@@ -72,7 +72,7 @@ X, W = np.zeros((1, 4, 4, 8), "int8"), np.zeros((4, 3, 3, 8), "int8")
         (X[0], W, {}, ["x must be an array of four dimensions, NHWC", "(4, 4, 8)"]),
         (X, W[0], {}, ["w must be an array of four dimensions, KRSC"]),
         (X.tolist(), W, {}, ["x must be an array of four dimensions", "list"]),
-        (X.astype("float32"), W, {}, ["x_type='float32'", "int8, uint8"]),
+        (X.astype("float32"), W, {}, ["x_type='float32' with w_type='int8'", "choose types"]),
         (X, W.astype("int16"), {}, ["w_type='int16'", "int8, uint8"]),
         (X, W[..., :4], {}, ["w has 4 channels a group", "x has 8 channels in groups=1"]),
         (X, W, {"groups": 2}, ["w has 8 channels a group", "c/groups=4"]),

@@ -234,11 +234,11 @@ def test_bfloat16_rounds_to_even_and_overflows() -> None:
     assert y.ravel()[:4].astype(np.float64).tolist() == [256, 260, 1, 1 + 2**-6]
 
 
-def test_another_librarys_bfloat16_tensor_is_refused_with_the_way_round() -> None:
+def test_another_librarys_bfloat16_tensor_is_refused_if_nothing_reads_it() -> None:
     class Tensor:
         dtype = "torch.bfloat16"
 
-    with pytest.raises(ValueError, match=r"out\.view\(torch\.int16\)\.numpy\(\)\.view\(ml_dtypes\.bfloat16\)"):
+    with pytest.raises(ValueError, match=r"out \(Tensor\) is not an array the CPU device can read"):
         CPU.adopt("out", Tensor())
 
 

@@ -18,7 +18,7 @@ from scalar_requantize import Case, requantize
 
 from qconv import Conv2d, Quantization, generator, parse
 from qconv.arithmetic.mode import MODE_VALUES, PRESETS, Mode
-from qconv.arithmetic.quantization import ACTIVATIONS, RESIDUALS, SCALABLE
+from qconv.arithmetic.quantization import ACTIVATIONS, SCALABLE
 from qconv.device import Device, open_device
 from qconv.instances.load.pair import Runnable, load
 from qconv.ops import registry
@@ -202,7 +202,7 @@ def check_random_modes(seed: int, device: Device) -> None:
             y_zero_point=out_type in ("int8", "uint8") and rng.random() < 0.7,
             bias=rng.choice(["none", "int32", "float32"]),
             activation=rng.choice(SCALABLE if mode.multiplier == "fp64" else ACTIVATIONS),
-            residual="none" if mode.multiplier == "fp64" else rng.choice(RESIDUALS),
+            residual="none" if mode.multiplier == "fp64" else rng.choice(("none", "int8", "uint8")),
             mode=replace(mode, residual_add="multiply_add"),
         )
         if mode.requantizes_before_residual:

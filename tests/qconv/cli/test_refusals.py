@@ -248,7 +248,7 @@ def test_an_op_with_its_flags_is_the_word_that_build_and_export_take(
 
 def test_the_help_offers_a_type_to_the_op_that_takes_it(command: Callable[..., Answer]) -> None:
     for op, types in (
-        ("conv2d", "conv2d: int8 (default), uint8."),
+        ("conv2d", "conv2d: int8 (default), uint8, float16, bfloat16,"),
         ("requantize", "Conversions: int8, uint8, int16, "),
     ):
         code, out, _ = command("help", op)

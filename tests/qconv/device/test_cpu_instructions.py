@@ -15,6 +15,7 @@ from matrix_kernels import Array, multiply_kernel, prelude, registers
 
 from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import LaunchError
 from qconv.targets.instruction import Fragment, MatrixInstruction
 
@@ -25,7 +26,7 @@ TYPED = [
     for b_type in instruction.b_types
 ]
 
-WANTS = {"warp", "bits", "from_half"}
+WANTS = {"warp", *(section for _, a_type, _ in TYPED for section in ELEMENT_TYPES[a_type].word_wants)}
 
 
 def kernel_name(instruction: MatrixInstruction, a_type: str, b_type: str) -> str:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from qconv import Conv2d, Parameters, Quantization
-from qconv.arithmetic.quantization import BIASES, OUT_TYPES, X_TYPES
+from qconv.arithmetic.quantization import BIASES, OUT_TYPES
+from qconv.dtypes import FLOAT8
 from qconv.ops import convolution, registry
 
 # Activations that fractions can follow; test_activation.py compares the curves with their real functions.
@@ -59,6 +60,15 @@ def fp32(value: Fraction) -> Fraction:
     return rounded(value, 24, -149)
 
 
+# Significant bits, the exponent of the least number, the largest number, and what a larger one becomes.
+NARROW = {
+    "float16": (11, -24, 65504.0, float("inf")),
+    "bfloat16": (8, -133, 3.3895314e38, float("inf")),
+    "float8_e4m3fn": (4, -9, 448.0, 448.0),
+    "float8_e5m2": (3, -16, 57344.0, 57344.0),
+}
+
+
 def finished(q: Quantization, acc: int, p: dict[str, Any], k: int) -> Any:
     """Return one output from its sum: each fp32 operation is exact and then rounded once."""
     if q.bias == "int32":
@@ -72,7 +82,8 @@ def finished(q: Quantization, acc: int, p: dict[str, Any], k: int) -> Any:
     if q.bias == "float32":
         value = fp32(value + fp32(Fraction(float(p["bias"][k])) / scale))
     quantizes = q.out_type in ("int8", "uint8")
-    one_multiplier = quantizes and q.activation != "hardswish"
+    in_units = quantizes or q.out_type in FLOAT8
+    one_multiplier = in_units and q.activation != "hardswish"
     unit = y_scale if one_multiplier else Fraction(1)
     value = fp32(value * (fp32(scale / y_scale) if one_multiplier else scale))
     if q.activation in ("relu", "relu6"):
@@ -87,15 +98,15 @@ def finished(q: Quantization, acc: int, p: dict[str, Any], k: int) -> Any:
     if q.activation == "hardswish":
         gate = min(max(fp32(value + 3), Fraction(0)), Fraction(6))
         value = fp32(fp32(value * gate) / 6)
-        value = fp32(value * fp32(1 / y_scale)) if quantizes else value
+        value = fp32(value * fp32(1 / y_scale)) if in_units else value
     if quantizes:
         least, most = (-128, 127) if q.out_type == "int8" else (0, 255)
         return min(max(nearest_even(value) + int(p["y_zero_point"]), least), most)
     if q.out_type == "float32":
         return float(value)
-    digits, least_exponent, largest = (11, -24, 65504.0) if q.out_type == "float16" else (8, -133, 3.3895314e38)
-    half = rounded(value, digits, least_exponent)
-    return float(half) if abs(half) <= largest else float("inf") * (1 if half > 0 else -1)
+    digits, least_exponent, largest, beyond = NARROW[q.out_type]
+    narrow = rounded(value, digits, least_exponent)
+    return float(narrow) if abs(narrow) <= largest else beyond * (1 if narrow > 0 else -1)
 
 
 def tiny(rng: random.Random, **quantization: Any) -> Conv2d:
@@ -119,6 +130,9 @@ def tiny(rng: random.Random, **quantization: Any) -> Conv2d:
     )
 
 
+BYTES = ("int8", "uint8")
+
+
 @pytest.mark.turns
 @pytest.mark.parametrize("out_type", OUT_TYPES)
 @pytest.mark.parametrize("seed", range(12))
@@ -128,8 +142,8 @@ def test_the_oracle_is_the_definition(out_type: str, seed: int) -> None:
     w_zero_point = rng.random() < 0.5
     problem = tiny(
         rng,
-        x_type=rng.choice(X_TYPES),
-        w_type=rng.choice(X_TYPES),
+        x_type=rng.choice(BYTES),
+        w_type=rng.choice(BYTES),
         out_type=out_type,
         per_channel=rng.random() < 0.5 and (scaled or w_zero_point),
         x_zero_point=rng.random() < 0.5,

@@ -111,7 +111,37 @@ AMD: dict[tuple[str, str], Callable[[int, int], tuple[int, int]]] = {
     ),
     ("wmma_i32_16x16x16_iu8_gfx12", "d"): lambda lane, i: (8 * (lane // 16) + i, lane % 16),
 }
-FORMULAS = PTX | AMD
+Formula = Callable[[int, int], tuple[int, int]]
+
+
+def of_mfma(mn: int, run: int) -> dict[str, Formula]:
+    """The calculator's formulas for an MFMA of one block: a lane holds `run` neighbours along k."""
+    rows = 8 if mn == 32 else 4
+    return {
+        "a": lambda lane, i: (lane % mn, run * (lane // mn) + i),
+        "b": lambda lane, i: (run * (lane // mn) + i, lane % mn),
+        "d": lambda lane, i: (rows * (i // 4) % mn + 4 * (lane // mn) + i % 4, lane % mn),
+    }
+
+
+# The same source, for floats: "mfma_f32_32x32x8f16" and so on, and IREE's counts for gfx950's own.
+OF_FLOATS: dict[str, dict[str, Formula]] = {
+    "mma_m16n8k16_bf16": {operand: PTX["mma_m16n8k16_f16", operand] for operand in "abd"},
+    "mma_m16n8k32_fp8": {operand: PTX["mma_m16n8k32", operand] for operand in "abd"},
+    **dict.fromkeys(("mfma_f32_32x32x8f16", "mfma_f32_32x32x8bf16_1k"), of_mfma(32, 4)),
+    **dict.fromkeys(("mfma_f32_16x16x16f16", "mfma_f32_16x16x16bf16_1k"), of_mfma(16, 4)),
+    **{f"mfma_f32_32x32x16_{types}": of_mfma(32, 8) for types in ("f16", "bf16", "fp8_fp8", "bf8_bf8")},
+    **{f"mfma_f32_16x16x32_{types}": of_mfma(16, 8) for types in ("f16", "bf16", "fp8_fp8", "bf8_bf8")},
+    **{
+        f"wmma_f32_16x16x16_{types}_gfx12": {
+            "a": lambda lane, i: (lane % 16, 8 * (lane // 16) + i),
+            "b": lambda lane, i: (8 * (lane // 16) + i, lane % 16),
+            "d": lambda lane, i: (8 * (lane // 16) + i, lane % 16),
+        }
+        for types in ("f16", "bf16", "fp8_fp8", "bf8_bf8")
+    },
+}
+FORMULAS = PTX | AMD | {(name, each): formula for name, three in OF_FLOATS.items() for each, formula in three.items()}
 
 
 @pytest.mark.parametrize(("name", "operand"), FORMULAS, ids=lambda part: part)
@@ -154,6 +184,10 @@ def test_every_fragment_has_a_published_formula() -> None:
         ("mma_m8n8k16", (1, 1, 2)),
         ("mma_m16n8k32", (4, 2, 4)),
         ("mma_m16n8k16_f16", (4, 2, 4)),
+        ("mma_m16n8k32_fp8", (4, 2, 4)),
+        ("mfma_f32_32x32x8f16", (2, 2, 16)),
+        ("mfma_f32_16x16x32_bf16", (4, 4, 4)),
+        ("wmma_f32_16x16x16_f16_gfx12", (4, 4, 8)),
         ("mfma_i32_32x32x8i8", (1, 1, 16)),
         ("mfma_i32_16x16x16i8", (1, 1, 4)),
         ("mfma_i32_32x32x16_i8", (2, 2, 16)),

@@ -51,13 +51,13 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Record one entry per packing."""
     packing.forget()
     made: list[int] = []
-    pack = convolution._packed
+    pack = convolution.packed_on
 
     def counted(*given: Any) -> Any:
         made.append(1)
         return pack(*given)
 
-    monkeypatch.setattr(convolution, "_packed", counted)
+    monkeypatch.setattr(convolution, "packed_on", counted)
     yield made
     packing.forget()
 

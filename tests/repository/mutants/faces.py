@@ -66,9 +66,9 @@ MUTANTS = (
     ),
     Mutant(
         "faces: bfloat16 by its name",
-        "as_kind_of",
-        'if str(array.dtype) == "bfloat16":',
-        'if str(array.dtype) == "float16":',
+        "of_library",
+        "if name in BITS and",
+        "if name not in BITS and",
         "NumPy's DLPack knows no bfloat16.",
         KINDS,
     ),

@@ -60,7 +60,7 @@ PAGE = (
     Mutant(
         "into tile: chunks behind the last",
         "templates/families/fused/sink/tile.j2",
-        "            if (HAS_K_REMAINDER && !BY_SLICES && of_block >= ${ gives | upper }_CHUNKS * 16) continue;\n",
+        "            if (HAS_K_REMAINDER && !BY_SLICES && of_block >= ${ gives | upper }_CHUNKS * Y_CHUNK) continue;\n",
         "",
         "Channels past the last chunk are written over what follows it.",
         ("tests/templates/test_fused_random.py::test_many_random_configs[cpu.sm_80-20]",),
@@ -215,8 +215,8 @@ LAYERS = (
     Mutant(
         "input: the image's rows lie one input channel apart",
         "templates/families/fused/source/loaded.j2",
-        "from + i * (IN_W * C), c, is_inside);",
-        "from + i * IN_W, c, is_inside);",
+        "from + i * (IN_W * C), byte, is_inside);",
+        "from + i * IN_W, byte, is_inside);",
         "A row of the image is IN_W pixels of C channels.",
         tuple(fused_random(name) for name in ("sm_80", "sm_75", "gfx942")),
     ),

@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "wgmma: the compiler does not know that sums change",
         "await",
-        'asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));',
+        'asm volatile("" : "${ ptx }"(d[i][0]), "${ ptx }"(d[i][1]), "${ ptx }"(d[i][2]), "${ ptx }"(d[i][3]));',
         "static_cast<void>(d[i][0]);",
         "It may move what reads them before the wait.",
         (FUSED,),

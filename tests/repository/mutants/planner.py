@@ -326,8 +326,8 @@ MUTANTS = (
     Mutant(
         "matrix layer: a chunk too few of a group",
         "_chunks_of",
-        "return last // 16 - first // 16 + 1",
-        "return max(1, last // 16 - first // 16)",
+        "return last // of_chunk(x) - first // of_chunk(x) + 1",
+        "return max(1, last // of_chunk(x) - first // of_chunk(x))",
         "A slab of two groups looks at the chunks of both.",
         (fused_exact("dense, grouped"),),
     ),

@@ -249,9 +249,9 @@ MUTANTS = (
     ),
     Mutant(
         "matrix instructions on the CPU: the first of two halves twice",
-        "instruction/two_products.j2",
-        "static_cast<unsigned short>(a >> 16)",
-        "static_cast<unsigned short>(a)",
+        "instruction/products_of_floats.j2",
+        "A::of(a, i) *",
+        "A::of(a, 0) *",
         "Every second term is another.",
         (on_matrices("vectors of eight"),),
     ),

@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "draft: zero points that were chosen are drawn",
-        "_Attempt._zero_point",
+        "Attempt._zero_point",
         "if name in self.fixed:",
         "if name in ():",
         "The caller's zero points are kept.",
@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "draft: filters follow the few pixels looked at",
-        "_Attempt._means",
+        "Attempt._means",
         "by_tap.mean(axis=2, keepdims=True)",
         "by_tap",
         "The sums of all other pixels lie elsewhere.",

@@ -365,7 +365,7 @@ MUTANTS = (
     Mutant(
         "instance: an array of another type",
         "Executable.array",
-        "if str(array.dtype) != tensor.dtype:",
+        "if str(array.dtype) != tensor.dtype and not bits:",
         "if array.dtype.itemsize > 8:",
         "The kernel would read its bytes as another type.",
         (INSTANCE,),

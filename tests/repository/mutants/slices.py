@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "slices: every block's begin with the first channel",
         "templates/families/fused/sink/bordered_tile.j2",
-        "first_k(BY_SLICES ? team.cluster_block * (${ gives | upper }_CHUNKS * 16) : 0)",
+        "first_k(BY_SLICES ? team.cluster_block * (${ gives | upper }_CHUNKS * Y_CHUNK) : 0)",
         "first_k(0)",
         "Blocks have different channels.",
         (f"{SLICES}::test_it_is_exact[warps]",),
@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         "slices: room for all channels",
         "generator/families/fused/config.py",
-        "given = chunks(slice_k or layers[producer].k)",
-        "given = chunks(layers[producer].k)",
+        "given = chunks(slice_k or layers[producer].k, ",
+        "given = chunks(layers[producer].k, ",
         "What a block does not need it does not ask for.",
         (f"{SLICES}::test_a_block_keeps_its_own_channels_alone[warps]",),
     ),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "slices: half a chunk",
         "generator/families/fused/plan.py",
-        'if name == "first" and blocks[name] > 1 and layers[name].block_k % 16:',
+        'if name == "first" and blocks[name] > 1 and layers[name].block_k % whole:',
         "if False:",
         "A chunk of 16 channels is of one block.",
         (f"{SLICES}::test_slices_are_whole_chunks",),

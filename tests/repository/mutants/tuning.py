@@ -308,8 +308,8 @@ MUTANTS = (
     Mutant(
         "input sets: every set is the first",
         "InputSets._sets",
-        "[rolled(array, i) for array in self._first[0]]",
-        "[rolled(array, 0) for array in self._first[0]]",
+        "[rolled(array, i) for array in first[0]]",
+        "[rolled(array, 0) for array in first[0]]",
         "Sets that are alike may share what a cache holds of them.",
         (INPUT_SETS,),
     ),

@@ -1,0 +1,61 @@
+"""Reviewed sources of convolutions of floats: every matrix instruction of theirs, a warpgroup's, and a chain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from golden_quantizations import conv
+
+from qconv import Conv2d, FusedConv2d, Quantization
+from qconv.generator import Config
+from qconv.generator.families.fused.config import Fused
+from qconv.generator.families.mma.config import Mma
+from qconv.generator.families.simt import Simt
+from qconv.generator.families.wgmma import Wgmma
+from qconv.problem.chain import Chain
+
+BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
+TILE = Mma(0, 64, 64, 64, 32, 32, 2, 1, 1, 0, 0, 0, 1, 0)
+PAIR = Fused(
+    tile_h=4,
+    tile_w=14,
+    warps=8,
+    blocks_per_sm=1,
+    teams=1,
+    cluster_blocks=1,
+    weights_in_smem=0,
+    on_wgmma=0,
+    first_m=2,
+    first_n=4,
+    second_m=2,
+    second_n=4,
+)
+
+
+def real(dtype: str, out_type: str | None = None) -> Quantization:
+    return Quantization(dtype, dtype, out_type or dtype, per_channel=True, bias="float32", activation="relu")
+
+
+def _of_instructions(target: str, *dtypes: str, instructions: int = 1) -> dict[str, tuple[Conv2d, str, Config]]:
+    suffix = "hip" if target.startswith("gfx") else "cu"
+    return {
+        f"mma-{dtype}-{number}-{target}.{suffix}": (conv(BODY, real(dtype)), target, replace(TILE, instruction=number))
+        for dtype in dtypes
+        for number in range(instructions)
+    }
+
+
+CHAIN: Chain = FusedConv2d(
+    conv(Conv2d(8, 28, 28, 128, 512, 1, 1), real("float16")), conv(Conv2d(8, 28, 28, 512, 128, 1, 1), real("float16"))
+)
+CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
+    "simt-float32-sm_75.cu": (conv(BODY, real("float32")), "sm_75", Simt(64, 64, 32, 4, 8, 2)),
+    **_of_instructions("sm_89", "bfloat16", "float8_e4m3fn"),
+    **_of_instructions("gfx908", "float16", instructions=2),
+    **_of_instructions("gfx90a", "bfloat16", instructions=2),
+    **_of_instructions("gfx950", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", instructions=2),
+    **_of_instructions("gfx1201", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    "wgmma-float16-sm_90a.cu": (conv(BODY, real("float16")), "sm_90a", Wgmma(2, 1, 128, 4, 1)),
+    "wgmma-float8-cpu.sm_90a.cpp": (conv(BODY, real("float8_e4m3fn", "float16")), "cpu.sm_90a", Wgmma(1, 0, 48, 4, 0)),
+    "fused-float16-sm_90a.cu": (CHAIN, "sm_90a", PAIR),
+}

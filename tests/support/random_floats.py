@@ -1,0 +1,119 @@
+"""Random convolutions of floats, with the shapes of the random problems of integers, and plans of the families that
+multiply floats."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from random_fused import fused_problems
+from random_matrix import matrix_plan, matrix_problems
+from random_problems import Decks, problems
+from random_special import special_plan, special_problems
+
+from qconv import Conv2d, Quantization
+from qconv.arithmetic.quantization import ACTIVATIONS, OUT_TYPES, RESIDUALS
+from qconv.dtypes import FLOAT8
+from qconv.errors import Infeasible
+from qconv.generator import Plan
+from qconv.generator.families.fused.layer import is_depthwise
+from qconv.problem.chain import Chain, chain_of
+from qconv.targets.target import Target
+
+TYPES = (
+    ("float16", "float16"),
+    ("bfloat16", "bfloat16"),
+    ("float8_e4m3fn", "float8_e4m3fn"),
+    ("float8_e4m3fn", "float8_e5m2"),
+    ("float8_e5m2", "float8_e4m3fn"),
+    ("float32", "float32"),
+)
+FLAGS = (False, True)
+OUTPUTS = tuple(name for name in OUT_TYPES if name != "int32")
+
+
+def float_quantization(decks: Decks, types: tuple[tuple[str, str], ...] = TYPES) -> Quantization:
+    """Deal a quantization of floats. What integers alone have is left out."""
+    x_type, w_type = decks.deal(f"types {types}", types)
+    out_type, residual = decks.deal("out_type", OUTPUTS), decks.deal("residual", ("none", "none", *RESIDUALS))
+    return Quantization(
+        x_type=x_type,
+        w_type=w_type,
+        out_type=out_type,
+        per_channel=decks.deal("per_channel", FLAGS),
+        y_zero_point=decks.deal("y_zero_point", FLAGS) and out_type in ("int8", "uint8"),
+        bias=decks.deal("bias", ("none", "float32")),
+        activation=decks.deal("activation", ACTIVATIONS),
+        residual=residual,
+        residual_zero_point=residual in ("int8", "uint8") and decks.deal("residual_zero_point", FLAGS),
+    )
+
+
+def float_problems(family: str, seed: int, count: int, target: Target) -> Iterator[Conv2d]:
+    """Yield problems with shapes of those that the family serves in integers."""
+    decks = Decks(random.Random(f"floats {family} {seed}"))
+    if family == "simt":
+        shapes = problems(seed, count)
+    elif family == "mma":
+        shapes = matrix_problems(seed, count, target)
+    else:
+        shapes = special_problems(family, seed, count)
+    served = tuple(types for types in TYPES if _is_multiplied(family, types, target))
+    for shape in shapes:
+        yield replace(shape, quantization=float_quantization(decks, served))
+
+
+def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
+    if family == "simt":
+        return True
+    if family.startswith("halo"):
+        return types[0] in FLOAT8 and _is_multiplied("wgmma", types, target)
+    of_floats = target.generation.warpgroup_of_floats if family == "wgmma" else target.instructions
+    return any(each.accepts(*types) for each in of_floats)
+
+
+def float_plan(family: str, problem: Conv2d, target: Target, seed: object) -> Plan:
+    return matrix_plan(problem, target, seed) if family == "mma" else special_plan(family, problem, target, seed)
+
+
+# Between two convolutions of a kernel.
+BETWEEN = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def float_chains(seed: int, count: int, target: Target, layers: int = 2) -> list[Chain]:
+    """Return chains of floats that the target's matrix instructions multiply, with the shapes of chains of bytes."""
+    decks = [Decks(random.Random(f"float chain {seed} {at}")) for at in range(layers)]
+    served = tuple(types for types in TYPES if _is_multiplied("mma", types, target))
+    between = tuple(name for name in BETWEEN if any(types[0] == name for types in served))
+    found: list[Chain] = []
+    for chain in fused_problems(seed, 4 * count, target, layers):
+        if any(is_depthwise(one) for one in chain.layers.values()):
+            continue
+        made: list[Conv2d] = []
+        for own, one in zip(decks, chain.layers.values(), strict=True):
+            x_types = (made[-1].quantization.out_type,) if made else between
+            q = float_quantization(own, tuple(types for types in served if types[0] in x_types))
+            if len(made) < layers - 1:
+                without = {"residual": "none", "residual_zero_point": False, "y_zero_point": False}
+                q = replace(q, out_type=own.deal("between", between), **without)
+            made.append(replace(one, quantization=q))
+        found.append(chain_of(made))
+    return found[:count]
+
+
+def float_plans(family: str, seed: int, count: int, target: Target) -> list[Plan]:
+    """Return a plan of each problem that has one: wider elements need more shared memory and whole words."""
+    made: list[Plan] = []
+    for index, problem in enumerate(float_problems(family, seed, count, target)):
+        try:
+            made.append(float_plan(family, problem, target, index))
+        except (Infeasible, IndexError):
+            continue
+    assert len(made) >= count * (0.3 if family.startswith("halo") else 0.7), (
+        f"{len(made)} of {count} problems have a plan of {family}"
+    )
+    return made
+
+
+assert {name for pair in TYPES for name in pair} >= set(FLOAT8)
