@@ -18,7 +18,7 @@ from report import Report
 from roofline import floor_us
 from table import means, show
 from timing import Runner, described, interleaved_us, release, runner_of
-from workload import Layer, chosen_by, distinct, parser_of
+from workload import Layer, chosen_by, distinct, parser_of, typed
 
 import qconv
 from qconv.device import Device, open_device
@@ -133,6 +133,7 @@ def summary(rows: list[Row], layers: list[Layer]) -> Row:
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--suite", required=True)
+    parser.add_argument("--types", metavar="X,W,Y", help="of the operands and the output; default: int8, all three")
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--no-tune", action="store_true")
     parser.add_argument("--peers", default=",".join(peers.PEERS), metavar="NAMES", help="default: %(default)s")
@@ -151,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--peers {','.join(sorted(unknown))}: not known; use some of {','.join(peers.PEERS)}")
     device = open_device(options.device)
     protocol = protocol_for(device)
-    layers = chosen_by(options)
+    layers = chosen_by(options, typed(options.types))
     report = Report(options.out, options.suite, device, described(protocol), options.commit)
     rows: list[Row] = []
     child = Child(device, protocol, TIMEOUT_S)

@@ -30,9 +30,9 @@ from current import digest_of
 from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
-from workload import pair_rows
+from workload import add_filters, pair_rows
 
-from qconv import generator
+from qconv import Quantization, generator
 from qconv.arithmetic.step import Array
 from qconv.device import Device, open_device
 from qconv.device.compile import build
@@ -44,7 +44,7 @@ from qconv.instances.load.serving import open_layers
 from qconv.op import Problem
 from qconv.ops import registry
 from qconv.ops.registry import parse
-from qconv.problem.chain import Chain
+from qconv.problem.chain import Chain, chain_of
 from qconv.targets.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, ranked
@@ -88,8 +88,16 @@ def chains_of(path: Path, blocks: bool) -> list[list[Line]]:
     return [[row, other] for row in rows for other in following.get((row["model"], row["N"], row["layer2"]), [])]
 
 
+def of_type(problem: Chain, dtype: str | None) -> Chain:
+    """Return the chain with this type for all its tensors, or unchanged."""
+    if dtype is None:
+        return problem
+    q = Quantization(dtype, dtype, dtype)
+    return chain_of([replace(one, quantization=q) for one in problem.layers.values()])
+
+
 def read(
-    path: Path, only: str, kinds: str, batch: int | None, blocks: bool = False
+    path: Path, only: str, kinds: str, batch: int | None, blocks: bool = False, dtype: str | None = None
 ) -> tuple[dict[Chain, list[Pair]], dict[str, str]]:
     """Return the pairs or threes of every problem in the order of the list, and why other rows make no problem."""
     same: dict[Chain, list[Pair]] = {}
@@ -98,7 +106,7 @@ def read(
         name, kind = name_of(rows), kind_of(rows)
         if re.search(only, name) and re.search(kinds, kind):
             try:
-                pair = Pair(name, kind, chain(rows, batch))
+                pair = Pair(name, kind, of_type(chain(rows, batch), dtype))
             except ValueError as error:
                 refused[name] = str(error)
             else:
@@ -235,10 +243,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--suite", default="pairs")
-    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the pairs")
-    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^dw\\+pw$'")
+    add_filters(parser, "pairs", "'^dw\\+pw$'")
     parser.add_argument("--blocks", action="store_true", help="three convolutions, of rows that follow each other")
-    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
+    parser.add_argument("--type", metavar="TYPE", help="of all tensors: float16, bfloat16, ...; default: int8")
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--verify", action="store_true", help="compare with the oracle, time nothing")
     parser.add_argument("--peers", default="cudnn_fp16", metavar="NAMES", help="default: %(default)s")
@@ -262,7 +269,7 @@ def main(arguments: list[str] | None = None) -> None:
     names = [name for name in options.peers.split(",") if name]
     child = Child(device, protocol, TIMEOUT_S)
     begin, rows = time.monotonic(), list[Row]()
-    every, refused = read(options.pairs, options.only, options.kinds, options.batch, options.blocks)
+    every, refused = read(options.pairs, options.only, options.kinds, options.batch, options.blocks, options.type)
     found_pairs = dict(list(every.items())[options.begin :])
     # Timing has priority: these processes are nice.
     workers = None if options.verify else 3

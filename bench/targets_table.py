@@ -71,8 +71,8 @@ def ran(entries: Iterable[Target], known: dict[str, list[str]]) -> str:
 
 def products_of(entry: Target) -> str:
     given = (entry.tensor_memory, entry.warpgroup, *entry.instructions)
-    kinds = [PRODUCTS[one.name.partition("_")[0]] for one in given if one is not None]
-    return ", ".join(dict.fromkeys([*kinds, *(f"`{dot.name}`" for dot in entry.dots)]))
+    kinds = [PRODUCTS[one.name.partition("_")[0]] for one in given if one is not None and one.sum.is_integer]
+    return ", ".join(dict.fromkeys([*kinds, *(f"`{dot.name}`" for dot in entry.dots if dot.sum.is_integer)]))
 
 
 def read_of(rows: Iterable[Row]) -> str:

@@ -42,6 +42,14 @@ def plain(row: dict[str, str]) -> Quantization:
     return Quantization()
 
 
+def typed(types: str | None) -> Callable[[dict[str, str]], Quantization]:
+    """Return the quantization of these types of x, w and y ("float16,float16,float16"), or the plain one."""
+    if types is None:
+        return plain
+    x_type, w_type, out_type = types.split(",")
+    return lambda row: Quantization(x_type, w_type, out_type)
+
+
 def layer_of(row: dict[str, str], quantized: Callable[[dict[str, str]], Quantization], batch: int | None) -> Layer:
     return Layer(
         name=name_of(row),
@@ -59,11 +67,16 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     """Return a parser for a script that takes such lists, with the options that select layers."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("layers", type=Path, nargs="+")
-    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
     parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
-    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(dw|grouped|stem)$'")
-    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
+    add_filters(parser, "layers", "'^(dw|grouped|stem)$'")
     return parser
+
+
+def add_filters(parser: argparse.ArgumentParser, rows: str, kinds: str) -> None:
+    """Add the options that select rows of a csv and give them a batch."""
+    parser.add_argument("--only", default="", metavar="REGEX", help=f"over the names of the {rows}")
+    parser.add_argument("--kinds", default="", metavar="REGEX", help=f"over the csv's kinds: {kinds}")
+    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
 
 
 def read(

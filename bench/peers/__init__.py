@@ -10,7 +10,11 @@ from peers.case import Case, Peer, Unavailable
 __all__ = ["OTHERS", "PEERS", "Case", "Peer", "Unavailable", "prepare"]
 
 # Other systems: the fastest of these is the best peer.
-OTHERS: dict[str, Callable[[Case], Peer]] = {"cudnn_int8": cudnn_int8.prepare, "cudnn_fp16": cudnn_fp16.prepare}
+OTHERS: dict[str, Callable[[Case], Peer]] = {
+    "cudnn_int8": cudnn_int8.prepare,
+    "cudnn_fp16": cudnn_fp16.prepare,
+    "cudnn_bf16": cudnn_fp16.prepare_bfloat16,
+}
 PEERS = OTHERS | {"simt": simt.prepare}
 
 

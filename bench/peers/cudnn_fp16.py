@@ -1,20 +1,29 @@
-"""cuDNN's fp16 convolution through PyTorch, channels last, in benchmark mode: the cost of a layer without
-quantization."""
+"""cuDNN's fp16 and bf16 convolutions through PyTorch, channels last, in benchmark mode: the cost of a layer without
+quantization, and the peer of one of floats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
-from timing import captured, input_sets, torch_times_us
+from timing import captured, torch_times_us
 
 from peers.case import Case, Peer, Unavailable
-from qconv import ConvTranspose2d
+from qconv import Conv2d, ConvTranspose2d
 from qconv.tuner.measure.protocol import TimingProtocol
 from qconv.tuner.measure.verification import MOST_SETS
 
 
 def prepare(case: Case) -> Peer:
+    return _prepare(case, "float16")
+
+
+def prepare_bfloat16(case: Case) -> Peer:
+    return _prepare(case, "bfloat16")
+
+
+def _prepare(case: Case, dtype: str) -> Peer:
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -27,9 +36,8 @@ def prepare(case: Case) -> Peer:
     torch.backends.cudnn.benchmark = True
     # Elements have twice the bytes, so half the sets rotate over as much memory.
     sets = [
-        # int8 products overflow fp16; smaller weights have the same mantissa bits.
-        (_fp16(torch, x), _fp16(torch, w) / 256)
-        for x, w in input_sets(case.device, case.drawn, 2 * problem.io_bytes, case.protocol)
+        (_drawn(torch, problem.x_shape, dtype), _drawn(torch, problem.w_shape, dtype) / 256)
+        for _ in range(sets_of(problem, case.protocol))
     ]
 
     def convolve(x: Any, w: Any) -> Any:
@@ -46,15 +54,13 @@ def transposed(problem: ConvTranspose2d, protocol: TimingProtocol) -> Peer:
         raise Unavailable("PyTorch removes as much from both sides")
     torch.backends.cudnn.benchmark = True
     phases = problem.phases
-    shape = (problem.n, problem.c, problem.h, problem.w)
-    filters = (problem.c, problem.k // problem.groups, problem.r, problem.s)
+    shape = (problem.n, problem.h, problem.w, problem.c)
+    filters = (problem.c, problem.r, problem.s, problem.k // problem.groups)
 
-    def drawn(*size: int) -> Any:
-        made = torch.randn(size, dtype=torch.float16, device="cuda")
-        return made.to(memory_format=torch.channels_last)
-
-    count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // (2 * phases.io_bytes))))
-    sets = [(drawn(*shape), drawn(*filters) / 64) for _ in range(count)]
+    sets = [
+        (_drawn(torch, shape, "float16"), _drawn(torch, filters, "float16") / 64)
+        for _ in range(sets_of(phases, protocol))
+    ]
 
     def convolve(x: Any, w: Any) -> Any:
         return torch.nn.functional.conv_transpose2d(
@@ -77,6 +83,12 @@ def replayed(torch: Any, convolve: Callable[[Any, Any], Any], sets: list[tuple[A
     return Peer(run, {"cudnn": torch.backends.cudnn.version(), "sets": len(sets)})
 
 
-def _fp16(torch: Any, array: Any) -> Any:
-    """Return NHWC data in PyTorch's form: NCHW in channels-last order."""
-    return torch.from_dlpack(array).permute(0, 3, 1, 2).to(torch.float16)
+def sets_of(problem: Conv2d, protocol: TimingProtocol) -> int:
+    """Return how many sets of 16-bit elements rotate over as much memory as the protocol asks for."""
+    elements = sum(prod(tensor.shape) for tensor in (*problem.inputs[:2], *problem.outputs))
+    return min(MOST_SETS, max(1, -(-protocol.rotated_bytes // (2 * elements))))
+
+
+def _drawn(torch: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return normal numbers of an NHWC shape in PyTorch's form: NCHW in channels-last order."""
+    return torch.randn(shape, dtype=getattr(torch, dtype), device="cuda").permute(0, 3, 1, 2)
