@@ -28,6 +28,7 @@ DEVICE = "NVIDIA H200"
 CUTLASS = "the faster of CUTLASS's sm80 and sm90 kernels (published figures)"
 CUDNN = "the faster of cuDNN 9.19's int8 and fp16"
 CUDNN_FP16 = "cuDNN 9.19 fp16"
+CUDNN_HALVES = "the faster of cuDNN 9.19's fp16 and bf16"
 TUNED = "the same layers after 24 trials"
 TWO_KERNELS = "this project's fastest separate kernels, tuned as long"
 
@@ -124,6 +125,20 @@ COMPARISONS = (
     ),
     Comparison(f"{OTHERS}, 24 trials", CUDNN, ("other_networks",), _tuned_over_best_peer),
     Comparison("the same, as `lookup` serves them", CUDNN, ("other_networks",), _field("over_best_peer")),
+    Comparison(
+        "the dense layers in fp16, 24 trials",
+        CUDNN_HALVES,
+        ("dense_fp16",),
+        _field("over_best_peer"),
+        "fp16 dense layers, over cuDNN fp16 and bf16",
+    ),
+    Comparison(
+        "29 of the dense layers in fp8 (e4m3), 24 trials",
+        CUDNN_FP16,
+        ("dense_fp8",),
+        _field("over_best_peer"),
+        "fp8 dense layers, over cuDNN fp16",
+    ),
     Comparison(UNTUNED, TUNED, ("untuned_no_peers",), _field("now_over_tuned")),
     *_fused(
         "depthwise and 1x1, all different pairs of 16 networks, N=32, 24 trials",
@@ -150,6 +165,14 @@ COMPARISONS = (
         "blocks_n32",
     ),
     *_fused("seven of them, N=1", "", "blocks_n1"),
+    *_fused("3x3 and 1x1 of ResNet-50 in fp16, N=32, 12 trials", "", "pairs_fp16"),
+    *_fused(
+        "the two convolutions of Composable Kernel's example 41, in fp16, bf16 and fp8, N=128, 24 trials",
+        "",
+        "ck_float16",
+        "ck_bfloat16",
+        "ck_float8_e4m3fn",
+    ),
 )
 
 

@@ -51,14 +51,18 @@ def typed(types: str | None) -> Callable[[dict[str, str]], Quantization]:
 
 
 def layer_of(row: dict[str, str], quantized: Callable[[dict[str, str]], Quantization], batch: int | None) -> Layer:
+    quantization = quantized(row)
+    are_bytes = quantization.types.sum.is_integer  # as the times that the csv has were measured
     return Layer(
         name=name_of(row),
         model=row.get("model"),
-        problem=convolution(row, quantized(row), batch),
+        problem=convolution(row, quantization, batch),
         biased=row.get("bias") == "1",
         kind=row.get("kind", ""),
         published={
-            name: float(text) for name, text in row.items() if name.endswith("_us") and text and name not in OURS
+            name: float(text)
+            for name, text in row.items()
+            if are_bytes and name.endswith("_us") and text and name not in OURS
         },
     )
 
