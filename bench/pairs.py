@@ -27,10 +27,11 @@ from typing import Any
 import peers
 from ahead import compile_first
 from current import digest_of
+from filters import add_filters
 from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
-from workload import add_filters, pair_rows
+from workload import pair_rows
 
 from qconv import Quantization, generator
 from qconv.arithmetic.step import Array

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from filters import add_filters
+
 from qconv import Conv2d, Quantization
 from qconv.tuner.workloads.listing import convolution, name_of
 
@@ -74,13 +76,6 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
     add_filters(parser, "layers", "'^(dw|grouped|stem)$'")
     return parser
-
-
-def add_filters(parser: argparse.ArgumentParser, rows: str, kinds: str) -> None:
-    """Add the options that select rows of a csv and give them a batch."""
-    parser.add_argument("--only", default="", metavar="REGEX", help=f"over the names of the {rows}")
-    parser.add_argument("--kinds", default="", metavar="REGEX", help=f"over the csv's kinds: {kinds}")
-    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
 
 
 def read(

@@ -97,8 +97,8 @@ def parser_of(script: str) -> argparse.ArgumentParser:
 
 
 def argument_calls(script: Path) -> list[ast.Call]:
-    """Return the calls in the script, and in the neighbouring module whose `parser_of` it calls; if there are none, in
-    the modules that it imports, because two comparisons share theirs."""
+    """Return the calls in the script, and in the neighbouring modules whose `parser_of` or `add_filters` it calls; if
+    there are none, in the modules that it imports, because two comparisons share theirs."""
     tree = ast.parse(script.read_text())
     found = [
         node
@@ -108,7 +108,7 @@ def argument_calls(script: Path) -> list[ast.Call]:
     beside = [
         node.module
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and (not found or "parser_of" in [one.name for one in node.names])
+        if isinstance(node, ast.ImportFrom) and (not found or {"parser_of", "add_filters"} & {one.name for one in node.names})
     ]
     imported = (script.with_name(f"{name}.py") for name in beside)
     return found + [call for module in imported if module.is_file() for call in argument_calls(module)]
