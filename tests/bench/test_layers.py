@@ -51,7 +51,7 @@ def test_a_row_holds_ours_and_the_peers(document: dict[str, Any]) -> None:
         assert row["verified"] is True
         assert row["peers"]["simt"] > 0
         # cuDNN needs a GPU, so it is missing, with a reason.
-        assert set(row["missing"]) == {"cudnn_int8", "cudnn_fp16"}
+        assert set(row["missing"]) == {"cudnn_int8", "cudnn_fp16", "cudnn_bf16"}
         assert all(row["missing"].values())
         assert (row["best_peer"], row["best_peer_us"]) == (None, None)
         assert row["trials"] == 2

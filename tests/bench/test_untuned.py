@@ -105,7 +105,7 @@ def test_a_run_holds_all_ways_and_goes_on(tmp_path: Path, capsys: pytest.Capture
     assert row["now_over_tuned"] == pytest.approx(row["times_us"]["tuned"] / row["times_us"]["now"])
     assert row["before_over_tuned"] == pytest.approx(row["times_us"]["tuned"] / row["times_us"]["before"])
     assert (row["verified"], row["origin"], row["failed"]) == (True, "default", {})
-    assert set(row["missing"]) == {"cudnn_int8", "cudnn_fp16"}
+    assert set(row["missing"]) == {"cudnn_int8", "cudnn_fp16", "cudnn_bf16"}
     main([str(layers), "--trials", "2", "--resume", "--limit-s", "0", *out])
     assert "go on with --resume" in capsys.readouterr().err
     broken = json.loads(old.read_text())

@@ -105,10 +105,11 @@ def argument_calls(script: Path) -> list[ast.Call]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
     ]
+    calls = {"parser_of", "add_filters"}
     beside = [
         node.module
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and (not found or {"parser_of", "add_filters"} & {one.name for one in node.names})
+        if isinstance(node, ast.ImportFrom) and (not found or calls & {one.name for one in node.names})
     ]
     imported = (script.with_name(f"{name}.py") for name in beside)
     return found + [call for module in imported if module.is_file() for call in argument_calls(module)]
