@@ -95,8 +95,8 @@ def float_chains(seed: int, count: int, target: Target, layers: int = 2) -> list
             x_types = (made[-1].quantization.out_type,) if made else between
             q = float_quantization(own, tuple(types for types in served if types[0] in x_types))
             if len(made) < layers - 1:
-                without = {"residual": "none", "residual_zero_point": False, "y_zero_point": False}
-                q = replace(q, out_type=own.deal("between", between), **without)
+                q = replace(q, residual="none", residual_zero_point=False, y_zero_point=False)
+                q = replace(q, out_type=own.deal("between", between))
             made.append(replace(one, quantization=q))
         found.append(chain_of(made))
     return found[:count]
