@@ -121,11 +121,11 @@ MUTANTS = (
         (ON_MMA, f"{RANDOM}[mma-cpu.sm_90a]"),
     ),
     Mutant(
-        "real draft: products as large as one factor",
-        "RealAttempt._w",
-        "self.most_sum // (self.largest_x * self.largest_w)",
-        "self.most_sum // self.largest_x",
-        "A product has two factors.",
+        "real draft: sums of 8-bit floats as long as those of halves",
+        "RealAttempt.__init__",
+        "narrow = self.q.x_type in FLOAT8 or self.q.w_type in FLOAT8",
+        "narrow = False",
+        "Hopper adds products of 8-bit floats to sums of 13 bits.",
         (EXACT,),
     ),
     Mutant(
