@@ -20,8 +20,9 @@ from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.instances.api.array_kinds import AnyArray, Numbers, gives_one, gives_three, gives_two
-from qconv.instances.load.arguments import as_array, in_mode, in_shape, place_of, shape_of, type_of
+from qconv.instances.load.arguments import as_array, in_mode, in_shape, place_of, shape_of
 from qconv.instances.load.serving import lookup
+from qconv.narrow_floats import type_of
 from qconv.op import quoted
 
 # Accepted types of scales and zero points.

@@ -12,8 +12,9 @@ from qconv.arithmetic.quantization import Quantization
 from qconv.device import Device
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.instances.api.array_kinds import AnyArray, Extents, Numbers, gives_one
-from qconv.instances.load.arguments import as_array, in_mode, is_array, is_nonzero, place_of, shape_of, type_of
+from qconv.instances.load.arguments import as_array, in_mode, is_array, is_nonzero, place_of, shape_of
 from qconv.instances.load.serving import lookup
+from qconv.narrow_floats import type_of
 from qconv.op import Problem, check_choice
 from qconv.problem.convolution import LAYOUTS, W_LAYOUTS, Conv2d
 from qconv.problem.transposed import ConvTranspose2d

@@ -14,8 +14,9 @@ import numpy as np
 
 from qconv.host_array import check_unmasked
 from qconv.instances.api.array_kinds import AnyArray, Numbers, gives_one, takes_several
-from qconv.instances.load.arguments import in_shape, is_array, place_of, shape_of, type_of
+from qconv.instances.load.arguments import in_shape, is_array, place_of, shape_of
 from qconv.instances.load.serving import lookup
+from qconv.narrow_floats import type_of
 from qconv.op import Problem, checked_axis, quoted
 from qconv.tensor_ops import (
     Add,

@@ -42,10 +42,6 @@ def shape_of(name: str, array: Any, axes: str | None = None) -> tuple[int, ...]:
 _COUNTS = {3: "three", 4: "four"}
 
 
-def type_of(array: Any) -> str:
-    return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
-
-
 def as_array(name: str, value: Any) -> Any:
     """Convert numbers, lists and host arrays to NumPy in native byte order. Anything else is returned unchanged."""
     value = as_numpy(value)

@@ -13,7 +13,7 @@ BITS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 def type_of(array: Any) -> str:
     """Return the name of the element type, such as PyTorch's torch.bfloat16 as bfloat16."""
-    return str(getattr(array, "dtype", "")).rpartition(".")[2]
+    return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
 
 
 def as_bits(array: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from qconv.arithmetic.epilogue import computed
 from qconv.arithmetic.mode import MODE_VALUES, PRESETS, Mode
 from qconv.arithmetic.parameter import check_zero_point
-from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, RESIDUALS, X_TYPES, Parameters, Quantization
+from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Parameters, Quantization
 from qconv.blas import one_thread
 from qconv.dtypes import ElementType
 from qconv.op import Array, Op, Option, Sample, read_key
@@ -52,13 +52,13 @@ OPTIONS = (
     Option("layout", "Layout of activations; weights are KRSC or KCRS. Default nhwc.", choices=LAYOUTS),
     Option(
         "x_type",
-        "Input type. conv2d: int8 (default), uint8, float16, bfloat16, float8_e4m3fn, float8_e5m2, float32.",
+        f"Input type. conv2d: int8 (default), {', '.join(X_TYPES[1:])}.",
         metavar="TYPE",
     ),
     Option("w_type", "Type of the weights. Default int8.", choices=X_TYPES),
     Option(
         "out_type",
-        "Output type. conv2d: int8 (default), uint8, int32, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2.",
+        f"Output type. conv2d: int8 (default), {', '.join(OUT_TYPES[1:])}.",
         metavar="TYPE",
     ),
     Option("per_channel", "Weight scales per output channel.", "switch"),
