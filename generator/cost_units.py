@@ -49,7 +49,7 @@ def moved_bytes(problem: Conv2d) -> float:
     down, _ = problem.stride
     if problem.r >= down:
         return problem.io_bytes
-    x_bytes = problem.n * problem.h * problem.w * problem.c * problem.quantization.types.x.bytes
+    x_bytes = problem.n * problem.h * problem.w * problem.pixel_bytes
     return problem.io_bytes - (1 - problem.r / down) * x_bytes
 
 

@@ -258,7 +258,7 @@ def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
     """Return why this instruction cannot multiply pixels that tensor maps copy, or None."""
     if (reason := why_not_multiplied(problem, instruction)) is not None:
         return reason
-    if problem.c * problem.quantization.types.x.bytes % CHUNK:
+    if problem.pixel_bytes % CHUNK:
         return f"c={problem.c}: TMA copies multiples of 16 bytes per pixel; pad the channels, or use mma"
     return None
 

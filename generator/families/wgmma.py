@@ -233,12 +233,7 @@ class WgmmaPlan(SlabPlan):
     def last_slab(self) -> int:
         """Bytes of a pixel's last slab that are multiplied. Only zeros follow them."""
         step = self.instruction.k_bytes
-        return ceil_div((self.channel_bytes - 1) % SLAB + 1, step) * step
-
-    @property
-    def channel_bytes(self) -> int:
-        """Bytes of a pixel."""
-        return self.problem.c * self.problem.quantization.types.x.bytes
+        return ceil_div((self.problem.pixel_bytes - 1) % SLAB + 1, step) * step
 
     @property
     def _last_slab_constants(self) -> tuple[Constant, ...]:
@@ -309,7 +304,7 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     if config.consumers == 1 and (config.split_pixels or config.lag):
         raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
     _check_useful(problem, config)
-    slabs = ceil_div(problem.c * problem.quantization.types.x.bytes, SLAB) * problem.r * problem.s
+    slabs = ceil_div(problem.pixel_bytes, SLAB) * problem.r * problem.s
     chosen = slots(problem, config, slabs, target)
     shared_slots = config.weight_slots if config.split_pixels else chosen.pixels
     if config.lag >= shared_slots:
@@ -417,7 +412,7 @@ def _slab(plan: WgmmaPlan, of_consumer: int) -> float:
     # operands.
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
     # The average over the slabs of a tap, of which the last may be short.
-    whole = ceil_div(plan.channel_bytes, SLAB) * SLAB
+    whole = ceil_div(plan.problem.pixel_bytes, SLAB) * SLAB
     multiplied *= (whole - SLAB + plan.last_slab) / whole
     # A slot is free once the products of the next slab have been issued.
     return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
@@ -433,7 +428,7 @@ def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:
     """Return the clocks to fetch one slab of `rows` pixels and channels, when `slots - 1` fetches overlap the
     multiplication."""
     clocks = slab * rows / CACHE
-    whole, rest = divmod(problem.c * problem.quantization.types.x.bytes, slab)
+    whole, rest = divmod(problem.pixel_bytes, slab)
     if rest:
         clocks *= (whole + (slab / rest) ** SHORT) / (whole + 1)
     return max(clocks, (LATENCY + clocks) / (slots - 1))

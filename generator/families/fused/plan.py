@@ -251,8 +251,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
         copies = sum(ceil_div(count, self.block_threads) for count in loops)
         if self.loads_async:
             rows, columns = self.first.source_span
-            pixel = self.problem.first.c * self.problem.first.quantization.types.x.bytes
-            of_row = columns * ceil_div(pixel, self.first.load_bytes)
+            of_row = columns * ceil_div(self.problem.first.pixel_bytes, self.first.load_bytes)
             across = min(of_row, self.threads)
             copies += ceil_div(of_row, across) * ceil_div(rows, self.threads // across)
         return (Constant("COPIES_IN_FLIGHT", copies, "of a thread"),) * (copies > 0)

@@ -260,11 +260,16 @@ class Conv2d(Problem):
     def operations(self) -> int:
         return 2 * self.pixels * self.k * self.reduction
 
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of an input pixel."""
+        return self.c * self.quantization.types.x.bytes
+
     @cached_property
     def io_bytes(self) -> int:
         t = self.quantization.types
         of_output = t.y.bytes + (t.residual.bytes if t.residual else 0)
-        x_bytes, w_bytes = self.n * self.h * self.w * self.c * t.x.bytes, self.k * self.reduction * t.w.bytes
+        x_bytes, w_bytes = self.n * self.h * self.w * self.pixel_bytes, self.k * self.reduction * t.w.bytes
         return x_bytes + w_bytes + self.pixels * self.k * of_output
 
     @property

@@ -224,8 +224,8 @@ OF_PLAN = (
     Mutant(
         "persistent: channels that are no whole sixteens",
         "why_not",
-        "types.x.bytes % CHUNK:",
-        "types.x.bytes % 8:",
+        "problem.pixel_bytes % CHUNK:",
+        "problem.pixel_bytes % 8:",
         "TMA has no such rows.",
         (f"{TESTS}::test_what_it_does_not_serve",),
     ),

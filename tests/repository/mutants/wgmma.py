@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "wgmma: a whole slab of last channels is taken for zeros",
         "WgmmaPlan.last_slab",
-        "(self.channel_bytes - 1) % SLAB + 1,",
-        "self.channel_bytes % SLAB,",
+        "(self.problem.pixel_bytes - 1) % SLAB + 1,",
+        "self.problem.pixel_bytes % SLAB,",
         "128 channels leave a remainder of none.",
         (SHORT,),
     ),
