@@ -99,8 +99,7 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
         chosen.append(_relu6_top(quantization))
     elif quantization.activation != "none" and not _clamped_anyway(quantization):
         chosen.append(activation(quantization.activation))
-    if quantization.to_output_units in TO_OUTPUT_UNITS:
-        chosen.append(TO_OUTPUT_UNITS[quantization.to_output_units])
+    chosen += _to_output_units(quantization)
     chosen.append(_store(quantization))
     return tuple(chosen)
 
@@ -312,27 +311,31 @@ def _inverse_where_it_serves(scale: float) -> np.float32:
     return np.float32(1) / np.float32(scale) if 2.0**-40 <= scale <= 2.0**40 else np.float32(0)
 
 
-TO_OUTPUT_UNITS = {
-    "multiply_divide": Step(
-        "divide",
-        # A true division, which is slow on GPUs, and slowest for zeros, which relu produces often.
-        "value = tile::quotient(value, channel.y_scale, channel.y_inverse);",
-        lambda value, v: value / v["y_scale"],
-        (
-            Argument("y_scale", "float", False, "the output scale", lambda q, p: _float32(p.y_scale)),
-            Argument(
-                "y_inverse", "float", False, "1 / y_scale, or 0", lambda q, p: _inverse_where_it_serves(p.y_scale)
-            ),
-        ),
-        ("quotient", "divide", "fma"),
-    ),
-    "multiply_reciprocal": Step(
-        "multiply_reciprocal",
-        "value = tile::multiply(value, channel.inverse);",
-        lambda value, v: value * v["inverse"],
-        (Argument("inverse", "float", False, "1 / y_scale", lambda q, p: np.float32(1) / _float32(p.y_scale)),),
-    ),
-}
+_Y_SCALE = Argument("y_scale", "float", False, "the output scale", lambda q, p: _float32(p.y_scale))
+
+
+def _to_output_units(quantization: Quantization) -> tuple[Step, ...]:
+    if quantization.to_output_units == "multiply_reciprocal":
+        inverse = Argument("inverse", "float", False, "1 / y_scale", lambda q, p: np.float32(1) / _float32(p.y_scale))
+        line = "value = tile::multiply(value, channel.inverse);"
+        return (Step("multiply_reciprocal", line, lambda value, v: value * v["inverse"], (inverse,)),)
+    if quantization.to_output_units == "multiply_divide":
+        return (_divide(quantization),)
+    return ()
+
+
+def _divide(quantization: Quantization) -> Step:
+    def divided(value: Array, v: Values) -> Array:
+        return value / v["y_scale"]
+
+    if quantization.out_type in FLOAT8:  # it keeps the sign of a zero, which `tile::quotient` loses
+        return Step("divide", "value = tile::divide(value, channel.y_scale);", divided, (_Y_SCALE,), ("divide",))
+    inverse = Argument(
+        "y_inverse", "float", False, "1 / y_scale, or 0", lambda q, p: _inverse_where_it_serves(p.y_scale)
+    )
+    # A true division is slow on GPUs, and slowest for zeros, which relu produces often.
+    line = "value = tile::quotient(value, channel.y_scale, channel.y_inverse);"
+    return Step("divide", line, divided, (_Y_SCALE, inverse), ("quotient", "divide", "fma"))
 
 
 def _store(quantization: Quantization) -> Step:
