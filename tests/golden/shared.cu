@@ -1058,6 +1058,22 @@ __device__ __forceinline__ unsigned half_pair(float low, float high) {
 #endif
 }
 
+@@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
+@@ 10+1
+        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]));
+
+// Rearranges weights of several bytes into rows of the product. Runs once per set of weights, with one thread
+// per word.
+extern "C" __global__ void __launch_bounds__(128)
+conv2d_repack_weights(const Arguments args) {
+    constexpr int PER_WORD = 4 / sizeof(W), ROW_WORDS = REDUCTION / PER_WORD;
+    const int index = tile::block_x() * 128 + tile::thread();
+    if (index >= WEIGHT_ROWS * ROW_WORDS) return;
+    const int k = channel_of_row(index / ROW_WORDS);
+    const W* const from = args.w + (k * REDUCTION + index % ROW_WORDS * PER_WORD);
+    args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
+}
+
 @@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
 @@ 4+1
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "

@@ -9,6 +9,7 @@ from golden_quantizations import conv
 from qconv import Conv2d, FusedConv2d, Quantization
 from qconv.generator import Config
 from qconv.generator.families.fused.config import Fused
+from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.mma.config import Mma
 from qconv.generator.families.simt import Simt
 from qconv.generator.families.wgmma import Wgmma
@@ -57,5 +58,6 @@ CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
     **_of_instructions("gfx1201", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
     "wgmma-float16-sm_90a.cu": (conv(BODY, real("float16")), "sm_90a", Wgmma(2, 1, 128, 4, 1)),
     "wgmma-float8-cpu.sm_90a.cpp": (conv(BODY, real("float8_e4m3fn", "float16")), "cpu.sm_90a", Wgmma(1, 0, 48, 4, 0)),
+    "halo-float16-sm_90a.cu": (conv(replace(BODY, c=64, k=64), real("float16")), "sm_90a", Halo(14, 3, 64)),
     "fused-float16-sm_90a.cu": (CHAIN, "sm_90a", PAIR),
 }

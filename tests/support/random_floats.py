@@ -67,9 +67,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
     if family == "simt":
         return True
-    if family.startswith("halo"):
-        return types[0] in FLOAT8 and _is_multiplied("wgmma", types, target)
-    of_floats = target.generation.warpgroup_of_floats if family == "wgmma" else target.instructions
+    of_floats = target.instructions if family == "mma" else target.generation.warpgroup_of_floats
     return any(each.accepts(*types) for each in of_floats)
 
 

@@ -45,19 +45,3 @@ struct Operand {
         "%65, adds, 1, 1, 0, 0;\n"
 @@ 52+9
           SUMS_OF_ATOM(15)
-
-@@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
-@@ 10+1
-        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]));
-
-// Rearranges weights of several bytes into rows of the product. Runs once per set of weights, with one thread
-// per word.
-extern "C" __global__ void __launch_bounds__(128)
-conv2d_repack_weights(const Arguments args) {
-    constexpr int PER_WORD = 4 / sizeof(W), ROW_WORDS = REDUCTION / PER_WORD;
-    const int index = tile::block_x() * 128 + tile::thread();
-    if (index >= WEIGHT_ROWS * ROW_WORDS) return;
-    const int k = channel_of_row(index / ROW_WORDS);
-    const W* const from = args.w + (k * REDUCTION + index % ROW_WORDS * PER_WORD);
-    args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
-}
