@@ -997,6 +997,11 @@ using Residual = signed char;
 #pragma unroll
     for (int j = 0; j < LANE_K; ++j) inputs[j].residual = residuals.element[j];
 
+using X = float;
+using W = float;
+using Sum = float;
+using Output = float;
+
 @@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 6+2
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
@@ -1013,6 +1018,10 @@ using Residual = signed char;
 @@ ec798b21 in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
 @@ 8+0
     value = tile::add(value, channel.bias);
+
+@@ 41653dd5 in whole/simt-body-sm_90a.cu: // Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
+@@ 6+1
+using Bits = unsigned;  // one element
 
 using X = unsigned short;
 using W = unsigned short;
@@ -1047,16 +1056,15 @@ struct E4m3s {
         return magnitude == 0x7fu ? as_float(0x7fffffffu) : scaled * 256.0f;
     }
 };
+//
+//   acc = sum over r, s, c of x * w, of both the upper 19 bits, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as float32
 
-__device__ __forceinline__ unsigned half_pair(float low, float high) {
-#if __CUDA_ARCH__ >= 800
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-#else
-    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
-#endif
-}
+// The elements of a 32-bit word as floats: one float, of which 19 bits are multiplied.
+struct Tfloats {
+    static constexpr int COUNT = 1;
+    static __device__ __forceinline__ float of(unsigned word, int) { return as_float(word & 0xffffe000u); }
+};
 
 @@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
 @@ 10+1
@@ -1072,6 +1080,16 @@ conv2d_repack_weights(const Arguments args) {
     const int k = channel_of_row(index / ROW_WORDS);
     const W* const from = args.w + (k * REDUCTION + index % ROW_WORDS * PER_WORD);
     args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
+}
+
+__device__ __forceinline__ unsigned half_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
+#endif
 }
 
 @@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.

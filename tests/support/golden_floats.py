@@ -7,6 +7,7 @@ from dataclasses import replace
 from golden_quantizations import conv
 
 from qconv import Conv2d, FusedConv2d, Quantization
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator import Config
 from qconv.generator.families.fused.config import Fused
 from qconv.generator.families.halo.config import Halo
@@ -34,7 +35,9 @@ PAIR = Fused(
 
 
 def real(dtype: str, out_type: str | None = None) -> Quantization:
-    return Quantization(dtype, dtype, out_type or dtype, per_channel=True, bias="float32", activation="relu")
+    return Quantization(
+        dtype, dtype, out_type or ELEMENT_TYPES[dtype].array_type, per_channel=True, bias="float32", activation="relu"
+    )
 
 
 def _of_instructions(target: str, *dtypes: str, instructions: int = 1) -> dict[str, tuple[Conv2d, str, Config]]:
@@ -56,6 +59,8 @@ CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
     **_of_instructions("gfx90a", "bfloat16", instructions=2),
     **_of_instructions("gfx950", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", instructions=2),
     **_of_instructions("gfx1201", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    **_of_instructions("sm_80", "tfloat32"),
+    "wgmma-tfloat32-sm_90a.cu": (conv(BODY, real("tfloat32")), "sm_90a", Wgmma(2, 1, 64, 4, 0)),
     "wgmma-float16-sm_90a.cu": (conv(BODY, real("float16")), "sm_90a", Wgmma(2, 1, 128, 4, 1)),
     "wgmma-float8-cpu.sm_90a.cpp": (conv(BODY, real("float8_e4m3fn", "float16")), "cpu.sm_90a", Wgmma(1, 0, 48, 4, 0)),
     "halo-float16-sm_90a.cu": (conv(replace(BODY, c=64, k=64), real("float16")), "sm_90a", Halo(14, 3, 64)),

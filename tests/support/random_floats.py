@@ -28,6 +28,7 @@ TYPES = (
     ("float8_e4m3fn", "float8_e5m2"),
     ("float8_e5m2", "float8_e4m3fn"),
     ("float32", "float32"),
+    ("tfloat32", "tfloat32"),
 )
 FLAGS = (False, True)
 OUTPUTS = tuple(name for name in OUT_TYPES if name != "int32")

@@ -75,7 +75,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     """Why no config is feasible, or None."""
     t = problem.quantization.types
     if t.x.bytes > 1 and is_gathered(problem):
-        return f"c={problem.c} of {t.x.name}: lanes bring pixels of bytes; pad the channels to whole 16 bytes, or use mma"
+        return f"c={problem.c} of {t.x.name}: lanes bring pixels of bytes; pad them to whole 16 bytes, or use mma"
     tiled = reshaped(problem)
     if not is_gathered(tiled) or target.warpgroup is None or not target.tensor_maps:
         return wgmma.why_none(tiled, target)

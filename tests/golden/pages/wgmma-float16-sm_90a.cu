@@ -20,11 +20,6 @@ PIXEL_RINGS=2 WEIGHT_RINGS=1 PIXEL_SLOTS=5 CHANNEL_TILES=1 TILES=25 BLOCKS=25
 constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
 VECTOR_K=4 SMEM_BYTES=230400
 
-@@ 45cff658 in whole/wgmma-body-sm_90a.cu: // The kernel's only parameter.
-@@ 6+2
-    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    const float* multiplier;  // per channel: x_scale * w_scale
-
 // wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of 128 bytes with TMA's
 // swizzle. Four warps execute it together; its sums are awaited later.

@@ -25,6 +25,22 @@ MUTANTS = (
         (SIMT, ON_MMA),
     ),
     Mutant(
+        "floats: all bits of a tfloat32",
+        "templates/prelude/every.j2",
+        "as_float(word & 0xffffe000u)",
+        "as_float(word)",
+        "Matrix instructions ignore the lowest 13, and plain cores would have other bits.",
+        ("test_convolution_floats.py::test_tfloat32_ignores_the_lowest_bits",),
+    ),
+    Mutant(
+        "floats: the oracle multiplies all bits of a tfloat32",
+        "src/qconv/dtypes.py",
+        "2**32 - 2 ** (32 - self.kept_bits)",
+        "2**32 - 1",
+        "The hardware has no such digits.",
+        ("test_dtypes.py",),
+    ),
+    Mutant(
         "floats: e4m3 with the bias of a half",
         "templates/prelude/every.j2",
         "scaled * 256.0f",

@@ -279,7 +279,7 @@ SHAPES = (
     Mutant(
         "fused: the intermediate has two types",
         "Chain._check_link",
-        "if given.out_type != taken.x_type:",
+        "if given.out_type != taken.types.x.array_type:",
         "if len(given.out_type) != len(taken.x_type) and not taken:",
         "What one gives the next takes.",
         (FUSED,),
