@@ -64,12 +64,11 @@ def conv2d(
 
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`. The kernel runs
     where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
-    are copied at every call; `pack` them once instead. Scales per output channel, and zero points other than 0, select
-    another kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's
-    shape is added before the activation; `out` may be the same array. A `table` has the output for each requantized
-    byte, so that int8 -1 has entry 255. `mode` names the system whose arithmetic is used, by default ONNX Runtime's, or
-    is a `qconv.Mode`. `products="tfloat32"` multiplies float32 on matrix instructions, which read the upper 19 bits of
-    each number. `pixel_shuffle` makes channels blocks of pixels, as DepthToSpace; `crop` removes edges.
+    are copied at every call; `pack` them once instead. Scales per channel, and zero points other than 0, select another
+    kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's shape is
+    added before the activation; `out` may be the same array. A `table` has the output for each requantized byte (255 is
+    int8 -1). `mode` is a `qconv.Mode` or names a system, by default ONNX Runtime. `products="tfloat32"` multiplies the
+    upper 19 bits of float32. `pixel_shuffle` makes channels blocks of pixels; `crop` removes edges.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]

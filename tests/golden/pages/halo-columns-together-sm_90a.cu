@@ -61,12 +61,17 @@ struct Operand {
 
 constexpr bool WHOLE_RESIDUALS = K % TILE_M == 0;  // whether every channel of every tile exists
 
+struct alignas(VECTOR_K * sizeof(Residual)) ResidualVector { Residual element[VECTOR_K]; };
+
 // The residuals of a fragment.
-struct alignas(VECTOR_K * sizeof(Residual)) Residuals {
+struct Residuals {
     Residual element[2 * ProductRows::CHANNELS];
+    __device__ __forceinline__ void put(int first, const ResidualVector& vector) {
+#pragma unroll
+        for (int i = 0; i < VECTOR_K; ++i) element[first + i] = vector.element[i];
+    }
     __device__ __forceinline__ Inputs inputs(Sum sum, int i) const { return {sum, element[i]}; }
 };
-struct alignas(VECTOR_K * sizeof(Residual)) ResidualVector { Residual element[VECTOR_K]; };
 
 // A lane loads the residuals of a tile from device memory, where it needs them.
 struct TileResiduals {
@@ -90,9 +95,7 @@ struct TileResiduals {
             const int k = fragment.k + i % CHANNELS;
             if (row >= OUT_H || column >= OUT_W || (!WHOLE_RESIDUALS && k >= K)) continue;
             const int pixel = (tiles.image() * OUT_H + row) * OUT_W + column;
-            const auto vector = *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k));
-#pragma unroll
-            for (int u = 0; u < VECTOR_K; ++u) residuals.element[i + u] = vector.element[u];
+            residuals.put(i, *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k)));
         }
         return residuals;
     }

@@ -75,8 +75,9 @@ constexpr int SMEM_BYTES = 222208;
 
 static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer must be one more warpgroup");
 static_assert(C_GROUP == C && K_GROUP == K, "there must be one group");
-static_assert(PART_C * CHANNEL_BYTES <= (SLABS - 1) * ROW + LAST_ROW && LAST_ROW % 32 == 0 && LAST_ROW <= ROW &&
-              (SLABS == 1 || ROW == 128), "slabs must cover a block's channels of a pixel");
+static_assert(PART_C * CHANNEL_BYTES <= (SLABS - 1) * ROW + LAST_ROW &&
+              LAST_ROW % 32 == 0 && LAST_ROW <= ROW && (SLABS == 1 || ROW == 128),
+              "slabs must cover a block's channels of a pixel");
 static_assert((SPLIT == 1 && PART_C == C) ||
               (PART_C * CHANNEL_BYTES % 32 == 0 && (SPLIT - 1) * PART_C < C && C <= SPLIT * PART_C),
               "every block of a cluster must have input channels");

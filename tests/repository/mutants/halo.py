@@ -34,8 +34,8 @@ OF_PAGE = (
     Mutant(
         "halo: residuals lie one behind the other",
         "templates/families/halo/residuals_in_memory.j2",
-        "residuals.element[i + u] = vector.element[u];",
-        "residuals.element[i] = vector.element[u];",
+        "element[first + i] = vector.element[i];",
+        "element[first] = vector.element[i];",
         "A lane has VECTOR_K of them.",
         (HALVES,),
     ),
