@@ -66,9 +66,9 @@ def conv2d(
     where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
     are copied at every call; `pack` them once instead. Scales per channel, and zero points other than 0, select another
     kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's shape is
-    added before the activation; `out` may be the same array. A `table` has the output for each requantized byte (255 is
-    int8 -1). `mode` is a `qconv.Mode` or names a system, by default ONNX Runtime. `products="tfloat32"` multiplies the
-    upper 19 bits of float32. `pixel_shuffle` makes channels blocks of pixels; `crop` removes edges.
+    added before the activation; `out` may be the same array. A `table` has the output for each byte (255: int8 -1).
+    `mode` is a `qconv.Mode` or names a system, by default ONNX Runtime. `products="tfloat32"` multiplies the upper 19
+    bits of float32. `pixel_shuffle` makes channels blocks of pixels; `crop` removes edges.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
@@ -81,9 +81,8 @@ def conv2d(
     )  # fmt: skip
     return run(
         problem, (x, w, residual), device, w_layout=w_layout, out=out, stream=stream,
-        x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
+        x_scale=x_scale, w_scale=w_scale, y_scale=y_scale, slope=slope, low=low, high=high, table=table,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        slope=slope, low=low, high=high, table=table,
         residual_scale=residual_scale, residual_zero_point=residual_zero_point,
     )  # fmt: skip
 
