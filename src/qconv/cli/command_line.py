@@ -23,6 +23,7 @@ from qconv.cli import (
     measure,
     quantize,
     report,
+    sensitivity,
     topics,
     tuning,
 )
@@ -63,6 +64,7 @@ IN_SHORT = {
     "quantize": "From a float model to integer kernels.",
     "report": "One page of what a device measured.",
     "run": "Run that kernel once, on random data.",
+    "sensitivity": "Which layers cost the outputs most.",
     "source": "Print a generated kernel.",
     "space": "Every config of the search space.",
     "tune": "Measure configs, and remember the fastest.",
@@ -80,6 +82,7 @@ for command in (
     explain.explain,
     quantize.quantize,
     compare.compare,
+    sensitivity.sensitivity,
     export.export,
     cache.cache,
     database.db,
