@@ -33,7 +33,7 @@ class Asked:
     words: tuple[str, ...]
     targets: tuple[str, ...]
     device: str | None
-    database: str | None
+    db: str | None
     out: Path | None
     batch: str | None
     extents: tuple[str, ...]
@@ -118,7 +118,7 @@ def _build_problems(asked: Asked) -> None:
     for name in asked.targets:
         runtimes += building.runtime_for(target(name))
         for place in building.places(target(name), asked.device):
-            for built in building.build(asked.words, place, asked.database):
+            for built in building.build(asked.words, place, asked.db):
                 done.append(built)
                 _watch(built, place.name)
     missed = [part for part in asked.parts if not any(part in str(built.problem) for built in done)]
@@ -166,7 +166,7 @@ def _build_model(asked: Asked) -> None:
         batches,
         extents=extents,
         bits=asked.bits,
-        database=asked.database,
+        db=asked.db,
         watch=_watch,
     )
     document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}

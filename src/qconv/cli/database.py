@@ -31,11 +31,11 @@ def db() -> None:
     """The tuning database: every measured config of every problem."""
 
 
-def _open(database: str | None, *, create: bool = False) -> Database:
+def _open(db: str | None, *, create: bool = False) -> Database:
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
 
-    return Database.open(database or default_database(), create=create)
+    return Database.open(db or default_database(), create=create)
 
 
 def _of_device(rows: Database, best: bool, device: str | None) -> list[Measurement]:
@@ -57,12 +57,12 @@ def _of_device(rows: Database, best: bool, device: str | None) -> list[Measureme
 @click.option("--failed", is_flag=True, help="Only rows without a time.")
 @click.option("--sort", type=click.Choice(tuple(listing.SORTS)), help="Default: as they were stored.")
 @click.option("--limit", type=click.IntRange(1), help="At most this many, the first.")
-def list_rows(database: str | None, as_json: bool, as_csv: bool, best: bool, device: str | None, **wanted: Any) -> None:
+def list_rows(db: str | None, as_json: bool, as_csv: bool, best: bool, device: str | None, **wanted: Any) -> None:
     """List the rows, with the reasons of failures. In a terminal, what all rows share is said once, above them."""
     from qconv.tune_db.text import as_dict
 
     check_one_format(as_json, as_csv)
-    with _open(database) as stored:
+    with _open(db) as stored:
         every = _of_device(stored, best, device)
     found = listing.Wanted(**wanted).chosen(every)
     if as_json:
@@ -79,7 +79,7 @@ def list_rows(database: str | None, as_json: bool, as_csv: bool, best: bool, dev
 @database_option
 @click.argument("others", nargs=-1, required=True)
 @json_option
-def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
+def merge(db: str | None, others: tuple[str, ...], as_json: bool) -> None:
     """Add the rows of OTHER databases, or of files written by `db export --format text`. Of two rows for the same
     measurement, the newer one stays."""
     from qconv.tune_db.database import Database
@@ -92,7 +92,7 @@ def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
             other: read(other) if is_text(other) else opened.enter_context(Database.open(other, create=False))
             for other in others
         }
-        rows = opened.enter_context(_open(database, create=True))
+        rows = opened.enter_context(_open(db, create=True))
         for other, source in sources.items():
             # A database is shown without the password that its URL may contain.
             answers[source.where if isinstance(source, Database) else other] = rows.merge(source)._asdict()
@@ -109,12 +109,12 @@ def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
 @click.option("--format", "form", type=click.Choice(["t4", "text"]), default="t4", show_default=True)
 @click.option("--best", is_flag=True, help="Only the winner of each problem and device.")
 @click.option("--device", help="Only rows of this device name.")
-def export_rows(database: str | None, out: Path, form: str, best: bool, device: str | None) -> None:
+def export_rows(db: str | None, out: Path, form: str, best: bool, device: str | None) -> None:
     """Write rows to a file: FAIR T4 results, or the text format in which winners are shipped."""
     from qconv.device import folders
     from qconv.tune_db import t4, text
 
-    with _open(database) as rows:
+    with _open(db) as rows:
         found = _of_device(rows, best, device)
         if form == "text" and not best:
             found += rows.in_sequence(device=device)
@@ -134,12 +134,12 @@ def export_rows(database: str | None, out: Path, form: str, best: bool, device: 
 )
 @click.option("--device", help="Only rows of this device name.")
 @click.option("--dry-run", is_flag=True, help="Count, delete nothing.")
-def prune(database: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool) -> None:
+def prune(db: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool) -> None:
     """Delete rows that no lookup needs. The best row of each problem and device stays, and so do rows within 1 % of it,
     among which lookup takes the simplest config."""
     if not failed and slower_than is None:
         raise click.UsageError("say what to delete: --failed, --slower-than FACTOR, or both")
-    with _open(database) as rows:
+    with _open(db) as rows:
         if device is not None and device not in rows.devices():
             refuse_device(f"the device name {device!r}", rows.devices())
         count = rows.prune(failed=failed, slower_than=slower_than, device=device, dry_run=dry_run)
@@ -157,7 +157,7 @@ def prune(database: str | None, failed: bool, slower_than: float | None, device:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Then write the winners to this file.")
 @click.option("--dry-run", is_flag=True, help="List them, measure nothing; without --device, of every device.")
 def refresh(
-    database: str | None,
+    db: str | None,
     device: str | None,
     as_json: bool,
     as_csv: bool,
@@ -179,7 +179,7 @@ def refresh(
     from qconv.tuner.workloads.allocation import Budget
 
     check_one_format(as_json, as_csv)
-    where = database or default_database()
+    where = db or default_database()
     name = None if device is None and dry_run else open_device(device).name
     rows = _rows_of(where, shipped, name)
     stale = winners.stale(rows)

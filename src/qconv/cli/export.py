@@ -69,7 +69,7 @@ def export(
     form: str,
     targets: tuple[str, ...],
     origins: str,
-    database: str | None,
+    db: str | None,
     out: Path,
     device: str | None,
     batch: str | None,
@@ -82,7 +82,7 @@ def export(
     if any(word.lower().endswith(".onnx") for word in words):
         if len(words) != 1 or not targets or form != "library":
             raise ValueError("a model is exported alone, with --format library, for at least one --target")
-        asked = AskedNetwork(words[0], out, targets, batch, extents, device, database, vectors is not False)
+        asked = AskedNetwork(words[0], out, targets, batch, extents, device, db, vectors is not False)
         _write_network(asked, as_json)
         return
     if batch is not None or extents or vectors is not None:
@@ -92,7 +92,7 @@ def export(
     # `Wanted` validates the arguments.
     chosen = tuple(origin.strip() for origin in origins.split(","))
     wanted: Wanted = Wanted(chosen, targets, words, device)  # type: ignore[arg-type]
-    winners = find(wanted, database)
+    winners = find(wanted, db)
     if form == "library":
         _write_library(winners, out, as_json)
     else:
@@ -139,7 +139,7 @@ class AskedNetwork:
     batch: str | None
     extents: tuple[str, ...]
     device: str | None
-    database: str | None
+    db: str | None
     vectors: bool
 
 
@@ -154,7 +154,7 @@ def _write_network(asked: AskedNetwork, as_json: bool) -> None:
         batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
         extents=extents_of(asked.extents),
         device=asked.device,
-        database=asked.database,
+        db=asked.db,
         vectors=asked.vectors,
         watch=lambda said: None if is_quiet() else click.echo(said, err=True),
     )

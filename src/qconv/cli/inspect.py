@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @device_option
 @database_option
 @json_option
-def lookup(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+def lookup(problem: Problem, fixed: dict[str, int], device: str | None, db: str | None, as_json: bool) -> None:
     """Show the instance that the library would use, and why. Its binary is in the cache afterwards."""
     from qconv.instances.load.serving import lookup as find
 
-    instance = find(problem, device, database)
+    instance = find(problem, device, db)
     needs = instance.binary.resources.get(instance.plan.main.kernel)
     document: dict[str, Any] = {
         "problem": str(problem),

@@ -44,7 +44,7 @@ def run(
     problem: Problem,
     fixed: dict[str, int],
     device: str | None,
-    database: str | None,
+    db: str | None,
     as_json: bool,
     verify: bool,
     sanitize: Literal["address", "thread"] | None,
@@ -56,7 +56,7 @@ def run(
     from qconv.tuner.measure.verification import mismatch
 
     seed = secrets.randbits(32) if seed is None else seed
-    instance = lookup(problem, device, database)
+    instance = lookup(problem, device, db)
     drawn = registry.draw(problem, seed, fixed)
     document = _describe(instance) | {"seed": seed}
     wrong = None
@@ -89,14 +89,14 @@ def run(
 @device_option
 @database_option
 @json_option
-def bench(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+def bench(problem: Problem, fixed: dict[str, int], device: str | None, db: str | None, as_json: bool) -> None:
     """Verify and time the instance that lookup would give, by the tuner's protocol."""
     from qconv.benchmark import bench as measure
     from qconv.instances.load.serving import lookup
 
-    document = _describe(lookup(problem, device, database))
+    document = _describe(lookup(problem, device, db))
     try:
-        found = measure(problem, device, database, zero_points=fixed)
+        found = measure(problem, device, db, zero_points=fixed)
     except WrongOutput as wrong:
         _print(document | {"verified": False, "wrong": str(wrong)}, as_json)
         sys.exit(1)

@@ -31,9 +31,7 @@ from qconv.cli.options import database_option
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder. One folder is made."
 )
-def report(
-    database: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path
-) -> None:
+def report(db: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path) -> None:
     """Show all measurements of a device: roofline, convergence, winners, the fields that matter and failures."""
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
@@ -43,7 +41,7 @@ def report(
 
     known = {} if peers is None else reports.peers_of(peers)
     explained = None if network is None else network_of(network)
-    with Database.open(database or default_database(), create=False, read_only=True) as rows:
+    with Database.open(db or default_database(), create=False, read_only=True) as rows:
         made = replace(reports.read(rows, device, known), network=explained)
     if kind == "html":
         _make(out.parent, out)

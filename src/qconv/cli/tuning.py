@@ -103,7 +103,7 @@ class Asked:
     """The options that a problem and a workload share."""
 
     device: str | None
-    database: str | None
+    db: str | None
     as_json: bool
     as_csv: bool
     trials: int | None
@@ -142,7 +142,7 @@ class Asked:
     def where(self) -> str:
         from qconv.instances.load.serving import default_database
 
-        return self.database or default_database()
+        return self.db or default_database()
 
 
 def _tune_one(problem: Problem, asked: Asked) -> None:
@@ -174,7 +174,7 @@ def _tune_one(problem: Problem, asked: Asked) -> None:
         sys.exit(1)
 
 
-def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
+def _outcome_document(outcome: Outcome, db: str) -> dict[str, Any]:
     from qconv.tune_db.text import as_dict
 
     best, default = outcome.best, outcome.default
@@ -194,11 +194,11 @@ def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
         "lookup_us": outcome.looked_up.median_us if outcome.looked_up is not None else None,
         "winner": winner,
         "families_us": {family: row.median_us for family, row in outcome.of_families.items()},
-        "database": database,
+        "database": db,
     }
 
 
-def _print_outcome(outcome: Outcome, database: str) -> None:
+def _print_outcome(outcome: Outcome, db: str) -> None:
     from qconv.tune_db.measurement import ranked
 
     click.echo(f"problem   {outcome.problem}")
@@ -215,7 +215,7 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
     others = ranked(row for family, row in outcome.of_families.items() if family != best.config.family)
     if others:
         click.echo(f"others    {', '.join(f'{row.config.family} {row.median_us:.2f} us' for row in others)}")
-    click.echo(f"database  {database}")
+    click.echo(f"database  {db}")
 
 
 def _against(outcome: Outcome, best: Measurement) -> list[str]:
