@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 KINDS = ("kernel", "library", "choices")
 NAMES = ("kind", "target", "entries", "size", "newest", "folder")
+# Of csv.
+ENTRY = ("kind", "target", "path", "bytes", "changed_at", "is_user")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 kind_option = click.option("--kind", type=click.Choice(KINDS), help="Only these. Default: all.")
@@ -43,8 +45,7 @@ def list_entries(kind: str | None, target: str | None, as_json: bool, as_csv: bo
         print_json([entry.as_dict() for entry in found])
         return
     if as_csv:
-        names = ("kind", "target", "path", "bytes", "changed_at", "is_user")
-        print_documents_csv(names, [entry.as_dict() for entry in found])
+        print_documents_csv(ENTRY, [entry.as_dict() for entry in found])
         return
     groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
     for entry in found:
@@ -80,12 +81,17 @@ def clear(kind: str | None, target: str | None, days: float | None, dry_run: boo
 @kind_option
 @target_option
 @json_option
-def verify(kind: str | None, target: str | None, as_json: bool) -> None:
+@csv_option
+def verify(kind: str | None, target: str | None, as_json: bool, as_csv: bool) -> None:
     """Compare the files with their digests. Check who may write them, too. Exit code 1: something is damaged."""
+    check_one_format(as_json, as_csv)
     found = _chosen(kind, target)
     damaged = [(entry, why) for entry in found if (why := entry.damage) is not None]
+    documents = [entry.as_dict() | {"reason": why} for entry, why in damaged]
     if as_json:
-        print_json({"entries": len(found), "damaged": [entry.as_dict() | {"reason": why} for entry, why in damaged]})
+        print_json({"entries": len(found), "damaged": documents})
+    elif as_csv:
+        print_documents_csv((*ENTRY, "reason"), documents)
     else:
         for entry, why in damaged:
             remedy = (

@@ -79,13 +79,15 @@ def list_rows(db: str | None, as_json: bool, as_csv: bool, best: bool, device: s
 @database_option
 @click.argument("others", nargs=-1, required=True)
 @json_option
-def merge(db: str | None, others: tuple[str, ...], as_json: bool) -> None:
+@csv_option
+def merge(db: str | None, others: tuple[str, ...], as_json: bool, as_csv: bool) -> None:
     """Add the rows of OTHER databases, or of files written by `db export --format text`. Of two rows for the same
     measurement, the newer one stays."""
-    from qconv.tune_db.database import Database
+    from qconv.tune_db.database import Database, Merged
     from qconv.tune_db.text import is_text, read
 
-    answers: dict[str, Any] = {}
+    check_one_format(as_json, as_csv)
+    answers: dict[str, Merged] = {}
     with contextlib.ExitStack() as opened:
         # Open all sources before anything is created or changed.
         sources = {
@@ -95,12 +97,14 @@ def merge(db: str | None, others: tuple[str, ...], as_json: bool) -> None:
         rows = opened.enter_context(_open(db, create=True))
         for other, source in sources.items():
             # A database is shown without the password that its URL may contain.
-            answers[source.where if isinstance(source, Database) else other] = rows.merge(source)._asdict()
+            answers[source.where if isinstance(source, Database) else other] = rows.merge(source)
     if as_json:
-        print_json(answers)
-        return
-    for other, counts in answers.items():
-        click.echo(f"{other}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+        print_json({other: counts._asdict() for other, counts in answers.items()})
+    elif as_csv:
+        print_csv(("from", *Merged._fields), [(other, *counts) for other, counts in answers.items()])
+    else:
+        for other, counts in answers.items():
+            click.echo(f"{other}: " + ", ".join(f"{count} {name}" for name, count in counts._asdict().items()))
 
 
 @db.command("export")
@@ -134,7 +138,10 @@ def export_rows(db: str | None, out: Path, form: str, best: bool, device: str | 
 )
 @click.option("--device", help="Only rows of this device name.")
 @click.option("--dry-run", is_flag=True, help="Count, delete nothing.")
-def prune(db: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool) -> None:
+@json_option
+def prune(
+    db: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Delete rows that no lookup needs. The best row of each problem and device stays, and so do rows within 1 % of it,
     among which lookup takes the simplest config."""
     if not failed and slower_than is None:
@@ -143,6 +150,9 @@ def prune(db: str | None, failed: bool, slower_than: float | None, device: str |
         if device is not None and device not in rows.devices():
             refuse_device(f"the device name {device!r}", rows.devices())
         count = rows.prune(failed=failed, slower_than=slower_than, device=device, dry_run=dry_run)
+    if as_json:
+        print_json({"rows": count, "deleted": not dry_run})
+        return
     click.echo(f"{count} rows {'would be ' if dry_run else ''}deleted")
 
 
@@ -197,6 +207,8 @@ def refresh(
         )
         if as_json:
             print_json({"problems": []})
+        elif as_csv:
+            print_csv(workloads.COLUMNS, [])
     if out is not None:
         kept = winners.kept(_rows_of(where, shipped, name))
         folders.write_whole(out, text.dump(kept).encode())

@@ -7,7 +7,33 @@ EXPORT, WORKLOADS, REFUSALS, PROGRESS = (
 )
 MEASURE = "test_measure.py"
 
+FORMATS = "cli/test_table_formats.py"
+
 MUTANTS = (
+    Mutant(
+        "space: csv without what is rejected",
+        "space",
+        '[*rows, *(("rejected", r.config.as_json(), None, r.reason) for r in rejected)]',
+        "rows",
+        "Why a config is not feasible is half of the table.",
+        (FORMATS,),
+    ),
+    Mutant(
+        "devices: csv has the device's name twice",
+        "_facts_of",
+        'if name != "device"',
+        "",
+        "Facts are what the other columns do not say.",
+        (FORMATS,),
+    ),
+    Mutant(
+        "prune: a rehearsal says that rows are deleted",
+        "prune",
+        '"deleted": not dry_run',
+        '"deleted": True',
+        "A script would take them for gone.",
+        (FORMATS,),
+    ),
     Mutant(
         "space: nothing is said of an empty space",
         "cli/inspect",
