@@ -51,7 +51,7 @@ error is a sentence with a remedy on stderr; with `--json` it is a document too,
 | 2 | the request is wrong |
 | 3 | something is missing here: a device, a compiler, a cached kernel |
 | 4 | the database cannot be used |
-| 130 | interrupted |
+| 130 | interrupted; the last line says what is kept, and how to go on |
 | 143 | ended by SIGTERM |
 """
 

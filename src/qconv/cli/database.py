@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import listing
+from qconv.cli import interruption, listing
 from qconv.cli.options import (
     database_option,
     device_option,
@@ -89,6 +89,9 @@ def merge(db: str | None, others: tuple[str, ...], as_json: bool, as_csv: bool) 
     check_one_format(as_json, as_csv)
     answers: dict[str, Merged] = {}
     with contextlib.ExitStack() as opened:
+        opened.enter_context(
+            interruption.telling(lambda: f"{len(answers)} of {len(others)} are merged: the same command goes on")
+        )
         # Open all sources before anything is created or changed.
         sources = {
             other: read(other) if is_text(other) else opened.enter_context(Database.open(other, create=False))
@@ -146,7 +149,8 @@ def prune(
     among which lookup takes the simplest config."""
     if not failed and slower_than is None:
         raise click.UsageError("say what to delete: --failed, --slower-than FACTOR, or both")
-    with _open(db) as rows:
+    kept = "every row that a lookup needs is there: the same command goes on"
+    with interruption.telling(lambda: kept), _open(db) as rows:
         if device is not None and device not in rows.devices():
             refuse_device(f"the device name {device!r}", rows.devices())
         count = rows.prune(failed=failed, slower_than=slower_than, device=device, dry_run=dry_run)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import (
     ProblemCommand,
     database_option,
@@ -103,7 +105,8 @@ def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.export import HEADER
     from qconv.instances.library.export import export as write
 
-    made = write(winners, out)
+    with interruption.telling(lambda: interruption.again(out, "manifest.json")):
+        made = write(winners, out)
     if as_json:
         print_json({"folder": str(out), "files": list(made.files)})
         return
@@ -115,12 +118,17 @@ def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
 def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.write import write
 
+    compiled, again = 0, partial(interruption.again, out, "manifest.json")
+
     def watch(done: int, total: int) -> None:
+        nonlocal compiled
+        compiled = done
         # Print at most ten lines.
         if done == total or 10 * done // total > 10 * (done - 1) // total:
             click.echo(f"{done} of {total} kernels compiled", err=True)
 
-    library = write(winners, out, watch)
+    with interruption.telling(lambda: f"{compiled} kernels are compiled, in the cache: {again()}"):
+        library = write(winners, out, watch)
     if as_json:
         print_json({"folder": str(out), "files": list(library.files)})
         return
@@ -147,17 +155,20 @@ def _write_network(asked: AskedNetwork, as_json: bool) -> None:
     with needing_onnx():
         from qconv.onnx import ship
 
-    made = ship.export(
-        asked.model,
-        asked.out,
-        asked.targets,
-        batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
-        extents=extents_of(asked.extents),
-        device=asked.device,
-        db=asked.db,
-        vectors=asked.vectors,
-        watch=lambda said: None if is_quiet() else click.echo(said, err=True),
-    )
+    with interruption.telling(
+        lambda: f"what was compiled by then is in the cache: {interruption.again(asked.out, 'network.txt')}"
+    ):
+        made = ship.export(
+            asked.model,
+            asked.out,
+            asked.targets,
+            batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
+            extents=extents_of(asked.extents),
+            device=asked.device,
+            db=asked.db,
+            vectors=asked.vectors,
+            watch=lambda said: None if is_quiet() else click.echo(said, err=True),
+        )
     if as_json:
         print_json({"folder": str(asked.out), "files": list(made.files)})
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import database_option
 
 
@@ -33,6 +34,11 @@ from qconv.cli.options import database_option
 )
 def report(db: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path) -> None:
     """Show all measurements of a device: roofline, convergence, winners, the fields that matter and failures."""
+    with interruption.telling(lambda: f"{out} is missing or incomplete: the same command writes it anew"):
+        _report(db, device, peers, network, kind, out)
+
+
+def _report(db: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path) -> None:
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
     from qconv.tuner import report as reports

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import progress, workloads
+from qconv.cli import interruption, progress, workloads
 from qconv.cli.measure import tops
 from qconv.cli.options import (
     ProblemCommand,
@@ -155,16 +155,13 @@ def _tune_one(problem: Problem, asked: Asked) -> None:
     opened = open_device(asked.device)
     trials = UNBOUNDED if budget.trials is None else budget.trials
     with Database.open(asked.where) as rows:
-        try:
-            with progress.on_stderr() as show:
-                watch = progress.OfOne(show, budget.seconds)
-                outcome = run_tuning(
-                    problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how
-                )
-        except KeyboardInterrupt:
-            best = rows.best(problem, opened.name, opened.target.name)
-            click.echo(f"best so far: {progress.brief(best)}; {workloads.GOES_ON}", err=True)
-            raise
+
+        def best() -> str:
+            return f"best so far: {progress.brief(rows.best(problem, opened.name, opened.target.name))}"
+
+        with interruption.telling(lambda: f"{best()}; {workloads.GOES_ON}"), progress.on_stderr() as show:
+            watch = progress.OfOne(show, budget.seconds)
+            outcome = run_tuning(problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how)
     # Without the password that a URL may contain.
     if asked.as_json:
         print_json(_outcome_document(outcome, rows.where))

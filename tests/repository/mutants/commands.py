@@ -6,6 +6,7 @@ EXPORT, WORKLOADS, REFUSALS, PROGRESS = (
     f"cli/test_{name}.py" for name in ("export", "workloads", "refusals", "progress")
 )
 MEASURE = "test_measure.py"
+INTERRUPTION = "test_interruption.py"
 
 FORMATS = "cli/test_table_formats.py"
 
@@ -84,10 +85,34 @@ MUTANTS = (
         (EXPORT + "::test_a_layer_is_built_and_counted",),
     ),
     Mutant(
+        "interruption: nobody says what was found",
+        "telling",
+        "stopped.add_note(said())",
+        "said()",
+        "The user would not know how to go on.",
+        (INTERRUPTION,),
+    ),
+    Mutant(
+        "interruption: a half written folder is refused for ever",
+        "again",
+        "or (out / last).exists()",
+        "or out.exists()",
+        "The same command refuses it.",
+        (INTERRUPTION,),
+    ),
+    Mutant(
+        "interruption: compilers of other threads go on",
+        "_interrupt",
+        "programs.end_all()",
+        "pass",
+        "The command ends when they do.",
+        (INTERRUPTION + "::test_ctrl_c_while_a_kernel_is_compiled[export]",),
+    ),
+    Mutant(
         "command line: an interruption is an error",
-        "run",
-        "if is_terminated else interruption.INTERRUPTED)",
-        "if is_terminated else 1)",
+        "line_of",
+        'return f"interrupted: {said}", INTERRUPTED',
+        'return f"interrupted: {said}", 1',
         "A script tells Ctrl-C from a failure by the code.",
         (WORKLOADS + "::test_an_interruption_says_what_was_found_and_how_to_go_on",),
     ),
@@ -101,8 +126,8 @@ MUTANTS = (
     ),
     Mutant(
         "run: a wrong kernel ends well",
-        "run",
-        ", as_json)\n    if wrong is not None:\n        sys.exit(1)",
+        "cli/measure",
+        ', as_json)\n    if "wrong" in document:\n        sys.exit(1)',
         ", as_json)",
         "A script that verifies reads the exit code.",
         (MEASURE,),
