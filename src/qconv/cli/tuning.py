@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from qconv.cli.options import (
     quiet_option,
 )
 from qconv.cli.table import check_one_format, csv_option
-from qconv.op import Problem
+from qconv.op import Problem, quoted
 from qconv.tuner.search import strategies
 from qconv.tuner.workloads.allocation import DAY_S, Budget
 
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
     from qconv.tuner.search.tune import Outcome
 
 TRIALS, TRIALS_EACH = 100, 24
+
+
+class Strategy(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
+    """The name of a search strategy. Those of other packages are looked for where it is none of this one."""
+
+    name = "|".join(strategies.names())
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in strategies.names() and value not in strategies.every_name():
+            near = difflib.get_close_matches(value, strategies.every_name(), n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            known = ", ".join(strategies.every_name())
+            raise click.UsageError(f"--strategy {quoted(value)} is not one of {known}{hint}: give one of them", ctx)
+        return value
 
 
 @click.command(cls=ProblemCommand)
@@ -65,7 +80,7 @@ TRIALS, TRIALS_EACH = 100, 24
 )
 @click.option(
     "--strategy",
-    type=click.Choice(strategies.names()),
+    type=Strategy(),
     default=strategies.DEFAULT,
     show_default=True,
     help="The algorithm that proposes the next config to measure.",

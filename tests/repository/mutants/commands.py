@@ -7,6 +7,7 @@ EXPORT, WORKLOADS, REFUSALS, PROGRESS = (
 )
 MEASURE = "test_measure.py"
 INTERRUPTION = "test_interruption.py"
+PLUGINS = ("qconv/test_plugins.py",)
 
 FORMATS = "cli/test_table_formats.py"
 
@@ -83,6 +84,38 @@ MUTANTS = (
         '"files": len(binaries),',
         "The runtime and the kernels of arrays are files as well.",
         (EXPORT + "::test_a_layer_is_built_and_counted",),
+    ),
+    Mutant(
+        "plugins: any version is taken",
+        "qconv/plugins",
+        "if version != VERSION:",
+        "if False:",
+        "A package that was written for another version would fail anywhere.",
+        PLUGINS,
+    ),
+    Mutant(
+        "plugins: another package's family replaces one of ours",
+        "loaded",
+        "if name in own:",
+        "if not name:",
+        "Its configs would be planned by another page.",
+        PLUGINS,
+    ),
+    Mutant(
+        "plugins: choices outlive a package",
+        "choice_cache",
+        ", *plugins.roots()]",
+        "]",
+        "A lookup would go on without the families that were installed since.",
+        PLUGINS,
+    ),
+    Mutant(
+        "plugins: of two packages with one name, the first is taken",
+        "_entries",
+        "(other.value, _package(other)) != (entry.value, _package(entry))",
+        "False",
+        "Which is used would depend on the order of the path.",
+        PLUGINS,
     ),
     Mutant(
         "interruption: nobody says what was found",
