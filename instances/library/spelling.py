@@ -51,7 +51,7 @@ def _fields_of(kind: type[Problem]) -> Iterator[KeyField]:
         return _conversion(kind)
     if issubclass(kind, Expression):
         return _expression(kind)
-    raise ValueError(f"{kind.__name__} is a problem whose keys no library reads: give its kind a row here")
+    raise ValueError(f"{kind.__name__} is a problem whose keys no library reads: export its sources (--format sources)")
 
 
 def _given(kind: Any) -> list[Field[Any]]:

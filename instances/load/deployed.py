@@ -36,9 +36,9 @@ class Planned:
 class Collected:
     """Answers lookups for a device that is not present, and records its choices."""
 
-    def __init__(self, place: building.Place, database: str | None = None) -> None:
+    def __init__(self, place: building.Place, db: str | None = None) -> None:
         self._place = place
-        self._database = database
+        self._database = db
         self.choices: dict[Problem, Choice] = {}
 
     def __call__(self, problem: Problem) -> Any:

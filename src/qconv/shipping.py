@@ -40,7 +40,7 @@ def export(
     targets: str | Iterable[str] = (),
     origins: Origin | Iterable[Origin] = ("user",),
     device: str | None = None,
-    database: str | None = None,
+    db: str | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Export:
     """Write the winners of problems, of keys, or of all problems whose key contains a text; of all problems, if none is
@@ -54,7 +54,7 @@ def export(
     check_choice("form", form, FORMS)
     given = tuple(map(str, _listed(problems)))
     wanted = Wanted(_several(origins), _several(targets), given, device)
-    winners = find(wanted, database)
+    winners = find(wanted, db)
     where = Path(folder)
     if form == "library":
         written = library.write(winners, where, watch)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import (
     ProblemCommand,
     database_option,
@@ -33,7 +34,7 @@ class Asked:
     words: tuple[str, ...]
     targets: tuple[str, ...]
     device: str | None
-    database: str | None
+    db: str | None
     out: Path | None
     batch: str | None
     extents: tuple[str, ...]
@@ -115,12 +116,13 @@ def _build_problems(asked: Asked) -> None:
 
     done: list[Built] = []
     runtimes: list[Path] = []
-    for name in asked.targets:
-        runtimes += building.runtime_for(target(name))
-        for place in building.places(target(name), asked.device):
-            for built in building.build(asked.words, place, asked.database):
-                done.append(built)
-                _watch(built, place.name)
+    with interruption.telling(lambda: _so_far(done, None)):
+        for name in asked.targets:
+            runtimes += building.runtime_for(target(name))
+            for place in building.places(target(name), asked.device):
+                for built in building.build(asked.words, place, asked.db):
+                    done.append(built)
+                    _watch(built, place.name)
     missed = [part for part in asked.parts if not any(part in str(built.problem) for built in done)]
     if missed or not (done or (runtimes and asked.device is None)):
         matching = f" has {', '.join(map(quoted, missed))} in its key" if missed else " is known"
@@ -159,22 +161,35 @@ def _build_model(asked: Asked) -> None:
 
     (name,) = asked.targets
     place = building.places(target(name), asked.device)[0]
-    count = built.build(
-        asked.words[0],
-        asked.out,
-        place,
-        batches,
-        extents=extents,
-        bits=asked.bits,
-        database=asked.database,
-        watch=_watch,
-    )
+    done: list[Built] = []
+
+    def watch(one: Built) -> None:
+        done.append(one)
+        _watch(one)
+
+    with interruption.telling(lambda: _so_far(done, asked.out)):
+        count = built.build(
+            asked.words[0],
+            asked.out,
+            place,
+            batches,
+            extents=extents,
+            bits=asked.bits,
+            db=asked.db,
+            watch=watch,
+        )
     document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}
     if asked.as_json:
         print_json(document)
     else:
         loads = f"qconv.onnx.Session({str(asked.out)!r}) loads it"
         click.echo(f"{count} problems for {place.target.name} in {asked.out}: {loads}")
+
+
+def _so_far(done: list[Built], out: Path | None) -> str:
+    """Return what an interrupted build has made, and how to go on."""
+    goes_on = "the same command goes on" if out is None else interruption.again(out, "manifest.json")
+    return f"{len(done)} problems are compiled, in the cache: {goes_on}"
 
 
 def _watch(one: Built, device: str = "") -> None:

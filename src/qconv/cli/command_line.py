@@ -28,7 +28,7 @@ from qconv.cli import (
     tuning,
 )
 from qconv.cli.failures import failure_of, without_passwords
-from qconv.cli.incomplete import asks_for_json
+from qconv.cli.incomplete import asks_for_json, readable
 from qconv.version import __version__
 
 
@@ -104,9 +104,9 @@ def run(arguments: Sequence[str]) -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (KeyboardInterrupt, click.Abort) as stopped:
-        is_terminated = isinstance(stopped.__cause__ or stopped, interruption.Terminated)
-        click.echo("terminated" if is_terminated else "interrupted", err=True)
-        sys.exit(interruption.TERMINATED if is_terminated else interruption.INTERRUPTED)
+        line, code = interruption.line_of(stopped)
+        click.echo(readable(line, keeping=""), err=True)
+        sys.exit(code)
     except BrokenPipeError:
         # The reader of the output has closed the pipe, as `head` does.
         sys.stderr.close()

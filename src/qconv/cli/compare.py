@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import progress
+from qconv.cli import interruption, progress
 from qconv.cli.options import json_option, needing_onnx, print_json, quiet_option
 from qconv.cli.sampling import sample_options, samples_of
 from qconv.cli.table import check_one_format, csv_option, of_terminal, print_documents_csv, table
@@ -40,7 +40,9 @@ def compare(
     with needing_onnx():
         from qconv.onnx.comparison import compare as run
     samples = samples_of(real, **sampling)
-    found = run(real, quantized, progress.counted(samples, len(samples), "compared on"), device)
+    used = progress.Counted(samples, len(samples), "compared on")
+    with interruption.telling(lambda: f"{used}, and nothing is printed: --limit N takes fewer samples"):
+        found = run(real, quantized, used, device)
     if as_json:
         print_json(found.as_dict())
     elif as_csv:

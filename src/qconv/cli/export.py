@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import (
     ProblemCommand,
     database_option,
@@ -69,7 +71,7 @@ def export(
     form: str,
     targets: tuple[str, ...],
     origins: str,
-    database: str | None,
+    db: str | None,
     out: Path,
     device: str | None,
     batch: str | None,
@@ -82,7 +84,7 @@ def export(
     if any(word.lower().endswith(".onnx") for word in words):
         if len(words) != 1 or not targets or form != "library":
             raise ValueError("a model is exported alone, with --format library, for at least one --target")
-        asked = AskedNetwork(words[0], out, targets, batch, extents, device, database, vectors is not False)
+        asked = AskedNetwork(words[0], out, targets, batch, extents, device, db, vectors is not False)
         _write_network(asked, as_json)
         return
     if batch is not None or extents or vectors is not None:
@@ -92,7 +94,7 @@ def export(
     # `Wanted` validates the arguments.
     chosen = tuple(origin.strip() for origin in origins.split(","))
     wanted: Wanted = Wanted(chosen, targets, words, device)  # type: ignore[arg-type]
-    winners = find(wanted, database)
+    winners = find(wanted, db)
     if form == "library":
         _write_library(winners, out, as_json)
     else:
@@ -103,7 +105,8 @@ def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.export import HEADER
     from qconv.instances.library.export import export as write
 
-    made = write(winners, out)
+    with interruption.telling(lambda: interruption.again(out, "manifest.json")):
+        made = write(winners, out)
     if as_json:
         print_json({"folder": str(out), "files": list(made.files)})
         return
@@ -115,12 +118,17 @@ def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
 def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.write import write
 
+    compiled, again = 0, partial(interruption.again, out, "manifest.json")
+
     def watch(done: int, total: int) -> None:
+        nonlocal compiled
+        compiled = done
         # Print at most ten lines.
         if done == total or 10 * done // total > 10 * (done - 1) // total:
             click.echo(f"{done} of {total} kernels compiled", err=True)
 
-    library = write(winners, out, watch)
+    with interruption.telling(lambda: f"{compiled} kernels are compiled, in the cache: {again()}"):
+        library = write(winners, out, watch)
     if as_json:
         print_json({"folder": str(out), "files": list(library.files)})
         return
@@ -139,7 +147,7 @@ class AskedNetwork:
     batch: str | None
     extents: tuple[str, ...]
     device: str | None
-    database: str | None
+    db: str | None
     vectors: bool
 
 
@@ -147,17 +155,20 @@ def _write_network(asked: AskedNetwork, as_json: bool) -> None:
     with needing_onnx():
         from qconv.onnx import ship
 
-    made = ship.export(
-        asked.model,
-        asked.out,
-        asked.targets,
-        batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
-        extents=extents_of(asked.extents),
-        device=asked.device,
-        database=asked.database,
-        vectors=asked.vectors,
-        watch=lambda said: None if is_quiet() else click.echo(said, err=True),
-    )
+    with interruption.telling(
+        lambda: f"what was compiled by then is in the cache: {interruption.again(asked.out, 'network.txt')}"
+    ):
+        made = ship.export(
+            asked.model,
+            asked.out,
+            asked.targets,
+            batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
+            extents=extents_of(asked.extents),
+            device=asked.device,
+            db=asked.db,
+            vectors=asked.vectors,
+            watch=lambda said: None if is_quiet() else click.echo(said, err=True),
+        )
     if as_json:
         print_json({"folder": str(asked.out), "files": list(made.files)})
         return

@@ -70,7 +70,7 @@ def build(
     config: Mapping[str, str] | None = None,
     extents: Mapping[str, Sequence[int]] | None = None,
     bits: str | None = None,
-    database: str | None = None,
+    db: str | None = None,
     watch: Callable[[Built], None] = lambda built: None,
 ) -> int:
     """Write the folder for inputs of these batches, by default the model's own, or 1, each with each combination of its
@@ -81,10 +81,10 @@ def build(
     config = settings(config, meaning)
     proto = own_proto(model, config, meaning)
     batches, extents = batches_of(proto, batches), extents or {}
-    collected = Collected(place, database)
+    collected = Collected(place, db)
     arranged: dict[str, tuple[Arranged, ...]] = {}
     for known in known_models(proto, config, meaning, batches, extents):
-        expectations = Expectations(place, database, in_sequence=True)
+        expectations = Expectations(place, db, in_sequence=True)
         for name, entries in _prepared(known, config, meaning, collected, expectations).items():
             arranged[name] = arranged.get(name, ()) + entries
     out.mkdir(FOLDER_MODE, parents=True, exist_ok=True)

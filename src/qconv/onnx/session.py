@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -32,6 +32,7 @@ from qconv.network import (
     Value,
 )
 from qconv.network.graph.value import Shape
+from qconv.network.run.buffers import Buffer, buffers_of
 from qconv.network.run.recorded import Form, forms_of
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qconv")
 # Frames from a warning to the caller of `run`.
-CALLERS = 3
+CALLERS = 4
 
 
 class Session:
@@ -166,18 +167,35 @@ class Session:
         """Run like `run` and return all outputs. Arrays are given in the order of `input_names`, or by name."""
         return self.run(None, options.feeds_of(arrays, named, self.input_names))
 
-    def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
+    def run(self, output_names: Sequence[str] | None, feeds: Feeds, out: Mapping[str, Any] | None = None) -> list[Any]:
         """Run and return the named outputs as NumPy arrays; all of them for None or an empty list. `feeds` are arrays
         by the names of inputs, or a list of them in the order of `input_names`. They may be on the device. Images whose
         channels are last in memory, such as a `transpose` or PyTorch's `channels_last`, are used without a copy, which
-        saves a launch. Images that the network quantizes itself are faster as NCHW."""
-        with self._answering():
-            return [value.on_host for value in self._values(output_names, feeds)]
+        saves a launch. Images that the network quantizes itself are faster as NCHW.
 
-    def run_on_device(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
+        `out` has arrays on the device for some outputs, by their names: NumPy's on the CPU device, on a GPU those of
+        any library with DLPack or `__cuda_array_interface__`. These outputs are written there, in the order of the
+        current stream, and the same arrays are returned for them."""
+        return self._run(output_names, feeds, out, lambda value: value.on_host)
+
+    def run_on_device(
+        self, output_names: Sequence[str] | None, feeds: Feeds, out: Mapping[str, Any] | None = None
+    ) -> list[Any]:
         """Run like `run`, but return arrays on the device."""
+        return self._run(output_names, feeds, out, lambda value: value.on_device)
+
+    def _run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Feeds,
+        out: Mapping[str, Any] | None,
+        as_array: Callable[[Value], Any],
+    ) -> list[Any]:
         with self._answering():
-            return [value.on_device for value in self._values(output_names, feeds)]
+            names = options.outputs(output_names, self.output_names)
+            buffers = buffers_of(self._device, out, names)
+            values = self._values(names, feeds, buffers)
+            return [buffers[name].given if name in buffers else as_array(values[name]) for name in names]
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
         """Look up and compile all kernels for inputs of these shapes, before the first run with them. `values` are the
@@ -326,15 +344,18 @@ class Session:
             ready, values = self._ready_for(self._checked(feeds))
             return ready.runner.profile(values)
 
-    def _values(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Value]:
-        names = options.outputs(output_names, self.output_names)
+    def _values(self, names: Sequence[str], feeds: Feeds, buffers: Mapping[str, Buffer]) -> Mapping[str, Value]:
         ready, given = self._ready_for(self._checked(feeds))
-        values = ready.runner.run(given, names)
+        for name, buffer in buffers.items():
+            tensor = ready.network.tensor(name)
+            if tensor.extents is not None and tensor.dtype is not None:
+                buffer.check(tensor.extents, str(tensor.dtype))  # before anything runs, where they are known
+        values = ready.runner.run(given, names, buffers)
         if not self._has_advised:
             self._has_advised = True
             if advice := ready.advice:
                 warnings.warn(advice, SlowNetwork, stacklevel=CALLERS)
-        return [values[name] for name in names]
+        return values
 
     def _checked(self, feeds: Feeds) -> dict[str, Value]:
         feeds = options.checked_feeds(feeds, self.input_names, self._inputs)

@@ -31,7 +31,7 @@ def export(
     batches: Sequence[int] | None = None,
     extents: Mapping[str, Sequence[int]] | None = None,
     device: str | None = None,
-    database: str | None = None,
+    db: str | None = None,
     vectors: bool = True,
     watch: Callable[[str], None] = lambda said: None,
 ) -> Shipped:
@@ -43,7 +43,7 @@ def export(
     `vectors`: run each program once here, on the first GPU or the CPU device, and store its outputs and the checksums
     of all tensors on the way, for the self-test. Raise Unshippable, with the layers, where one
     does not run on kernels."""
-    asked = Export(Path(folder), targets, device, database, watch)
+    asked = Export(Path(folder), targets, device, db, watch)
     proto = own_proto(model, CONFIG, Bits.INTEGERS)
     known = list(known_models(proto, CONFIG, Bits.INTEGERS, batches_of(proto, batches), extents or {}))
     unfused = [partial(shippable, one, UNFUSED) for one in known] if vectors else []

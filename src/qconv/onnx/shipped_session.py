@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -11,6 +12,7 @@ import numpy as np
 from qconv.device import Device, open_device
 from qconv.network import Contender, Explanation, Memory, Profile, Value
 from qconv.network.graph.value import Shape
+from qconv.network.run.buffers import Buffer
 from qconv.network.ship.opened import OpenedNetwork
 from qconv.onnx import options
 from qconv.onnx.options import Feeds
@@ -61,12 +63,6 @@ class ShippedSession(Session):
         """Return the shapes of the inputs that it takes."""
         return tuple({port.name: port.shape for port in one.inputs} for one in self._network.programs)
 
-    def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
-        return [value.on_host for value in self._values(output_names, feeds)]
-
-    def run_on_device(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
-        return [value.on_device for value in self._values(output_names, feeds)]
-
     def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
         """Raise ValueError for shapes that it was not exported for. All others are ready."""
         options.check_inputs({**shapes, **(values or {})}, self.input_names, self.input_names)
@@ -107,13 +103,15 @@ class ShippedSession(Session):
             raise ValueError(f"the folder was exported for {known}; {shown} was given: export it for these shapes too")
         return self._numbers[asked]
 
-    def _values(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Value]:
-        names = options.outputs(output_names, self.output_names)
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        yield
+
+    def _values(self, names: Sequence[str], feeds: Feeds, buffers: Mapping[str, Buffer]) -> Mapping[str, Value]:
         given = options.checked_feeds(feeds, self.input_names, self.input_names)
         arrays = {name: fed(self._device, name, given[name], port.dtype)[0] for name, port in self._ports.items()}
         number = self._number_of({name: array.shape for name, array in arrays.items()})
-        made = self._network.run(number, [self._there(name, array) for name, array in arrays.items()])
-        return [made[name] for name in names]
+        return self._network.run(number, [self._there(name, array) for name, array in arrays.items()], buffers)
 
     def _there(self, name: str, array: Any) -> Any:
         """Return the array on the device, contiguous, where kernels may read vectors of it."""

@@ -23,7 +23,7 @@ def export(
     *,
     batches: Sequence[int] | None = None,
     device: str | None = None,
-    database: str | None = None,
+    db: str | None = None,
     vectors: bool = True,
     watch: Callable[[str], None] = lambda said: None,
 ) -> Shipped:
@@ -35,7 +35,7 @@ def export(
     `vectors`: run each program once here, on the first GPU or the CPU device, and store its outputs and the checksums
     of all tensors on the way, for the self-test. Raise Unshippable, with the nodes, where
     some stay in PyTorch."""
-    asked = Export(Path(folder), targets, device, database, watch)
+    asked = Export(Path(folder), targets, device, db, watch)
     explain(lowered)  # raises ValueError for what was not lowered
     module = copy_of(lowered)
     check_lowered(module)

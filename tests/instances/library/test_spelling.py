@@ -50,5 +50,5 @@ def test_a_problem_of_no_known_kind_is_refused() -> None:
     class Strange(Problem):
         op = "strange"
 
-    with pytest.raises(ValueError, match="Strange is a problem whose keys no library reads: give its kind a row here"):
+    with pytest.raises(ValueError, match="Strange is a problem whose keys no library reads: export its sources"):
         grammars([Strange()])

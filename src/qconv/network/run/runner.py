@@ -26,6 +26,7 @@ from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import OfSeveralOutputs, Prepared, Reason, Served
 from qconv.network.graph.value import Value
 from qconv.network.run.arrange import Arrangement, Arranger, Arranging, Key
+from qconv.network.run.buffers import NONE, Buffer, settled
 from qconv.network.run.memory import Memory
 from qconv.network.run.partition import Segment, partition
 from qconv.network.run.recorded import Form, LastRun, Recorded, Refused, forms_of, places_of
@@ -101,12 +102,24 @@ class Runner:
         for layer in known:
             self._prepare_known(layer)
 
-    def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
-        """Return the wanted tensors: outputs of served layers, or tensors between two segments."""
+    def run(
+        self, feeds: Mapping[str, Value], wanted: Sequence[str], buffers: Mapping[str, Buffer] = NONE
+    ) -> dict[str, Value]:
+        """Return the wanted tensors: outputs of served layers, or tensors between two segments. Those with a buffer are
+        copied there, which is their only copy."""
         with self._alone:
             values = self._run(feeds, wanted, self._replayed, self._elsewhere_run)
-            # The next run of a recording overwrites its outputs.
-            return {name: value.copied() if name in self._made_here else value for name, value in values.items()}
+            values |= {name: settled(self._device, values[name]) for name in buffers}
+            for name, buffer in buffers.items():
+                buffer.check(values[name].shape, values[name].dtype)
+            return {name: self._kept(name, value, buffers.get(name)) for name, value in values.items()}
+
+    def _kept(self, name: str, value: Value, buffer: Buffer | None) -> Value:
+        """Return an output where the next run of a recording does not overwrite it."""
+        if buffer is None:
+            return value.copied() if name in self._made_here else value
+        buffer.write(value)
+        return buffer.there
 
     def traced(
         self,

@@ -68,7 +68,7 @@ class Export:
     folder: Path
     targets: str | Iterable[str]
     device: str | None = None
-    database: str | None = None
+    db: str | None = None
     watch: Callable[[str], None] = lambda said: None
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class Export:
         plans = []
         for place in self.places:
             self.watch(f"{place.target.name}: {len(networks)} programs")
-            plans.append(plan_of(place.target, [program_of(lower(), place, self.database) for lower in networks]))
+            plans.append(plan_of(place.target, [program_of(lower(), place, self.db) for lower in networks]))
         more = {}
         if unfused:
             self.watch("vectors of the self-test")
@@ -106,15 +106,15 @@ class _Nowhere:
         raise Unshippable(f"no kernel computes {named}")
 
 
-def program_of(lowered: Shippable, place: Place, database: str | None = None) -> Program:
+def program_of(lowered: Shippable, place: Place, db: str | None = None) -> Program:
     """Return the program of a network for a target."""
     device = TracedDevice(place.target, place.name)
-    arranger = Arranger(Expectations(place, database, in_sequence=True))
+    arranger = Arranger(Expectations(place, db, in_sequence=True))
 
     def runner(on: TracedDevice) -> Runner:
         return Runner(lowered.network, lowered.served, on, _Nowhere(), arranger)
 
-    with answered_by(_answers(device, database), looks_up=database is None):
+    with answered_by(_answers(device, db), looks_up=db is None):
         return traced(runner, device, lowered.ports, lowered.network.outputs)
 
 
@@ -136,13 +136,13 @@ def recorded(lowered: Shippable, device: Device, programs: Sequence[Program]) ->
     return Recorded([made[name].on_host for name in lowered.network.outputs], tensors)
 
 
-def _answers(device: TracedDevice, database: str | None) -> Callable[[Problem], Instance]:
+def _answers(device: TracedDevice, db: str | None) -> Callable[[Problem], Instance]:
     """Return a lookup for this device, which loads each instance once."""
     known: dict[Problem, Instance] = {}
 
     def answer(problem: Problem) -> Instance:
         if problem not in known:
-            known[problem] = found(problem, device, database, in_sequence=True)
+            known[problem] = found(problem, device, db, in_sequence=True)
         return known[problem]
 
     return answer

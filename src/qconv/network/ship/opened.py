@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -12,8 +12,10 @@ from typing import Any
 from qconv.device import Device
 from qconv.errors import DeviceError, LaunchError
 from qconv.network.graph.value import Counted, Value
+from qconv.network.run.buffers import NONE, Buffer, settled
 from qconv.network.ship.cpp_library import Tensor, library
 from qconv.network.ship.program import Port
+from qconv.op import WIDEST
 
 # For all programs together. Each has outputs and a workspace of its own; the least recently used is dropped.
 MOST_GRAPHS = 8
@@ -25,6 +27,8 @@ ERRORS: dict[int, type[Exception]] = {1: ValueError, 2: ValueError, 3: ValueErro
 ALIGNMENT = 256  # of a workspace
 
 Addresses = tuple[int, ...]
+# A program, the addresses of its inputs, and those of outputs that are bound.
+Key = tuple[int, Addresses, tuple[int | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ class OpenedNetwork:
         _check(self._c, self._c.qconv_network_open(bytes(folder), named.encode(), ctypes.byref(self._network)))
         count = self._c.qconv_network_program_count(self._network)
         self.programs = tuple(Ports(self._ports("input", at), self._ports("output", at)) for at in range(count))
-        self._graphs: dict[tuple[int, Addresses], Graph] = {}
-        self._seen: dict[tuple[int, Addresses], None] = {}
+        self._graphs: dict[Key, Graph] = {}
+        self._seen: dict[Key, None] = {}
         self._alone = Lock()  # a graph has a single set of outputs
 
     def __del__(self) -> None:
@@ -69,32 +73,47 @@ class OpenedNetwork:
     def workspace_bytes(self, program: int) -> int:
         return int(self._c.qconv_network_workspace_bytes(self._network, ctypes.c_size_t(program)))
 
-    def run(self, program: int, inputs: Sequence[Any]) -> dict[str, Value]:
-        """Run with contiguous arrays on the device, on its current stream."""
-        addresses = self._addresses(program, inputs)
+    def run(self, program: int, inputs: Sequence[Any], buffers: Mapping[str, Buffer] = NONE) -> dict[str, Value]:
+        """Run with contiguous arrays on the device, on its current stream. The last kernels write to the buffers where
+        they can; other outputs are copied there."""
+        addresses, ports = self._addresses(program, inputs), self.programs[program].outputs
+        for port in ports:
+            if port.name in buffers and not port.is_counted:
+                buffers[port.name].check(port.shape, port.dtype)
+        bound = [_written_by_kernels(port, buffers.get(port.name)) for port in ports]
         with self._alone:
-            outputs = self._replayed(program, addresses)
+            outputs = self._replayed(program, addresses, bound)
             if outputs is None:
-                outputs = self._outputs(program)
+                outputs = self._outputs(program, bound)
                 workspace = self._workspace(program)  # until the launches are queued, in the order of the stream
                 arrays = self._arrays(addresses, outputs, workspace)
                 number, stream = ctypes.c_size_t(program), ctypes.c_void_p(self._device.stream)
                 _check(self._c, self._c.qconv_network_run(self._network, number, stream, *arrays))
-        ports = self.programs[program].outputs
-        made = zip(ports, outputs, strict=True)
-        return {port.name: (Counted if port.is_counted else Value)(self._device, there=array) for port, array in made}
+        made = {
+            port.name: (Counted if port.is_counted else Value)(self._device, there=array)
+            for port, array in zip(ports, outputs, strict=True)
+        }
+        for port, there in zip(ports, bound, strict=True):
+            if port.name in buffers and there is None:
+                value = settled(self._device, made[port.name])
+                buffers[port.name].check(value.shape, value.dtype)
+                buffers[port.name].write(value)
+        return made
 
     def graph(self, program: int, inputs: Sequence[Any]) -> Graph:
         """Return the run with these arrays as a graph, which keeps them and this network."""
-        return Graph(self, program, self._addresses(program, inputs), (self, *inputs))
+        own = [None] * len(self.programs[program].outputs)
+        return Graph(self, program, self._addresses(program, inputs), own, (self, *inputs))
 
     def _addresses(self, program: int, inputs: Sequence[Any]) -> Addresses:
         ports = self.programs[program].inputs
         return tuple(self._device.adopt(port.name, array)[1] for port, array in zip(ports, inputs, strict=True))
 
-    def _replayed(self, program: int, addresses: Addresses) -> list[Any] | None:
-        """Return copies of the outputs of a graph. None for the first run with inputs at these addresses."""
-        key = (program, addresses)
+    def _replayed(self, program: int, addresses: Addresses, bound: Sequence[Any]) -> list[Any] | None:
+        """Return the outputs of a graph: the bound ones, and copies of the others. None for the first run with arrays
+        at these addresses."""
+        written = (None if array is None else self._device.adopt("out", array)[1] for array in bound)
+        key = (program, addresses, tuple(written))
         graph = self._graphs.pop(key, None)
         if graph is None:
             if key not in self._seen:
@@ -102,14 +121,16 @@ class OpenedNetwork:
                 if len(self._seen) > MOST_SEEN:
                     del self._seen[next(iter(self._seen))]
                 return None
-            graph = Graph(self, program, addresses)
+            graph = Graph(self, program, addresses, bound)
         self._graphs[key] = graph  # most recently used
         if len(self._graphs) > MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
         return graph.launched()
 
-    def _outputs(self, program: int) -> list[Any]:
-        return [self._device.empty(port.shape, port.dtype) for port in self.programs[program].outputs]
+    def _outputs(self, program: int, bound: Sequence[Any]) -> list[Any]:
+        """Return the bound arrays, and new ones for the others."""
+        pairs = zip(self.programs[program].outputs, bound, strict=True)
+        return [self._device.empty(port.shape, port.dtype) if array is None else array for port, array in pairs]
 
     def _workspace(self, program: int) -> _Workspace:
         size = self.workspace_bytes(program)
@@ -133,11 +154,19 @@ class OpenedNetwork:
 
 
 class Graph:
-    """A run as a graph, with outputs and a workspace of its own."""
+    """A run as a graph, with a workspace of its own, and with outputs of its own but for those that are bound."""
 
-    def __init__(self, network: OpenedNetwork, program: int, inputs: Addresses, kept: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        network: OpenedNetwork,
+        program: int,
+        inputs: Addresses,
+        bound: Sequence[Any],
+        kept: tuple[Any, ...] = (),
+    ) -> None:
         self._c, self._device, self._kept = network._c, network._device, kept
-        self.outputs = network._outputs(program)
+        self._bound = bound
+        self.outputs = network._outputs(program, bound)
         self._workspace = network._workspace(program)
         self._graph = ctypes.c_void_p()
         arrays = network._arrays(inputs, self.outputs, self._workspace)
@@ -153,13 +182,22 @@ class Graph:
         _check(self._c, self._c.qconv_graph_launch(self._graph, ctypes.c_void_p(self._device.stream)))
 
     def launched(self) -> list[Any]:
-        """Launch it, and return copies of its outputs, which the next launch writes."""
+        """Launch it, and return copies of its own outputs, which the next launch writes."""
         self.launch()
-        copies = []
-        for array in self.outputs:
-            copies.append(self._device.empty(array.shape, str(array.dtype)))
-            self._device.copy(array, copies[-1])
-        return copies
+        pairs = zip(self.outputs, self._bound, strict=True)
+        return [self._copied(array) if bound is None else bound for array, bound in pairs]
+
+    def _copied(self, array: Any) -> Any:
+        copy = self._device.empty(array.shape, str(array.dtype))
+        self._device.copy(array, copy)
+        return copy
+
+
+def _written_by_kernels(port: Port, buffer: Buffer | None) -> Any:
+    """Return the array of a buffer that kernels can write to: in the model's order, and with aligned vectors."""
+    if buffer is None or port.is_counted or buffer.there.is_channels_last or buffer.address % WIDEST:
+        return None
+    return buffer.there.array
 
 
 def _check(c: ctypes.CDLL, status: int) -> None:
