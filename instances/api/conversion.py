@@ -19,7 +19,7 @@ from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, 
 from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device
 from qconv.dtypes import ELEMENT_TYPES, RANGES
-from qconv.instances.api.array_kinds import AnyArray, Numbers, gives_one, gives_three, gives_two
+from qconv.instances.api.array_kinds import AnyArray, Numbers, as_kind_of, gives_one, gives_three, gives_two
 from qconv.instances.load.arguments import as_array, in_mode, in_shape, place_of, shape_of
 from qconv.instances.load.serving import lookup
 from qconv.narrow_floats import type_of
@@ -213,7 +213,7 @@ def _convert(
         flat = [place.upload(array) if isinstance(array, np.ndarray) else array for array in flat]
         seen = None if out is None else _seen(place, "out", out, view)
         y = lookup(problem, place.spec)(_seen(place, "x", x, view), *flat, out=seen, stream=stream)
-    return y.reshape(view.shape) if out is None else out
+    return as_kind_of(x, y.reshape(view.shape), problem.outputs[0].dtype) if out is None else out
 
 
 def _choose(

@@ -10,8 +10,8 @@ from functools import cached_property
 from qconv.arithmetic.step import Step
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
-from qconv.conversion.steps import FROM_16_BITS, Prepared, Real, prepared, steps
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.conversion.steps import NARROW_FLOATS, Prepared, Real, prepared, steps
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Plan
 from qconv.op import Tensor
 
@@ -151,9 +151,9 @@ def _wants(entries: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
 
 
 def _as_real(problem: Choose) -> tuple[str, tuple[str, ...]]:
-    if problem.x_type not in FROM_16_BITS:
+    if problem.x_type not in NARROW_FLOATS:
         return "element", ()
-    back, _, wants, _ = FROM_16_BITS[problem.x_type]
+    back, _, wants, _ = NARROW_FLOATS[problem.x_type]
     return back.format("element"), wants
 
 
@@ -168,6 +168,8 @@ def _what_it_computes(problem: Conversion) -> list[str]:
     assert isinstance(problem, Quantize | Requantize)
     if isinstance(problem, Quantize):
         value = "x * (1 / scale)" if problem.quotient == "reciprocal" else "x / scale"
+        if problem.out_type in FLOAT8:
+            return [f"  y = {value} in {problem.precision}, as {problem.out_type}, saturated"]
         zero = " + zero_point" if problem.zero_point else ""
     else:
         x = "(x - x_zero)" if problem.x_zero_point else "x"

@@ -23,10 +23,11 @@ import numpy as np
 
 from qconv.arithmetic import quantized_sum as requantized_sum
 from qconv.arithmetic.fma import fma
+from qconv.arithmetic.narrow import narrow
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.arithmetic.quantization import Parameters, Quantization
 from qconv.arithmetic.step import Argument, Array, Step, Values, activation
-from qconv.dtypes import ELEMENT_TYPES, FLOAT8, RANGES
+from qconv.dtypes import FLOAT8, RANGES
 
 
 def _float32(value: Any) -> Array:
@@ -326,7 +327,8 @@ def _to_output_units(quantization: Quantization) -> tuple[Step, ...]:
 
 def _divide(quantization: Quantization) -> Step:
     def divided(value: Array, v: Values) -> Array:
-        return value / v["y_scale"]
+        quotient: Array = value / v["y_scale"]
+        return quotient
 
     if quantization.out_type in FLOAT8:  # it keeps the sign of a zero, which `tile::quotient` loses
         return Step("divide", "value = tile::divide(value, channel.y_scale);", divided, (_Y_SCALE,), ("divide",))
@@ -343,12 +345,15 @@ def _store(quantization: Quantization) -> Step:
         return _requantize(quantization)
     if quantization.out_type in NARROWED:
         function, wants = NARROWED[quantization.out_type]
-        narrow = _narrowed(quantization.out_type)
+
+        def narrowed(value: Array, v: Values) -> Array:
+            return narrow(value.astype(np.float32), quantization.out_type)
+
         if narrows(quantization):
             pairs = ("half_pairs",) * (quantization.out_type == "float16")
             wants = (f"Packed{quantization.types.y.word}", *pairs, *wants)
-            return Step("to_narrow", "result = value;", narrow, wants=wants)
-        return Step(function, f"result = tile::{function}(value);", narrow, wants=wants)
+            return Step("to_narrow", "result = value;", narrowed, wants=wants)
+        return Step(function, f"result = tile::{function}(value);", narrowed, wants=wants)
     if quantization.out_type == "float32":
         return Step("to_float32", "result = value;", lambda value, v: value.astype(np.float32))
     return Step("to_int32", "result = acc;", lambda acc, v: acc)
@@ -360,22 +365,6 @@ NARROWED = {
     "float8_e4m3fn": ("to_float8", ("float8", "bits")),
     "float8_e5m2": ("to_float8", ("float8", "bits")),
 }
-
-
-def _narrowed(out_type: str) -> Callable[[Array, Values], Array]:
-    narrow_type = ELEMENT_TYPES[out_type]
-
-    def narrow(value: Array, v: Values) -> Array:
-        single = value.astype(np.float32)
-        if out_type in FLOAT8:  # saturating, with one NaN
-            most = narrow_type.largest_finite
-            return np.where(np.isnan(single), np.float32(np.nan), np.clip(single, -most, most)).astype(
-                narrow_type.numpy
-            )
-        with np.errstate(over="ignore"):
-            return single.astype(narrow_type.numpy)
-
-    return narrow
 
 
 def _half_away(value: Array) -> Array:

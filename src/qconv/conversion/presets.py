@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from qconv.dtypes import INTEGERS
+from qconv.dtypes import FLOAT8, INTEGERS
 
 Values = tuple[str, ...]
 
@@ -45,12 +45,12 @@ _TORCH_CPU: _Ops = {
 _SYMMETRIES = ("asymmetric", "symmetric", "symmetric_no_clip")
 
 SYSTEMS: dict[str, System] = {
-    "ort": System("ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), INTEGERS),
+    "ort": System("ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), (*INTEGERS, *FLOAT8)),
     "onnx-ref": System(
         "the ReferenceEvaluator of the onnx package",
         _ONNX,
         ("float32", "float16", "bfloat16"),
-        INTEGERS,
+        (*INTEGERS, *FLOAT8),
         own_precision=True,
         eps=1 / 255,
     ),

@@ -1,5 +1,5 @@
-"""The conversion problems: real numbers to integers, back, from one scale to another, and the choice of a scale and a
-zero point.
+"""The conversion problems: real numbers to integers or 8-bit floats, back, from one scale to another, and the choice of
+a scale and a zero point.
 
 An array is seen as (outer, channels, inner). Scales are device arrays, never host parameters.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from qconv.arithmetic.mode import MODE_VALUES
 from qconv.conversion.presets import system_flags
-from qconv.dtypes import ELEMENT_TYPES, INTEGERS, RANGES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8, INTEGERS, RANGES
 from qconv.op import FULL, LARGEST, WIDEST, Problem, Tensor, alignment, check_choice, checked_size, quoted, read_integer
 
 # torch and xnnpack: the smallest scale. onnx: the scale of an all-zero range. fbgemm: the small-scale cut-off.
@@ -37,6 +37,24 @@ def check_precision(precision: str, x_type: str) -> None:
 def check_added(name: str, there: bool, added: str) -> None:
     if added != "after_round" and not there:
         raise ValueError(f"zero_point_add={added!r} without {name}: there is nothing to add; leave it out")
+
+
+def check_float8(name: str, dtype: str, given: dict[str, object]) -> None:
+    """Refuse the fields that integers alone have. `given` are those that differ from their defaults."""
+    if given:
+        field_name, value = next(iter(given.items()))
+        raise ValueError(
+            f"{field_name}={value!r} with {name}={dtype!r}: {_LACKS[field_name]}; leave {field_name} out, or use an "
+            "integer type"
+        )
+
+
+_LACKS = {
+    "zero_point": "a float has no zero point",
+    "low": "a float saturates at its largest finite numbers",
+    "high": "a float saturates at its largest finite numbers",
+    "rounding": "a float is rounded half to even",
+}
 
 
 def check_channels_last(channels: int, block: int) -> None:
@@ -83,6 +101,8 @@ def check_eps(eps: object) -> float:
 
 
 REALS = ("float32", "float16", "bfloat16", "float64")
+# The types that real numbers are quantized to.
+SCALED = (*INTEGERS, *FLOAT8)
 WIDE = ("float32", "float64")
 LONG_RUN = 2**10
 
@@ -210,8 +230,11 @@ class Conversion(Problem):
         return Tensor(name, (self.scales,), "int32")
 
     def _set_range(self) -> None:
-        """Set `low` and `high` of the output to the type's limits, unless given."""
+        """Set `low` and `high` of the output to the type's limits, unless given. Floats have none."""
         out_type = getattr(self, "out_type", "")
+        if out_type in FLOAT8:
+            check_float8("out_type", out_type, self._differing(*_LACKS))
+            return
         least, most = RANGES[out_type]
         for name, default in (("low", least), ("high", most)):
             given = getattr(self, name)
@@ -227,8 +250,13 @@ class Conversion(Problem):
         """Return the defaults of the fields, which a key omits."""
         defaults = {entry.name: entry.default for entry in fields(self) if entry.init}
         if "low" in defaults:
-            defaults["low"], defaults["high"] = RANGES[getattr(self, "out_type", "")]
+            defaults["low"], defaults["high"] = RANGES.get(getattr(self, "out_type", ""), (None, None))
         return defaults
+
+    def _differing(self, *names: str) -> dict[str, object]:
+        """Return those of the fields that differ from their defaults."""
+        defaults = self._defaults()
+        return {name: getattr(self, name) for name in names if getattr(self, name, None) != defaults.get(name)}
 
     def _key(self) -> str:
         """Return the key: sizes and types always, everything else where it differs from the default, in a fixed
@@ -275,11 +303,12 @@ def _real(text: str | bool) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Quantize(Conversion):
-    """Real to integer: round(x / scale) + zero_point, clamped. A NaN becomes `low`. With `channels_last`, y is (outer,
-    inner, channels): NCHW becomes NHWC."""
+    """Real to integer: round(x / scale) + zero_point, clamped; a NaN becomes `low`. Real to an 8-bit float: x / scale,
+    rounded half to even and saturated; a NaN stays one. With `channels_last`, y is (outer, inner, channels): NCHW
+    becomes NHWC."""
 
     op: ClassVar[str] = "quantize"
-    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": INTEGERS}
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": SCALED}
 
     x_type: str = "float32"
     out_type: str = "int8"
@@ -313,11 +342,11 @@ class Quantize(Conversion):
 
 @dataclass(frozen=True, eq=False)
 class Dequantize(Conversion):
-    """Integer to real: (x - zero_point) * scale in the precision, then rounded once to the output type. With
-    `channels_last`, x is (outer, inner, channels): NHWC becomes NCHW."""
+    """Integer or 8-bit float to real: (x - zero_point) * scale in the precision, then rounded once to the output type.
+    With `channels_last`, x is (outer, inner, channels): NHWC becomes NCHW."""
 
     op: ClassVar[str] = "dequantize"
-    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": INTEGERS, "out_type": REALS, "precision": WIDE}
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": SCALED, "out_type": REALS, "precision": WIDE}
 
     x_type: str = "int8"
     out_type: str = "float32"
@@ -328,6 +357,8 @@ class Dequantize(Conversion):
     channels_last: bool = False
 
     def _check(self) -> None:
+        if self.x_type in FLOAT8:
+            check_float8("x_type", self.x_type, self._differing("zero_point"))
         if self.subtraction != "integer" and not self.zero_point:
             raise ValueError(
                 f"subtraction={self.subtraction!r} without zero_point: there is nothing to subtract; leave it out"

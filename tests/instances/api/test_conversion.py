@@ -12,6 +12,7 @@ from conversion_calls import compute
 import qconv
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.device import Device
+from qconv.dtypes import FLOAT8
 
 SHAPE = (3, 4, 5, 6)
 # axis, block -> (outer, channels, inner), and the shape of the scales
@@ -73,6 +74,19 @@ def test_quantize_and_dequantize(view: str) -> None:
     assert_same(y, want, SHAPE)
     back = qconv.dequantize(y, scale, zero, **given)
     (want,) = oracle(Dequantize(**extents, zero_point=True), y, scale, zero)
+    assert_same(back, want, SHAPE)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("view", VIEWS)
+def test_8_bit_floats(view: str, dtype: str) -> None:
+    given, extents, shape = sizes(view)
+    x, scale = real("bfloat16"), scales(shape)
+    y = qconv.quantize(x, scale, out_type=dtype, **given)
+    (want,) = oracle(Quantize(**extents, x_type="bfloat16", out_type=dtype), x, scale)
+    assert_same(y, want, SHAPE)
+    back = qconv.dequantize(y, scale, out_type="float16", **given)
+    (want,) = oracle(Dequantize(**extents, x_type=dtype, out_type="float16"), y, scale)
     assert_same(back, want, SHAPE)
 
 

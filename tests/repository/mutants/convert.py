@@ -3,6 +3,8 @@
 from mutants.mutant import Mutant
 from mutants.named import conversion, conversion_random
 
+FLOAT8 = ("test_conversion_extremes.py::test_8_bit_floats_at_every_boundary",)
+
 MUTANTS = (
     Mutant(
         "choose: a slice for each thread",
@@ -203,5 +205,93 @@ MUTANTS = (
         "VECTOR * sizeof(T) < 16 ? 2 * VECTOR * sizeof(T) : 32) Vector",
         "An address is aligned to a vector's size, not to twice as much.",
         (conversion("vectors and a tail"), conversion("scales within a vector")),
+    ),
+    Mutant(
+        "float8: a quotient that loses the sign of a zero",
+        "divides_by_reciprocal",
+        " and problem.out_type not in FLOAT8",
+        "",
+        "An 8-bit float has a zero of each sign.",
+        FLOAT8,
+    ),
+    Mutant(
+        "float8: the oracle leaves infinities",
+        "narrow",
+        "np.clip(value, -most, most)",
+        "value",
+        "OCP's saturating conversion ends at the largest number.",
+        ("conversion/test_reference.py::test_a_nan_stays_one_and_infinities_saturate_to_8_bit_floats",),
+    ),
+    Mutant(
+        "float8: the oracle's NaN is NumPy's",
+        "narrow",
+        "np.where(np.isnan(value), np.uint8(NAN_OF_FLOAT8), bits)",
+        "bits",
+        "e5m2 has three NaNs, and the conversion gives one of them.",
+        ("conversion/test_reference.py::test_a_nan_stays_one_and_infinities_saturate_to_8_bit_floats",),
+    ),
+    Mutant(
+        "float8: fp64 is rounded twice",
+        "narrow",
+        '("bfloat16", *FLOAT8)',
+        '("bfloat16",)',
+        "What lies just beside a tie would become one in fp32.",
+        ("conversion/test_reference.py::test_fp64_is_rounded_once_to_8_bits",),
+    ),
+    Mutant(
+        "float8: fp64 is rounded twice by the kernel",
+        "_narrow",
+        '"tile::to_odd(value)" if double else "value"',
+        '"static_cast<float>(value)"',
+        "What lies just beside a tie would become one in fp32.",
+        ("test_conversion_extremes.py::test_fp64_becomes_8_bits_by_one_rounding",),
+    ),
+    Mutant(
+        "float8: every element of a word is read as the second",
+        "conversion/steps.py",
+        "::of({{}}, 0)",
+        "::of({{}}, 1)",
+        "A byte by itself is the first of its word.",
+        (conversion("8-bit floats of blocks"),),
+    ),
+    Mutant(
+        "float8: a zero point is ignored",
+        "Dequantize._check",
+        "if self.x_type in FLOAT8:",
+        "if False:",
+        "A float has no zero point; a call that has one is mistaken.",
+        ("conversion/test_problem.py::test_what_cannot_be_is_refused",),
+    ),
+    Mutant(
+        "float8: low and high are ignored",
+        "Conversion._set_range",
+        "self._differing(*_LACKS)",
+        "{}",
+        "A float saturates at its largest numbers alone.",
+        ("conversion/test_problem.py::test_what_cannot_be_is_refused",),
+    ),
+    Mutant(
+        "float8 sample: no ties",
+        "_codes_of_float8",
+        "rng.choice([0, 0.5], problem.shape)",
+        "rng.choice([0, 0.25], problem.shape)",
+        "Random data hardly ever shows the rounding.",
+        ("conversion/test_reference.py::test_samples_of_8_bit_floats_have_every_number_and_ties",),
+    ),
+    Mutant(
+        "float8 of PyTorch: NumPy's array is of bits",
+        "array_of",
+        'if name in FLOAT8 and tensor.device.type == "cpu":',
+        "if False:",
+        "NumPy's interface knows no 8-bit float of PyTorch.",
+        ("torch/test_conversion.py::test_8_bit_floats",),
+    ),
+    Mutant(
+        "float8: bits come out as bits",
+        "of_library",
+        "name = name or type_of(array)",
+        "name = type_of(array)",
+        "CuPy holds 8-bit floats as bytes, which PyTorch has a type for.",
+        ("test_array_kinds.py::test_bits_become_the_library_s_own_type",),
     ),
 )
