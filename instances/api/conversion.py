@@ -129,7 +129,7 @@ def choose_qparams(
     **flags: Any,
 ) -> tuple[Any, Any]:
     """Return the scale and the zero point (int32) for the range of `x`, in the shapes that `quantize` takes. `out_type`
-    is int8 unless the mode has another default."""
+    is int8 unless the mode has another default. The zero point of an 8-bit float is None."""
     spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
     scale, zero_point = _choose(Choose, mode, spec, x, axis, stream, device)
     return scale, zero_point
@@ -152,7 +152,8 @@ def quantize_dynamic(
     device: str | None = None,
     **flags: Any,
 ) -> tuple[Any, Any, Any]:
-    """Return (y, scale, zero_point): choose_qparams and quantize in one kernel."""
+    """Return (y, scale, zero_point): choose_qparams and quantize in one kernel. The zero point of an 8-bit float is
+    None."""
     spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
     y, scale, zero_point = _choose(Dynamic, mode, spec, x, axis, stream, device)
     return y, scale, zero_point
@@ -225,12 +226,17 @@ def _choose(
     stream: Any,
     device: str | None,
 ) -> list[Any]:
+    """Return the outputs, with None for the zero point that an 8-bit float does not have."""
     view = view_of(shape_of("x", x), axis)
     place = place_of(x, device)
     problem = _problem(kind, mode, spec, x, view)
-    outputs = lookup(problem, place.spec)(_seen(place, "x", x, view), stream=stream)
-    shapes = (view.shape, view.kept, view.kept)[-len(outputs) :]
-    return [output.reshape(shape) for output, shape in zip(outputs, shapes, strict=True)]
+    made = lookup(problem, place.spec)(_seen(place, "x", x, view), stream=stream)
+    outputs = made if len(problem.outputs) > 1 else [made]
+    shaped = [
+        as_kind_of(x, output.reshape(view.shape if tensor.name == "y" else view.kept), tensor.dtype)
+        for tensor, output in zip(problem.outputs, outputs, strict=True)
+    ]
+    return shaped if problem.outputs[-1].name == "zero_point" else [*shaped, None]
 
 
 def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:

@@ -1128,6 +1128,16 @@ __device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
     return as_float(static_cast<unsigned>(a) << 16);
 }
 
+@@ 1ab1b84b in pages/elementwise-dequantize-block-gfx942.hip: __device__ __forceinline__ Prepared prepare(
+@@ 4+1
+    prepared.divisor = static_cast<float>(scale);
+
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
+@@ 4+5
+    float value = static_cast<float>(tile::bfloat16_to_float(element));
+    value = tile::divide(value, prepared.divisor);
+    result = tile::PackedE4m3s::one(value);
+
 @@ // The config.
 THREADS=128 VECTOR=16 UNROLL=1
 

@@ -124,6 +124,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("elementwise", "cpu", Quantize(3, 1, 40, out_type="float8_e4m3fn")),
     ("choosing", "cpu", Choose(3, 1, 40)),
     ("choosing", "cpu", Dynamic(3, 1, 40)),
+    ("choosing", "cpu", Dynamic(3, 1, 40, out_type="float8_e5m2")),
 )
 
 

@@ -17,7 +17,9 @@ INNER = (1, 1, 2, 5, 7, 16, 64, 97, 257, 1024)
 BLOCKS = (0, 0, 0, 1, 3, 8, 32)
 TURNED = (1, 2, 3, 3, 3, 4, 5, 8, 12, 16, 21, 32)
 # Fields that only integers have.
-OF_INTEGERS = ("zero_point", "rounding", "zero_point_add", "fma", "subtraction")
+OF_INTEGERS = ("zero_point", "rounding", "zero_point_add", "fma", "subtraction", "rule", "mapping")
+# An fma needs these.
+WITH_FMA = {"quotient": "reciprocal", "zero_point_add": "before_round", "precision": "float32", "zero_point": True}
 LONG = ((1, 1, 40_003), (1, 1, 65_536), (1, 2, 20_000), (3, 1, 9_999))
 
 
@@ -69,6 +71,8 @@ def _values(rng: random.Random, op: type[Conversion]) -> dict[str, Any]:
             values[entry.name] = rng.random() < 0.6
     if {values.get("precision"), values["x_type"]} <= {"float16", "bfloat16"}:
         values["precision"] = values["x_type"]  # no other type has a 16-bit quotient
+    if values.get("fma") == "on":
+        values |= {name: value for name, value in WITH_FMA.items() if name in values}
     if {values["x_type"], values["out_type"]} & set(FLOAT8):
         return {name: value for name, value in values.items() if name not in OF_INTEGERS}
     if rng.random() < 0.2 and any(entry.name == "low" for entry in fields(op)):

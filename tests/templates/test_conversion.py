@@ -149,6 +149,14 @@ SANITIZED = {
     "a team a row": (Choose(1, 5, 200), Choosing(threads=128, team=32, vector=4, unroll=1, slices=1)),
     "slices of the array": (Choose(1, 1, 4099), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
     "rows of all threads": (Dynamic(1, 3, 700), Choosing(threads=128, team=128, vector=4, unroll=1, slices=1)),
+    "rows of 8-bit floats": (
+        Dynamic(1, 3, 700, out_type="float8_e4m3fn", x_type="float16"),
+        Choosing(threads=128, team=128, vector=4, unroll=1, slices=1),
+    ),
+    "slices, then 8-bit floats": (
+        Dynamic(1, 2, 4096, out_type="float8_e5m2"),
+        Choosing(threads=128, team=128, vector=4, unroll=1, slices=4),
+    ),
     "slices, then the array": (Dynamic(1, 2, 4096), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
 }
 

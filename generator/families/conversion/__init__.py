@@ -70,11 +70,32 @@ class ElementContext(ConversionContext):
     loaded: str  # arguments of `prepare`, as loads
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A value that is chosen for a channel: a field of the struct `Choice`."""
+
+    name: str
+    ctype: str
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.ctype} {self.name};"
+
+    @property
+    def member(self) -> str:
+        return f"choice.{self.name}"
+
+    @property
+    def store(self) -> str:
+        return f"args.{self.name}[channel] = {self.member};"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChoiceContext(ConversionContext):
     """Values that a page needs to choose scales."""
 
     choice: tuple[ChoiceStep, ...]
+    chosen: tuple[Chosen, ...]
     real: Real
     as_real: str  # expression that converts an element to a real for comparison
 
@@ -114,6 +135,7 @@ def context(problem: Conversion) -> ConversionContext:
         declared=elements.declared,
         loaded=elements.loaded,
         choice=choice.choice,
+        chosen=choice.chosen,
         real=choice.real,
         as_real=choice.as_real,
     )
@@ -141,6 +163,11 @@ def _of_choice(problem: Choose) -> ChoiceContext:
         wants=_wants(choice) | {*real.wide, *needs},
         problem=problem,
         choice=choice,
+        chosen=tuple(
+            Chosen(tensor.name, ALIASES.get(tensor.name, ELEMENT_TYPES[tensor.dtype].ctype))
+            for tensor in problem.outputs
+            if tensor.name != "y"
+        ),
         real=real,
         as_real=as_real,
     )
@@ -189,4 +216,7 @@ def _what_it_computes(problem: Conversion) -> list[str]:
 
 def _chosen(problem: Choose) -> list[str]:
     of = "the whole array" if problem.channels == 1 else "each channel"
+    if not problem.has_zero_point:
+        most = ELEMENT_TYPES[problem.out_type].largest_finite
+        return [f"  scale of {of}: its largest magnitude / {most:g}"]
     return [f"  scale and zero_point of {of}, {problem.mapping}, by the rule of {problem.rule}"]

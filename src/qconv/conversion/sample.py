@@ -160,19 +160,23 @@ def _ratio(codes: Array, elements: Array) -> Array:
 
 def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator) -> Array:
     """Draw real numbers in units of the scale, and special values."""
-    units = _codes_of_float8(problem, rng) if problem.out_type in FLOAT8 else _codes(problem, arrays, rng)
+    units = (
+        _units_of_float8(problem.out_type, problem.shape, rng)
+        if problem.out_type in FLOAT8
+        else _codes(problem, arrays, rng)
+    )
     with np.errstate(over="ignore"):
         x = units * broadcast(problem, arrays["scale"]).astype(np.float64)
         return _sprinkled(x, rng).astype(ELEMENT_TYPES[problem.x_type].numpy)
 
 
-def _codes_of_float8(problem: Quantize, rng: np.random.Generator) -> Array:
+def _units_of_float8(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Draw numbers of the type, what lies midway between two neighbours, and numbers between those; up to a quarter
     beyond the largest."""
-    numbers = np.sort(_finite(problem.out_type).astype(np.float64))
+    numbers = np.sort(_finite(dtype).astype(np.float64))
     numbers = np.concatenate([1.25 * numbers[:1], numbers, 1.25 * numbers[-1:]])
-    at = rng.integers(0, len(numbers) - 1, problem.shape)
-    part = np.where(rng.random(problem.shape) < 0.5, rng.choice([0, 0.5], problem.shape), rng.random(problem.shape))
+    at = rng.integers(0, len(numbers) - 1, shape)
+    part = np.where(rng.random(shape) < 0.5, rng.choice([0, 0.5], shape), rng.random(shape))
     return numbers[at] + part * (numbers[at + 1] - numbers[at])
 
 
@@ -218,6 +222,11 @@ def _ranges(problem: Choose, rng: np.random.Generator) -> tuple[Array, tuple[str
             part *= 1e-9
         elif kind == 7:
             part[:] = np.where(rng.random(part.shape) < 0.2, np.nan, part)
+        elif kind == 8 and problem.out_type in FLOAT8:
+            # The largest number is an element, so that the scale is 1: the others may be ties.
+            most = ELEMENT_TYPES[problem.out_type].largest_finite
+            part[:] = np.clip(_units_of_float8(problem.out_type, part.shape, rng), -most, most)
+            part.flat[0] = most
         elif kind == 8:
             # A range of 0.5 * `steps` that begins at -0.25, so that the zero point is a tie.
             steps = int(problem.high or 0) - int(problem.low or 0)

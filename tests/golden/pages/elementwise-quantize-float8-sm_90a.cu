@@ -18,13 +18,3 @@ using Output = unsigned char;
 
 @@ 785061c4 in whole/elementwise-quantize-tensor-sm_90a.cu: // Values derived from one scale, computed once for all elements that share it.
 @@ 4+4
-
-@@ 1ab1b84b in pages/elementwise-dequantize-block-gfx942.hip: __device__ __forceinline__ Prepared prepare(
-@@ 4+1
-    prepared.divisor = static_cast<float>(scale);
-
-@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
-@@ 4+5
-    float value = static_cast<float>(tile::bfloat16_to_float(element));
-    value = tile::divide(value, prepared.divisor);
-    result = tile::PackedE4m3s::one(value);

@@ -90,6 +90,21 @@ def test_8_bit_floats(view: str, dtype: str) -> None:
     assert_same(back, want, SHAPE)
 
 
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_8_bit_floats_have_a_scale_alone(dtype: str) -> None:
+    x = real("float16")
+    scale, zero = qconv.choose_qparams(x, axis=1, out_type=dtype)
+    problem = Dynamic(3, 4, 30, x_type="float16", out_type=dtype)
+    y, want = oracle(problem, x)
+    assert_same(scale, want, (4,))
+    assert zero is None
+    assert_same(qconv.quantize(x, scale, zero, axis=1, out_type=dtype), y, SHAPE)
+    got, scale, zero = qconv.quantize_dynamic(x, axis=1, out_type=dtype)
+    assert_same(got, y, SHAPE)
+    assert_same(scale, want, (4,))
+    assert zero is None
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_requantize(view: str) -> None:
     given, extents, shape = sizes(view)

@@ -344,3 +344,37 @@ def test_torch_quantizes_in_cuda_as_by_a_double_division() -> None:
     x = finite(x)
     units = np.rint(x.astype(np.float64) / broadcast(problem, scale)) + broadcast(problem, zero)
     assert (compute(problem, (x, scale, zero))[0] == np.clip(units, -128, 127)).all()
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("x_type", ["float32", "float16", "bfloat16"])
+def test_torchao_8_bit_floats(x_type: str, dtype: str) -> None:
+    torch = torch_module()
+    theirs = pytest.importorskip("torchao.quantization.quant_primitives", reason="torchao is not installed")
+    problem = Quantize.of("torchao", outer=1, channels=37, inner=120, x_type=x_type, out_type=dtype)
+    x, scale = draw(problem, 7)
+    kind = getattr(torch, dtype)
+    q = theirs._quantize_affine_float8(tensor(torch, x[0]), torch.from_numpy(scale).reshape(-1, 1), kind)
+    (y,) = compute(problem, (x, scale))
+    is_nan = np.isnan(y[0])
+    np.testing.assert_array_equal(q.view(torch.uint8).numpy()[~is_nan], y[0].view(np.uint8)[~is_nan])
+    assert q.float().isnan().numpy()[is_nan].all()
+    back = Dequantize.of("torchao", outer=1, channels=37, inner=120, x_type=dtype, out_type=x_type)
+    (real,) = compute(back, (np.where(is_nan, y.dtype.type(0), y), scale))
+    got = theirs._dequantize_affine_float8(q, torch.from_numpy(scale).reshape(-1, 1), getattr(torch, x_type))
+    np.testing.assert_array_equal(got.float().numpy()[~is_nan], real[0].astype(np.float32)[~is_nan])
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("seed", range(5))
+def test_torchao_chooses_the_scale_of_an_8_bit_float(seed: int, dtype: str) -> None:
+    torch = torch_module()
+    theirs = pytest.importorskip("torchao.quantization.quant_primitives", reason="torchao is not installed")
+    problem = Dynamic.of("torchao", outer=1, channels=30, inner=97, out_type=dtype)
+    x = finite(draw(problem, seed)[0])
+    y, scale = compute(problem, (x,))
+    chosen = theirs._choose_scale_float8(torch.from_numpy(x[0]), [1, 97], getattr(torch, dtype))
+    has_range = (x != 0).any(axis=(0, 2))  # of zeros alone, theirs is 0
+    np.testing.assert_array_equal(chosen.numpy().ravel()[has_range], scale[has_range])
+    q = theirs._quantize_affine_float8(torch.from_numpy(x[0]), chosen, getattr(torch, dtype))
+    np.testing.assert_array_equal(q.view(torch.uint8).numpy()[has_range], y[0].view(np.uint8)[has_range])

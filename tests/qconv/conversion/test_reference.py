@@ -206,6 +206,38 @@ def test_dynamic_is_choose_then_quantize() -> None:
         assert (compute(problem.quantize, (x, scale, zero))[0] == y).all()
 
 
+def scale_of(x: Any, dtype: str, **spec: Any) -> float:
+    x = np.asarray(x, ELEMENT_TYPES[spec.get("x_type", "float32")].numpy).reshape(1, 1, -1)
+    (scale,) = compute(Choose(1, 1, x.size, out_type=dtype, **spec), (x,))
+    return float(scale[0])
+
+
+def test_scales_of_8_bit_floats_worked_out_by_hand() -> None:
+    nan, inf = np.nan, np.inf
+    assert scale_of([-448, 3, nan], "float8_e4m3fn") == 1.0
+    assert scale_of([-1, 57344.0], "float8_e5m2") == 1.0
+    assert scale_of([0.1, -0.2], "float8_e4m3fn") == float(np.float32(0.2) / np.float32(448))
+    assert scale_of([0, -0.0], "float8_e4m3fn") == 2.0**-126
+    assert scale_of([nan, nan], "float8_e5m2") == 2.0**-126
+    assert scale_of([1e-5], "float8_e4m3fn", eps=0.25) == 0.25
+    assert scale_of([inf, 1], "float8_e4m3fn") == MOST
+    assert scale_of([-MOST], "float8_e5m2") == float(np.float32(MOST) / np.float32(57344))
+    assert scale_of([0.1], "float8_e4m3fn", x_type="float64", scale_type="float64") == 0.1 / 448
+    assert scale_of([1e300], "float8_e4m3fn", x_type="float64") == MOST
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_dynamic_uses_the_largest_number_of_an_8_bit_float(dtype: str) -> None:
+    problem = Dynamic(2, 11, 30, out_type=dtype, x_type="bfloat16")
+    (x,) = draw(problem, 3)
+    y, scale = compute(problem, (x,))
+    assert (compute(problem.choose, (x,))[0] == scale).all()
+    assert (compute(problem.quantize, (x, scale))[0].view(np.uint8) == y.view(np.uint8)).all()
+    largest = np.nanmax(np.abs(y.astype(np.float32)), axis=(0, 2))
+    finite = np.isfinite(np.where(np.isnan(x), 0, x).astype(np.float32)).all(axis=(0, 2))
+    assert (largest[finite] == ELEMENT_TYPES[dtype].largest_finite).sum() >= finite.sum() - 2  # of zeros
+
+
 def test_fp64_is_rounded_once_to_16_bits() -> None:
     # Just above the middle of two bfloat16: fp32 in between would make it a tie.
     value = np.array([1 + 2.0**-8 + 2.0**-40, -(1 + 2.0**-8 + 2.0**-40), 1 + 2.0**-8, np.nan, np.inf, 1e-300])
