@@ -1136,7 +1136,8 @@ __device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
 @@ 4+5
     float value = static_cast<float>(tile::bfloat16_to_float(element));
     value = tile::divide(value, prepared.divisor);
-    result = tile::PackedE4m3s::one(value);
+    result = value == value ? tile::PackedE4m3s::one(value)
+        : static_cast<Output>(0x7f);
 
 @@ // The config.
 THREADS=128 VECTOR=16 UNROLL=1

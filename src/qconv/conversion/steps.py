@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from qconv.arithmetic.epilogue import ROUNDINGS
 from qconv.arithmetic.fma import fma
-from qconv.arithmetic.narrow import narrow
+from qconv.arithmetic.narrow import NAN_OF_FLOAT8, narrow
 from qconv.arithmetic.step import Step
 from qconv.conversion.problem import Dequantize, Dynamic, Quantize, Requantize
 from qconv.dtypes import ELEMENT_TYPES, FLOAT8
@@ -320,6 +320,8 @@ def _narrow(problem: Quantize | Dequantize) -> Step:
         _, to, _, wants = NARROW_FLOATS[out_type]
         cxx = to.format("tile::to_odd(value)" if double else "value")
         wants = (*wants, "bits", "odd") if double else (*wants, "bits")
+    if out_type in FLOAT8:  # devices make different NaN
+        cxx = f"value == value ? {cxx}\n        : static_cast<Output>({NAN_OF_FLOAT8:#x})"
     return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)
 
 

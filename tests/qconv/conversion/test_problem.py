@@ -127,6 +127,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Q, {**E4M3, "fma": "on"}, r"fma='on' with out_type='float8_e4m3fn': a float has no zero point to add"),
     (D, {"x_type": "float8_e5m2", "zero_point": True}, r"zero_point=True with x_type='float8_e5m2': a float has no"),
     (R, E4M3, r"out_type='float8_e4m3fn' is not one of int8"),
+    (Q, {"out_type": "float8_e4m3fnuz"}, r"a FNUZ float, as gfx942 multiplies, is another type than OCP's"),
+    (D, {"x_type": "float8_e5m2fnuz"}, r"It is not served: convert to float8_e4m3fn or float8_e5m2"),
     (Q, {"zero_point": 3}, r"zero_point=3 must be True or False"),
     (Q, {"zero_point_add": "before_round"}, r"without zero_point: there is nothing to add"),
     (Q, {"zero_point": True, "fma": "on"}, r"fma='on' with quotient='divide'"),

@@ -247,6 +247,14 @@ MUTANTS = (
         ("test_conversion_extremes.py::test_fp64_becomes_8_bits_by_one_rounding",),
     ),
     Mutant(
+        "float8: a NaN is another byte",
+        "_narrow",
+        "{NAN_OF_FLOAT8:#x}",
+        "0xff",
+        "There is one NaN in memory.",
+        FLOAT8,
+    ),
+    Mutant(
         "float8: every element of a word is read as the second",
         "conversion/steps.py",
         "::of({{}}, 0)",
