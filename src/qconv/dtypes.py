@@ -139,3 +139,13 @@ INTEGERS = tuple(name for name in RANGES if ELEMENT_TYPES[name].bytes <= 4)
 # A GPU's arrays of these hold their bits as uint8, which every library has.
 BITS_OF_FLOAT8 = "uint8"
 FLOAT8 = tuple(name for name in ELEMENT_TYPES if name.startswith("float8"))
+
+
+def why_not_fnuz(name: object) -> str:
+    """Return why no kernel has the 8-bit floats of gfx942, as the end of a sentence; "" for any other name."""
+    if not isinstance(name, str) or not name.startswith("float8") or not name.endswith("fnuz"):
+        return ""
+    return (
+        "; a FNUZ float, as gfx942 multiplies, is another type than OCP's: its exponent has another bias, and it has "
+        f"neither infinity nor -0. It is not served: convert to {' or '.join(FLOAT8)}"
+    )

@@ -1121,6 +1121,22 @@ __device__ __forceinline__ unsigned first_of_row(int row) {
     return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;
 }
 
+// Converts bfloat16 to float: a bfloat16 is the upper half of a float.
+__device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
+    return as_float(static_cast<unsigned>(a) << 16);
+}
+
+@@ 1ab1b84b in pages/elementwise-dequantize-block-gfx942.hip: __device__ __forceinline__ Prepared prepare(
+@@ 4+1
+    prepared.divisor = static_cast<float>(scale);
+
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
+@@ 4+5
+    float value = static_cast<float>(tile::bfloat16_to_float(element));
+    value = tile::divide(value, prepared.divisor);
+    result = value == value ? tile::PackedE4m3s::one(value)
+        : static_cast<Output>(0x7f);
+
 @@ // The config.
 THREADS=128 VECTOR=16 UNROLL=1
 

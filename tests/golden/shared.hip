@@ -212,6 +212,14 @@ __device__ __forceinline__ unsigned half_pair(float low, float high) {
     return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
 }
 
+// The elements of a 32-bit word as floats: four of OCP's e5m2, each the upper half of a half.
+struct E5m2s {
+    static constexpr int COUNT = 4;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return half_to_float(static_cast<unsigned short>((word >> (8 * i) & 0xffu) << 8));
+    }
+};
+
 __device__ __forceinline__ float divide(float a, float b) { return a / b; }
 
 @@ // The config.

@@ -332,9 +332,9 @@ MUTANTS = (
     ),
     Mutant(
         "conversion sample: no ties",
-        "_reals",
-        "units = np.where(kind < 0.3, ties, units)",
-        "units = np.where(kind < 0.0, ties, units)",
+        "_codes",
+        "return np.where(kind < 0.3, ties, units)",
+        "return np.where(kind < 0.0, ties, units)",
         "Random data hardly ever shows the rounding.",
         ("test_sample.py",),
     ),

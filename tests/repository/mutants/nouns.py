@@ -385,7 +385,7 @@ CONVERSIONS = (
     ),
     Mutant(
         "choice: the middle of a range rounds down",
-        "_rule",
+        "_middle",
         "middle = (of.low + of.high + 1) // 2",
         "middle = (of.low + of.high) // 2",
         "The zero of a symmetric range of uint8 is 128.",
