@@ -73,7 +73,7 @@ class Asked:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder that QCONV_PATH can name, or for a model one that a session loads. Default: the cache alone.",
+    help="A folder that QCONV_PATH can name, or for a model one that a session or C++ loads. Default: the cache alone.",
 )
 @click.option("--batch", metavar="1-4,32", help="For a model: the batches it is built for. Default: its own, or 1.")
 @click.option(
@@ -149,32 +149,32 @@ def _build_problems(asked: Asked) -> None:
 
 
 def _build_model(asked: Asked) -> None:
-    if len(asked.words) != 1 or len(asked.targets) != 1 or asked.out is None:
-        raise ValueError("a model is built alone, for one --target, into a folder that --out names")
+    if len(asked.words) != 1 or asked.out is None:
+        raise ValueError("a model is built alone, into a folder that --out names")
     batches, extents = asked.batches, extents_of(asked.extents)
     with needing_onnx():
-        from qconv.onnx import built
-    from qconv.instances.load import building
-    from qconv.targets.target import target
+        from qconv.onnx import ship
 
-    (name,) = asked.targets
-    place = building.places(target(name), asked.device)[0]
-    count = built.build(
+    made = ship.build(
         asked.words[0],
         asked.out,
-        place,
-        batches,
+        asked.targets,
+        batches=batches,
         extents=extents,
         bits=asked.bits,
+        device=asked.device,
         database=asked.database,
-        watch=_watch,
+        watch=lambda said: None if is_quiet() else click.echo(said, err=True),
     )
-    document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}
+    kernels = {plan.target.name: len(plan.binaries) for plan in made.plans}
     if asked.as_json:
-        print_json(document)
-    else:
-        loads = f"qconv.onnx.Session({str(asked.out)!r}) loads it"
-        click.echo(f"{count} problems for {place.target.name} in {asked.out}: {loads}")
+        print_json({"kernels": kernels, "elsewhere": list(made.elsewhere), "folder": str(asked.out)})
+        return
+    for name, count in kernels.items():
+        click.echo(f"{count} kernels for {name}")
+    for layers in made.elsewhere:
+        click.echo(f"in ONNX Runtime: {layers}")
+    click.echo(f"in {asked.out}: qconv.onnx.Session({str(asked.out)!r}) loads it")
 
 
 def _watch(one: Built, device: str = "") -> None:

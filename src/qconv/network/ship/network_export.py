@@ -6,17 +6,19 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from qconv.device import Device, open_device
-from qconv.device.traced import TracedDevice
+from qconv.device.traced import Called, TracedDevice
 from qconv.errors import Unshippable
 from qconv.instances.load.building import Place, check_new, places
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.serving import answered_by, found
 from qconv.network import Arranger, Layer, Network, Region, Runner, Served, Value
+from qconv.network.run.runner import Subgraph
 from qconv.network.ship.folder import write
+from qconv.network.ship.parts import PartsOf, calls_on
 from qconv.network.ship.plan import Plan, plan_of
 from qconv.network.ship.program import Port, Program, traced
 from qconv.network.ship.vectors import Recorded, drawn, vectors_text
@@ -32,13 +34,20 @@ class Shipped:
     files: tuple[str, ...]
     plans: tuple[Plan, ...]
 
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """Return the layers that no kernel computes, those that are one part in one string."""
+        steps = (step for plan in self.plans for program in plan.programs for step in program.steps)
+        return tuple(dict.fromkeys(step.layer for step in steps if isinstance(step, Called)))
+
 
 @dataclass(frozen=True, eq=False)
 class Shippable:
-    """A network of known shapes, all layers of which run on kernels."""
+    """A network of known shapes. `parts_of` makes parts of the layers that run elsewhere; None: there may be none."""
 
     network: Network
     served: Mapping[str, Served | Region]
+    parts_of: PartsOf | None = None
 
     @property
     def ports(self) -> list[Port]:
@@ -99,11 +108,14 @@ class Export:
 
 
 class _Nowhere:
-    """The runtime of layers that no kernel computes, which a shipped network does not have."""
+    """The runtime of layers that no kernel computes: nothing runs while a network is traced."""
 
-    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> NoReturn:
-        named = ", ".join(f"{one.op} ({one.name})" for one in layers)
-        raise Unshippable(f"no kernel computes {named}")
+    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
+        def run(given: Mapping[str, Any]) -> NoReturn:
+            named = ", ".join(f"{one.op} ({one.name})" for one in layers)
+            raise Unshippable(f"no kernel computes {named}")
+
+        return run
 
 
 def program_of(lowered: Shippable, place: Place, database: str | None = None) -> Program:
@@ -114,8 +126,9 @@ def program_of(lowered: Shippable, place: Place, database: str | None = None) ->
     def runner(on: TracedDevice) -> Runner:
         return Runner(lowered.network, lowered.served, on, _Nowhere(), arranger)
 
+    call = None if lowered.parts_of is None else calls_on(device, lowered.network, lowered.parts_of)
     with answered_by(_answers(device, database), looks_up=database is None):
-        return traced(runner, device, lowered.ports, lowered.network.outputs)
+        return traced(runner, device, lowered.ports, lowered.network.outputs, call)
 
 
 def recorded(lowered: Shippable, device: Device, programs: Sequence[Program]) -> Recorded:

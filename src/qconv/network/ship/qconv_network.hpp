@@ -51,6 +51,11 @@ class Network {
     }
 
     const qconv_network* get() const { return network_.get(); }
+    // Gives the function for layers that no kernel computes.
+    void set_answer(qconv_network_answer function, void* context = nullptr) {
+        check(qconv_network_set_answer(network_.get(), function, context));
+    }
+
     std::string target() const { return qconv_network_target(get()); }
     std::string device() const { return qconv_network_device(get()); }
     size_t programs() const { return qconv_network_program_count(get()); }

@@ -135,7 +135,7 @@ def test_bad_words(folder: Path, tmp_path: Path) -> None:
         ([str(folder), "--batch", "7"], 1, "there is no program for a batch of 7; there is one for x 1x3x16x16; x 2x3"),
         ([str(folder), "--input", f"{tmp_path}/x.npy"], 1, f"{tmp_path}/x.npy is float32 1x3x8x8, and the input x is"),
         ([str(folder), "--input", f"{tmp_path}/none.npy"], 1, f"{tmp_path}/none.npy cannot be opened: give the name"),
-        ([str(tmp_path)], 1, f"{tmp_path} has no network.txt: give a folder that qconv-tune export has written"),
+        ([str(tmp_path)], 1, f"{tmp_path} has no network.txt: give a folder that qconv-tune export or build"),
         ([str(folder), "--device", "tpu"], 1, "the device tpu is not known: this library was built for "),
     ):
         assert run(folder, *words, status=status).startswith(says), words
