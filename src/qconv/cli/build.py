@@ -19,7 +19,7 @@ from qconv.cli.options import (
     problem_or_words_options,
     quiet_option,
 )
-from qconv.cli.ranges import extents_of, numbers_of
+from qconv.cli.ranges import extents_of, numbers_of, shapes_of
 from qconv.op import quoted
 from qconv.ops.registry import is_key
 
@@ -38,6 +38,7 @@ class Asked:
     out: Path | None
     batch: str | None
     extents: tuple[str, ...]
+    shapes: tuple[str, ...]
     bits: str | None
     as_json: bool
 
@@ -74,7 +75,7 @@ class Asked:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder that QCONV_PATH can name, or for a model one that a session loads. Default: the cache alone.",
+    help="A folder that QCONV_PATH can name, or for a model one that a session or C++ loads. Default: the cache alone.",
 )
 @click.option("--batch", metavar="1-4,32", help="For a model: the batches it is built for. Default: its own, or 1.")
 @click.option(
@@ -83,6 +84,13 @@ class Asked:
     multiple=True,
     metavar="NAME=224-640:32",
     help="For a model: the numbers of another open extent, by its name there. Each is built with each of the others.",
+)
+@click.option(
+    "--inputs",
+    "shapes",
+    multiple=True,
+    metavar="X=1,3,224,224",
+    help="For a model: the shapes of its inputs, with spaces between, instead of --batch and --extent. Repeat it.",
 )
 @click.option(
     "--bits",
@@ -105,6 +113,10 @@ def build(**options: Any) -> None:
         raise click.UsageError(
             f"--extent {asked.extents[0]} belongs to a MODEL.onnx: a problem has its own, leave it out"
         )
+    if asked.shapes:
+        raise click.UsageError(
+            f"--inputs {asked.shapes[0]} belongs to a MODEL.onnx: a problem has its own, leave it out"
+        )
     if asked.bits is not None:
         raise click.UsageError(f"--bits {asked.bits} belongs to a MODEL.onnx: a problem has its own mode, leave it out")
     _build_problems(asked)
@@ -116,7 +128,7 @@ def _build_problems(asked: Asked) -> None:
 
     done: list[Built] = []
     runtimes: list[Path] = []
-    with interruption.telling(lambda: _so_far(done, None)):
+    with interruption.telling(lambda: _so_far(done)):
         for name in asked.targets:
             runtimes += building.runtime_for(target(name))
             for place in building.places(target(name), asked.device):
@@ -151,45 +163,42 @@ def _build_problems(asked: Asked) -> None:
 
 
 def _build_model(asked: Asked) -> None:
-    if len(asked.words) != 1 or len(asked.targets) != 1 or asked.out is None:
-        raise ValueError("a model is built alone, for one --target, into a folder that --out names")
+    if len(asked.words) != 1 or asked.out is None:
+        raise ValueError("a model is built alone, into a folder that --out names")
     batches, extents = asked.batches, extents_of(asked.extents)
+    shapes = shapes_of(asked.shapes) or None
     with needing_onnx():
-        from qconv.onnx import built
-    from qconv.instances.load import building
-    from qconv.targets.target import target
+        from qconv.onnx import ship
 
-    (name,) = asked.targets
-    place = building.places(target(name), asked.device)[0]
-    done: list[Built] = []
-
-    def watch(one: Built) -> None:
-        done.append(one)
-        _watch(one)
-
-    with interruption.telling(lambda: _so_far(done, asked.out)):
-        count = built.build(
+    with interruption.telling(
+        lambda: f"what was compiled by then is in the cache: {interruption.again(asked.out, 'network.txt')}"
+    ):
+        made = ship.build(
             asked.words[0],
             asked.out,
-            place,
-            batches,
+            asked.targets,
+            batches=batches,
             extents=extents,
+            shapes=shapes,
             bits=asked.bits,
+            device=asked.device,
             db=asked.db,
-            watch=watch,
+            watch=lambda said: None if is_quiet() else click.echo(said, err=True),
         )
-    document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}
+    kernels = {plan.target.name: len(plan.binaries) for plan in made.plans}
     if asked.as_json:
-        print_json(document)
-    else:
-        loads = f"qconv.onnx.Session({str(asked.out)!r}) loads it"
-        click.echo(f"{count} problems for {place.target.name} in {asked.out}: {loads}")
+        print_json({"kernels": kernels, "elsewhere": list(made.elsewhere), "folder": str(asked.out)})
+        return
+    for name, count in kernels.items():
+        click.echo(f"{count} kernels for {name}")
+    for layers in made.elsewhere:
+        click.echo(f"in ONNX Runtime: {layers}")
+    click.echo(f"in {asked.out}: qconv.onnx.Session({str(asked.out)!r}) loads it")
 
 
-def _so_far(done: list[Built], out: Path | None) -> str:
+def _so_far(done: list[Built]) -> str:
     """Return what an interrupted build has made, and how to go on."""
-    goes_on = "the same command goes on" if out is None else interruption.again(out, "manifest.json")
-    return f"{len(done)} problems are compiled, in the cache: {goes_on}"
+    return f"{len(done)} problems are compiled, in the cache: the same command goes on"
 
 
 def _watch(one: Built, device: str = "") -> None:

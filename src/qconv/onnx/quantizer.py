@@ -27,7 +27,7 @@ from onnxruntime.quantization import (
 from qconv.device import folders
 from qconv.errors import first_line
 from qconv.network import Choices
-from qconv.onnx.built import with_batch
+from qconv.onnx.asked_shapes import with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.graph import STANDARD
 from qconv.onnx.lowering import lower

@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "sensitivity: a layer's own error is against itself",
         "onnx/sensitivity",
-        "self.real = parts[-1].output[0], f\"{parts[-1].output[0]}/real\"",
+        'self.real = parts[-1].output[0], f"{parts[-1].output[0]}/real"',
         "self.real = parts[-1].output[0], parts[-1].output[0]",
         "It would be exact.",
         ("test_sensitivity.py::test_the_costly_one_is_first",),

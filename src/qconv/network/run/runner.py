@@ -50,6 +50,8 @@ PROFILED, REPEATS = 16, 3
 Recording = tuple[tuple[str, ...], tuple[Form, ...]]
 # Computes the outputs of a segment.
 Run = Callable[[Segment, Mapping[str, Value]], dict[str, Value]]
+# Computes the outputs of layers that run elsewhere, from the constants that they read and the other tensors.
+Call = Callable[[Sequence[Layer], Mapping[str, Any], Sequence[str], Mapping[str, Value]], dict[str, Value]]
 
 
 class Elsewhere(Protocol):
@@ -127,25 +129,29 @@ class Runner:
         wanted: Sequence[str],
         seen: Callable[[str, Value], None],
         naming: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
+        call: Call | None = None,
     ) -> dict[str, Value]:
         """Run once without recording, each layer within the context that `naming` gives for its name, and show each
-        tensor that a layer makes to `seen`. Raise Unshippable where a layer runs elsewhere."""
+        tensor that a kernel makes to `seen`. `call` runs layers elsewhere; without it, raise Unshippable for them."""
 
         def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
             (one,) = segment.layers
             served = self._steps[one.key]
             with naming(one.name):
                 if self._prepare(served, tuple(values[name].shape for name in served.inputs)) is None:
-                    why = self._last_run.chosen[one.key].why
-                    raise Unshippable(f"{one.op} ({one.name}) runs elsewhere: {why}")
+                    return elsewhere(segment, values, f": {self._last_run.chosen[one.key].why}")
                 made = self._layer(segment, values)
             for name, value in made.items():
                 seen(name, value)
             return made
 
-        def elsewhere(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+        def elsewhere(segment: Segment, values: Mapping[str, Value], why: str = "") -> dict[str, Value]:
             named = ", ".join(f"{one.op} ({one.name})" for one in segment.layers)
-            raise Unshippable(f"no kernel computes {named}")
+            if call is None:
+                raise Unshippable(f"no kernel computes {named}{why}")
+            layers = [part for layer in segment.layers for part in layer.unfolded]
+            with naming(named):
+                return call(layers, self._constants_of(segment), segment.outputs, values)
 
         with self._alone:
             return self._run(feeds, wanted, lambda segment, values: self._in_turn(segment, values, layer), elsewhere)
@@ -199,13 +205,6 @@ class Runner:
             self._device.synchronize()
             times.append((time.perf_counter() - begin) * 1e6 / runs)
         return statistics.median(times)
-
-    @property
-    def unprepared(self) -> list[str]:
-        """Return the layers whose shapes depend on the inputs."""
-        return [
-            layer.name for layer in self._in_order() if layer.key in self._steps and not self._prepared.get(layer.key)
-        ]
 
     @property
     def arrangements(self) -> Mapping[str, Mapping[Shapes, Arrangement]]:

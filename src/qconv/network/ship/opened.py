@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from weakref import ref
+
+import numpy as np
 
 from qconv.device import Device
 from qconv.errors import DeviceError, LaunchError
 from qconv.network.graph.value import Counted, Value
 from qconv.network.run.buffers import NONE, Buffer, settled
-from qconv.network.ship.cpp_library import Tensor, library
+from qconv.network.ship.cpp_library import ANSWER, Tensor, library
+from qconv.network.ship.parts import OpenedPart
 from qconv.network.ship.program import Port
 from qconv.op import WIDEST
 
@@ -49,10 +54,17 @@ class _Workspace:
     address: int
 
 
+OpenPart = Callable[[bytes], OpenedPart]
+
+
+def no_part(content: bytes) -> OpenedPart:
+    raise ValueError("the folder has layers that no kernel computes: open it by qconv.onnx.Session")
+
+
 class OpenedNetwork:
     """An open network. A run whose inputs lie where those of an earlier one lay is a graph, as the library has them."""
 
-    def __init__(self, folder: Path, device: Device) -> None:
+    def __init__(self, folder: Path, device: Device, open_part: OpenPart = no_part) -> None:
         self._device = device
         named = "cpu" if device.target.vendor == "cpu" else device.spec
         self._c = library(named.split(":")[0])
@@ -63,6 +75,13 @@ class OpenedNetwork:
         self._graphs: dict[Key, Graph] = {}
         self._seen: dict[Key, None] = {}
         self._alone = Lock()  # a graph has a single set of outputs
+        self._calls = [self._files_called(at) for at in range(count)]
+        files = dict.fromkeys(file for files in self._calls for file in files)
+        self._parts = {file: open_part((folder / file.decode()).read_bytes()) for file in files}
+        self._failed: Exception | None = None  # of the last run
+        # Without a reference to this network, which would keep itself alive.
+        self._answer = ANSWER(partial(_answer, ref(self)))
+        _check(self._c, self._c.qconv_network_set_answer(self._network, self._answer, None))
 
     def __del__(self) -> None:
         self._graphs = {}
@@ -88,7 +107,11 @@ class OpenedNetwork:
                 workspace = self._workspace(program)  # until the launches are queued, in the order of the stream
                 arrays = self._arrays(addresses, outputs, workspace)
                 number, stream = ctypes.c_size_t(program), ctypes.c_void_p(self._device.stream)
-                _check(self._c, self._c.qconv_network_run(self._network, number, stream, *arrays))
+                status = self._c.qconv_network_run(self._network, number, stream, *arrays)
+                failed, self._failed = self._failed, None
+                if failed is not None:
+                    raise failed
+                _check(self._c, status)
         made = {
             port.name: (Counted if port.is_counted else Value)(self._device, there=array)
             for port, array in zip(ports, outputs, strict=True)
@@ -111,7 +134,9 @@ class OpenedNetwork:
 
     def _replayed(self, program: int, addresses: Addresses, bound: Sequence[Any]) -> list[Any] | None:
         """Return the outputs of a graph: the bound ones, and copies of the others. None for the first run with arrays
-        at these addresses."""
+        at these addresses, and for a program that calls, which no graph can."""
+        if self._calls[program]:
+            return None
         written = (None if array is None else self._device.adopt("out", array)[1] for array in bound)
         key = (program, addresses, tuple(written))
         graph = self._graphs.pop(key, None)
@@ -141,6 +166,39 @@ class OpenedNetwork:
     def _arrays(self, inputs: Addresses, outputs: Sequence[Any], workspace: _Workspace) -> tuple[Any, ...]:
         written = [self._device.adopt("output", array)[1] for array in outputs]
         return _pointers(inputs), _pointers(written), ctypes.c_void_p(workspace.address)
+
+    def _files_called(self, program: int) -> list[bytes]:
+        count = self._c.qconv_network_call_count(self._network, ctypes.c_size_t(program))
+        files = [ctypes.c_char_p() for _ in range(count)]
+        for at, file in enumerate(files):
+            numbers = ctypes.c_size_t(program), ctypes.c_size_t(at)
+            _check(self._c, self._c.qconv_network_call_of(self._network, *numbers, ctypes.byref(file)))
+        return [file.value or b"" for file in files]
+
+    def answered(self, file: bytes, stream: Any, inputs: Any, outputs: Any) -> int:
+        """Run a part, with arrays at these addresses on the device. Return 0, or 1 where it fails."""
+        part = self._parts[file]
+        try:
+            _check(self._c, self._c.qconv_network_synchronize(self._network, ctypes.c_void_p(stream)))
+            given = [np.empty(port.shape, port.dtype) for port in part.inputs]
+            for at, array in enumerate(given):
+                self._moved("download", ctypes.c_void_p(array.ctypes.data), ctypes.c_void_p(inputs[at]), array)
+            for at, (port, array) in enumerate(zip(part.outputs, part.run(given), strict=True)):
+                if (array.shape, str(array.dtype)) != (port.shape, port.dtype):
+                    raise ValueError(
+                        f"{port.name!r} was made with the shape {array.shape}, and the folder was built for "
+                        f"{port.shape}: open the model itself in a session"
+                    )
+                held = np.ascontiguousarray(array)
+                self._moved("upload", ctypes.c_void_p(outputs[at]), ctypes.c_void_p(held.ctypes.data), held)
+        except Exception as error:  # C++ cannot pass it on
+            self._failed = error
+            return 1
+        return 0
+
+    def _moved(self, way: str, to: Any, source: Any, array: Any) -> None:
+        move = getattr(self._c, f"qconv_network_{way}")
+        _check(self._c, move(self._network, to, source, ctypes.c_uint64(array.nbytes)))
 
     def _ports(self, kind: str, program: int) -> tuple[Port, ...]:
         ask = getattr(self._c, f"qconv_network_{kind}")
@@ -198,6 +256,11 @@ def _written_by_kernels(port: Port, buffer: Buffer | None) -> Any:
     if buffer is None or port.is_counted or buffer.there.is_channels_last or buffer.address % WIDEST:
         return None
     return buffer.there.array
+
+
+def _answer(network: ref[OpenedNetwork], context: Any, file: bytes, stream: Any, inputs: Any, outputs: Any) -> int:
+    opened = network()
+    return 1 if opened is None else opened.answered(file, stream, inputs, outputs)
 
 
 def _check(c: ctypes.CDLL, status: int) -> None:
