@@ -163,7 +163,8 @@ def _build_problems(asked: Asked) -> None:
 
 
 def _build_model(asked: Asked) -> None:
-    if len(asked.words) != 1 or asked.out is None:
+    out = asked.out
+    if len(asked.words) != 1 or out is None:
         raise ValueError("a model is built alone, into a folder that --out names")
     batches, extents = asked.batches, extents_of(asked.extents)
     shapes = shapes_of(asked.shapes) or None
@@ -171,11 +172,11 @@ def _build_model(asked: Asked) -> None:
         from qconv.onnx import ship
 
     with interruption.telling(
-        lambda: f"what was compiled by then is in the cache: {interruption.again(asked.out, 'network.txt')}"
+        lambda: f"what was compiled by then is in the cache: {interruption.again(out, 'network.txt')}"
     ):
         made = ship.build(
             asked.words[0],
-            asked.out,
+            out,
             asked.targets,
             batches=batches,
             extents=extents,
@@ -187,13 +188,13 @@ def _build_model(asked: Asked) -> None:
         )
     kernels = {plan.target.name: len(plan.binaries) for plan in made.plans}
     if asked.as_json:
-        print_json({"kernels": kernels, "elsewhere": list(made.elsewhere), "folder": str(asked.out)})
+        print_json({"kernels": kernels, "elsewhere": list(made.elsewhere), "folder": str(out)})
         return
     for name, count in kernels.items():
         click.echo(f"{count} kernels for {name}")
     for layers in made.elsewhere:
         click.echo(f"in ONNX Runtime: {layers}")
-    click.echo(f"in {asked.out}: qconv.onnx.Session({str(asked.out)!r}) loads it")
+    click.echo(f"in {out}: qconv.onnx.Session({str(out)!r}) loads it")
 
 
 def _so_far(done: list[Built]) -> str:

@@ -54,19 +54,19 @@ def say(*sentences: str) -> None:
 class Counted(Generic[Item]):
     """Items with a bar on a terminal, at most ten lines elsewhere, nothing with -q. `str` says how many were used."""
 
-    def __init__(self, items: Iterable[Item], total: int, what: str) -> None:
-        self._items, self._total, self._what = items, total, what
+    def __init__(self, items: Iterable[Item], total: int, what: str, noun: str = "samples") -> None:
+        self._items, self._total, self._what, self._noun = items, total, what, noun
         self.done = 0
 
     def __str__(self) -> str:
-        return f"{self._what} {self.done} of {self._total} samples"
+        return f"{self._what} {self.done} of {self._total} {self._noun}"
 
     def __iter__(self) -> Iterator[Item]:
         if not is_quiet() and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import track
 
-            items = track(self._items, f"{self._what} samples", self._total, console=Console(stderr=True))
+            items = track(self._items, f"{self._what} {self._noun}", self._total, console=Console(stderr=True))
         else:
             items = self._items
         for item in items:

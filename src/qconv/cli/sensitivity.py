@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import progress
-from qconv.cli.options import json_option, needing_onnx, print_json, quiet_option
+from qconv.cli import interruption, progress
+from qconv.cli.layer_errors import leaving_out, printed_as_data
+from qconv.cli.options import json_option, needing_onnx, quiet_option
 from qconv.cli.sampling import sample_options, samples_of
-from qconv.cli.table import check_one_format, csv_option, of_terminal, print_documents_csv, table
+from qconv.cli.table import check_one_format, csv_option, of_terminal, table
 
 if TYPE_CHECKING:
-    from qconv.onnx.sensitivity import Sensitive
+    from onnx import NodeProto
 
 NAMES = ("outputs", "own", "op", "layer")
 CSV_NAMES = ("name", "op", "own_db", "outputs_db")
-# Layers that the last line names.
-WORST = 3
 
 
 @click.command()
@@ -37,17 +36,17 @@ def sensitivity(real: Path, quantized: Path, top: int | None, as_json: bool, as_
     with needing_onnx():
         from qconv.onnx.sensitivity import sensitivity as run
     samples = samples_of(real, **sampling)
-    layers = run(real, quantized, progress.counted(samples, len(samples), "read"))[:top]
-    if as_json:
-        print_json({"samples": len(samples), "layers": [one.as_dict() for one in layers]})
-    elif as_csv:
-        print_documents_csv(CSV_NAMES, [one.as_dict() for one in layers])
-    else:
-        _print(layers)
-
-
-def _print(layers: tuple[Sensitive, ...]) -> None:
+    with interruption.telling(lambda: "nothing is printed: --limit N takes fewer samples"):
+        found = run(real, quantized, samples, _counted)
+    layers = found[:top]
+    document = {"samples": len(samples), "layers": [one.as_dict() for one in layers]}
+    if printed_as_data(document, CSV_NAMES, as_json, as_csv):
+        return
     rows = [(str(one.worst), str(one.own), one.op, one.name) for one in layers]
     click.echo(table(NAMES, rows, of_terminal(), whole=("outputs", "own")))
-    named = " ".join(f"--leave-out {shlex.quote(one.name)}" for one in layers[:WORST])
-    click.echo(f"these cost the outputs most: to keep them in floats, qconv-tune quantize with {named}")
+    left = leaving_out(one.name for one in layers)
+    click.echo(f"these cost the outputs most: to keep them in floats, {left}")
+
+
+def _counted(layers: Sequence[NodeProto]) -> Iterable[NodeProto]:
+    return progress.Counted(layers, len(layers), "quantized by itself:", "layers")

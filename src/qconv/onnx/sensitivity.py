@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,15 @@ def _order(ratio: Ratio) -> float:
     return math.inf if ratio.decibels is None else ratio.decibels
 
 
-def sensitivity(real: str | Path, quantized: str | Path, samples: Iterable[Mapping[str, Any]]) -> tuple[Sensitive, ...]:
+def sensitivity(
+    real: str | Path,
+    quantized: str | Path,
+    samples: Iterable[Mapping[str, Any]],
+    watch: Callable[[Sequence[onnx.NodeProto]], Iterable[onnx.NodeProto]] = iter,
+) -> tuple[Sensitive, ...]:
     """Return the layers with weights, the one whose rounding changes the outputs most first. `quantized` is in the QDQ
-    format, made from `real` by ONNX Runtime's quantizer. Samples are kept: all layers are run on them."""
+    format, made from `real` by ONNX Runtime's quantizer. Samples are kept: all layers are run on them. `watch` iterates
+    over the layers."""
     graphs = _Graphs(prepared(source_of(real)), loaded(source_of(quantized)))
     layers = [node for node in graphs.real.graph.node if graphs.is_quantized(node)]
     if not layers:
@@ -62,7 +68,7 @@ def sensitivity(real: str | Path, quantized: str | Path, samples: Iterable[Mappi
     whole = session_with(graphs.real, [], config)
     wanted = [whole.run(names, feeds) for feeds in kept]
     found: list[Sensitive] = []
-    for node in layers:
+    for node in watch(layers):
         alone = _Alone(graphs, node)
         layer = Sensitive(node.name, alone.op, outputs=tuple(Output(name) for name in names))
         session = session_with(alone.model, [alone.real, alone.tensor], config)
