@@ -433,7 +433,7 @@ def test_a_depthwise_layer_of_floats_loads_whole_vectors() -> None:
     [
         ("float16", {"run": 2}, "run=2: words of four taps are of bytes; floats have run=1"),
         ("float16", {"vector": 16}, "vector=16 channels of a thread do not divide 24; 4 does for any"),
-        ("float16", {"columns": 8}, "registers for filters, pixels and sums: 312; at most 200"),
+        ("float16", {"columns": 8}, "registers for filters, pixels and sums: 312; at most 168"),
         ("int8", {"vector": 2}, "vector=2: four neighbouring channels of bytes are a word; use 4, 8 or 16"),
     ],
 )

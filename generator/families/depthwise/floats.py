@@ -14,7 +14,7 @@ from qconv.problem.convolution import Conv2d
 # Unrolled products per thread. More overflow the instruction cache.
 MOST_PRODUCTS = 3200
 # Words of filters, sums and pixels per thread. More do not fit into its registers.
-MOST_WORDS = 200
+MOST_WORDS = 168
 # Instructions that convert a word to fp32, by the bytes of its elements.
 CONVERT = {1: 6, 2: 2, 4: 0}
 # Clocks that a warp waits for a row of pixels, as the compiler loads rows early; clocks per instruction of a warp

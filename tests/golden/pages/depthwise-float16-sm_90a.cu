@@ -148,6 +148,16 @@ __device__ __forceinline__ void add_products(
     }
 }
 
+@@ 845a1b1c in whole/depthwise-rows-sm_90a.cu:     Sums sums[ROWS][COLUMNS] = {};
+@@ 8+3
+        for (int r = 0; r < R; ++r) {
+            const int down = i - r * DILATION_H;  // to the output's first row
+            if (down < 0 || down % STRIDE_H != 0 || down / STRIDE_H >= ROWS) continue;
+@@ 13+4
+                Sums& pixel = sums[down / STRIDE_H][column];
+                add_products(row, column, r, filters, pixel);
+                if (r == R - 1) finish_pixel(args, patch, down / STRIDE_H, column, pixel, channels);
+
 // Rearranges the filters for the kernel above, as fp32: one tap of all channels after the other. Runs once
 // per set of weights, with one thread per element.
 extern "C" __global__ void __launch_bounds__(128)

@@ -91,6 +91,14 @@ MUTANTS = (
         (DEPTHWISE,),
     ),
     Mutant(
+        "depthwise floats: rows between the windows of a stride count",
+        "families/depthwise/floats/down.j2",
+        "down < 0 || down % STRIDE_H != 0 ||",
+        "down < 0 ||",
+        "A window begins at every STRIDE_H-th row.",
+        (DEPTHWISE,),
+    ),
+    Mutant(
         "depthwise floats: the first word of a pixel for all",
         "families/depthwise/floats/taps.j2",
         "pixel[i].quad[j]",
