@@ -1013,11 +1013,49 @@ using Residual = signed char;
 @@ ec798b21 in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
 @@ 8+0
     value = tile::add(value, channel.bias);
+//
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as float16
+
+__device__ __forceinline__ unsigned half_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
+#endif
+}
+
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
+// The elements of a 32-bit word as floats: two halves.
+struct Halves {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return half_to_float(static_cast<unsigned short>(word >> (16 * i)));
+    }
+};
+
+// Rounds floats half to even to halves, two to a word.
+struct PackedHalves {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ unsigned short one(float a) { return to_half(a); }
+    static __device__ __forceinline__ unsigned word(const float* two) { return half_pair(two[0], two[1]); }
+};
 
 using X = unsigned short;
 using W = unsigned short;
 using Sum = float;
 using Output = unsigned short;
+
+// The type that `narrow` converts to an output element.
+using Finished = float;
+using Narrow = tile::PackedHalves;
 
 __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one(finished); }
 
@@ -1030,33 +1068,6 @@ __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one
 @@ 11+5
             for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
             *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
-
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    float a;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
-    return a;
-}
-
-// The elements of a 32-bit word as floats: four of OCP's e4m3. Their bits are those of a half but for the
-// exponent's bias, 7 instead of 15; beyond the largest number there is only NaN.
-struct E4m3s {
-    static constexpr int COUNT = 4;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
-        const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
-        return magnitude == 0x7fu ? as_float(0x7fffffffu) : scaled * 256.0f;
-    }
-};
-
-__device__ __forceinline__ unsigned half_pair(float low, float high) {
-#if __CUDA_ARCH__ >= 800
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-#else
-    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
-#endif
-}
 
 @@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
 @@ 4+1

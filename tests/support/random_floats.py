@@ -65,7 +65,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
 
 
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
-    if family == "simt":
+    if family in ("simt", "depthwise"):
         return True
     if family.startswith("halo"):
         return types[0] in FLOAT8 and _is_multiplied("wgmma", types, target)
