@@ -23,6 +23,7 @@ from qconv.cli import (
     measure,
     quantize,
     report,
+    study,
     topics,
     tuning,
 )
@@ -65,6 +66,7 @@ IN_SHORT = {
     "run": "Run that kernel once, on random data.",
     "source": "Print a generated kernel.",
     "space": "Every config of the search space.",
+    "study": "The measurements as Optuna studies.",
     "tune": "Measure configs, and remember the fastest.",
 }
 for command in (
@@ -84,6 +86,7 @@ for command in (
     cache.cache,
     database.db,
     report.report,
+    study.study,
     topics.topics,
 ):
     command.short_help = IN_SHORT.get(command.name or "")
