@@ -24,6 +24,7 @@ from qconv.cli import (
     quantize,
     report,
     sensitivity,
+    study,
     topics,
     tuning,
 )
@@ -67,6 +68,7 @@ IN_SHORT = {
     "sensitivity": "Which layers cost the outputs most.",
     "source": "Print a generated kernel.",
     "space": "Every config of the search space.",
+    "study": "The measurements as Optuna studies.",
     "tune": "Measure configs, and remember the fastest.",
 }
 for command in (
@@ -87,6 +89,7 @@ for command in (
     cache.cache,
     database.db,
     report.report,
+    study.study,
     topics.topics,
 ):
     command.short_help = IN_SHORT.get(command.name or "")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,10 +31,11 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["sources", "library"]),
+    type=click.Choice(["sources", "library", "ptx", "sass", "isa"]),
     default="sources",
     show_default=True,
-    help="Sources with a manifest and a C header; or a library that launches them, built by CMake.",
+    help="Sources with a manifest and a C header; the same with PTX or SASS (NVIDIA), or the instructions of AMD and "
+    "the CPU (isa), beside each; or a library that launches them, built by CMake.",
 )
 @click.option(
     "--target", "targets", multiple=True, metavar="sm_80|h100|gfx90a|cpu|...", help="Only these. Default: all."
@@ -106,36 +106,46 @@ def export(
     if form == "library":
         _write_library(winners, out, as_json)
     else:
-        _write_sources(winners, out, as_json)
+        _write_sources(winners, out, None if form == "sources" else form, as_json)
 
 
-def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
+class _Compiled:
+    """The number of compiled kernels, which is printed in at most ten lines; and how to go on from there."""
+
+    def __init__(self, out: Path) -> None:
+        self._out, self._done = out, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self._done = done
+        if done == total or 10 * done // total > 10 * (done - 1) // total:
+            click.echo(f"{done} of {total} kernels compiled", err=True)
+
+    def so_far(self) -> str:
+        return f"{self._done} kernels are compiled, in the cache: {interruption.again(self._out, 'manifest.json')}"
+
+
+def _write_sources(winners: list[Winner], out: Path, code: Any, as_json: bool) -> None:
     from qconv.instances.library.export import HEADER
     from qconv.instances.library.export import export as write
 
-    with interruption.telling(lambda: interruption.again(out, "manifest.json")):
-        made = write(winners, out)
+    watch = _Compiled(out)
+    with interruption.telling(watch.so_far):
+        made = write(winners, out, code, watch)
     if as_json:
         print_json({"folder": str(out), "files": list(made.files)})
         return
     for kernel in made.kernels:
         click.echo(f"{out / kernel.file}  {kernel.row}  {kernel.row.problem}")
+        if code is not None:
+            click.echo(f"{out / kernel.code_file(code)}")
     click.echo(f"{out / HEADER}\n{out / 'manifest.json'}")
 
 
 def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.write import write
 
-    compiled, again = 0, partial(interruption.again, out, "manifest.json")
-
-    def watch(done: int, total: int) -> None:
-        nonlocal compiled
-        compiled = done
-        # Print at most ten lines.
-        if done == total or 10 * done // total > 10 * (done - 1) // total:
-            click.echo(f"{done} of {total} kernels compiled", err=True)
-
-    with interruption.telling(lambda: f"{compiled} kernels are compiled, in the cache: {again()}"):
+    watch = _Compiled(out)
+    with interruption.telling(watch.so_far):
         library = write(winners, out, watch)
     if as_json:
         print_json({"folder": str(out), "files": list(library.files)})

@@ -86,6 +86,14 @@ MUTANTS = (
         (EXPORT + "::test_a_layer_is_built_and_counted",),
     ),
     Mutant(
+        "export: machine code is not listed",
+        "_entry",
+        '{"code": kernel.code_file(code)}',
+        "{}",
+        "A program finds the file by the manifest.",
+        (EXPORT + "::test_machine_code_lies_beside_its_source",),
+    ),
+    Mutant(
         "plugins: any version is taken",
         "qconv/plugins",
         "if version != VERSION:",
