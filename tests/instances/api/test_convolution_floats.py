@@ -35,7 +35,6 @@ def test_outputs_are_of_the_input_and_near_the_real_sum(name: str) -> None:
     assert (np.abs(narrow.astype(np.float64) - near) <= 2.0**-digits * np.maximum(np.abs(near), 2.0**-6)).all()
 
 
-<<<<<<< ours
 def test_tfloat32_ignores_the_lowest_bits() -> None:
     low = RNG.integers(0, 2**13, X.shape, np.uint32)
     others = ((X.view(np.uint32) & np.uint32(0xFFFFE000)) | low).view(np.float32)
@@ -52,7 +51,8 @@ def test_tfloat32_ignores_the_lowest_bits() -> None:
 def test_other_products_are_refused(x: np.ndarray, products: str) -> None:
     with pytest.raises(ValueError, match=f"products='{products}' with x of {x.dtype}: float32 may be multiplied as"):
         qconv.conv2d(x, W.astype(x.dtype), pad=1, products=products)
-=======
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2"])
 def test_a_depthwise_sum_is_near_the_real_one(name: str) -> None:
     """Nine products are added in float32, each rounded once."""
@@ -63,7 +63,6 @@ def test_a_depthwise_sum_is_near_the_real_one(name: str) -> None:
     want, magnitudes = real(x, diagonal), real(np.abs(x), np.abs(diagonal))
     y = qconv.conv2d(x, w, pad=1, groups=24, out_type="float32")
     assert (np.abs(y - want) <= 9 * 2.0**-24 * magnitudes).all()
->>>>>>> theirs
 
 
 def test_bytes_still_give_bytes() -> None:
