@@ -15,6 +15,7 @@ import quantized_networks as networks
 from onnx import TensorProto, helper, numpy_helper
 
 from qconv.network.ship.cpp_library import Tensor, declared
+from qconv.onnx.asked_shapes import AskedShapes
 from qconv.onnx.model import ReadModel
 from qconv.onnx.ship import Meaning
 from qconv.op import Array
@@ -26,6 +27,14 @@ SUPPORT = Path(__file__).parent
 def residual() -> Any:
     """Return a quantized network with a stem, a pool and sums, of any batch."""
     return networks.quantized(networks.resnet_like(), "QDQ", "u8s8", per_channel=True)
+
+
+def sized() -> Any:
+    """Return the same network for images of any size."""
+    model = residual()
+    for dim, name in zip(model.graph.input[0].type.tensor_type.shape.dim[2:], "hw", strict=True):
+        dim.dim_param = name
+    return model
 
 
 def wide() -> Any:
@@ -102,7 +111,7 @@ def fails() -> Any:
 
 def known(model: Any, batches: Sequence[int] | None = None) -> list[ReadModel]:
     """Return the model as it is exported for each batch."""
-    return list(Meaning().known_models(model, batches, {}))
+    return list(Meaning().known_models(model, AskedShapes(batches)))
 
 
 def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequence[str] = SOURCES) -> Path:

@@ -18,7 +18,7 @@ from qconv.cli.options import (
     problem_or_words_options,
     quiet_option,
 )
-from qconv.cli.ranges import extents_of, numbers_of
+from qconv.cli.ranges import extents_of, numbers_of, shapes_of
 from qconv.op import quoted
 from qconv.ops.registry import is_key
 
@@ -37,6 +37,7 @@ class Asked:
     out: Path | None
     batch: str | None
     extents: tuple[str, ...]
+    shapes: tuple[str, ...]
     bits: str | None
     as_json: bool
 
@@ -84,6 +85,13 @@ class Asked:
     help="For a model: the numbers of another open extent, by its name there. Each is built with each of the others.",
 )
 @click.option(
+    "--inputs",
+    "shapes",
+    multiple=True,
+    metavar="X=1,3,224,224",
+    help="For a model: the shapes of its inputs, with spaces between, instead of --batch and --extent. Repeat it.",
+)
+@click.option(
     "--bits",
     type=click.Choice(["integers", "onnxruntime"]),
     help="For a model: integer layers wherever there are kernels (default), or ONNX Runtime's bits on this processor.",
@@ -103,6 +111,10 @@ def build(**options: Any) -> None:
     if asked.extents:
         raise click.UsageError(
             f"--extent {asked.extents[0]} belongs to a MODEL.onnx: a problem has its own, leave it out"
+        )
+    if asked.shapes:
+        raise click.UsageError(
+            f"--inputs {asked.shapes[0]} belongs to a MODEL.onnx: a problem has its own, leave it out"
         )
     if asked.bits is not None:
         raise click.UsageError(f"--bits {asked.bits} belongs to a MODEL.onnx: a problem has its own mode, leave it out")
@@ -152,6 +164,7 @@ def _build_model(asked: Asked) -> None:
     if len(asked.words) != 1 or asked.out is None:
         raise ValueError("a model is built alone, into a folder that --out names")
     batches, extents = asked.batches, extents_of(asked.extents)
+    shapes = shapes_of(asked.shapes) or None
     with needing_onnx():
         from qconv.onnx import ship
 
@@ -161,6 +174,7 @@ def _build_model(asked: Asked) -> None:
         asked.targets,
         batches=batches,
         extents=extents,
+        shapes=shapes,
         bits=asked.bits,
         device=asked.device,
         database=asked.database,

@@ -18,7 +18,7 @@ from qconv.cli.options import (
     problem_or_words_options,
     quiet_option,
 )
-from qconv.cli.ranges import extents_of, numbers_of
+from qconv.cli.ranges import extents_of, numbers_of, shapes_of
 
 if TYPE_CHECKING:
     from qconv.instances.load.winners import Wanted, Winner
@@ -58,6 +58,13 @@ if TYPE_CHECKING:
     help="For a model: the numbers of another open extent, by its name there. Each is run with each of the others.",
 )
 @click.option(
+    "--inputs",
+    "shapes",
+    multiple=True,
+    metavar="X=1,3,224,224",
+    help="For a model: the shapes of its inputs, with spaces between, instead of --batch and --extent. Repeat it.",
+)
+@click.option(
     "--vectors/--no-vectors",
     default=None,
     help="For a model: run it here, and store its outputs for the self-test (default), or not.",
@@ -74,6 +81,7 @@ def export(
     device: str | None,
     batch: str | None,
     extents: tuple[str, ...],
+    shapes: tuple[str, ...],
     vectors: bool | None,
     as_json: bool,
 ) -> None:
@@ -82,11 +90,11 @@ def export(
     if any(word.lower().endswith(".onnx") for word in words):
         if len(words) != 1 or not targets or form != "library":
             raise ValueError("a model is exported alone, with --format library, for at least one --target")
-        asked = AskedNetwork(words[0], out, targets, batch, extents, device, database, vectors is not False)
+        asked = AskedNetwork(words[0], out, targets, batch, extents, shapes, device, database, vectors is not False)
         _write_network(asked, as_json)
         return
-    if batch is not None or extents or vectors is not None:
-        raise click.UsageError("--batch, --extent and --vectors belong to a MODEL.onnx: leave them out")
+    if batch is not None or extents or shapes or vectors is not None:
+        raise click.UsageError("--batch, --extent, --inputs and --vectors belong to a MODEL.onnx: leave them out")
     from qconv.instances.load.winners import Wanted, find
 
     # `Wanted` validates the arguments.
@@ -138,6 +146,7 @@ class AskedNetwork:
     targets: tuple[str, ...]
     batch: str | None
     extents: tuple[str, ...]
+    shapes: tuple[str, ...]
     device: str | None
     database: str | None
     vectors: bool
@@ -153,6 +162,7 @@ def _write_network(asked: AskedNetwork, as_json: bool) -> None:
         asked.targets,
         batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
         extents=extents_of(asked.extents),
+        shapes=shapes_of(asked.shapes) or None,
         device=asked.device,
         database=asked.database,
         vectors=asked.vectors,

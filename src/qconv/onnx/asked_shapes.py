@@ -3,18 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TypedDict
 
 import onnx
 
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.known_shapes import with_known_shapes
 from qconv.onnx.model import ReadModel, forget_shape, read, rewritten, source_of, tensor_of
-from qconv.onnx.options import Bits
+from qconv.onnx.options import Bits, check_inputs
+from qconv.onnx.options import shape as checked_shape
 from qconv.onnx.own_names import with_own_names
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
+
+
+class ShapesByName(TypedDict, total=False):
+    """The fields of `AskedShapes`, for a function that takes them by name."""
+
+    batches: Sequence[int] | None
+    extents: Mapping[str, Sequence[int]] | None
+    shapes: Sequence[Mapping[str, Sequence[int]]] | None
+
+
+@dataclass(frozen=True)
+class AskedShapes:
+    """The shapes of the inputs that are asked for: batches, by default the model's own, or 1, each with each
+    combination of its other open extents; or, instead, `shapes`, each of all inputs by their names."""
+
+    batches: Sequence[int] | None = None
+    extents: Mapping[str, Sequence[int]] | None = None
+    shapes: Sequence[Mapping[str, Sequence[int]]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.shapes is None:
+            return
+        if self.batches is not None or self.extents:
+            raise ValueError("shapes say every extent of the inputs: leave batches and extents out")
+        if not self.shapes:
+            raise ValueError("shapes are empty: give those of all inputs, at least once")
+
+    def fixed(self, proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
+        """Yield the model with inputs of these shapes."""
+        if self.shapes is not None:
+            for shapes in self.shapes:
+                yield with_shapes(proto, shapes)
+            return
+        extents = self.extents or {}
+        _check_extents(proto, extents)
+        for batch, *others in product(batches_of(proto, self.batches), *extents.values()):
+            yield with_batch(proto, batch, dict(zip(extents, others, strict=True)))
 
 
 def own_proto(model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], bits: Bits) -> onnx.ModelProto:
@@ -24,19 +64,14 @@ def own_proto(model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, 
 
 
 def known_models(
-    proto: onnx.ModelProto,
-    config: Mapping[str, str],
-    bits: Bits,
-    batches: Sequence[int],
-    extents: Mapping[str, Sequence[int]],
+    proto: onnx.ModelProto, config: Mapping[str, str], bits: Bits, asked: AskedShapes
 ) -> Iterator[ReadModel]:
-    """Yield the model with known shapes: for each batch, with each combination of its other open extents."""
-    _check_extents(proto, extents)
+    """Yield the model with known shapes, for all that are asked for."""
+    every = list(asked.fixed(proto))  # before the whole model is read: it is refused at once
     whole = read(proto, config)
     if bits is Bits.ONNXRUNTIME:
         whole = in_blocks(whole, config)
-    for batch, *others in product(batches, *extents.values()):
-        fixed = with_batch(proto, batch, dict(zip(extents, others, strict=True)))
+    for fixed in every:
         shapes = {value.name: tensor_of(value).extents or () for value in fixed.graph.input}
         yield with_known_shapes(whole, shapes, {}, config)
 
@@ -94,6 +129,30 @@ def with_batch(proto: onnx.ModelProto, batch: int, extents: Mapping[str, int] | 
                 raise Unsupported(
                     f"extent {at} of the input {value.name!r} is open, and --batch fixes the first: {remedy}"
                 )
+    for value in fixed.graph.output:
+        forget_shape(value)
+    return fixed
+
+
+def with_shapes(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """Return the model with inputs of these shapes. Extents of one name are equal."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(proto)
+    del fixed.graph.value_info[:]
+    inputs = {value.name: value for value in _inputs(fixed)}
+    check_inputs(shapes, [name for name, value in inputs.items() if tensor_of(value).extents is None], list(inputs))
+    known: dict[str, int] = {}
+    for name, given in shapes.items():
+        extents = checked_shape(name, given, tensor_of(inputs[name]))
+        for dim, extent in zip(inputs[name].type.tensor_type.shape.dim, extents, strict=True):
+            if extent < 1:
+                raise ValueError(f"the input {name!r} has the shape {extents}: extents are at least 1")
+            if dim.dim_param and known.setdefault(dim.dim_param, extent) != extent:
+                raise ValueError(
+                    f"the input {name!r} has the shape {extents}, but its extent {dim.dim_param} is "
+                    f"{known[dim.dim_param]} in another place: give it one number"
+                )
+            dim.dim_value = extent
     for value in fixed.graph.output:
         forget_shape(value)
     return fixed

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Unpack
 
 import onnx
 
@@ -14,7 +15,7 @@ from qconv.errors import Unshippable
 from qconv.network import Choices
 from qconv.network.ship.network_export import Export, Shippable, Shipped
 from qconv.network.ship.ready_files import add_ready_files
-from qconv.onnx.asked_shapes import batches_of, known_models, own_proto
+from qconv.onnx.asked_shapes import AskedShapes, ShapesByName, known_models, own_proto
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel
@@ -34,12 +35,9 @@ class Meaning:
     config: Mapping[str, str] = field(default_factory=lambda: settings(None, Bits.INTEGERS))
     may_run_elsewhere: bool = False
 
-    def known_models(
-        self, model: Model, batches: Sequence[int] | None, extents: Mapping[str, Sequence[int]] | None
-    ) -> Iterator[ReadModel]:
+    def known_models(self, model: Model, asked: AskedShapes) -> Iterator[ReadModel]:
         """Yield the model with known shapes, for all that are asked for."""
-        proto = own_proto(model, self.config, self.bits)
-        yield from known_models(proto, self.config, self.bits, batches_of(proto, batches), extents or {})
+        yield from known_models(own_proto(model, self.config, self.bits), self.config, self.bits, asked)
 
 
 def export(
@@ -49,21 +47,22 @@ def export(
     *,
     batches: Sequence[int] | None = None,
     extents: Mapping[str, Sequence[int]] | None = None,
+    shapes: Sequence[Mapping[str, Sequence[int]]] | None = None,
     device: str | None = None,
     database: str | None = None,
     vectors: bool = True,
     watch: Callable[[str], None] = lambda said: None,
 ) -> Shipped:
     """Write a folder with the network for each target, for inputs of these batches (by default the model's own, or 1)
-    and of each combination of its other open extents. A C++ library in the folder opens it; nothing is compiled where
-    it runs, but that library.
+    and of each combination of its other open extents; or for inputs of these `shapes`, each of all inputs by their
+    names. A C++ library in the folder opens it; nothing is compiled where it runs, but that library.
 
     `device` is the name of the device to choose kernels for, by default the first that winners are shipped for.
     `vectors`: run each program once here, on the first GPU or the CPU device, and store its outputs and the checksums
     of all tensors on the way, for the self-test. Raise Unshippable, with the layers, where one
     does not run on kernels."""
     asked, meaning = Export(Path(folder), targets, device, database, watch), Meaning()
-    known = list(meaning.known_models(model, batches, extents))
+    known = list(meaning.known_models(model, AskedShapes(batches, extents, shapes)))
     unfused = [partial(shippable, one, meaning, UNFUSED) for one in known] if vectors else []
     return asked.write([partial(shippable, one, meaning) for one in known], unfused)
 
@@ -73,20 +72,20 @@ def build(
     folder: str | PathLike[str],
     targets: str | Iterable[str],
     *,
-    batches: Sequence[int] | None = None,
-    extents: Mapping[str, Sequence[int]] | None = None,
     config: Mapping[str, str] | None = None,
     bits: str | None = None,
     device: str | None = None,
     database: str | None = None,
     watch: Callable[[str], None] = lambda said: None,
+    **shapes: Unpack[ShapesByName],
 ) -> Shipped:
     """Write the same folder for a session, also of a model with layers that no kernel computes: these are models of
-    their own in it, which ONNX Runtime runs. A session opens it without a compiler, a database or a writable disk."""
-    asked, meant = Export(Path(folder), targets, device, database, watch), asked_bits(bits)
+    their own in it, which ONNX Runtime runs. A session opens it without a compiler, a database or a writable disk.
+    `shapes` are `batches`, `extents` and `shapes`, as of `export`."""
+    into, meant = Export(Path(folder), targets, device, database, watch), asked_bits(bits)
     meaning = Meaning(meant, settings(config, meant), may_run_elsewhere=True)
-    known = meaning.known_models(model, batches, extents)
-    made = asked.write([partial(shippable, one, meaning) for one in known], [])
+    networks = [partial(shippable, one, meaning) for one in meaning.known_models(model, AskedShapes(**shapes))]
+    made = into.write(networks, [])
     add_ready_files(made.folder, [plan.target for plan in made.plans])
     return made
 

@@ -135,7 +135,16 @@ def test_what_is_refused_of_a_model(command: Callable[..., Answer], tmp_path: Pa
         (("export", "model.onnx", "--target", "cpu", "--out", "network"), "a model is exported alone, with --format"),
         ((*model, "--target", "cpu", "--batch", "0"), "--batch '0' must be numbers of at least 1"),
         ((*model, "--target", "cpu", "--extent", "h=3"), "the extent 'h' is none of the model's open ones behind"),
-        (("export", "--batch", "2", "--out", "network"), "--batch, --extent and --vectors belong to a MODEL.onnx"),
+        (("export", "--batch", "2", "--out", "network"), "--batch, --extent, --inputs and --vectors belong to a MODEL"),
+        (
+            (*model, "--target", "cpu", "--inputs", "x=1,y"),
+            "--inputs 'x=1,y' must be a name and extents for each input",
+        ),
+        ((*model, "--target", "cpu", "--inputs", "z=1"), "the input 'z' is not known"),
+        (
+            (*model, "--target", "cpu", "--inputs", "x=1", "--batch", "2"),
+            "shapes say every extent of the inputs: leave",
+        ),
     ):
         code, _, err = command(*words)
         assert code == 2, words
