@@ -47,6 +47,19 @@ class Added:
     is_first: bool
 
 
+class Uploaded:
+    """An array on the device that asked for it last: a network is shipped for one device after the other."""
+
+    def __init__(self) -> None:
+        self._device: Device | None = None
+        self._array: Any = None
+
+    def on(self, device: Device, make: Callable[[], Array]) -> Any:
+        if self._device is not device:
+            self._device, self._array = device, device.upload(make())
+        return self._array
+
+
 @dataclass(frozen=True, eq=False)
 class IntegerConvolution:
     """A layer with everything that is the same in each run. `weights` are KCRS, or KCTRS with three spatial `axes`;
@@ -69,7 +82,7 @@ class IntegerConvolution:
     activation: str = "none"
     added: Added | None = None
     pooled: QuantizedPool | None = None
-    _uploaded: dict[str, Any] = field(default_factory=dict, repr=False)
+    _uploaded: Uploaded = field(default_factory=Uploaded, repr=False)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -112,9 +125,7 @@ class IntegerConvolution:
 
     def weights_on(self, device: Device) -> Any:
         """Return the weights in the kernels' order. They are uploaded once, and packed from there for each shape."""
-        if device.spec not in self._uploaded:
-            self._uploaded[device.spec] = device.upload(np.ascontiguousarray(self.filters.transpose(0, 2, 3, 1)))
-        return self._uploaded[device.spec]
+        return self._uploaded.on(device, lambda: np.ascontiguousarray(self.filters.transpose(0, 2, 3, 1)))
 
     def images(self, x_shape: tuple[int, ...]) -> Images:
         """Return the images that the kernel reads of an input of this shape, with the channels after N."""

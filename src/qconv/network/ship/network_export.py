@@ -65,7 +65,7 @@ class Shippable:
         return ports
 
 
-# Lowers a network for inputs of certain shapes. Layers remember what they have on a device, so each target has its own.
+# Lowers a network for inputs of certain shapes.
 Lower = Callable[[], Shippable]
 
 
@@ -94,10 +94,14 @@ class Export:
         """Write the folder. The `unfused` networks, which make every tensor that the others may make, are run here, and
         what they make is stored for the self-test; nothing is stored if there are none. Raise Unshippable where a layer
         does not run on kernels."""
-        plans = []
-        for place in self.places:
-            self.watch(f"{place.target.name}: {len(networks)} programs")
-            plans.append(plan_of(place.target, [program_of(lower(), place, self.database) for lower in networks]))
+        places = self.places
+        programs: list[list[Program]] = [[] for _ in places]
+        for number, lower in enumerate(networks):
+            lowered = lower()  # once for all targets, and only one at a time
+            for place, made in zip(places, programs, strict=True):
+                self.watch(f"{place.target.name}: program {number + 1} of {len(networks)}")
+                made.append(program_of(lowered, place, self.database))
+        plans = [plan_of(place.target, made) for place, made in zip(places, programs, strict=True)]
         more = {}
         if unfused:
             self.watch("vectors of the self-test")
