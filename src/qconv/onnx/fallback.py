@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +13,7 @@ import onnxruntime
 
 from qconv.network import Layer
 from qconv.network.run.runner import Subgraph
+from qconv.onnx import float8
 from qconv.onnx.blocked import DECIDED_ALREADY
 from qconv.onnx.model import FOLDED_ALREADY, ORT_ERRORS, ReadModel, forget_shape, is_cpu_only, part_of, session_options
 from qconv.onnx.resizing import orders, turned
@@ -106,12 +108,13 @@ class Fallback:
             raise Unsupported(f"ONNX Runtime does not take the part of the model with {named}: {error}") from None
         wanted = [value.name for value in session.get_outputs()]
         taken = {value.name for value in session.get_inputs()}
+        outputs_of = partial(float8.run, session) if float8.has_float8(session) else session.run
 
         def run(given: Mapping[str, Any]) -> dict[str, Any]:
             # ONNX Runtime takes a bare number only as a 0-d array.
             feeds = {name: _array(value) for name, value in given.items() if name in taken}
             try:
-                return dict(zip(wanted, session.run(wanted, feeds), strict=True))
+                return dict(zip(wanted, outputs_of(wanted, feeds), strict=True))
             except ORT_ERRORS as error:
                 raise ValueError(f"ONNX Runtime: {error}") from None
 
