@@ -56,7 +56,10 @@ OLDER = 23  # an opset that ONNX Runtime implements in whole
 MOST_CAUSES, LONGEST = 2, 160  # of a reason
 TYPES = frozenset(
     TensorProto.DataType.Value(name)
-    for name in ("INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "BOOL", "FLOAT16", "FLOAT")
+    for name in (
+        *("INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "BOOL", "FLOAT16", "FLOAT"),
+        *("FLOAT8E4M3FN", "FLOAT8E5M2"),
+    )
 )
 EVERY = (*AREAS, FUNCTIONS)
 HEAD = ("| area | node cases | run here and agree | others |", "|---|---|---|---|")
@@ -155,7 +158,7 @@ def _array(given: Any) -> Any:
 def _difference(got: Any, want: Any, case: Any) -> str:
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"it is {got.dtype} {got.shape}, not {want.dtype} {want.shape}"
-    if want.dtype.kind != "f":
+    if want.dtype.kind not in "fV":  # an 8-bit float may be of V
         count = int((got != want).sum())
         return f"{count} of {want.size} elements differ" if count else ""
     got, want = got.astype(np.float64), want.astype(np.float64)

@@ -16,6 +16,7 @@ from qconv.network import Layer, Network, Tensor
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.fuse import fuse
 from qconv.network.expressions.kernel import Kernel
+from qconv.onnx import float8
 from qconv.onnx.model import ORT_ERRORS
 from qconv.op import Sample
 from qconv.ops.registry import compute
@@ -63,7 +64,7 @@ def expected(model: onnx.ModelProto, arrays: Arrays) -> Any:
         with np.errstate(all="ignore"):
             (y,) = ReferenceEvaluator(model).run(None, feeds)
             return y
-    return session.run(None, feeds)[0]
+    return float8.run(session, ["y"], feeds)[0] if float8.has_float8(session) else session.run(None, feeds)[0]
 
 
 def network_of(op: str, arrays: Arrays, y: Any, constants: Sequence[str] = (), **attributes: Any) -> Network:

@@ -6,10 +6,12 @@ import random
 
 import numpy as np
 import pytest
+from float8_boundaries import float8_boundaries
 from random_expressions import map_of, maps
 
 from qconv import generator
 from qconv.device import open_device
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.errors import Infeasible
 from qconv.expression import Map
 from qconv.generator.families.expression.map import MapConfig, MapPlan
@@ -260,3 +262,19 @@ def test_a_nan_has_the_same_bits_however_it_is_made() -> None:
     for y_type in ("float32", "float16"):
         problem = map_of((8,), y_type, ["float32*8"], do)
         assert mismatch(load(generator.default(problem, CPU.target), CPU), Sample((x,))) is None
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_8_bit_floats_are_read_and_stored(dtype: str) -> None:
+    """Every boundary of the rounding, infinities and NaN; and every number of the type."""
+    x = float8_boundaries(dtype)
+    every = np.arange(256, dtype=np.uint8).view(ELEMENT_TYPES[dtype].numpy)
+    cases = (
+        (map_of((len(x),), dtype, [f"float32*{len(x)}"], "y=x0[i0]"), x),
+        (map_of((len(x),), "float32", [f"float32*{len(x)}"], f"y=to_{dtype}(x0[i0])"), x),
+        (map_of((256,), "float32", [f"{dtype}*256"], "y=x0[i0]"), every),
+        (map_of((256,), dtype, [f"{dtype}*256"], "y=negate(x0[255-i0])"), every),
+    )
+    for problem, array in cases:
+        instance = load(generator.default(problem, CPU.target), CPU)
+        assert mismatch(instance, Sample((array,))) is None, problem

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from qconv.dtypes import ELEMENT_TYPES, RANGES
+from qconv.arithmetic.narrow import NAN_OF_FLOAT8
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8, RANGES
 from qconv.expression import elementary
 from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
 from qconv.expression.index import Axis, Index
@@ -93,6 +94,8 @@ def vector_loaded(load: Load, axis: Axis, number: int) -> str:
 
 def widened(dtype: str, element: str) -> str:
     """Return an element in the type in which it is computed."""
+    if dtype in FLOAT8:
+        return f"tile::{ELEMENT_TYPES[dtype].word}::of({element}, 0)"
     return f"tile::half_to_float({element})" if dtype == "float16" else element
 
 
@@ -100,6 +103,9 @@ def stored(dtype: str, value: str) -> str:
     """Return a value as an element of the output. Devices make different NaN; one of them is stored."""
     if dtype == "float16":
         return f"{value} == {value} ? tile::to_half({value}) : static_cast<Output>(0x7e00)"
+    if dtype in FLOAT8:
+        narrowed = f"tile::Packed{ELEMENT_TYPES[dtype].word}::one({value})"
+        return f"{value} == {value} ? {narrowed} : static_cast<Output>({NAN_OF_FLOAT8:#x})"
     if dtype == FLOAT:
         return f"{value} == {value} ? {value} : tile::as_float(0x7fc00000u)"
     return f"static_cast<Output>({value})"
@@ -187,6 +193,10 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
         wants |= {"from_half", "bits"}
     if problem.y_type == "float16":
         wants |= {"half"}
+    for dtype in read & set(FLOAT8):
+        wants |= {*ELEMENT_TYPES[dtype].word_wants}
+    if problem.y_type in FLOAT8:
+        wants |= {f"Packed{ELEMENT_TYPES[problem.y_type].word}", "float8", "bits"}
     if problem.y_type == FLOAT or any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
         wants |= {"bits"}
     return frozenset(wants)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from qconv.arithmetic.activation import flush, gelu, hardswish, sigmoid, silu, tanh
 from qconv.arithmetic.fma import fma
-from qconv.dtypes import RANGES
+from qconv.arithmetic.narrow import narrow
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8, RANGES
 from qconv.expression import elementary
 
 Array = NDArray[Any]
@@ -24,11 +25,15 @@ FLOAT, INT, LONG, BOOL = "float32", "int32", "int64", "bool"
 CTYPES = {FLOAT: "float", INT: "int", LONG: "long long", BOOL: "bool"}
 # The type in which the elements of a tensor are computed. Loads widen, stores narrow.
 COMPUTED = {
-    **dict.fromkeys(("float16", "float32"), FLOAT),
+    **dict.fromkeys(("float16", "float32", *FLOAT8), FLOAT),
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), INT),
     "int64": LONG,
     "bool": BOOL,
 }
+# Prelude parts that read and write 8-bit floats.
+WORDS_OF_FLOAT8 = tuple(
+    want for name in FLOAT8 for want in (*ELEMENT_TYPES[name].word_wants, f"Packed{ELEMENT_TYPES[name].word}")
+)
 NUMBERS, INTEGERS, ALL = (FLOAT, INT, LONG), (INT, LONG), (FLOAT, INT, LONG, BOOL)
 
 
@@ -138,6 +143,13 @@ def _to_half(a: Array) -> Array:
         return a.astype(np.float16).astype(np.float32)
 
 
+def _to_float8(dtype: str) -> Function:
+    """Return the rounding to an 8-bit float, held in float32. Its C++ stands beside that of the other one."""
+    return Function(
+        f"to_{dtype}", 1, lambda a: narrow(a, dtype).astype(np.float32), (FLOAT,), FLOAT, (*WORDS_OF_FLOAT8, "float8")
+    )
+
+
 def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Function:
     """Return a curve of the epilogue."""
     return Function(name, 1, numpy, (FLOAT,), wants=("activation", name, "fma", *wants))
@@ -226,6 +238,7 @@ FUNCTIONS = _each(
     Function("to_int64", 1, _to_integer("int64"), ALL, LONG, ("conversions",)),
     Function("to_bool", 1, lambda a: a != 0, ALL, BOOL, ("conversions",)),
     Function("to_half", 1, _to_half, (FLOAT,), FLOAT, ("half",)),
+    *map(_to_float8, FLOAT8),
     *(
         Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,), wants=("conversions",))
         for dtype in ("int8", "uint8", "int16", "uint16")

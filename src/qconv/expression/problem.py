@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.arithmetic.narrow import narrow
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.expression.bounds import bounds
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
@@ -36,7 +37,7 @@ from qconv.op import (
 MOST_OPERANDS = 32
 # Element types that a store makes from each type of a value.
 STORED = {
-    FLOAT: ("float32", "float16"),
+    FLOAT: ("float32", "float16", *FLOAT8),
     INT: ("int32", "int8", "uint8", "int16", "uint16"),
     LONG: ("int64",),
     BOOL: ("bool",),
@@ -287,11 +288,13 @@ def _drawn(operand: Operand, rng: np.random.Generator) -> Array:
     if limits := ELEMENT_TYPES[operand.dtype].limits:
         return rng.integers(*limits, operand.elements, operand.dtype, endpoint=True)
     values = rng.standard_normal(operand.elements) * np.exp2(rng.integers(-3, 4, operand.elements))
-    return values.astype(operand.dtype)
+    return narrow(values, operand.dtype)
 
 
 def stored(values: Array, y_type: str) -> Array:
-    """Convert values as a store does: halves are rounded, integers wrap, and there is one NaN."""
+    """Convert values as a store does: narrow floats are rounded, integers wrap, and there is one NaN."""
+    if y_type in FLOAT8:
+        return np.ascontiguousarray(narrow(values, y_type))
     with np.errstate(over="ignore"):
         made = np.array(values, y_type, order="C")
     if made.dtype.kind == "f":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +18,7 @@ from qconv.network import Layer
 from qconv.network.run.runner import Subgraph
 from qconv.network.ship.parts import OpenedPart, Part
 from qconv.network.ship.program import Port
+from qconv.onnx import float8
 from qconv.onnx.blocked import DECIDED_ALREADY
 from qconv.onnx.model import (
     CPU_ONLY,
@@ -226,12 +228,13 @@ def _opened(
         raise Unsupported(f"ONNX Runtime does not take the part of the model with {named}: {error}") from None
     wanted = [value.name for value in session.get_outputs()]
     taken = {value.name for value in session.get_inputs()}
+    outputs_of = partial(float8.run, session) if float8.has_float8(session) else session.run
 
     def run(given: Mapping[str, Any]) -> dict[str, Any]:
         # ONNX Runtime takes a bare number only as a 0-d array.
         feeds = {name: _array(value) for name, value in given.items() if name in taken}
         try:
-            return dict(zip(wanted, session.run(wanted, feeds), strict=True))
+            return dict(zip(wanted, outputs_of(wanted, feeds), strict=True))
         except ORT_ERRORS as error:
             raise ValueError(f"ONNX Runtime: {error}") from None
 

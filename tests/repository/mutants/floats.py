@@ -9,6 +9,9 @@ DEPTHWISE = f"{RANDOM}[depthwise-cpu]"
 DATA = "test_real_attempt.py::"
 EXACT = DATA + "test_every_sum_is_exact_in_any_order"
 
+IN_SESSIONS = "onnx/test_float8.py"
+MAPS = "templates/test_map.py"
+
 MUTANTS = (
     Mutant(
         "floats: the first element of a word for all",
@@ -266,5 +269,93 @@ MUTANTS = (
         'else "int"',
         "A float32 has a fraction.",
         (ON_WGMMA,),
+    ),
+    Mutant(
+        "float8 of expressions: e5m2 is read as e4m3",
+        "widened",
+        'f"tile::{ELEMENT_TYPES[dtype].word}::of({element}, 0)"',
+        'f"tile::E4m3s::of({element}, 0)"',
+        "Their exponents and mantissas have other widths.",
+        (IN_SESSIONS,),
+    ),
+    Mutant(
+        "float8 of expressions: a NaN is stored as a number",
+        "stored",
+        "static_cast<Output>({NAN_OF_FLOAT8:#x})",
+        "static_cast<Output>(0)",
+        "A NaN stays one.",
+        (f"{MAPS}::test_8_bit_floats_are_read_and_stored",),
+    ),
+    Mutant(
+        "float8 of expressions: the oracle stores infinities",
+        "expression/problem.py",
+        "return np.ascontiguousarray(narrow(values, y_type))",
+        "return np.ascontiguousarray(values.astype(y_type))",
+        "8-bit floats saturate.",
+        (f"{MAPS}::test_8_bit_floats_are_read_and_stored",),
+    ),
+    Mutant(
+        "float8 of expressions: a cast does not round",
+        "narrowed",
+        "if dtype in FLOAT8:",
+        "if False:",
+        "What reads a tensor of 8-bit floats reads rounded numbers.",
+        (IN_SESSIONS,),
+    ),
+    Mutant(
+        "float8 of expressions: e5m2 rounds to e4m3",
+        "to_float8_e5m2",
+        "tile::E5m2s::of(tile::PackedE5m2s::one(a), 0)",
+        "tile::E4m3s::of(tile::PackedE4m3s::one(a), 0)",
+        "Their exponents and mantissas have other widths.",
+        (IN_SESSIONS,),
+    ),
+    Mutant(
+        "float8 of ONNX: saturate is not read",
+        "check_saturates",
+        'not int(reader.attribute("saturate", 1))',
+        "False",
+        "Without saturation, large numbers are NaN or infinity.",
+        ("readers/test_quantization.py::test_8_bit_floats_that_are_no_expressions",),
+    ),
+    Mutant(
+        "float8 of ONNX: a zero point of 2 is ignored",
+        "_is_of_float8",
+        'if known is not None and known.astype("float32").any():',
+        "if False:",
+        "A model that has one means something else.",
+        ("readers/test_quantization.py::test_8_bit_floats_that_are_no_expressions",),
+    ),
+    Mutant(
+        "float8 of ONNX: multiplied by the inverse",
+        "quantized",
+        'call("divide", real, scale), dtype)',
+        'call("multiply", real, call("divide", number(1, "float32"), scale)), dtype)',
+        "ONNX divides.",
+        ("readers/test_quantization.py::test_8_bit_floats_are_quotients",),
+    ),
+    Mutant(
+        "float8 of ONNX Runtime: e5m2 is passed as e4m3fn",
+        "onnx/float8.py",
+        '"tensor(float8e5m2)": ("float8_e5m2", TensorProto.FLOAT8E5M2)',
+        '"tensor(float8e5m2)": ("float8_e5m2", TensorProto.FLOAT8E4M3FN)',
+        "They are two types.",
+        ("onnx/test_float8.py::test_a_part_that_does_not_saturate_runs_in_onnxruntime",),
+    ),
+    Mutant(
+        "float8 of ONNX Runtime: passed to NumPy's interface",
+        "has_float8",
+        "value.type in TYPES for value in",
+        "value.type in () for value in",
+        "That interface has no such type.",
+        ("onnx/test_float8.py::test_a_part_that_does_not_saturate_runs_in_onnxruntime",),
+    ),
+    Mutant(
+        "float8 of PyTorch's graphs: taken as ONNX's",
+        "node_layers.py",
+        "if dtype not in FLOAT8)",
+        "if True)",
+        "PyTorch's conversions keep infinities.",
+        ("test_elementwise_nodes.py::test_8_bit_floats_stay_with_pytorch",),
     ),
 )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.dtypes import why_not_fnuz
+from qconv.dtypes import FLOAT8, why_not_fnuz
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, call, in_order, indices_of
@@ -268,6 +268,12 @@ class Reader:
         return dtype
 
 
+def check_saturates(reader: Reader) -> None:
+    """Raise Unserved where an 8-bit float is to overflow."""
+    if reader.y_dtype in FLOAT8 and not int(reader.attribute("saturate", 1)):
+        raise Unserved("saturate=0; the kernels round what is beyond an 8-bit float to its largest number")
+
+
 def stored(name: str, shape: Shape, dtype: str) -> Lazy:
     """Return a tensor in memory."""
     computed = COMPUTED[dtype]
@@ -352,6 +358,8 @@ def narrowed(node: Node, dtype: str) -> Node:
     """Return a value rounded or wrapped to a narrower type than it was computed in."""
     if dtype == "float16":
         return call("to_half", node)
+    if dtype in FLOAT8:
+        return call(f"to_{dtype}", node)
     if dtype in ("int8", "uint8", "int16", "uint16"):
         return call(f"wrap_{dtype}", node)
     return node

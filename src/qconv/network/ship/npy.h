@@ -73,7 +73,8 @@ inline Npy read(const std::string& path) {
 inline void write(const std::string& path, const Npy& array) {
     const auto found = descriptions().find(array.type);
     // Types that NumPy lacks are written as their bits.
-    const std::string description = found != descriptions().end() ? found->second : "<u2";
+    const std::string bits = array.type.compare(0, 6, "float8") == 0 ? "|u1" : "<u2";
+    const std::string description = found != descriptions().end() ? found->second : bits;
     std::string header = "{'descr': '" + description + "', 'fortran_order': False, 'shape': (";
     for (uint64_t extent : array.shape) header += std::to_string(extent) + ", ";
     header += "), }";

@@ -159,7 +159,7 @@ uint64_t type_bytes(const std::string& type, const Words& words) {
     static const std::map<std::string, uint64_t> known = {
         {"bool", 1},    {"int8", 1},     {"uint8", 1},   {"int16", 2},  {"uint16", 2},  {"float16", 2},
         {"bfloat16", 2}, {"int32", 4},   {"uint32", 4},  {"float32", 4}, {"int64", 8},  {"uint64", 8},
-        {"float64", 8}};
+        {"float64", 8}, {"float8_e4m3fn", 1}, {"float8_e5m2", 1}};
     const auto found = known.find(type);
     if (found == known.end()) words.bad("has the type " + shown(type) + ", which this library does not know");
     return found->second;

@@ -28,7 +28,7 @@ def drawn(port: Port, seed: int) -> Array:
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     made: Array = ((z ^ (z >> np.uint64(31))) >> np.uint64(56)).astype(np.uint8)
     kind = np.dtype(port.dtype)
-    if kind.kind == "f":
+    if kind.kind == "f" and kind.itemsize > 1:
         made = (made.view(np.int8).astype(np.float32) / 32).astype(kind)
     elif kind.kind == "b":
         made = (made & 1).astype(kind)

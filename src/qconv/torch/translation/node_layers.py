@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from qconv.dtypes import RANGES
+from qconv.dtypes import FLOAT8, RANGES
 from qconv.expression.function import COMPUTED
 from qconv.torch.arrays import name_of
 from qconv.torch.extents import Extent, extent_of
@@ -156,13 +156,17 @@ def tensor_of(node: Any) -> Any:
     return value if isinstance(value, torch.Tensor) else None
 
 
+# PyTorch's conversions to 8-bit floats keep infinities, which those of expressions do not.
+HAD = tuple(dtype for dtype in COMPUTED if dtype not in FLOAT8)
+
+
 def described(node: Any) -> Described:
     """Return the type and the shape of a node's output. Raise Unmatched where it is no tensor that expressions have."""
     tensor = tensor_of(node)
     if tensor is None:
         raise Unmatched(f"the output of {node.name} is no tensor of known shape")
-    if name_of(tensor.dtype) not in COMPUTED:
-        raise Unmatched(f"{target_of(node) or node.name} gives {tensor.dtype}; expressions have {', '.join(COMPUTED)}")
+    if name_of(tensor.dtype) not in HAD:
+        raise Unmatched(f"{target_of(node) or node.name} gives {tensor.dtype}; expressions have {', '.join(HAD)}")
     return shaped(tensor)
 
 

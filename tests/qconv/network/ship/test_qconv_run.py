@@ -16,6 +16,7 @@ import shipped_networks as shipped
 from built_library import build, builds
 
 import qconv.onnx
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.network.ship.program import Port
 from qconv.network.ship.vectors import drawn
 
@@ -133,21 +134,22 @@ def test_outputs_and_figures(folder: Path, tmp_path: Path) -> None:
     assert "latency p50" in said
 
 
-@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64", "bool", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64", "bool", "float16", *FLOAT8])
 def test_inputs_that_are_not_given_are_drawn(folder: Path, tmp_path: Path, dtype: str) -> None:
     """The program draws the numbers that vectors.py draws."""
     import onnx
     from onnx import helper
 
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    kind = helper.np_dtype_to_tensor_dtype(ELEMENT_TYPES[dtype].numpy)
     given, made = (helper.make_tensor_value_info(name, kind, [3, 40]) for name in ("x", "y"))
     graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], "turn", [given], [made])
     made.type.tensor_type.ClearField("shape")
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     assert isinstance(model, onnx.ModelProto)
     network = qconv.onnx.export(model, tmp_path / "network", "cpu").folder
     run(folder, str(network), "--seconds", "0", "--output", str(tmp_path))
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), drawn(Port("x", dtype, (3, 40)), 1).T)
+    y = np.load(tmp_path / "y.npy").view(ELEMENT_TYPES[dtype].numpy)  # 8-bit floats are written as their bits
+    np.testing.assert_array_equal(y.astype("float64"), drawn(Port("x", dtype, (3, 40)), 1).T.astype("float64"))
 
 
 def test_bad_words(folder: Path, tmp_path: Path) -> None:

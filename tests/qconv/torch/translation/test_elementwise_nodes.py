@@ -67,6 +67,12 @@ def test_floats_beyond_integers_stay_with_pytorch() -> None:
     assert "aten.to.dtype" in list(targets(module))
 
 
+def test_8_bit_floats_stay_with_pytorch() -> None:
+    """PyTorch's conversion to e5m2 keeps infinities, and those of expressions saturate."""
+    module, _ = lowered(lambda m, x: q(dq(x).to(torch.float8_e5m2).float() + dq(x)), X)
+    assert list(targets(module)).count("aten.to.dtype") == 2
+
+
 def body(m: Any, x: Any) -> Any:
     return q(torch.sigmoid(dq(x)) * dq(x))
 

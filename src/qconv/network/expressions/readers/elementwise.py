@@ -11,7 +11,18 @@ import numpy as np
 
 from qconv.expression.function import BOOL, FLOAT
 from qconv.expression.node import Node, Number, call
-from qconv.network.expressions.lazy import Array, Indices, Lazy, Reader, broadcast, converted, narrowed, number, stored
+from qconv.network.expressions.lazy import (
+    Array,
+    Indices,
+    Lazy,
+    Reader,
+    broadcast,
+    check_saturates,
+    converted,
+    narrowed,
+    number,
+    stored,
+)
 from qconv.network.graph.served import Unserved
 
 # A function of nodes that makes a node.
@@ -145,8 +156,10 @@ def where(reader: Reader) -> Lazy:
 
 
 def cast(reader: Reader) -> Lazy:
-    """Read Cast and CastLike. Floats become integers as in ONNX Runtime: truncated, and wrapped to 8 and 16 bits."""
+    """Read Cast and CastLike. Floats become integers as in ONNX Runtime: truncated, and wrapped to 8 and 16 bits. 8-bit
+    floats saturate."""
     x, dtype = reader.x(), reader.y_dtype
+    check_saturates(reader)
     return Lazy(x.shape, dtype, lambda indices: converted(x.at(indices), dtype))
 
 

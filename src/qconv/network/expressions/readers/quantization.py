@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from qconv.dtypes import RANGES
+from qconv.dtypes import FLOAT8, RANGES
 from qconv.expression.index import Index
 from qconv.expression.node import Node, Number, call
 from qconv.network.expressions.lazy import (
@@ -13,6 +13,7 @@ from qconv.network.expressions.lazy import (
     Lazy,
     Reader,
     broadcast,
+    check_saturates,
     clamped,
     converted,
     narrowed,
@@ -35,8 +36,10 @@ def dequantized(element: Node, scale: Node, zero: Node | None) -> Node:
 
 def quantized(real: Node, scale: Node, zero: Node | None, dtype: str, rounds_last: bool = False) -> Node:
     """Round half to even, add the zero point, and saturate. The zero point is added in floats, where nothing overflows;
-    it decides ties if it is added before they are rounded."""
+    it decides ties if it is added before they are rounded. An 8-bit float has none."""
     real, scale = converted(real, "float32"), converted(scale, "float32")
+    if dtype in FLOAT8:
+        return narrowed(call("divide", real, scale), dtype)
     moved = number(0, "float32") if zero is None else converted(zero, "float32")
     low, high = RANGES[dtype]
     if rounds_last:
@@ -68,8 +71,18 @@ def _check_scales(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
 def _parameters(reader: Reader) -> Callable[[Indices], tuple[Node, Node | None]]:
     """Return the scale and the zero point of an element of the first input."""
     scale = _along(reader, 1)
-    zero = _along(reader, 2) if reader.has(2) else None
+    zero = _along(reader, 2) if reader.has(2) and not _is_of_float8(reader) else None
     return lambda indices: (scale(indices), None if zero is None else zero(indices))
+
+
+def _is_of_float8(reader: Reader) -> bool:
+    """True where the zero point only says the type, an 8-bit float: it is ignored, as by ONNX Runtime."""
+    if reader.x(2).dtype not in FLOAT8:
+        return False
+    known = reader.optional(2)
+    if known is not None and known.astype("float32").any():
+        raise Unserved(f"its zero point is {known.astype('float32').max()} of {reader.x(2).dtype}; a float has none")
+    return True
 
 
 def dequantize(reader: Reader) -> Lazy:
@@ -86,8 +99,9 @@ def quantize(reader: Reader) -> Lazy:
 
 def quantized_type(reader: Reader) -> str:
     dtype = reader.y_dtype
-    if dtype not in QUANTIZED:
-        raise Unserved(f"its output is {dtype}; the kernels quantize to {', '.join(QUANTIZED)}")
+    if dtype not in (*QUANTIZED, *FLOAT8):
+        raise Unserved(f"its output is {dtype}; the kernels quantize to {', '.join((*QUANTIZED, *FLOAT8))}")
+    check_saturates(reader)
     return dtype
 
 
