@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every rank is a matrix of its first two axes",
-        "IntegerConvolution.images",
+        "PackedConvolution.images",
         "(int(np.prod(x_shape[:-1])), x_shape[-1])",
         "(x_shape[0], x_shape[-1])",
         "All rows but those of the first axis are forgotten.",
@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: weights are uploaded for each shape",
-        "IntegerConvolution.weights_on",
+        "PackedConvolution.weights_on",
         "if device.spec not in self._uploaded:",
         "if device.spec:",
         "They lie on the device as often as there are shapes.",
