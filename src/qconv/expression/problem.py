@@ -36,7 +36,7 @@ from qconv.op import (
 MOST_OPERANDS = 32
 # Element types that a store makes from each type of a value.
 STORED = {
-    FLOAT: ("float32", "float16"),
+    FLOAT: ("float32", "float16", "bfloat16"),
     INT: ("int32", "int8", "uint8", "int16", "uint16"),
     LONG: ("int64",),
     BOOL: ("bool",),
@@ -287,13 +287,13 @@ def _drawn(operand: Operand, rng: np.random.Generator) -> Array:
     if limits := ELEMENT_TYPES[operand.dtype].limits:
         return rng.integers(*limits, operand.elements, operand.dtype, endpoint=True)
     values = rng.standard_normal(operand.elements) * np.exp2(rng.integers(-3, 4, operand.elements))
-    return values.astype(operand.dtype)
+    return values.astype(ELEMENT_TYPES[operand.dtype].numpy)
 
 
 def stored(values: Array, y_type: str) -> Array:
     """Convert values as a store does: halves are rounded, integers wrap, and there is one NaN."""
-    with np.errstate(over="ignore"):
-        made = np.array(values, y_type, order="C")
-    if made.dtype.kind == "f":
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = np.array(values, ELEMENT_TYPES[y_type].numpy, order="C")
+    if COMPUTED[y_type] == FLOAT:
         made[np.isnan(made)] = np.nan
     return made
