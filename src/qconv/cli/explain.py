@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qconv.onnx import Session
 
 COLUMNS = (
-    *("name", "op", "runs_on", "why", "bytes_in", "bytes_out", "operations", "in_floats", "may_differ"),
+    *("name", "op", "runs_on", "why", "bytes_in", "bytes_out", "operations", "floats", "may_differ"),
     *("predicted_us", "measured_us"),
 )
 Shapes = dict[str, tuple[int, ...]]
