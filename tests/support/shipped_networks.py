@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from qconv.network.ship.cpp_library import Tensor, declared
 from qconv.onnx.built import batches_of, known_models, own_proto
 from qconv.onnx.model import ReadModel
-from qconv.onnx.options import Bits
+from qconv.onnx.options import Meaning
 from qconv.onnx.ship import CONFIG
 from qconv.op import Array
 
@@ -104,8 +104,8 @@ def fails() -> Any:
 
 def known(model: Any, batches: Sequence[int] | None = None) -> list[ReadModel]:
     """Return the model as it is exported for each batch."""
-    proto = own_proto(model, CONFIG, Bits.INTEGERS)
-    return list(known_models(proto, CONFIG, Bits.INTEGERS, batches_of(proto, batches), {}))
+    proto = own_proto(model, CONFIG, Meaning())
+    return list(known_models(proto, CONFIG, Meaning(), batches_of(proto, batches), {}))
 
 
 def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequence[str] = SOURCES) -> Path:

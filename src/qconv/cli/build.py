@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qconv.cli.options import (
+    Computed,
     ProblemCommand,
     database_option,
+    floats_options,
     is_quiet,
     json_option,
     needing_onnx,
     print_json,
     problem_or_words_options,
     quiet_option,
+    refuse_floats,
 )
 from qconv.cli.ranges import extents_of, numbers_of
 from qconv.op import quoted
@@ -38,6 +41,7 @@ class Asked:
     batch: str | None
     extents: tuple[str, ...]
     bits: str | None
+    computed: Computed
     as_json: bool
 
     @property
@@ -88,6 +92,7 @@ class Asked:
     type=click.Choice(["integers", "onnxruntime"]),
     help="For a model: integer layers wherever there are kernels (default), or ONNX Runtime's bits on this processor.",
 )
+@floats_options
 @json_option
 @quiet_option
 def build(**options: Any) -> None:
@@ -106,6 +111,7 @@ def build(**options: Any) -> None:
         )
     if asked.bits is not None:
         raise click.UsageError(f"--bits {asked.bits} belongs to a MODEL.onnx: a problem has its own mode, leave it out")
+    refuse_floats(asked.computed)
     _build_problems(asked)
 
 
@@ -166,6 +172,7 @@ def _build_model(asked: Asked) -> None:
         batches,
         extents=extents,
         bits=asked.bits,
+        **asked.computed,
         database=asked.database,
         watch=_watch,
     )

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from qconv.cli.options import (
+    Computed,
     ProblemCommand,
     database_option,
+    floats_options,
     is_quiet,
     json_option,
     needing_onnx,
     print_json,
     problem_or_words_options,
     quiet_option,
+    refuse_floats,
 )
 from qconv.cli.ranges import extents_of, numbers_of
 
@@ -60,8 +63,9 @@ if TYPE_CHECKING:
 @click.option(
     "--vectors/--no-vectors",
     default=None,
-    help="For a model: run it here, and store its outputs for the self-test (default), or not.",
+    help="For a model: run it here, and store its outputs for the self-test (default, without --floats), or not.",
 )
+@floats_options
 @json_option
 @quiet_option
 def export(
@@ -75,6 +79,7 @@ def export(
     batch: str | None,
     extents: tuple[str, ...],
     vectors: bool | None,
+    computed: Computed,
     as_json: bool,
 ) -> None:
     """Write winners to ship: all, or those of problems named by a KEY, an OP with its flags, or a PART of keys. A
@@ -82,11 +87,12 @@ def export(
     if any(word.lower().endswith(".onnx") for word in words):
         if len(words) != 1 or not targets or form != "library":
             raise ValueError("a model is exported alone, with --format library, for at least one --target")
-        asked = AskedNetwork(words[0], out, targets, batch, extents, device, database, vectors is not False)
+        asked = AskedNetwork(words[0], out, targets, batch, extents, device, database, vectors, computed)
         _write_network(asked, as_json)
         return
     if batch is not None or extents or vectors is not None:
         raise click.UsageError("--batch, --extent and --vectors belong to a MODEL.onnx: leave them out")
+    refuse_floats(computed)
     from qconv.instances.load.winners import Wanted, find
 
     # `Wanted` validates the arguments.
@@ -140,7 +146,8 @@ class AskedNetwork:
     extents: tuple[str, ...]
     device: str | None
     database: str | None
-    vectors: bool
+    vectors: bool | None
+    computed: Computed
 
 
 def _write_network(asked: AskedNetwork, as_json: bool) -> None:
@@ -156,6 +163,7 @@ def _write_network(asked: AskedNetwork, as_json: bool) -> None:
         device=asked.device,
         database=asked.database,
         vectors=asked.vectors,
+        **asked.computed,
         watch=lambda said: None if is_quiet() else click.echo(said, err=True),
     )
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import product
@@ -28,8 +28,8 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import with_known_shapes
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of, tensor_of
-from qconv.onnx.options import Bits, settings
-from qconv.onnx.options import bits as asked_bits
+from qconv.onnx.options import Bits, Meaning, check_kept, settings
+from qconv.onnx.options import meaning as asked
 from qconv.onnx.own_names import with_own_names
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
@@ -47,19 +47,25 @@ class Arranged:
 
 @dataclass(frozen=True)
 class NetworkManifest(Manifest):
-    SCHEMA: ClassVar[str] = "qconv-network-4"
+    SCHEMA: ClassVar[str] = "qconv-network-5"
     device: str
     batches: tuple[int, ...]
     extents: dict[str, tuple[int, ...]]  # other open extents of the inputs, by their names
     config: dict[str, str]  # ONNX Runtime's settings
     bits: str
+    floats: str
+    keep: tuple[str, ...]
     arranged: dict[str, tuple[Arranged, ...]]  # by the region's layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.batches or min(self.batches) < 0:
             raise ValueError(f"batches={quoted(self.batches)} must have at least one number of images")
-        asked_bits(self.bits)
+        self.meaning  # noqa: B018  # which is checked
+
+    @property
+    def meaning(self) -> Meaning:
+        return asked(self.bits, self.floats, self.keep)
 
 
 def build(
@@ -70,6 +76,8 @@ def build(
     config: Mapping[str, str] | None = None,
     extents: Mapping[str, Sequence[int]] | None = None,
     bits: str | None = None,
+    floats: str | None = None,
+    keep: Collection[str] | None = None,
     database: str | None = None,
     watch: Callable[[Built], None] = lambda built: None,
 ) -> int:
@@ -77,8 +85,8 @@ def build(
     other open extents. Return the number of problems that it has kernels for. The device need not be present, because
     nothing runs."""
     check_new(out)
-    meaning = asked_bits(bits)
-    config = settings(config, meaning)
+    meaning = asked(bits, floats, keep)
+    config = settings(config, meaning.bits)
     proto = own_proto(model, config, meaning)
     batches, extents = batches_of(proto, batches), extents or {}
     collected = Collected(place, database)
@@ -99,29 +107,34 @@ def build(
         batches=tuple(batches),
         extents={name: tuple(numbers) for name, numbers in extents.items()},
         config=config,
-        bits=meaning,
+        bits=meaning.bits,
+        floats=meaning.floats,
+        keep=tuple(sorted(meaning.keep)),
         arranged=arranged,
     ).write(out)
     return len(choices)
 
 
-def own_proto(model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], bits: Bits) -> onnx.ModelProto:
+def own_proto(
+    model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], meaning: Meaning
+) -> onnx.ModelProto:
     """Return the model as ONNX Runtime rewrites it, with its own names."""
     source = source_of(model)
-    return with_own_names(rewritten(source, config, without=bits.without), source)
+    return with_own_names(rewritten(source, config, without=meaning.bits.without), source)
 
 
 def known_models(
     proto: onnx.ModelProto,
     config: Mapping[str, str],
-    bits: Bits,
+    meaning: Meaning,
     batches: Sequence[int],
     extents: Mapping[str, Sequence[int]],
 ) -> Iterator[ReadModel]:
     """Yield the model with known shapes: for each batch, with each combination of its other open extents."""
     _check_extents(proto, extents)
     whole = read(proto, config)
-    if bits is Bits.ONNXRUNTIME:
+    check_kept(meaning.keep, whole.network)
+    if meaning.bits is Bits.ONNXRUNTIME:
         whole = in_blocks(whole, config)
     for batch, *others in product(batches, *extents.values()):
         fixed = with_batch(proto, batch, dict(zip(extents, others, strict=True)))
@@ -130,11 +143,11 @@ def known_models(
 
 
 def _prepared(
-    model: ReadModel, config: Mapping[str, str], bits: Bits, collected: Collected, expectations: Expectations
+    model: ReadModel, config: Mapping[str, str], meaning: Meaning, collected: Collected, expectations: Expectations
 ) -> dict[str, tuple[Arranged, ...]]:
     """Look up every kernel of a model with known shapes. Return the fused spans of its regions."""
     fallback = Fallback(model, config, CPU_ONLY)
-    lowered = lower(model.network, fallback.function, Choices(), bits)
+    lowered = lower(model.network, fallback.function, Choices(), meaning)
     with answered_by(collected):
         runner = Runner(lowered.network, lowered.served, open_device("cpu"), fallback, Arranger(expectations))
     if unknown := runner.unprepared:
@@ -213,7 +226,7 @@ class Opened:
     model: ReadModel
     config: Mapping[str, str]
     arranging: Arranging
-    bits: Bits
+    meaning: Meaning
     answering: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -255,4 +268,4 @@ def open_folder(folder: Path, device: Device) -> Opened:
     model = read(onnx.load(folder / GRAPH), manifest.config)
     decided = Decided(folder, manifest.batches, manifest.arranged, manifest.extents)
     deployed = Deployed(folder, manifest.choices, device)
-    return Opened(model, manifest.config, decided, asked_bits(manifest.bits), deployed.answering)
+    return Opened(model, manifest.config, decided, manifest.meaning, deployed.answering)

@@ -4,13 +4,14 @@ silently misread."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
 import onnxruntime
 
-from qconv.network import Choices, Tensor
+from qconv.network import Choices, Network, Tensor
 from qconv.op import quoted
 
 # The setting for models in which ONNX Runtime computes a convolution of quantized tensors in floats.
@@ -44,11 +45,61 @@ class Bits(StrEnum):
         return OWN_FUSIONS if self is Bits.INTEGERS else frozenset()
 
 
-def bits(given: str | None) -> Bits:
+def _bits(given: str | None) -> Bits:
     try:
         return Bits.INTEGERS if given is None else Bits(given)
     except ValueError:
         raise ValueError(f"bits={quoted(given)} is not one of {', '.join(repr(one.value) for one in Bits)}") from None
+
+
+class Floats(StrEnum):
+    """The type in which float convolutions and matrix products with constant weights multiply. float32 is the
+    expressions' fp32, whose sums have a stated order; the others are the types of kernels on tensor cores."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The meaning of a model's layers. Float layers that are named in `keep` multiply float32."""
+
+    bits: Bits = Bits.INTEGERS
+    floats: Floats = Floats.FLOAT32
+    keep: frozenset[str] = frozenset()
+
+    @property
+    def narrow(self) -> str | None:
+        """Return the type of 16 bits in which floats are multiplied, or None for float32."""
+        return None if self.floats is Floats.FLOAT32 else self.floats.value
+
+
+def meaning(bits: str | None = None, floats: str | None = None, keep: Collection[str] | None = None) -> Meaning:
+    """Return the meaning of these arguments, None for the default of each."""
+    try:
+        kind = Floats.FLOAT32 if floats is None else Floats(floats)
+    except ValueError:
+        named = ", ".join(repr(one.value) for one in Floats)
+        raise ValueError(f"floats={quoted(floats)} is not one of {named}") from None
+    if isinstance(keep, str) or not isinstance(keep, Collection | None):
+        raise ValueError(f"keep={quoted(keep)} must be a set of names of layers: write {{{quoted(keep)}}}")
+    if not all(isinstance(name, str) for name in keep or ()):
+        raise ValueError(f"keep={quoted(keep)} must have the names of layers, which are strings")
+    if keep and kind is Floats.FLOAT32:
+        raise ValueError("keep names layers that stay float32, and floats='float32' keeps all: leave it out")
+    made = Meaning(_bits(bits), kind, frozenset(keep or ()))
+    if made.narrow is not None and made.bits is not Bits.INTEGERS:
+        raise ValueError(f"floats={kind.value!r} with bits={made.bits.value!r}: floats run in ONNX Runtime there")
+    return made
+
+
+def check_kept(keep: Collection[str], network: Network) -> None:
+    """Reject names that no layer has."""
+    names = {layer.name: layer.op for layer in network.layers}
+    for name in sorted(set(keep) - names.keys()):
+        near = _meant(name, names)
+        raise ValueError(f"keep has {name!r}, the name of no layer{near}: explain() lists the names")
 
 
 def settings(config: Mapping[str, str] | None, bits: Bits) -> dict[str, str]:

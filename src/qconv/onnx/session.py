@@ -36,13 +36,12 @@ from qconv.network.run.recorded import Form, forms_of
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
 from qconv.onnx.blocked import in_blocks
-from qconv.onnx.built import Opened, is_folder, is_shipped, open_folder, with_batch
+from qconv.onnx.built import Opened, is_folder, is_shipped, open_folder, own_proto, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.lowering import Lowered, lower
-from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, rewritten, source_of
+from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, source_of
 from qconv.onnx.options import Feeds
-from qconv.onnx.own_names import with_own_names
 from qconv.onnx.ready import ReadyModel
 from qconv.onnx.tensor import Unsupported
 from qconv.op import WIDEST
@@ -72,6 +71,11 @@ class Session:
     "onnxruntime": what ONNX Runtime computes on this processor, bit for bit, which on x86 is floats for many models
     with int8 activations; layers of floats then run there.
 
+    `floats` is the type in which float convolutions and matrix products with constant weights multiply. By default,
+    "float32": an expression, whose bits are the same everywhere. With "float16" or "bfloat16" they are convolutions on
+    tensor cores, whose tensors have that type and whose sums are fp32; their last bits may depend on the kernel's
+    config. Layers named in `keep` stay float32.
+
     A sum of two tensors, a function of the output or a max pool can be folded into the convolution before it, and two
     or three convolutions can be one kernel. No bit changes. By default, the faster way is chosen by measured times, or
     else by predicted ones. `sums_in_convolutions`, `tables_in_convolutions`, `pools_in_convolutions` and
@@ -96,6 +100,8 @@ class Session:
         tables_in_convolutions: bool | None = None,
         pools_in_convolutions: bool | None = None,
         bits: str | None = None,
+        floats: str | None = None,
+        keep: Collection[str] | None = None,
     ) -> None:
         options.check_strict(strict)
         self._device = open_device(device.lower() if isinstance(device, str) else device)
@@ -104,18 +110,14 @@ class Session:
         )
         providers = options.providers(providers, self._device.spec)
         if is_folder(model):
-            if config is not None or choices != Choices() or bits is not None:
-                raise ValueError(f"{model} has its config, bits and choices: give them to qconv-tune build")
+            if any(one is not None for one in (config, bits, floats, keep)) or choices != Choices():
+                raise ValueError(f"{model} has its config, bits, floats and choices: give them to qconv-tune build")
             opened = open_folder(Path(model), self._device)
         else:
-            meaning = options.bits(bits)
-            config = options.settings(config, meaning)
-            source = source_of(model)
-            proto = with_own_names(rewritten(source, config, without=meaning.without), source)
             arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
-            opened = Opened(read(proto, config), config, arranger, meaning)
+            opened = _opened(model, config, options.meaning(bits, floats, keep), arranger)
         self._opened = opened
-        blocks = opened.bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
+        blocks = opened.meaning.bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
         self._model = in_blocks(opened.model, opened.config) if blocks else opened.model
         self._fallback = Fallback(self._model, opened.config, providers)
         self._strict = strict
@@ -131,7 +133,7 @@ class Session:
         self._deciding = deciding_inputs(network)
         known = {name: network.tensor(name).extents for name in self._inputs}
         # Expressions are of known shapes.
-        is_open = None in known.values() and opened.bits is options.Bits.INTEGERS
+        is_open = None in known.values() and opened.meaning.bits is options.Bits.INTEGERS
         self._computes_shapes = computes_shapes(network)
         self._ready: dict[Known, ReadyModel] = {}
         self._last: ReadyModel | None = None
@@ -278,7 +280,7 @@ class Session:
             return self._of_any_shape
 
     def _lower(self, model: ReadModel, fallback: Fallback) -> Lowered:
-        return lower(model.network, fallback.function, self._choices or Choices(), self._opened.bits)
+        return lower(model.network, fallback.function, self._choices or Choices(), self._opened.meaning)
 
     def _made(self, lowered: Lowered, fallback: Fallback, strict: bool) -> ReadyModel:
         return ReadyModel(lowered, fallback, self._device, self._opened.arranging, strict)
@@ -354,6 +356,18 @@ class Session:
         return value.copied() if (address or 0) % WIDEST else value
 
 
+def _opened(
+    model: onnx.ModelProto | bytes | str | Path,
+    config: Mapping[str, str] | None,
+    meaning: options.Meaning,
+    arranger: Arranger,
+) -> Opened:
+    config = options.settings(config, meaning.bits)
+    read_model = read(own_proto(model, config, meaning), config)
+    options.check_kept(meaning.keep, read_model.network)
+    return Opened(read_model, config, arranger, meaning)
+
+
 # The shapes of all inputs, and the values of those that decide shapes.
 Known = tuple[tuple[tuple[str, Shape], ...], tuple[tuple[str, bytes], ...]]
 
@@ -383,10 +397,10 @@ def random_array(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
     return rng.integers(least, most, shape, endpoint=True).astype(kind)
 
 
-def session_of(path: Path, batch: int | None, device: str | None) -> Session:
-    """Return a session of a model for one batch, as read by `qconv-tune tune`. Raise ValueError where no layer runs on
-    kernels, or where the batch is open and none is given."""
-    session = Session(path if batch is None else with_batch(loaded(source_of(path)), batch), device)
+def session_of(path: Path, batch: int | None, device: str | None, **computed: Any) -> Session:
+    """Return a session of a model for one batch, as read by `qconv-tune tune`. `computed` are its `floats` and `keep`.
+    Raise ValueError where no layer runs on kernels, or where the batch is open and none is given."""
+    session = Session(path if batch is None else with_batch(loaded(source_of(path)), batch), device, **computed)
     if not session.problems:
         raise ValueError("a session runs none of its layers on a kernel; quantize it, or give its open batch")
     return session

@@ -192,7 +192,7 @@ def test_an_output_without_a_type(tmp_path: Path) -> None:
 def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
     choices = ({"sums_in_convolutions": True}, {"tables_in_convolutions": True}, {"fused_convolutions": False})
     for given in ({"config": {}}, {"bits": "integers"}, {"pools_in_convolutions": False}, *choices):
-        with pytest.raises(ValueError, match="has its config, bits and choices: give them to qconv-tune build"):
+        with pytest.raises(ValueError, match="has its config, bits, floats and choices: give them to qconv-tune build"):
             Session(folder, "cpu", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not empty: give a new folder"):
         build("missing.onnx", folder, HERE)

@@ -19,7 +19,7 @@ from qconv.errors import DeviceError
 from qconv.instances.load.building import Place
 from qconv.onnx import Backend, Session, with_integer_inputs
 from qconv.onnx.built import build
-from qconv.onnx.options import Bits, bits, check_inputs, providers
+from qconv.onnx.options import Bits, check_inputs, meaning, providers
 
 CPU = "CPUExecutionProvider"
 
@@ -78,8 +78,8 @@ def test_onnxruntime_joins_floats_to_ops_of_its_own_for_its_bits_alone(given: st
     held = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
     proto = Made(nodes, {"x": np.ones((2, 8), np.float32)}, held).proto
     assert Session(proto, "cpu", bits=given)._model.network.layers[-1].op == ("com.microsoft.Gelu" if joined else "Mul")
-    assert bool(bits(given).without) != joined
-    assert bits(None) is Bits.INTEGERS
+    assert bool(meaning(given).bits.without) != joined
+    assert meaning().bits is Bits.INTEGERS
 
 
 def test_providers_may_have_options() -> None:

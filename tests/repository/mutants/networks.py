@@ -433,8 +433,8 @@ MUTANTS = (
     Mutant(
         "lowering: means of integers whatever was asked for",
         "lower",
-        "if bits is Bits.INTEGERS:",
-        "if bits:",
+        "is_own = meaning.bits is Bits.INTEGERS",
+        "is_own = bool(meaning.bits)",
         "ONNX Runtime averages floats.",
         ("layers/test_means.py" + "::test_bits_of_onnx_runtime_are_floats",),
     ),

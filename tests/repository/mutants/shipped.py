@@ -330,8 +330,8 @@ MUTANTS = (
     Mutant(
         "export: tensors are those of fused layers",
         "onnx/ship.py",
-        "partial(shippable, one, UNFUSED)",
-        "partial(shippable, one)",
+        "partial(shippable, one, computed, UNFUSED)",
+        "partial(shippable, one, computed)",
         "A target that fuses other layers would have tensors that nobody stored.",
         (f"{FOLDER}::test_each_target_has_what_its_steps_are_compared_with",),
         slow=True,
