@@ -30,7 +30,7 @@ from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of, tensor_of
 from qconv.onnx.options import Bits, Meaning, check_kept, settings
 from qconv.onnx.options import meaning as asked
-from qconv.onnx.own_names import with_own_names
+from qconv.onnx.own_names import graph_of, with_own_names
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
 
@@ -120,7 +120,8 @@ def own_proto(
 ) -> onnx.ModelProto:
     """Return the model as ONNX Runtime rewrites it, with its own names."""
     source = source_of(model)
-    return with_own_names(rewritten(source, config, without=meaning.bits.without), source)
+    before = graph_of(source)
+    return with_own_names(rewritten(source, config, without=meaning.bits.without_in(before)), before)
 
 
 def known_models(

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+import onnx
 import onnxruntime
 
 from qconv.network import Choices, Network, Tensor
@@ -31,6 +32,11 @@ OWN_FUSIONS = frozenset(
 )
 
 
+# They leave a Relu out in front of a zero point of 0, reject a Clip there, and round a bias to integers.
+OF_INTEGERS = frozenset({"ClipQuantRewrite", "ReluQuantRewrite", "WeightBiasQuantization"})
+FLOAT8 = (onnx.TensorProto.FLOAT8E4M3FN, onnx.TensorProto.FLOAT8E5M2)
+
+
 class Bits(StrEnum):
     """The meaning of a layer between DequantizeLinear and QuantizeLinear: an integer layer wherever a kernel has one,
     or whatever ONNX Runtime computes on this processor, bit for bit."""
@@ -43,6 +49,18 @@ class Bits(StrEnum):
         """Return the optimizers of ONNX Runtime that are left out: they join float layers to ops of its own, and
         expressions join more of them."""
         return OWN_FUSIONS if self is Bits.INTEGERS else frozenset()
+
+    def without_in(self, graph: onnx.GraphProto) -> frozenset[str]:
+        """Return those that are left out for a model. Some take 8-bit floats for integers."""
+        return self.without | OF_INTEGERS if self is Bits.INTEGERS and _has_float8(graph) else self.without
+
+
+def _has_float8(graph: onnx.GraphProto) -> bool:
+    """True where a constant, such as a zero point, or the output of a QuantizeLinear is of 8-bit floats."""
+    attributes = [each for node in graph.node for each in node.attribute]
+    types = [each.i for each in attributes if each.name == "output_dtype"]
+    types += [each.t.data_type for each in attributes if each.type == each.TENSOR]
+    return any(each in FLOAT8 for each in (*types, *(each.data_type for each in graph.initializer)))
 
 
 def _bits(given: str | None) -> Bits:

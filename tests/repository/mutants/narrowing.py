@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 SESSION = "onnx/test_session_floats.py::"
+FLOAT8 = "layers/test_float8.py::"
 EXACT = SESSION + "test_every_rounding_is_the_references"
 
 MUTANTS = (
@@ -16,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "narrowing: weights become infinities",
-        "_Reader._narrowed",
+        "FloatReader._narrowed",
         "if not np.isfinite(made.astype(np.float32)).all():",
         "if False:",
         "float16 ends at 65504.",
@@ -141,5 +142,61 @@ MUTANTS = (
         "vectors is not False",
         "The self-test would refuse a correct run.",
         ("cli/test_options_floats.py::test_a_self_test_compares_bits",),
+    ),
+    Mutant(
+        "float8: the outputs of a MatMul are its first axis",
+        "layers/float8.py",
+        'axis = 1 if layer.op == "MatMul" or',
+        "axis = 1 if",
+        "Its weights are inputs by outputs.",
+        (FLOAT8 + "test_it_is_the_references[matrices-float8_e4m3fn]",),
+    ),
+    Mutant(
+        "float8: scales along any axis",
+        "layers/float8.py",
+        "if w.scale.size > 1 and w.reading.layer",
+        "if False and w.reading.layer",
+        "The kernels scale outputs.",
+        (FLOAT8 + "test_what_kernels_do_not_take_is_no_layer_of_8_bit_floats[per_input]",),
+    ),
+    Mutant(
+        "float8: every quantization saturates",
+        "_Converted.of",
+        ' or not layer.attributes.get("saturate", 1)',
+        "",
+        "The kernels do not overflow to infinity.",
+        (FLOAT8 + "test_an_output_that_overflows_to_infinity_is_quantized_elsewhere",),
+    ),
+    Mutant(
+        "float8: an output without its scale",
+        "_quantized",
+        '{**one.parameters, "y_scale": y.scale}',
+        "one.parameters",
+        "The output is in units of its scale.",
+        (FLOAT8 + "test_it_is_the_references[rows-float8_e4m3fn]",),
+    ),
+    Mutant(
+        "float8: weights of the type of the input",
+        "layers/float8.py",
+        "FloatReader(Reading(plain, known), x.dtype, w.dtype)",
+        "FloatReader(Reading(plain, known), x.dtype, x.dtype)",
+        "The other type has numbers that this one rounds, or that are beyond it.",
+        (FLOAT8 + "test_input_and_weights_may_be_of_two_types",),
+    ),
+    Mutant(
+        "float8: an integer bias without its scale",
+        "layers/float8.py",
+        "whole.astype(np.float32) * scale.astype(np.float32)",
+        "whole.astype(np.float32)",
+        "A dequantized bias has a scale.",
+        (FLOAT8 + "test_it_is_the_references[with_integers_for_a_bias-float8_e4m3fn]",),
+    ),
+    Mutant(
+        "float8: optimizers of integers for floats of 8 bits",
+        "_has_float8",
+        "return any(each in FLOAT8",
+        "return False and any(each in FLOAT8",
+        "ONNX Runtime leaves out a Relu whose output it takes for unsigned.",
+        ("onnx/test_options.py::test_optimizers_that_take_floats_of_8_bits_for_integers_are_left_out",),
     ),
 )

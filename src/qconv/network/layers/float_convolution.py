@@ -1,5 +1,5 @@
-"""Convolutions and matrix products of floats with constant weights on kernels that multiply floats of 16 bits and add
-the products up in fp32."""
+"""Convolutions and matrix products of floats with constant weights on kernels that multiply narrow floats and add the
+products up in fp32."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ REALS = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True, eq=False)
 class FloatConvolution(PackedConvolution):
-    """A convolution of floats. `added` is a tensor of the output's shape that is added before the activation."""
+    """A convolution of floats. `added` is a tensor of the output's shape that is added before the activation. Floats of
+    8 bits have scales among the parameters."""
 
     added: str | None = None
 
@@ -32,18 +33,19 @@ class FloatConvolution(PackedConvolution):
         return (self.x,) if self.added is None else (self.x, self.added)
 
     def problem(self, x_shape: Shape) -> Conv2d:
-        problem = self.problem_of(x_shape)
+        problem = self.problem_of(x_shape, w_scale=self.parameters.get("w_scale", 1.0))
         if self.added is None:
             return problem
         return replace(problem, quantization=replace(problem.quantization, residual=self.x_type))
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """The inputs of a layer that is to multiply floats of another type, `dtype`."""
+class FloatReader:
+    """The inputs of a layer that is to multiply narrow floats: `dtype`, by weights of `w_dtype`."""
 
     reading: Reading
     dtype: str
+    w_dtype: str
 
     def made(self, w: Array, bias: Array | None, attributes: Mapping[str, Any], axes: int) -> FloatConvolution:
         """Return the layer. `w` is KCRS or KCTRS."""
@@ -64,22 +66,22 @@ class _Reader:
         return w
 
     def _narrowed(self, w: Array) -> Array:
-        kind = ELEMENT_TYPES[self.dtype]
+        kind = ELEMENT_TYPES[self.w_dtype]
         with np.errstate(over="ignore"):
             made = w.astype(kind.numpy)
         if not np.isfinite(made.astype(np.float32)).all():
             most = np.abs(w.astype(np.float32)).max()
-            raise Unserved(f"its weights reach {most:g}, and {self.dtype} holds {kind.largest_finite:g}")
+            raise Unserved(f"its weights reach {most:g}, and {self.w_dtype} holds {kind.largest_finite:g}")
         return made
 
 
-def _conv(reader: _Reader) -> FloatConvolution:
+def _conv(reader: FloatReader) -> FloatConvolution:
     reading = reader.reading
     attributes, w = window_of(reading.layer), reader.weights((3, 4, 5))
     return reader.made(as_images(w), reading.optional(2, "bias"), attributes, w.ndim - 2)
 
 
-def _gemm(reader: _Reader) -> FloatConvolution:
+def _gemm(reader: FloatReader) -> FloatConvolution:
     reading = reader.reading
     given = reading.layer.attributes
     if given.get("transA", 0) or given.get("alpha", 1.0) != 1.0:
@@ -90,11 +92,11 @@ def _gemm(reader: _Reader) -> FloatConvolution:
     return reader.matrix(w, None if bias is None else beta * with_one_per_output(bias, len(w)).astype(np.float32))
 
 
-def _matmul(reader: _Reader) -> FloatConvolution:
+def _matmul(reader: FloatReader) -> FloatConvolution:
     return reader.matrix(reader.weights((2,)).T)
 
 
-READERS: Mapping[str, Callable[[_Reader], FloatConvolution]] = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
+READERS: Mapping[str, Callable[[FloatReader], FloatConvolution]] = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
 
 
 def read_floats(layer: Layer, network: Network, dtype: str) -> FloatConvolution:
@@ -107,9 +109,14 @@ def read_floats(layer: Layer, network: Network, dtype: str) -> FloatConvolution:
         raise Unserved(f"its input {x.name!r} is {x.dtype}; the kernels multiply floats")
     if x.extents is None or 0 in x.extents:
         raise Unserved(f"the shape of its input {x.name!r} is not known before the run, or it has no elements")
-    made = READERS[layer.op](_Reader(reading, dtype))
+    made = READERS[layer.op](FloatReader(reading, dtype, dtype))
     check(made, x.extents)
     return made
+
+
+def note_of(dtype: str) -> str:
+    """Return what reports say of a layer that multiplies this type."""
+    return f"products of {dtype} with sums in fp32, in the order of the kernel's config, rounded once"
 
 
 def check(made: FloatConvolution, x_shape: Shape) -> None:

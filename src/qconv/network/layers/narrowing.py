@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.served import Served, Unserved
-from qconv.network.layers.float_convolution import READERS, FloatConvolution, read_floats
+from qconv.network.layers.float_convolution import READERS, FloatConvolution, note_of, read_floats
 from qconv.network.layers.float_folds import Folds
 
 KEPT = "float32 as asked for by keep"
@@ -80,17 +80,13 @@ class _Narrowing:
         inputs = tuple(self.narrow.get(name, name) for name in one.inputs)
         is_wide = self.tensors[one.y].dtype != self.dtype
         y = self._new(one.y) if is_wide else one.y
-        layer = replace(one.layer, inputs=inputs, outputs=(y,), is_exact=False, note=self._note)
+        layer = replace(one.layer, inputs=inputs, outputs=(y,), is_exact=False, note=note_of(self.dtype))
         added = None if one.added is None else inputs[1]
         self.served[layer.name] = replace(one, layer=layer, x=inputs[0], y=y, added=added)
         yield layer
         if is_wide:
             self.narrow[one.y] = y
             yield Layer(f"{y}/cast", "Cast", (y,), (one.y,))
-
-    @property
-    def _note(self) -> str:
-        return f"products of {self.dtype} with sums in fp32, in the order of the kernel's config, rounded once"
 
     def _new(self, name: str) -> str:
         """Return the name of the narrow form of a tensor, which is a new tensor."""
