@@ -13,6 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 NARROW = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
+OPSETS = {"": 17, "com.microsoft": 1}
 CPU_ONLY = ["CPUExecutionProvider"]
 
 
@@ -65,7 +66,11 @@ class FloatNetwork:
         given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, x.shape) for name, x in self.fed.items()]
         shown = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
         graph = helper.make_graph(self.nodes, "floats", given, shown, self.held)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        return helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS.items()],
+            ir_version=9,
+        )
 
 
 Network = Callable[[FloatNetwork], Sequence[str]]

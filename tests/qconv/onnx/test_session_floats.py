@@ -97,6 +97,7 @@ BENT = {
     "relu6": lambda net, y: net.node("Clip", y, net.constant(np.float32(0)), net.constant(np.float32(6))),
     "clamp": lambda net, y: net.node("Clip", y, "", net.constant(np.float32(1.5))),
     "relu": lambda net, y: net.node("Clip", y, net.constant(np.float32(0))),
+    "gelu": lambda net, y: net.node("Gelu", y, domain="com.microsoft"),
 }
 
 
@@ -280,6 +281,18 @@ def test_shapes_may_be_known_with_the_inputs() -> None:
     for got, expected in zip(session.run(None, fed), want, strict=True):
         np.testing.assert_array_equal(got, expected)
     assert convolutions(session)
+
+
+def test_a_shape_that_is_inferred_wrongly_is_refused_by_a_sentence() -> None:
+    """A last window of padding alone does not exist."""
+
+    def network(net: FloatNetwork) -> list[str]:
+        pads = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1}
+        return [net.conv(net.node("MaxPool", net.input(1, 4, 7, 7), **pads), 4, 4, 1, 1)]
+
+    model, fed = made(network)
+    with pytest.raises(ValueError, match="onnx infers a wrong shape for this model; leave floats out, or correct"):
+        Session(model, "cpu", floats="float16").run(None, fed)
 
 
 @pytest.mark.parametrize(

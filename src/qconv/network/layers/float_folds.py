@@ -129,10 +129,6 @@ def _gelu(layer: Layer, network: Network) -> Bend:
     return ("gelu", {}) if approximate in (b"none", "none") else None
 
 
-def _swish(layer: Layer, network: Network) -> Bend:
-    return ("silu", {}) if layer.attributes.get("alpha", 1.0) == 1.0 else None
-
-
 def _clip(layer: Layer, network: Network) -> Bend:
     limits = [float(layer.attributes.get("min", -MOST)), float(layer.attributes.get("max", MOST))]
     for at, name in enumerate(layer.inputs[1:3]):
@@ -152,6 +148,5 @@ READERS: Mapping[str, Callable[[Layer, Network], Bend]] = {
     "Clip": _clip,
     "Gelu": _gelu,
     "LeakyRelu": _leaky_relu,
-    "Swish": _swish,
     "com.microsoft.Gelu": _named("gelu"),
 }
