@@ -143,7 +143,7 @@ def ours(
         budget = qconv.Budget(seconds=seconds)
         found = [*qconv.torch.problems(lowered, there[0])]
         found += qconv.torch.alternatives(lowered, there[0]) if fuses else ()
-        qconv.tune(found, budget, device=device.spec, database=db)
+        qconv.tune(found, budget, device=device.spec, db=db)
         qconv.torch.forget()
     if fuses:
         lowered = qconv.torch.fuse(lowered, there[0])

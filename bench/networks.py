@@ -90,7 +90,7 @@ def ours(model: Model, device: Device, inputs: list[Any], seconds: float, db: st
     name = session.input_names[0]
     session.run_on_device(None, {name: inputs[0]})
     if seconds:
-        qconv.tune(session.problems, qconv.Budget(seconds=seconds), device=device.spec, database=db)
+        qconv.tune(session.problems, qconv.Budget(seconds=seconds), device=device.spec, db=db)
         session = Session(model, device.spec, **choice)
     wrong = differing(session, model, inputs)
     there = [uploaded(x, device) for x in inputs]

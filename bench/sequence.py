@@ -254,7 +254,7 @@ def main(arguments: list[str] | None = None) -> None:
         network = links([layer.name for layer in layers], [layer.problem for layer in layers], pairs, options.batch)
         if options.seconds:
             problems = [link.problem for link in network]
-            qconv.tune(problems, qconv.Budget(seconds=options.seconds), device=device.spec, database=options.db)
+            qconv.tune(problems, qconv.Budget(seconds=options.seconds), device=device.spec, db=options.db)
             qconv.forget()
         rows.append(row := measured(str(model), network, device, options.db, options.batch))
         report.write(rows)

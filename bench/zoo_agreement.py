@@ -38,7 +38,7 @@ from network_timing import Row
 from report import Report
 
 from qconv.device import open_device
-from qconv.onnx.built import with_batch
+from qconv.onnx.asked_shapes import with_batch
 
 SUITE = "zoo_agreement"
 SIZES = {"inception_v3": 96, "densenet121": 64, "googlenet": 64}

@@ -40,8 +40,9 @@ def commands_page() -> str:
     return "\n".join(parts)
 
 
-EXIT_CODES = """`--json` prints one document on stdout; progress is on stderr. An error is a sentence with a remedy on
-stderr; with `--json` it is a document too, `{"schema": "qconv-error-1", "error": {"kind", "message", "exit_code"}}`.
+EXIT_CODES = """`--json` prints one document on stdout, and `--csv` the whole table as csv; progress is on stderr. An
+error is a sentence with a remedy on stderr; with `--json` it is a document too, `{"schema": "qconv-error-1", "error":
+{"kind", "message", "exit_code"}}`.
 
 | exit code | means |
 |---|---|
@@ -50,7 +51,7 @@ stderr; with `--json` it is a document too, `{"schema": "qconv-error-1", "error"
 | 2 | the request is wrong |
 | 3 | something is missing here: a device, a compiler, a cached kernel |
 | 4 | the database cannot be used |
-| 130 | interrupted |
+| 130 | interrupted; the last line says what is kept, and how to go on |
 | 143 | ended by SIGTERM |
 """
 

@@ -55,7 +55,7 @@ with TemporaryDirectory() as place:
     session = qconv.onnx.Session(work / "int8.onnx", device, bits="onnxruntime")
     reference = onnxruntime.InferenceSession(work / "int8.onnx")
     is_exact = all(np.array_equal(session.run(None, feeds)[0], reference.run(None, feeds)[0]) for feeds in samples)
-    qconv.tune(session.problems[:1], qconv.Budget(trials=3), device=device, database=str(work / "tune.sqlite"))
+    qconv.tune(session.problems[:1], qconv.Budget(trials=3), device=device, db=str(work / "tune.sqlite"))
     target = open_device(device).target.name
     shipped = qconv.onnx.export(work / "int8.onnx", work / "network", target, vectors=False)
     print(f"{len(shipped.files)} files for {target}, which C++ opens")

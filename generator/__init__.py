@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from qconv import plugins
 from qconv.errors import Infeasible
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.expect import Correction, Expected, Model, stored
@@ -48,6 +49,7 @@ __all__ = [
     "config_from_json",
     "cost",
     "default",
+    "every_family",
     "expected",
     "families",
     "fastest",
@@ -66,6 +68,7 @@ __all__ = [
 # Plans per family, cheapest first by its cost model, that `default` ranks again with the models' errors corrected.
 RANKED = 32
 
+# Those of this package.
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
@@ -109,14 +112,23 @@ class Rejected:
     reason: str
 
 
+def every_family() -> dict[str, Family]:
+    """Return all families by name: those of this package, then those of others."""
+    return FAMILIES | dict(plugins.loaded(plugins.FAMILIES, Family, FAMILIES))
+
+
+def _family(name: str) -> Family:
+    return FAMILIES.get(name) or every_family()[name]
+
+
 def families(problem: Problem) -> dict[str, Family]:
     """Return the families that serve problems of this kind, by name."""
-    return {name: family for name, family in FAMILIES.items() if family.why_not(problem) is None}
+    return {name: family for name, family in every_family().items() if family.why_not(problem) is None}
 
 
 def plan(problem: Problem, config: Config, target: Target) -> Plan:
     """Plan the config for the problem. Raises Infeasible, with the reason, where the config cannot serve it."""
-    family = FAMILIES[config.family]
+    family = _family(config.family)
     if (why := family.why_not(problem)) is not None:
         raise Infeasible(f"the family {config.family} {why}: use {', '.join(families(problem))}")
     return family.plan(problem, config, target)
@@ -124,7 +136,7 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
 
 def cost(plan: Plan) -> float:
     """Return the cost model's estimate for all launches of a plan, in clocks of one multiprocessor."""
-    return FAMILIES[plan.config.family].cost(plan)
+    return _family(plan.config.family).cost(plan)
 
 
 def predicts_time(problem: Problem) -> bool:
@@ -190,7 +202,7 @@ def fastest(plans: Sequence[Plan]) -> Plan:
 
 def model(correction: Callable[[str], Correction | None] = stored) -> Model:
     """Build the model of expected times: the cost models, corrected by the shipped corrections or by `correction`."""
-    return Model(FAMILIES, correction)
+    return Model(every_family(), correction)
 
 
 def expected(plans: Sequence[Plan]) -> list[Expected]:
@@ -218,9 +230,9 @@ def config_from_json(text: str) -> Config:
     name = str(values.pop("family", None))
     if name == unfused.Unfused.family:
         return _unfused_from(values, text)
-    family = FAMILIES.get(name)
+    family = FAMILIES.get(name) or every_family().get(name)
     if family is None:
-        raise ValueError(f"the config {text[:100]!r} names no known family ({', '.join(FAMILIES)})")
+        raise ValueError(f"the config {text[:100]!r} names no known family ({', '.join(every_family())})")
     names = set(family.choices)
     if set(values) != names:
         raise ValueError(f"the config {text[:120]!r} must have exactly the fields {', '.join(sorted(names))}")

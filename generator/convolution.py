@@ -346,7 +346,8 @@ def _steps_in_words(problem: Conv2d) -> list[str]:
     x = "(x - x_zero)" if q.x_zero_point else "x"
     w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"
     order = "" if q.types.sum.is_integer else ", in the kernel's own order"
-    lines = [f"  acc = sum over r, s, c of {x} * {w}, in {q.types.sum.name}{order}"]
+    cut = f", of both the upper {q.types.x.kept_bits} bits" * (q.types.x.kept_bits < 32)
+    lines = [f"  acc = sum over r, s, c of {x} * {w}{cut}, in {q.types.sum.name}{order}"]
     value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
     if q.residual != "none":
         lines += [f"  v   = {value}", f"  r   = {_residual(q)}"]

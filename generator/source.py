@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.plan import Context, Launch, Plan
@@ -43,11 +43,24 @@ class Rendered:
     digest: str
 
 
+class _Pages(BaseLoader):
+    """Pages and roles of this package by their paths, those of another package as PACKAGE:path."""
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
+        package, _, path = template.rpartition(":")
+        return _pages_of(package or "qconv.templates").get_source(environment, path)
+
+
+@lru_cache(maxsize=16)
+def _pages_of(package: str) -> PackageLoader:
+    return PackageLoader(package, "")
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     # Jinja's default delimiters have other meanings in C++ and in PTX.
     return Environment(
-        loader=PackageLoader("qconv.templates", ""),
+        loader=_Pages(),
         undefined=StrictUndefined,
         line_statement_prefix="//%",
         variable_start_string="${",

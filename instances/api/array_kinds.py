@@ -116,15 +116,15 @@ def _kept(function: Callable[..., Any], first: Callable[[Any], Any]) -> Any:
     return called
 
 
-def as_kind_of(like: Any, array: Any) -> Any:
+def as_kind_of(like: Any, array: Any, name: str | None = None) -> Any:
     """Hand `array` over to the library of `like`, in the same memory. Return it unchanged where that library has no
-    `from_dlpack`."""
-    if isinstance(array, type(like)) or isinstance(like, np.ndarray):
+    `from_dlpack`. `name` is the element type where the array holds its bits, as CuPy's does of 8-bit floats."""
+    if array is None or isinstance(array, type(like)) or isinstance(like, np.ndarray):
         return array
     library = _library_of(type(like))
     if library is None:
         return array
-    return of_library(library, array)
+    return of_library(library, array, name)
 
 
 def _library_of(kind: type) -> Any:

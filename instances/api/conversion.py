@@ -19,7 +19,7 @@ from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, 
 from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device
 from qconv.dtypes import ELEMENT_TYPES, RANGES
-from qconv.instances.api.array_kinds import AnyArray, Numbers, gives_one, gives_three, gives_two
+from qconv.instances.api.array_kinds import AnyArray, Numbers, as_kind_of, gives_one, gives_three, gives_two
 from qconv.instances.load.arguments import as_array, in_mode, in_shape, place_of, shape_of
 from qconv.instances.load.serving import lookup
 from qconv.narrow_floats import type_of
@@ -129,7 +129,7 @@ def choose_qparams(
     **flags: Any,
 ) -> tuple[Any, Any]:
     """Return the scale and the zero point (int32) for the range of `x`, in the shapes that `quantize` takes. `out_type`
-    is int8 unless the mode has another default."""
+    is int8 unless the mode has another default. The zero point of an 8-bit float is None."""
     spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
     scale, zero_point = _choose(Choose, mode, spec, x, axis, stream, device)
     return scale, zero_point
@@ -152,7 +152,8 @@ def quantize_dynamic(
     device: str | None = None,
     **flags: Any,
 ) -> tuple[Any, Any, Any]:
-    """Return (y, scale, zero_point): choose_qparams and quantize in one kernel."""
+    """Return (y, scale, zero_point): choose_qparams and quantize in one kernel. The zero point of an 8-bit float is
+    None."""
     spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
     y, scale, zero_point = _choose(Dynamic, mode, spec, x, axis, stream, device)
     return y, scale, zero_point
@@ -213,7 +214,7 @@ def _convert(
         flat = [place.upload(array) if isinstance(array, np.ndarray) else array for array in flat]
         seen = None if out is None else _seen(place, "out", out, view)
         y = lookup(problem, place.spec)(_seen(place, "x", x, view), *flat, out=seen, stream=stream)
-    return y.reshape(view.shape) if out is None else out
+    return as_kind_of(x, y.reshape(view.shape), problem.outputs[0].dtype) if out is None else out
 
 
 def _choose(
@@ -225,12 +226,17 @@ def _choose(
     stream: Any,
     device: str | None,
 ) -> list[Any]:
+    """Return the outputs, with None for the zero point that an 8-bit float does not have."""
     view = view_of(shape_of("x", x), axis)
     place = place_of(x, device)
     problem = _problem(kind, mode, spec, x, view)
-    outputs = lookup(problem, place.spec)(_seen(place, "x", x, view), stream=stream)
-    shapes = (view.shape, view.kept, view.kept)[-len(outputs) :]
-    return [output.reshape(shape) for output, shape in zip(outputs, shapes, strict=True)]
+    made = lookup(problem, place.spec)(_seen(place, "x", x, view), stream=stream)
+    outputs = made if len(problem.outputs) > 1 else [made]
+    shaped = [
+        as_kind_of(x, output.reshape(view.shape if tensor.name == "y" else view.kept), tensor.dtype)
+        for tensor, output in zip(problem.outputs, outputs, strict=True)
+    ]
+    return shaped if problem.outputs[-1].name == "zero_point" else [*shaped, None]
 
 
 def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:

@@ -54,6 +54,7 @@ def conv2d(
     residual_scale: Numbers | None = None,
     residual_zero_point: Numbers = 0,
     out_type: str | None = None,
+    products: str | None = None,
     mode: str | Mode | None = None,
     out: AnyArray | None = None,
     stream: Any = None,
@@ -63,11 +64,11 @@ def conv2d(
 
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`. The kernel runs
     where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
-    are copied at every call; `pack` them once instead. Scales per output channel, and zero points other than 0, select
-    another kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's
-    shape is added before the activation; `out` may be the same array. A `table` has the output for each requantized
-    byte, so that int8 -1 has entry 255. `mode` names the system whose arithmetic is used, by default ONNX Runtime's, or
-    is a `qconv.Mode`. `pixel_shuffle` makes channels blocks of pixels, as DepthToSpace; `crop` removes edges.
+    are copied at every call; `pack` them once instead. Scales per channel, and zero points other than 0, select another
+    kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's shape is
+    added before the activation; `out` may be the same array. A `table` has the output for each byte (255: int8 -1).
+    `mode` is a `qconv.Mode` or names a system, by default ONNX Runtime. `products="tfloat32"` multiplies the upper 19
+    bits of float32. `pixel_shuffle` makes channels blocks of pixels; `crop` removes edges.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
@@ -76,13 +77,12 @@ def conv2d(
         pixel_shuffle=pixel_shuffle, crop=crop, w_scale=w_scale,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
         activation=activation, table=table, residual=residual, residual_zero_point=residual_zero_point,
-        out_type=out_type, mode=mode,
+        out_type=out_type, products=products, mode=mode,
     )  # fmt: skip
     return run(
         problem, (x, w, residual), device, w_layout=w_layout, out=out, stream=stream,
-        x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
+        x_scale=x_scale, w_scale=w_scale, y_scale=y_scale, slope=slope, low=low, high=high, table=table,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        slope=slope, low=low, high=high, table=table,
         residual_scale=residual_scale, residual_zero_point=residual_zero_point,
     )  # fmt: skip
 
@@ -115,6 +115,7 @@ def conv2d_problem(
     residual: Any = None,
     residual_zero_point: Numbers = 0,
     out_type: str | None = None,
+    products: str | None = None,
     mode: str | Mode | None = None,
 ) -> Conv2d:
     """Return the problem of a conv2d call, from the shapes and types of its arrays and the kinds of its parameters."""
@@ -127,8 +128,8 @@ def conv2d_problem(
             f"w has {c_group} channels a group, but x has {c} channels in groups={groups}: c/groups={c / groups:g}"
         )
     spec: dict[str, Any] = {
-        "x_type": type_of(x),
-        "w_type": type_of(w),
+        "x_type": _multiplied_as("x", x, products),
+        "w_type": _multiplied_as("w", w, products),
         "out_type": out_type or default_output(x),
         "per_channel": is_array(w_scale) or is_array(w_zero_point),
         "x_zero_point": is_nonzero(x_zero_point),
@@ -151,6 +152,20 @@ def conv2d_problem(
         "crop": crop,
     }
     return Conv2d(**sizes, **filters, quantization=quantization, **geometry)
+
+
+def _multiplied_as(name: str, array: Any, products: str | None) -> str:
+    """Return the type in which the elements of an array are multiplied: its own, or one that holds fewer bits."""
+    own = type_of(array)
+    if products is None:
+        return own
+    found = ELEMENT_TYPES.get(products)
+    if found is None or found.array_type != own or found.name == own:
+        raise ValueError(
+            f"products={products!r} with {name} of {own}: float32 may be multiplied as tfloat32, all others as what "
+            "they are; leave it out, or give arrays of float32"
+        )
+    return products
 
 
 def default_output(x: Any) -> str:

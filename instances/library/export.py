@@ -4,13 +4,13 @@ and for the CPU device its runtime."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qconv import generator
-from qconv.device import cpu_runtime, tensor_maps
+from qconv.device import cpu_runtime, disassembly, tensor_maps
 from qconv.device.compile import command_for
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
@@ -64,6 +64,9 @@ class Exported:
     @property
     def file(self) -> str:
         return f"{self.symbol(self.plan.main.kernel)}{self.source.suffix}"
+
+    def code_file(self, form: disassembly.Form) -> str:
+        return f"{self.symbol(self.plan.main.kernel)}.{form}"
 
     @property
     def text(self) -> str:
@@ -124,9 +127,15 @@ def ordered(rows: Iterable[Winner | Measurement]) -> list[Served]:
     return sorted(found, key=lambda one: (bool(one.plan.parts), one.winner.device, str(one.winner.problem)))
 
 
-def export(rows: Iterable[Winner | Measurement], folder: Path) -> Sources:
-    """Write the winners. Raises ValueError where there are none, or where the folder holds anything but an older
-    export, which is replaced."""
+def export(
+    rows: Iterable[Winner | Measurement],
+    folder: Path,
+    code: disassembly.Form | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Sources:
+    """Write the winners, and with `code` the text of each compiled kernel beside its source. Raises ValueError where
+    there are none, where the target of one has no such code, or where the folder holds anything but an older export,
+    which is replaced. `watch` receives the number of compiled kernels and the total."""
     check_free(folder)
     kernels: dict[tuple[str, str], Exported] = {}
     for one in ordered(rows):
@@ -134,8 +143,16 @@ def export(rows: Iterable[Winner | Measurement], folder: Path) -> Sources:
             kernels.setdefault((one.winner.device, text_digest(kernel.source.text)), kernel)
     found = tuple(kernels.values())
     files: dict[str, str | bytes] = {kernel.file: kernel.text for kernel in found}
+    if code is not None:
+        for done, kernel in enumerate(found, 1):
+            files[kernel.code_file(code)] = disassembly.text_of(kernel.source, kernel.plan, code)
+            watch(done, len(found))
     files[HEADER] = _header(found)
-    manifest: dict[str, Any] = {"format": FORMAT, "header": HEADER, "kernels": [_entry(kernel) for kernel in found]}
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "header": HEADER,
+        "kernels": [_entry(kernel, code) for kernel in found],
+    }
     if any(kernel.plan.target.vendor == "cpu" for kernel in found):
         runtime = cpu_runtime.runtime_sources()  # kernels are linked with it; `qconv_cpu_launch` launches them
         files |= runtime
@@ -144,10 +161,11 @@ def export(rows: Iterable[Winner | Measurement], folder: Path) -> Sources:
     return Sources(folder, found, replace_folder(folder, files, manifest))
 
 
-def _entry(kernel: Exported) -> dict[str, Any]:
+def _entry(kernel: Exported, code: disassembly.Form | None) -> dict[str, Any]:
     row, plan = kernel.row, kernel.plan
     return {
         "file": kernel.file,
+        **({} if code is None else {"code": kernel.code_file(code)}),
         "problem": str(row.problem),
         "config": row.config.as_dict(),
         "origin": row.origin,

@@ -9,7 +9,7 @@ from typing import Any
 
 from qconv.arithmetic.mode import Mode
 from qconv.arithmetic.quantization import Quantization
-from qconv.conversion.problem import EPS, Conversion
+from qconv.conversion.problem import EPS, SCALED, Conversion, rule_and_mapping
 from qconv.dtypes import RANGES
 from qconv.expression.problem import Expression
 from qconv.op import Problem
@@ -51,7 +51,7 @@ def _fields_of(kind: type[Problem]) -> Iterator[KeyField]:
         return _conversion(kind)
     if issubclass(kind, Expression):
         return _expression(kind)
-    raise ValueError(f"{kind.__name__} is a problem whose keys no library reads: give its kind a row here")
+    raise ValueError(f"{kind.__name__} is a problem whose keys no library reads: export its sources (--format sources)")
 
 
 def _given(kind: Any) -> list[Field[Any]]:
@@ -102,6 +102,10 @@ def _conversion(kind: type[Conversion]) -> Iterator[KeyField]:
             for dtype, (low, high) in of_type:
                 end = str(low if entry.name == "low" else high)
                 yield KeyField(entry.name, "integer", end, where=("out_type", dtype))
+        elif entry.name in ("rule", "mapping"):
+            for dtype in SCALED:
+                rule, mapping = rule_and_mapping(dtype)
+                yield KeyField(entry.name, "text", rule if entry.name == "rule" else mapping, where=("out_type", dtype))
         elif entry.name == "eps":
             for rule, eps in EPS.items():
                 yield KeyField(entry.name, "real", repr(eps), where=("rule", rule))

@@ -44,10 +44,10 @@ class Built:
     compiled: int
 
 
-def build(words: Sequence[str], place: Place, database: str | None = None) -> Iterator[Built]:
+def build(words: Sequence[str], place: Place, db: str | None = None) -> Iterator[Built]:
     """Compile the kernels of problems: those whose keys are given, and known problems of the device whose key contains
     one of the words."""
-    with open_layers(database, place) as layers:
+    with open_layers(db, place) as layers:
         for problem in _problems(words, place, layers):
             yield compiled(problem, choose(problem, place, layers), place.target)
 

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from qconv import generator
+from qconv import generator, plugins
 from qconv.device import folders
 from qconv.errors import CacheError, Infeasible
 from qconv.generator import Expected
@@ -147,9 +147,12 @@ def _without_oldest(folder: Path, new: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _program() -> bytes | None:
-    """Return a digest of the program's own files, or None where it is not installed as files."""
+    """Return a digest of the program's own files and of those of its plugins, or None where it is not installed as
+    files."""
     package = find_spec("qconv")
-    return digest_of(map(Path, package.submodule_search_locations or [])) if package is not None else None
+    if package is None:
+        return None
+    return digest_of([*map(Path, package.submodule_search_locations or []), *plugins.roots()])
 
 
 def digest_of(roots: Iterable[Path]) -> bytes | None:

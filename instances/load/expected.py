@@ -54,9 +54,9 @@ class Expectations:
     """The expected times of problems on one device. Results are cached, so that decisions based on them are repeatable.
     For `in_sequence` see `choose`."""
 
-    def __init__(self, device: Place, database: str | Source | None = None, in_sequence: bool = False) -> None:
+    def __init__(self, device: Place, db: str | Source | None = None, in_sequence: bool = False) -> None:
         self.device = device
-        self._database = database
+        self._database = db
         self._in_sequence = in_sequence
         self._found: Recent[Problem, tuple[LookupTime | None]] = Recent(MOST_TIMES)
 

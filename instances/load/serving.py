@@ -97,7 +97,7 @@ def is_in_sequence() -> bool:
     return _in_sequence.get()
 
 
-def lookup(problem: Problem | str, device: str | None = None, database: str | None = None) -> Instance:
+def lookup(problem: Problem | str, device: str | None = None, db: str | None = None) -> Instance:
     """Return the instance for a problem or its key. It tells where it comes from. The first call opens the database and
     loads the binary; later calls are one dictionary access, until `forget()`."""
     if not isinstance(problem, Problem):
@@ -106,10 +106,10 @@ def lookup(problem: Problem | str, device: str | None = None, database: str | No
         problems.append(problem)
     if (answer := _instead.get()) is not None:
         return answer(problem)
-    key = problem, device, database, is_in_sequence()
+    key = problem, device, db, is_in_sequence()
     instance = _warm.get(key)
     if instance is None:
-        instance = found(problem, open_device(device), database, is_in_sequence())
+        instance = found(problem, open_device(device), db, is_in_sequence())
         _warm.keep(key, instance)
     return instance
 
@@ -127,16 +127,16 @@ def is_warm(problem: Problem, device: Device, in_sequence: bool) -> bool:
     return (problem, device.spec, None, in_sequence) in _warm
 
 
-def answers(problems: Iterable[Problem], device: Place, database: str | Rows | None, in_sequence: bool) -> list[Answer]:
+def answers(problems: Iterable[Problem], device: Place, db: str | Rows | None, in_sequence: bool) -> list[Answer]:
     """Return what lookups choose; where no kernel serves a problem, the reason. With the default databases, each is
     chosen once until `forget()`."""
     wanted = list(problems)
     if not wanted:
         return []
-    if database is None:
+    if db is None:
         found = _remembered(dict.fromkeys(wanted), device, in_sequence)
     else:
-        with open_layers(database, device, serves=True) as layers:
+        with open_layers(db, device, serves=True) as layers:
             found = {problem: _chosen_in(layers, problem, device, in_sequence) for problem in dict.fromkeys(wanted)}
     return [found[problem] for problem in wanted]
 
@@ -227,9 +227,9 @@ def default_database() -> str:
     return os.environ.get("QCONV_DB") or str(folders.cache_root() / folders.DATABASE)
 
 
-def found(problem: Problem, device: Device, database: str | Rows | None, in_sequence: bool) -> Instance:
+def found(problem: Problem, device: Device, db: str | Rows | None, in_sequence: bool) -> Instance:
     """Look up an instance as `lookup` does, without caching it."""
-    (answer,) = answers([problem], device, database, in_sequence)
+    (answer,) = answers([problem], device, db, in_sequence)
     if isinstance(answer, Infeasible):
         raise Infeasible(str(answer))
     choice = replace(answer, sources=handed_over(answer))
@@ -238,7 +238,7 @@ def found(problem: Problem, device: Device, database: str | Rows | None, in_sequ
 
 
 @contextmanager
-def open_layers(database: str | Rows | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
+def open_layers(db: str | Rows | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
     """Open the user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. A
     database that is named must exist; one that is already open stays open. With `serves`, for a running program, a
     truncated database is skipped with a warning."""
@@ -257,21 +257,21 @@ def open_layers(database: str | Rows | None, device: Place, *, serves: bool = Fa
                     raise
                 _warn_once(f"{error}; lookups go on without its winners")
 
-        if database is not None and not isinstance(database, str):
-            found.append(database)
+        if db is not None and not isinstance(db, str):
+            found.append(db)
         else:
-            for path in _users(database):
+            for path in _users(db):
                 add(path)
         for path in _of_layers():
             add(path, read_only=True)
         yield Layered([*found, shipped.layer(device.name)])
 
 
-def _users(database: str | None = None) -> tuple[str, ...]:
+def _users(db: str | None = None) -> tuple[str, ...]:
     """Return the named database, or the user's if there is one."""
-    if database is None and not has_database():
+    if db is None and not has_database():
         return ()
-    return (database or default_database(),)
+    return (db or default_database(),)
 
 
 def _of_layers() -> tuple[str, ...]:

@@ -81,46 +81,46 @@ class Wanted:
         return named and self.takes(row.problem) and (not self.targets or row.target in self.targets)
 
 
-def find(wanted: Wanted, database: str | None = None) -> list[Winner]:
+def find(wanted: Wanted, db: str | None = None) -> list[Winner]:
     """Find the wanted winners. Raises ValueError where a given key or part has none, or where there is none at all."""
     found: dict[tuple[Problem, str, str], Winner] = {}
     for origin in wanted.origins:
         if origin == "default":
-            for winner in _defaults(wanted, list(found.values()), database):
+            for winner in _defaults(wanted, list(found.values()), db):
                 found[winner.problem, winner.target, winner.device] = winner
             continue
-        for row in _rows(origin, database):
+        for row in _rows(origin, db):
             if wanted.takes_row(row):
                 found.setdefault((row.problem, row.target, row.device), Winner.of(row, origin))
     for problem in wanted.keys:
         if all(winner.problem != problem for winner in found.values()):
             raise ValueError(f"{problem} has no winner {_among(wanted)}: tune it, or add default to --origin")
     if not found:
-        raise ValueError(_nothing(wanted, database))
+        raise ValueError(_nothing(wanted, db))
     for part in wanted.parts:
         if not any(part in str(winner.problem) for winner in found.values()):
             raise ValueError(f"no winner {_among(wanted)} has {part!r} in its key: correct it, or leave it out")
     return list(found.values())
 
 
-def _rows(origin: Origin, database: str | None) -> list[Measurement]:
+def _rows(origin: Origin, db: str | None) -> list[Measurement]:
     from qconv.tune_db.measurement import best_of_each
 
     if origin == "shipped":
         return best_of_each([row for layer in shipped.layers() for row in layer.measurements() if row.correct])
     from qconv.tune_db.database import Database
 
-    if database is None and not has_database():
+    if db is None and not has_database():
         return []
-    with Database.open(database or default_database(), create=False) as rows:
+    with Database.open(db or default_database(), create=False) as rows:
         return rows.best_per_problem()
 
 
-def _defaults(wanted: Wanted, found: Sequence[Winner], database: str | None) -> Iterable[Winner]:
+def _defaults(wanted: Wanted, found: Sequence[Winner], db: str | None) -> Iterable[Winner]:
     """Generate defaults for the problems named by key, or else for all problems that are known."""
     problems: list[Problem] = list(wanted.keys)
     if not wanted.keys or wanted.parts:
-        known = [row.problem for origin in ("user", "shipped") for row in _rows(origin, database)]
+        known = [row.problem for origin in ("user", "shipped") for row in _rows(origin, db)]
         problems += [problem for problem in known if wanted.takes(problem)]
     served = {(winner.problem, winner.target) for winner in found}
     for problem in dict.fromkeys(problems):
@@ -141,11 +141,9 @@ def _among(wanted: Wanted) -> str:
     return f"of origin {', '.join(wanted.origins)}{targets}"
 
 
-def _nothing(wanted: Wanted, database: str | None) -> str:
+def _nothing(wanted: Wanted, db: str | None) -> str:
     """Explain an empty result. The remedy depends on whether a wider filter would find anything."""
-    devices = sorted(
-        {row.device for origin in wanted.origins if origin != "default" for row in _rows(origin, database)}
-    )
+    devices = sorted({row.device for origin in wanted.origins if origin != "default" for row in _rows(origin, db)})
     if wanted.device is not None:
         there = f"it has rows of {', '.join(devices)}: give one of those" if devices else "it has no rows: tune first"
         return f"--device {wanted.device!r}, a part of a device name, matches nothing in the database; {there}"

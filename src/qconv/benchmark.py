@@ -54,7 +54,7 @@ class Benchmark:
 def bench(
     problem: Problem | str,
     device: str | None = None,
-    database: str | None = None,
+    db: str | None = None,
     *,
     zero_points: Mapping[str, int] | None = None,
     seed: int | None = None,
@@ -65,7 +65,7 @@ def bench(
     `zero_points` fixes some of the zero points, as in {"x_zero_point": -3}. `seed` fixes the data, which is new for
     each call otherwise."""
     wanted = problem_of(problem)
-    instance = lookup(wanted, device, database)
+    instance = lookup(wanted, device, db)
     seed = secrets.randbits(32) if seed is None else seed
     drawn = registry.draw(wanted, seed, dict(zero_points or {}))
     if (wrong := mismatch(instance.executable, drawn)) is not None:

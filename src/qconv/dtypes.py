@@ -29,13 +29,30 @@ class ElementType:
     # The prelude's C++ type that reads the floats of a 32-bit word, and the sections that it needs.
     word: str = ""
     word_wants: tuple[str, ...] = ()
+    # The type of arrays, where only the multiplication is less exact: of a float32, `kept_bits` are multiplied.
+    held_as: str = ""
+    kept_bits: int = 32
+
+    @property
+    def array_type(self) -> str:
+        """The name of the type that arrays of these elements have."""
+        return self.held_as or self.name
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
         import numpy as np
 
         teach_numpy()
-        return np.dtype(self.name)
+        return np.dtype(self.array_type)
+
+    def multiplied(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the elements as float32, as they are multiplied."""
+        import numpy as np
+
+        real = array.astype(np.float32)
+        if self.kept_bits == 32:
+            return real
+        return (real.view(np.uint32) & np.uint32(2**32 - 2 ** (32 - self.kept_bits))).view(np.float32)
 
     @property
     def bits(self) -> int:
@@ -109,7 +126,9 @@ ELEMENT_TYPES = {
         ElementType("bfloat16", "unsigned short", "uint16_t", 2, **_real("bf16", "Bfloats")),
         ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, **_real("e4m3", "E4m3s", "from_half")),
         ElementType("float8_e5m2", "unsigned char", "uint8_t", 1, **_real("e5m2", "E5m2s", "from_half")),
-        ElementType("float32", "float", "float", 4, **_real("tf32", "Floats")),
+        ElementType("float32", "float", "float", 4, **_real("", "Floats")),
+        # Matrix instructions ignore the lowest bits of a float: of 23 behind the leading one they multiply 10.
+        ElementType("tfloat32", "float", "float", 4, **_real("tf32", "Tfloats"), held_as="float32", kept_bits=19),
         ElementType("float64", "double", "double", 8),
         ElementType("bool", "bool", "bool", 1),
     )
@@ -120,3 +139,13 @@ INTEGERS = tuple(name for name in RANGES if ELEMENT_TYPES[name].bytes <= 4)
 # A GPU's arrays of these hold their bits as uint8, which every library has.
 BITS_OF_FLOAT8 = "uint8"
 FLOAT8 = tuple(name for name in ELEMENT_TYPES if name.startswith("float8"))
+
+
+def why_not_fnuz(name: object) -> str:
+    """Return why no kernel has the 8-bit floats of gfx942, as the end of a sentence; "" for any other name."""
+    if not isinstance(name, str) or not name.startswith("float8") or not name.endswith("fnuz"):
+        return ""
+    return (
+        "; a FNUZ float, as gfx942 multiplies, is another type than OCP's: its exponent has another bias, and it has "
+        f"neither infinity nor -0. It is not served: convert to {' or '.join(FLOAT8)}"
+    )

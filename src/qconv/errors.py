@@ -46,6 +46,11 @@ class DatabaseCut(DatabaseError):
     """A file of a tuning database is truncated."""
 
 
+class PluginError(Exception):
+    """A family, an op or a search strategy of another package cannot be used. The message names the package, the reason
+    and the remedy."""
+
+
 class WrongOutput(Exception):
     """A kernel's output differs from the oracle's. The message says where, and which random data shows it."""
 

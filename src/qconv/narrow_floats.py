@@ -24,9 +24,10 @@ def as_bits(array: Any) -> Any:
     return array.detach().view(getattr(torch, BITS[type_of(array)]))
 
 
-def of_library(library: Any, array: Any) -> Any:
-    """Hand an array over to a library by DLPack, in the same memory; a narrow float as its bits, if it has the type."""
-    name = type_of(array)
+def of_library(library: Any, array: Any, name: str | None = None) -> Any:
+    """Hand an array over to a library by DLPack, in the same memory; a narrow float as its bits, if it has the type.
+    `name` is the element type where the array itself holds bits."""
+    name = name or type_of(array)
     if name in BITS and (own := getattr(library, name, None)) is not None:
         return library.from_dlpack(array.view(BITS[name])).view(own)
     return library.from_dlpack(array)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, SupportsIndex, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.dtypes import teach_numpy
+from qconv.dtypes import teach_numpy, why_not_fnuz
 
 # extents: an integer, or several separated by commas. switch: present or absent. zero_point: True, or the integer that
 # the data of `run` and `bench` use. texts: may be given several times.
@@ -165,7 +165,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         return
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"{name}={quoted(value)} is not one of {', '.join(choices)}{hint}")
+    raise ValueError(f"{name}={quoted(value)} is not one of {', '.join(choices)}{why_not_fnuz(value) or hint}")
 
 
 def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> int:

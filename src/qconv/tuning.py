@@ -29,7 +29,7 @@ def tune(
     *,
     batch: int | None = None,
     device: str | None = None,
-    database: str | None = None,
+    db: str | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
     timeout_s: float = 60.0,
@@ -63,7 +63,7 @@ def tune(
     limits = budget if isinstance(budget, Budget) else Budget(budget)
     chosen = strategies.DEFAULT if strategy is None else strategy
     how = Search(0, timeout_s, strategy=chosen, gain_percent=limits.gain_percent)
-    where = database or default_database()
+    where = db or default_database()
     with Database.open(where) as rows, engine_of(device, rows, where, how, workers, scheduler) as engine:
         race = tune_and_race(workload, network_of(problems, batch, device), engine, rows, limits, watch)
         found = Results(results(workload, engine.station, rows))

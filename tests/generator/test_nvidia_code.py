@@ -11,7 +11,7 @@ from golden_cases import CASES, plan_of
 from machine_code import nvidia
 from mostly_slow import mostly_slow
 
-from qconv import Conv2d, generator
+from qconv import Conv2d, Quantization, generator
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Source
@@ -302,3 +302,16 @@ def test_channels_that_fill_no_vector_move_in_the_largest_parts_that_do(name: st
     if config.family == "depthwise":
         assert "LDG.E.U16" in kernel
         assert "LDG.E.U8" not in kernel
+
+
+@pytest.mark.parametrize(("dtype", "unpacks"), [("float16", 0.0), ("bfloat16", 0.0), ("float8_e4m3fn", 0.5)])
+def test_a_depthwise_layer_converts_each_float_once(dtype: str, unpacks: float) -> None:
+    """Each element of a thread's input rows, not of each window; filters were converted with the weights."""
+    problem = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48, quantization=Quantization(dtype, dtype, dtype))
+    plan = generator.plan(problem, Depthwise(rows=4, columns=4, vector=4, run=1, threads=128), TARGETS["sm_90a"])
+    sass = disassembled(compiled(generator.render(plan), plan.target)[0])
+    kernel = sass[sass.index(".text.conv2d_depthwise") :].split("//----")[0]
+    elements, outputs = 6 * 6 * 4, 4 * 4 * 4
+    assert kernel.count("FFMA") == 9 * outputs
+    assert kernel.count("HADD2.F32") == (0 if dtype == "bfloat16" else elements)
+    assert kernel.count(".UNPACK_B") == unpacks * elements

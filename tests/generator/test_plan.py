@@ -411,6 +411,49 @@ def test_a_thread_of_depthwise_does_not_look_further_than_an_int_counts() -> Non
     assert generator.plan(problem, replace(config, rows=4), TARGETS["sm_80"]).config.rows == 4
 
 
+FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32")
+
+
+def of_floats(dtype: str, c: int, side: int = 28, taps: int = 3) -> Conv2d:
+    quantization = Quantization(dtype, dtype, dtype, per_channel=True, bias="float32", activation="relu")
+    return Conv2d(32, side, side, c, c, taps, taps, pad=taps // 2, groups=c, quantization=quantization)
+
+
+def test_a_depthwise_layer_of_floats_loads_whole_vectors() -> None:
+    config = Depthwise(rows=4, columns=2, vector=8, run=1, threads=128)
+    for dtype, (x, w) in {"float16": (16, 2), "float8_e4m3fn": (8, 1), "float32": (16, 4)}.items():
+        alignment = generator.plan(of_floats(dtype, 96), config, TARGETS["sm_90a"]).alignment
+        assert (alignment["x"], alignment["w"], alignment["y"]) == (x, w, x)
+    pairs = generator.plan(of_floats("float16", 90), replace(config, vector=4), TARGETS["sm_90a"])
+    assert (pairs.alignment["x"], pairs.alignment["y"]) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "change", "says"),
+    [
+        ("float16", {"run": 2}, "run=2: words of four taps are of bytes; floats have run=1"),
+        ("float16", {"vector": 16}, "vector=16 channels of a thread do not divide 24; 4 does for any"),
+        ("float16", {"columns": 8}, "registers for filters, pixels and sums: 312; at most 168"),
+        ("int8", {"vector": 2}, "vector=2: four neighbouring channels of bytes are a word; use 4, 8 or 16"),
+    ],
+)
+def test_a_depthwise_config_that_does_not_serve_says_why(dtype: str, change: dict[str, int], says: str) -> None:
+    config = replace(Depthwise(rows=4, columns=2, vector=8, run=1, threads=128), **change)
+    problem = of_floats("float16", 24)
+    if dtype == "int8":
+        problem = replace(problem, quantization=Quantization())
+    with pytest.raises(Infeasible, match=says):
+        generator.plan(problem, config, TARGETS["sm_90a"])
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_80", "sm_90a", "gfx942", "gfx1201", "cpu"])
+def test_depthwise_layers_of_floats_are_on_their_own_page(name: str) -> None:
+    """Untuned, and where channels fill no vector too."""
+    for dtype in FLOATS:
+        for problem in (of_floats(dtype, 96), of_floats(dtype, 21), of_floats(dtype, 384, 14, 7)):
+            assert generator.default(problem, TARGETS[name]).config.family == "depthwise"
+
+
 def test_the_dilation_of_one_tap_is_no_step() -> None:
     """The matrix kernels compute the position of the tap past the last: with this dilation, beyond an int."""
     problem = Conv2d(1, 2, 2, 4, 8, 1, 1, dilation=(2**28, 2**29))

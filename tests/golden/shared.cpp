@@ -263,9 +263,9 @@ constexpr Holders<ROWS> holders(
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % PER_WORD == 0,
+static_assert(PER_WORD == 1 || (A_BYTE[0].column == 1 && A_BYTE[0].size % PER_WORD == 0),
               "a register must have neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % PER_WORD == 0,
+static_assert(PER_WORD == 1 || (B_BYTE[0].column == 1 && B_BYTE[0].size % PER_WORD == 0),
               "a register must have neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);

@@ -997,6 +997,11 @@ using Residual = signed char;
 #pragma unroll
     for (int j = 0; j < LANE_K; ++j) inputs[j].residual = residuals.element[j];
 
+using X = float;
+using W = float;
+using Sum = float;
+using Output = float;
+
 @@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 6+2
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
@@ -1014,10 +1019,52 @@ using Residual = signed char;
 @@ 8+0
     value = tile::add(value, channel.bias);
 
+@@ 41653dd5 in whole/simt-body-sm_90a.cu: // Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
+@@ 6+1
+using Bits = unsigned;  // one element
+//
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as float16
+
+__device__ __forceinline__ unsigned half_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
+#endif
+}
+
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
+// The elements of a 32-bit word as floats: two halves.
+struct Halves {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return half_to_float(static_cast<unsigned short>(word >> (16 * i)));
+    }
+};
+
+// Rounds floats half to even to halves, two to a word.
+struct PackedHalves {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ unsigned short one(float a) { return to_half(a); }
+    static __device__ __forceinline__ unsigned word(const float* two) { return half_pair(two[0], two[1]); }
+};
+
 using X = unsigned short;
 using W = unsigned short;
 using Sum = float;
 using Output = unsigned short;
+
+// The type that `narrow` converts to an output element.
+using Finished = float;
+using Narrow = tile::PackedHalves;
 
 __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one(finished); }
 
@@ -1030,32 +1077,30 @@ __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one
 @@ 11+5
             for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
             *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
+//
+//   acc = sum over r, s, c of x * w, of both the upper 19 bits, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as float32
 
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    float a;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
-    return a;
-}
-
-// The elements of a 32-bit word as floats: four of OCP's e4m3. Their bits are those of a half but for the
-// exponent's bias, 7 instead of 15; beyond the largest number there is only NaN.
-struct E4m3s {
-    static constexpr int COUNT = 4;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
-        const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
-        return magnitude == 0x7fu ? as_float(0x7fffffffu) : scaled * 256.0f;
-    }
+// The elements of a 32-bit word as floats: one float, of which 19 bits are multiplied.
+struct Tfloats {
+    static constexpr int COUNT = 1;
+    static __device__ __forceinline__ float of(unsigned word, int) { return as_float(word & 0xffffe000u); }
 };
 
-__device__ __forceinline__ unsigned half_pair(float low, float high) {
-#if __CUDA_ARCH__ >= 800
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-#else
-    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
-#endif
+@@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
+@@ 10+1
+        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]));
+
+// Rearranges weights of several bytes into rows of the product. Runs once per set of weights, with one thread
+// per word.
+extern "C" __global__ void __launch_bounds__(128)
+conv2d_repack_weights(const Arguments args) {
+    constexpr int PER_WORD = 4 / sizeof(W), ROW_WORDS = REDUCTION / PER_WORD;
+    const int index = tile::block_x() * 128 + tile::thread();
+    if (index >= WEIGHT_ROWS * ROW_WORDS) return;
+    const int k = channel_of_row(index / ROW_WORDS);
+    const W* const from = args.w + (k * REDUCTION + index % ROW_WORDS * PER_WORD);
+    args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
 }
 
 @@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
@@ -1075,6 +1120,22 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
 __device__ __forceinline__ unsigned first_of_row(int row) {
     return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;
 }
+
+// Converts bfloat16 to float: a bfloat16 is the upper half of a float.
+__device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
+    return as_float(static_cast<unsigned>(a) << 16);
+}
+
+@@ 1ab1b84b in pages/elementwise-dequantize-block-gfx942.hip: __device__ __forceinline__ Prepared prepare(
+@@ 4+1
+    prepared.divisor = static_cast<float>(scale);
+
+@@ afed56e6 in whole/elementwise-quantize-tensor-sm_90a.cu: // Converts one element. The contract fixes the order and the rounding of the steps.
+@@ 4+5
+    float value = static_cast<float>(tile::bfloat16_to_float(element));
+    value = tile::divide(value, prepared.divisor);
+    result = value == value ? tile::PackedE4m3s::one(value)
+        : static_cast<Output>(0x7f);
 
 @@ // The config.
 THREADS=128 VECTOR=16 UNROLL=1

@@ -138,39 +138,87 @@ __device__ __forceinline__ void run(
         own = OwnChannels(args, next);
     }
 }
-//
-//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
-//   y   = relu((acc + bias[k]) * multiplier[k]), as float16
 
 __device__ __forceinline__ unsigned as_bits(float a) { return __builtin_bit_cast(unsigned, a); }
 __device__ __forceinline__ float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
-
-__device__ __forceinline__ unsigned half_pair(float low, float high) {
-    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
-}
 
 __device__ __forceinline__ float half_to_float(unsigned short half) {
     return static_cast<float>(__builtin_bit_cast(_Float16, half));
 }
 
-// The elements of a 32-bit word as floats: two halves.
-struct Halves {
-    static constexpr int COUNT = 2;
+// The elements of a 32-bit word as floats: four of OCP's e4m3. Their bits are those of a half but for the
+// exponent's bias, 7 instead of 15; beyond the largest number there is only NaN.
+struct E4m3s {
+    static constexpr int COUNT = 4;
     static __device__ __forceinline__ float of(unsigned word, int i) {
-        return half_to_float(static_cast<unsigned short>(word >> (16 * i)));
+        const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
+        const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
+        return magnitude == 0x7fu ? as_float(0x7fffffffu) : scaled * 256.0f;
     }
 };
 
-// Rounds floats half to even to halves, two to a word.
-struct PackedHalves {
-    static constexpr int COUNT = 2;
-    static __device__ __forceinline__ unsigned short one(float a) { return to_half(a); }
-    static __device__ __forceinline__ unsigned word(const float* two) { return half_pair(two[0], two[1]); }
+// Converts float to an 8-bit float: half to even, beyond the largest number to that number, as OCP's
+// saturating conversion does; a NaN is the type's NaN. Below the smallest normal number, adding a power of
+// two drops the bits below the last one.
+template <int MANTISSA, unsigned LARGEST, unsigned BIAS>
+__device__ __forceinline__ unsigned char to_float8(float a) {
+    constexpr int DROPPED = 23 - MANTISSA;
+    constexpr unsigned SMALLEST_NORMAL = (128u - BIAS) << 23, ONE_STEP = (151u - BIAS - MANTISSA) << 23;
+    const unsigned sign = as_bits(a) >> 24 & 0x80u, magnitude = as_bits(a) & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return 0x7fu;
+    if (magnitude < SMALLEST_NORMAL) {
+        const unsigned steps = as_bits(as_float(magnitude) + as_float(ONE_STEP)) - ONE_STEP;
+        return static_cast<unsigned char>(sign | steps);
+    }
+    const unsigned even = magnitude >> DROPPED & 1u;
+    const unsigned rounded = (magnitude + (1u << (DROPPED - 1)) - 1u + even) >> DROPPED;
+    const unsigned rebased = rounded - ((127u - BIAS) << MANTISSA);
+    return static_cast<unsigned char>(sign | (rebased < LARGEST ? rebased : LARGEST));
+}
+
+// Rounds floats half to even to an 8-bit float, saturating, four to a word.
+template <int MANTISSA, unsigned LARGEST, unsigned BIAS>
+struct PackedFloats8 {
+    static constexpr int COUNT = 4;
+    static __device__ __forceinline__ unsigned char one(float a) {
+        return static_cast<unsigned char>(pair(a, a));
+    }
+    static __device__ __forceinline__ unsigned word(const float* four) {
+        return pair(four[0], four[1]) | pair(four[2], four[3]) << 16;
+    }
+    static __device__ __forceinline__ unsigned pair(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+        unsigned short two;
+        if constexpr (MANTISSA == 3) {
+            asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
+        } else {
+            asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
+        }
+        return two;
+#else
+        const unsigned upper = to_float8<MANTISSA, LARGEST, BIAS>(high);
+        return to_float8<MANTISSA, LARGEST, BIAS>(low) | upper << 8;
+#endif
+    }
 };
+using PackedE4m3s = PackedFloats8<3, 0x7eu, 7>;
+using PackedE5m2s = PackedFloats8<2, 0x7bu, 15>;
 
 // The type that `narrow` converts to an output element.
 using Finished = float;
-using Narrow = tile::PackedHalves;
+using Narrow = tile::PackedE4m3s;
+
+__device__ __forceinline__ unsigned half_pair(float low, float high) {
+    return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
+}
+
+// The elements of a 32-bit word as floats: four of OCP's e5m2, each the upper half of a half.
+struct E5m2s {
+    static constexpr int COUNT = 4;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return half_to_float(static_cast<unsigned short>((word >> (8 * i) & 0xffu) << 8));
+    }
+};
 
 __device__ __forceinline__ float divide(float a, float b) { return a / b; }
 

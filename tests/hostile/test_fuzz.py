@@ -29,7 +29,7 @@ FEW = {
     "databases": 12,
     "entries": 20,
     "workloads": 60,
-    "manifests": 200,
+    "folders": 200,
     "samples": 150,
 }
 

@@ -18,7 +18,7 @@ from qconv.dtypes import ELEMENT_TYPES, ElementType
 def test_numpy_agrees(element_type: ElementType) -> None:
     kind = element_type.numpy
     assert (kind.name, kind.itemsize, 8 * kind.itemsize) == (
-        element_type.name,
+        element_type.array_type,
         element_type.bytes,
         element_type.bits,
     )
@@ -33,11 +33,18 @@ def test_numpy_agrees(element_type: ElementType) -> None:
 
 
 def test_products_add_up_in_a_type_of_the_table() -> None:
-    floats = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32")
+    floats = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "tfloat32")
     assert ("int8", "uint8", *floats) == X_TYPES
-    assert [ELEMENT_TYPES[name].sums for name in X_TYPES] == ["int32"] * 2 + ["float32"] * 5
+    assert [ELEMENT_TYPES[name].sums for name in X_TYPES] == ["int32"] * 2 + ["float32"] * 6
     for element_type in ELEMENT_TYPES.values():
         assert element_type.sums is None or element_type.sums in ELEMENT_TYPES
+
+
+def test_a_tfloat32_is_a_float_without_its_lowest_bits() -> None:
+    given = np.array([0x3F801FFF, 0xBF802000, 0x00001FFF, 0x7F800000], np.uint32).view(np.float32)
+    kept = ELEMENT_TYPES["tfloat32"].multiplied(given)
+    assert kept.view(np.uint32).tolist() == [0x3F800000, 0xBF802000, 0, 0x7F800000]
+    assert ELEMENT_TYPES["float32"].multiplied(given).view(np.uint32).tolist() == given.view(np.uint32).tolist()
 
 
 def test_the_largest_product_is_that_of_the_ranges() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ import pytest
 
 import qconv
 from qconv import Conv2d
+from qconv.cli.command_line import commands
 from qconv.instances.load import serving
 from qconv.tune_db.database import Database
 from qconv.tuner import sequence
@@ -30,13 +32,13 @@ def test_problems_are_tuned_and_looked_up_at_once(tmp_path: Path, monkeypatch: p
     db = str(tmp_path / "t.sqlite")
     given = [SLOW, FAST, str(SLOW)]
     serving._warm.keep((SLOW, "cpu", db, False), "what was looked up before")  # type: ignore[arg-type]
-    slow, fast = qconv.tune(given, 9, device="cpu", database=db, strategy="cheapest")
+    slow, fast = qconv.tune(given, 9, device="cpu", db=db, strategy="cheapest")
     assert (slow.entry.problem, slow.entry.count, slow.entry.places) == (SLOW, 2, ("problem 1", "problem 3"))
     assert slow.trials + fast.trials == 18
     assert slow.config is not None
     assert (SLOW, "cpu", db, False) not in serving._warm
     for budget in (9, qconv.Budget(trials=9, seconds=60.0)):
-        assert qconv.tune(given, budget, device="cpu", database=db)[0] == slow
+        assert qconv.tune(given, budget, device="cpu", db=db)[0] == slow
 
 
 class Raced:
@@ -74,7 +76,7 @@ def test_a_network_is_raced_as_a_whole_when_its_problems_are_tuned(
     monkeypatch.setattr(sequence, "NetworkRace", Raced)
     monkeypatch.setattr(Raced, "seen", [])
     network: Any = SimpleNamespace(device=SimpleNamespace(name=name, target=CPU.target), refuses=refuses)
-    how: Any = {"device": "cpu", "database": str(tmp_path / "t.sqlite"), "strategy": "cheapest"}
+    how: Any = {"device": "cpu", "db": str(tmp_path / "t.sqlite"), "strategy": "cheapest"}
     assert qconv.tune(NetworkProblems([SLOW, FAST], network), 9, **how).race == said
     assert Raced.seen == ([0, 18] if said == RACE else [])
     assert qconv.tune([SLOW, FAST], 9, **how).race is None, "mere problems are no network"
@@ -134,3 +136,13 @@ def test_a_binary_file_that_is_no_model_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"\x80\x81\x82")
     with pytest.raises(ValueError, match=r"is no text in UTF-8 \(at byte 0\): .* a model whose name ends in \.onnx"):
         workload_of(tmp_path / "model.bin")
+
+
+def test_the_database_has_one_name() -> None:
+    """`db` in Python, `--db` for the command, `QCONV_DB` in the environment."""
+    functions = [qconv.tune, qconv.bench, qconv.lookup, qconv.export]
+    for function in functions:
+        assert "db" in inspect.signature(function).parameters, function
+    options = {name: param.opts for each in commands.commands.values() for param in each.params if (name := param.name)}
+    assert options["db"] == ["--db"]
+    assert "database" not in options

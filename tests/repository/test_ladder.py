@@ -30,6 +30,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.narrow_floats",
         "qconv.integer_input",
         "qconv.op",
+        "qconv.plugins",
         "qconv.recent",
         "qconv.arithmetic",
         "qconv.targets",
@@ -48,7 +49,16 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("qconv.tuner",),
     ("qconv.network",),
     # The front ends: they may use everything, and nothing below uses them.
-    ("qconv.__main__", "qconv.benchmark", "qconv.cli", "qconv.onnx", "qconv.shipping", "qconv.torch", "qconv.tuning"),
+    (
+        "qconv.__main__",
+        "qconv.benchmark",
+        "qconv.cli",
+        "qconv.interface",
+        "qconv.onnx",
+        "qconv.shipping",
+        "qconv.torch",
+        "qconv.tuning",
+    ),
 )
 # The root package only names things; it imports them when they are used.
 FACE = "qconv"

@@ -75,3 +75,43 @@ def test_it_loads_few_modules(program: str, limit: int) -> None:
         [sys.executable, "-c", f"{program}\nimport sys\n{count}"], capture_output=True, text=True, check=True
     )
     assert 0 < int(run.stdout) <= limit
+
+
+@pytest.mark.parametrize("command", [["--help"], ["tune", "--help"], ["help", "ops"]])
+def test_no_plugin_is_looked_for_at_the_start(command: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from importlib import metadata\n"
+        "def refuse(**_):\n"
+        "    raise AssertionError('it reads the entry points of every package')\n"
+        "metadata.entry_points = refuse\n"
+        f"sys.argv = ['qconv-tune', *{command}]\n"
+        "from qconv.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as done:\n"
+        "    assert not done.code\n"
+    )
+    assert loaded_by(program)[1] == []
+
+
+# Modules that the command imports for its help: of this project, and with those of Python and of packages. A new one
+# makes every command slower, so that a higher number needs a reason.
+MOST_OWN, MOST = 96, 450
+
+
+@pytest.mark.parametrize("start", ["qconv", "qconv.cli"])
+def test_the_help_imports_no_more_than_it_did(start: str) -> None:
+    program = (
+        "import runpy, sys\n"
+        "sys.argv = ['qconv-tune', '--help']\n"
+        "try:\n"
+        f"    runpy.run_module({start!r}, run_name='__main__')\n"
+        "except SystemExit as done:\n"
+        "    assert not done.code\n"
+        "print('counts:', sum(name.startswith('qconv') for name in sys.modules), len(sys.modules))\n"
+    )
+    printed, _ = loaded_by(program)
+    own, every = map(int, printed.rpartition("counts:")[2].split())
+    assert own <= MOST_OWN
+    assert every <= MOST

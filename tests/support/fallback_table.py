@@ -20,10 +20,12 @@ import quantized_networks as networks
 from onnx import version_converter
 
 from qconv.device import open_device
+from qconv.instances.choose import Choice
+from qconv.instances.choose.lookup import choose
 from qconv.instances.load.building import Place
-from qconv.instances.load.deployed import Collected
-from qconv.instances.load.serving import answered_by
+from qconv.instances.load.serving import answered_by, is_in_sequence, open_layers
 from qconv.onnx import Session
+from qconv.op import Problem
 
 # Images as small as the networks allow, so that the CPU device takes seconds.
 TRAINED = {"ch_PP-OCRv4_det": (1, 3, 64, 96), "ch_PP-OCRv4_rec": (1, 3, 48, 96), "ch_ppocr_mobile": (1, 3, 48, 96)}
@@ -107,8 +109,27 @@ def described(model: Any, shape: tuple[int, ...]) -> Session:
     """Return a session for inputs of this shape, whose kernels are chosen and not compiled."""
     fix(model, shape)
     device = open_device("cpu")
-    with answered_by(Collected(Place(device.name, device.target))):
+    place = Place(device.name, device.target)
+    chosen: dict[Problem, Choice] = {}
+
+    def answer(problem: Problem) -> Any:
+        if problem not in chosen:
+            with open_layers(None, place) as layers:
+                chosen[problem] = choose(problem, place, layers, is_in_sequence())
+        return Unloaded(chosen[problem])
+
+    with answered_by(answer):
         return Session(model, "cpu")
+
+
+class Unloaded:
+    """An instance whose kernel is chosen and not compiled."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.why, self.plan = choice.why, choice.plan
+
+    def pack(self, *_: Any, **__: Any) -> None:
+        """Do nothing: no kernel runs."""
 
 
 def cell(session: Session | None) -> str:

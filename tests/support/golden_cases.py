@@ -252,8 +252,23 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         "gfx1100",
         None,
     ),
+    "elementwise-quantize-float8-sm_90a.cu": (
+        Quantize(64, 256, 4096, x_type="bfloat16", out_type="float8_e4m3fn"),
+        "sm_90a",
+        None,
+    ),
+    "elementwise-dequantize-float8-gfx1201.hip": (
+        Dequantize(64, 4096, 1, block=32, x_type="float8_e5m2", out_type="float16"),
+        "gfx1201",
+        None,
+    ),
     "choosing-choose-tensor-sm_90a.cu": (Choose(1, 1, 2**24, mapping="symmetric"), "sm_90a", None),
     "choosing-dynamic-token-sm_90a.cu": (Dynamic(1, 512, 4096, x_type="bfloat16"), "sm_90a", None),
+    "choosing-dynamic-float8-sm_90a.cu": (
+        Dynamic(1, 512, 4096, x_type="bfloat16", out_type="float8_e4m3fn"),
+        "sm_90a",
+        None,
+    ),
     "binary-add-relu-sm_90a.cu": (Add(1, 1, 32 * 56 * 56 * 256, activation="relu"), "sm_90a", None),
     "binary-mul-channels-of-images-gfx942.hip": (Mul(32, 28 * 28, 120, "uint8", "uint8", "uint8"), "gfx942", None),
     "binary-add-number-cpu.cpp": (Add(1, 999, 1, out_type="uint8"), "cpu", None),

@@ -7,13 +7,19 @@ from dataclasses import replace
 from golden_quantizations import conv
 
 from qconv import Conv2d, FusedConv2d, Quantization
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator import Config
+from qconv.generator.families.depthwise import Depthwise
 from qconv.generator.families.fused.config import Fused
+from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.mma.config import Mma
 from qconv.generator.families.simt import Simt
 from qconv.generator.families.wgmma import Wgmma
 from qconv.problem.chain import Chain
 
+DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48)
+# Two filters of a channel, and channels that fill no vector.
+MULTIPLIED = Conv2d(2, 9, 5, 5, 10, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=5)
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
 TILE = Mma(0, 64, 64, 64, 32, 32, 2, 1, 1, 0, 0, 0, 1, 0)
 PAIR = Fused(
@@ -33,7 +39,9 @@ PAIR = Fused(
 
 
 def real(dtype: str, out_type: str | None = None) -> Quantization:
-    return Quantization(dtype, dtype, out_type or dtype, per_channel=True, bias="float32", activation="relu")
+    return Quantization(
+        dtype, dtype, out_type or ELEMENT_TYPES[dtype].array_type, per_channel=True, bias="float32", activation="relu"
+    )
 
 
 def _of_instructions(target: str, *dtypes: str, instructions: int = 1) -> dict[str, tuple[Conv2d, str, Config]]:
@@ -50,12 +58,21 @@ CHAIN: Chain = FusedConv2d(
 )
 CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
     "simt-float32-sm_75.cu": (conv(BODY, real("float32")), "sm_75", Simt(64, 64, 32, 4, 8, 2)),
+    "depthwise-float16-sm_90a.cu": (conv(DEPTHWISE, real("float16")), "sm_90a", Depthwise(8, 4, 4, 1, 128)),
+    "depthwise-float8-gathered-gfx950.hip": (
+        conv(MULTIPLIED, replace(real("float8_e4m3fn"), residual="float32")),
+        "gfx950",
+        Depthwise(2, 2, 4, 1, 64),
+    ),
     **_of_instructions("sm_89", "bfloat16", "float8_e4m3fn"),
     **_of_instructions("gfx908", "float16", instructions=2),
     **_of_instructions("gfx90a", "bfloat16", instructions=2),
     **_of_instructions("gfx950", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", instructions=2),
     **_of_instructions("gfx1201", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    **_of_instructions("sm_80", "tfloat32"),
+    "wgmma-tfloat32-sm_90a.cu": (conv(BODY, real("tfloat32")), "sm_90a", Wgmma(2, 1, 64, 4, 0)),
     "wgmma-float16-sm_90a.cu": (conv(BODY, real("float16")), "sm_90a", Wgmma(2, 1, 128, 4, 1)),
     "wgmma-float8-cpu.sm_90a.cpp": (conv(BODY, real("float8_e4m3fn", "float16")), "cpu.sm_90a", Wgmma(1, 0, 48, 4, 0)),
+    "halo-float16-sm_90a.cu": (conv(replace(BODY, c=64, k=64), real("float16")), "sm_90a", Halo(14, 3, 64)),
     "fused-float16-sm_90a.cu": (CHAIN, "sm_90a", PAIR),
 }

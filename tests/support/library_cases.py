@@ -121,8 +121,10 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
     ("elementwise", "cpu", Quantize(2, 3, 40, channels_last=True)),
+    ("elementwise", "cpu", Quantize(3, 1, 40, out_type="float8_e4m3fn")),
     ("choosing", "cpu", Choose(3, 1, 40)),
     ("choosing", "cpu", Dynamic(3, 1, 40)),
+    ("choosing", "cpu", Dynamic(3, 1, 40, out_type="float8_e5m2")),
 )
 
 

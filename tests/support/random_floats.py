@@ -28,6 +28,7 @@ TYPES = (
     ("float8_e4m3fn", "float8_e5m2"),
     ("float8_e5m2", "float8_e4m3fn"),
     ("float32", "float32"),
+    ("tfloat32", "tfloat32"),
 )
 FLAGS = (False, True)
 OUTPUTS = tuple(name for name in OUT_TYPES if name != "int32")
@@ -65,11 +66,9 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
 
 
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
-    if family == "simt":
+    if family in ("simt", "depthwise"):
         return True
-    if family.startswith("halo"):
-        return types[0] in FLOAT8 and _is_multiplied("wgmma", types, target)
-    of_floats = target.generation.warpgroup_of_floats if family == "wgmma" else target.instructions
+    of_floats = target.instructions if family == "mma" else target.generation.warpgroup_of_floats
     return any(each.accepts(*types) for each in of_floats)
 
 

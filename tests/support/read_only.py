@@ -42,6 +42,8 @@ def python_without_disk(*known: str) -> Callable[..., subprocess.CompletedProces
     inside = f'mount --make-rprivate / && mount -o remount,ro,bind / && exec {user} env -i "$@"'
     if subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mounts of its own here")
+    if own := os.environ.get("PYTHONPATH"):
+        known = (*known, f"PYTHONPATH={own}")
     prefix = ["unshare", "-m", "sh", "-c", inside, "sh", *known, "PATH=/nonexistent", "PYTHONDONTWRITEBYTECODE=1"]
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,8 @@ from math import floor
 from typing import Any
 
 DIGITS = {"float16": (11, -24), "bfloat16": (8, -133), "float32": (24, -149), "float64": (53, -1074)}
+DIGITS |= {"float8_e4m3fn": (4, -9), "float8_e5m2": (3, -16)}
+LARGEST = {"float8_e4m3fn": Fraction(448), "float8_e5m2": Fraction(57344)}
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
 RANGES["int32"] = (-(2**31), 2**31 - 1)
 
@@ -56,7 +58,7 @@ class Flags:
         return cls(**{name: value for name, value in given.items() if name in known})
 
 
-def quantize(x: float, scale: float, zero: int, f: Flags) -> int:
+def quantize(x: float, scale: float, zero: int, f: Flags) -> int | Fraction:
     def real(value: Fraction) -> Fraction:
         # A 16-bit result is the fp32 result, rounded again.
         wide = rounded_to(value, "float64" if f.precision == "float64" else "float32")
@@ -71,7 +73,10 @@ def quantize(x: float, scale: float, zero: int, f: Flags) -> int:
     return _stored(value, zero, f)
 
 
-def _stored(value: Fraction, zero: int, f: Flags) -> int:
+def _stored(value: Fraction, zero: int, f: Flags) -> int | Fraction:
+    if f.out_type in LARGEST:
+        most = LARGEST[f.out_type]
+        return min(max(rounded_to(value, f.out_type), -most), most)
     if f.zero_point_add == "after_round":
         return _clamped(integer(value, f.rounding) + zero, f)
     total = rounded_to(value + rounded_to(Fraction(zero), f.precision), f.precision)
@@ -83,17 +88,17 @@ def _clamped(number: int, f: Flags) -> int:
     return min(max(number, low), high)
 
 
-def dequantize(q: int, scale: float, zero: int, f: Flags) -> float:
+def dequantize(q: float, scale: float, zero: int, f: Flags) -> float:
     real = f.precision
     if f.subtraction == "integer":
-        value = rounded_to(Fraction(q - zero), real)
+        value = rounded_to(Fraction(q) - zero, real)
     else:
         value = rounded_to(rounded_to(Fraction(q), real) - rounded_to(Fraction(zero), real), real)
     factor = rounded_to(rounded_to(Fraction(scale), f.scale_type), real)
     return float(rounded_to(rounded_to(value * factor, real), f.out_type))
 
 
-def requantize(q: int, x_scale: float, x_zero: int, y_scale: float, y_zero: int, f: Flags) -> int:
+def requantize(q: int, x_scale: float, x_zero: int, y_scale: float, y_zero: int, f: Flags) -> int | Fraction:
     def real(value: Fraction) -> Fraction:
         return rounded_to(value, f.precision)
 
@@ -113,7 +118,7 @@ def element(vector: dict[str, Any]) -> float:
     types = {"out_type": "float32"} if vector["op"] == "dequantize" else {}
     f, given = Flags.of({**types, **vector["flags"]}), vector["given"]
     if vector["op"] == "quantize":
-        return quantize(given["x"], given["scale"], given["zero_point"], f)
+        return float(quantize(given["x"], given["scale"], given["zero_point"], f))
     if vector["op"] == "dequantize":
         return dequantize(given["x"], given["scale"], given["zero_point"], f)
-    return requantize(given["x"], given["x_scale"], given["x_zero"], given["y_scale"], given["y_zero"], f)
+    return float(requantize(given["x"], given["x_scale"], given["x_zero"], given["y_scale"], given["y_zero"], f))

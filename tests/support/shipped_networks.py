@@ -15,10 +15,9 @@ import quantized_networks as networks
 from onnx import TensorProto, helper, numpy_helper
 
 from qconv.network.ship.cpp_library import Tensor, declared
-from qconv.onnx.built import batches_of, known_models, own_proto
+from qconv.onnx.asked_shapes import AskedShapes
 from qconv.onnx.model import ReadModel
-from qconv.onnx.options import Meaning
-from qconv.onnx.ship import CONFIG
+from qconv.onnx.ship import Shipping
 from qconv.op import Array
 
 SOURCES = ("qconv_network.cpp", "qconv_shipped.cpp", "qconv_engine_cpu.cpp")
@@ -28,6 +27,14 @@ SUPPORT = Path(__file__).parent
 def residual() -> Any:
     """Return a quantized network with a stem, a pool and sums, of any batch."""
     return networks.quantized(networks.resnet_like(), "QDQ", "u8s8", per_channel=True)
+
+
+def sized() -> Any:
+    """Return the same network for images of any size."""
+    model = residual()
+    for dim, name in zip(model.graph.input[0].type.tensor_type.shape.dim[2:], "hw", strict=True):
+        dim.dim_param = name
+    return model
 
 
 def wide() -> Any:
@@ -104,8 +111,7 @@ def fails() -> Any:
 
 def known(model: Any, batches: Sequence[int] | None = None) -> list[ReadModel]:
     """Return the model as it is exported for each batch."""
-    proto = own_proto(model, CONFIG, Meaning())
-    return list(known_models(proto, CONFIG, Meaning(), batches_of(proto, batches), {}))
+    return list(Shipping().known_models(model, AskedShapes(batches)))
 
 
 def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequence[str] = SOURCES) -> Path:

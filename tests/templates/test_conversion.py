@@ -14,6 +14,7 @@ from qconv import generator, parse
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize
 from qconv.conversion.problem import CHOICES
 from qconv.device import Device, open_device
+from qconv.dtypes import FLOAT8
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.families.conversion.choosing import Choosing
@@ -117,6 +118,9 @@ def test_the_random_conversions_have_everything() -> None:
     for name, values in CHOICES.items():
         for value in values:
             assert seen[name, value] >= 2, (name, value)
+    for dtype in FLOAT8:
+        assert sum(getattr(p, "out_type", "") == dtype for p in made) >= 5
+        assert sum(getattr(p, "x_type", "") == dtype for p in made) >= 5
     granularities = Counter(p.granularity for p in made)
     assert min(granularities[g] for g in ("tensor", "channel", "block")) >= 20
     assert all(parse(str(problem)) == problem for problem in made)
@@ -134,9 +138,25 @@ SANITIZED = {
         Dequantize(4, 5, 72, zero_point=True, channels_last=True),
         Elementwise(threads=64, vector=8, unroll=1),
     ),
+    "vectors of 8-bit floats": (
+        Quantize(1, 1, 1003, x_type="bfloat16", out_type="float8_e4m3fn"),
+        Elementwise(threads=64, vector=8, unroll=2),
+    ),
+    "8-bit floats of blocks": (
+        Dequantize(2, 37, 3, x_type="float8_e5m2", out_type="float16", block=8),
+        Elementwise(threads=64, vector=4, unroll=1),
+    ),
     "a team a row": (Choose(1, 5, 200), Choosing(threads=128, team=32, vector=4, unroll=1, slices=1)),
     "slices of the array": (Choose(1, 1, 4099), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
     "rows of all threads": (Dynamic(1, 3, 700), Choosing(threads=128, team=128, vector=4, unroll=1, slices=1)),
+    "rows of 8-bit floats": (
+        Dynamic(1, 3, 700, out_type="float8_e4m3fn", x_type="float16"),
+        Choosing(threads=128, team=128, vector=4, unroll=1, slices=1),
+    ),
+    "slices, then 8-bit floats": (
+        Dynamic(1, 2, 4096, out_type="float8_e5m2"),
+        Choosing(threads=128, team=128, vector=4, unroll=1, slices=4),
+    ),
     "slices, then the array": (Dynamic(1, 2, 4096), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
 }
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from float8_boundaries import float8_boundaries
 
 from qconv import generator
 from qconv.arithmetic.mode import MODE_VALUES
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize
 from qconv.conversion.problem import WIDE
 from qconv.device import open_device
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.generator.families.conversion.choosing import Choosing
 from qconv.instances.load.pair import load
 from qconv.ops.registry import Sample
@@ -65,6 +67,33 @@ def test_halves_are_written_to_both_ends_of_their_range(first: int, scale: float
     x = np.arange(first, first + 2**14, dtype=np.int32).reshape(1, 1, -1)
     instance = load(generator.default(problem, CPU.target), CPU)
     assert mismatch(instance, Sample((x, np.array([scale], np.float32)))) is None
+
+
+@pytest.mark.parametrize("quotient", ["divide", "reciprocal"])
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_8_bit_floats_at_every_boundary(dtype: str, quotient: str) -> None:
+    """Every number, every tie and their neighbours in fp32, both zeros, infinities and NaN: exact by powers of two."""
+    values = float8_boundaries(dtype)
+    problem = Quantize(1, 1, len(values), out_type=dtype, quotient=quotient)
+    instance = load(generator.default(problem, CPU.target), CPU)
+    for scale in (1.0, 2.0**-20, 2.0**30):
+        with np.errstate(over="ignore"):
+            x = (values * np.float32(scale)).reshape(1, 1, -1)
+        assert mismatch(instance, Sample((x, np.array([scale], np.float32)))) is None, scale
+    numbers = np.arange(256, dtype=np.uint8).view(ELEMENT_TYPES[dtype].numpy)
+    back = load(generator.default(Dequantize(1, 1, 256, x_type=dtype), CPU.target), CPU)
+    y = back(numbers.reshape(1, 1, -1), np.ones(1, np.float32)).ravel()
+    np.testing.assert_array_equal(y, numbers.astype(np.float32))
+    assert (np.signbit(y) == np.signbit(numbers))[~np.isnan(y)].all()
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_fp64_becomes_8_bits_by_one_rounding(dtype: str) -> None:
+    values = float8_boundaries(dtype).astype(np.float64)
+    values = np.concatenate([values, np.nextafter(values, -np.inf), np.nextafter(values, np.inf), [1e300, -1e300]])
+    problem = Quantize(1, 1, len(values), x_type="float64", out_type=dtype, precision="float64")
+    instance = load(generator.default(problem, CPU.target), CPU)
+    assert mismatch(instance, Sample((values.reshape(1, 1, -1), np.ones(1, np.float32)))) is None
 
 
 @pytest.mark.parametrize(("out_type", "first"), [("float16", 2049), ("bfloat16", 257)])

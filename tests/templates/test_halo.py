@@ -21,6 +21,7 @@ from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
 TARGET = TARGETS["cpu.sm_90a"]
 HALF = replace(ADDED, out_type="float16")
+OF_HALVES = Quantization("float16", "float16", "float16", per_channel=True, bias="float32", residual="float16")
 
 
 def plan_of(problem: Conv2d, **config: int) -> HaloPlan:
@@ -40,6 +41,8 @@ PLANS = {
     "strides": plan_of(Conv2d(4, 21, 40, 272, 64, 1, 1, stride=(2, 3), quantization=EVERYTHING)),
     "slots": plan_of(Conv2d(2, 12, 24, 128, 64, 3, 3, pad=9, dilation=9), consumers=3),
     "slabs": plan_of(Conv2d(2, 13, 13, 160, 64, 3, 2, pad=1, quantization=SUM)),
+    # Elements of two bytes: a slab has 64 channels.
+    "halves": plan_of(Conv2d(2, 21, 21, 96, 40, 3, 3, pad=1, quantization=OF_HALVES)),
     # Pixels are the rows of an instruction, with one column per channel.
     "pixel rows": plan_of(Conv2d(2, 34, 34, 64, 80, 3, 3, pad=1, quantization=Quantization()), rows=16, channels=80),
     "pixel rows, residuals": plan_of(
@@ -351,6 +354,7 @@ def test_planted_bugs_are_found(name: str) -> None:
         ({"c": 5, "h": 7, "w": 7}, "x has 245 bytes: lanes that bring pixels read whole words"),
         ({"layout": "nchw"}, "layout=nchw"),
         ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
+        ({"c": 20, "quantization": OF_HALVES}, "c=20 of float16: lanes bring pixels of bytes"),
     ],
 )
 def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:

@@ -13,7 +13,7 @@ from qconv.errors import Infeasible
 from qconv.generator.families.halo.split import HaloSplit, HaloSplitPlan, resident_clusters
 from qconv.targets.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
-from tests.templates.test_halo import HALF, check_on
+from tests.templates.test_halo import HALF, OF_HALVES, check_on
 from tests.templates.test_mma_sanitizers import RACE, WRONG, Planted, check, check_planted
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
@@ -36,6 +36,7 @@ PLANS = {
     "others' channels behind": plan_of(Conv2d(2, 13, 13, 176, 21, 3, 2, pad=1, quantization=HALF)),
     "windows": plan_of(Conv2d(4, 26, 14, 192, 48, 3, 3, stride=2, pad=1, quantization=SUM), rows=8),
     "slabs": plan_of(Conv2d(6, 12, 14, 320, 128, 1, 1, quantization=SUM), rows=8, channels=128, consumers=3),
+    "eighths of halves": plan_of(Conv2d(4, 14, 8, 512, 40, 1, 2, quantization=OF_HALVES), rows=16, split=8),
     "few slots": plan_of(Conv2d(3, 12, 24, 192, 64, 3, 3, pad=4, dilation=4), rows=8),
 }
 
@@ -154,6 +155,7 @@ SMALL = Conv2d(1, 7, 7, 512, 512, 3, 3, pad=1)
         ({"c": 32}, {}, "split=2: parts of 32 channels are fewer for the problem's 32; split less"),
         ({"c": 96}, {"rows": 8, "split": 4}, "split=4: parts of 32 channels are fewer for the problem's 96"),
         ({}, {"split": 4}, "rows=4: each of split=4 blocks makes .* whole pairs of rows; give a multiple of 8"),
+        ({}, {"rows": 16, "split": 8}, "split=8: parts of 64 bytes are no whole slabs of 128; split by 4 at most"),
         ({"groups": 2}, {}, "groups=2"),
         ({"h": 3}, {"rows": 8}, "rows of a tile"),
         ({"c": 1024, "r": 5, "s": 5, "pad": (2, 2, 2, 2)}, {}, "products of a tile"),

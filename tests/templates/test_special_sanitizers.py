@@ -34,6 +34,7 @@ from tests.templates.test_special_random import TARGET
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 ADDED = Quantization(per_channel=True, residual="int8")
 # Tiles that the problem does not fill.
+HALVES = Quantization("float16", "float16", "float16", per_channel=True, residual="float32")
 TALL = Depthwise(rows=2, columns=2, vector=4, run=2, threads=64)
 TILE = Direct(tile_h=4, tile_w=8, slabs=2, warps=2, batch=2, blocks_per_sm=2)
 SMALL = Direct(tile_h=4, tile_w=8, slabs=1, warps=2, batch=1, blocks_per_sm=2)
@@ -68,6 +69,13 @@ PLANS = {
     "depthwise, a low image": plan_of(
         Conv2d(1, 4, 1, 4, 4, 2, 1, groups=4), Depthwise(rows=2, columns=1, vector=4, run=1, threads=64)
     ),
+    "depthwise, halves": plan_of(Conv2d(1, 9, 9, 10, 10, 3, 3, groups=10, quantization=HALVES), replace(TALL, run=1)),
+    "depthwise of floats, a narrow image": plan_of(
+        Conv2d(1, 1, 4, 4, 4, 1, 2, groups=4, quantization=HALVES), Depthwise(1, 2, vector=4, run=1, threads=64)
+    ),
+    "depthwise of floats, a low image": plan_of(
+        Conv2d(1, 4, 1, 4, 4, 2, 1, groups=4, quantization=HALVES), Depthwise(2, 1, vector=4, run=1, threads=64)
+    ),
     "direct, a narrow image": plan_of(Conv2d(1, 4, 5, 8, 8, 1, 2, groups=2), SMALL),
     "direct, a low image": plan_of(Conv2d(1, 3, 9, 8, 8, 1, 2, groups=2), SMALL),
     "direct, no padding": plan_of(Conv2d(1, 9, 9, 32, 32, 3, 3, groups=8), TILE),
@@ -91,7 +99,7 @@ PLANS = {
 
 
 # The sanitizers' compilers take long for unrolled code: the others are among the slow tests.
-FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "stem"}
+FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "depthwise, halves", "stem"}
 FAST_PLANS |= {name for name in PLANS if name.endswith(("narrow image", "low image"))}
 FAST_PLANTED = {
     *("no barrier before the outputs leave", "a row past the image is read"),

@@ -10,8 +10,8 @@ from functools import cached_property
 from qconv.arithmetic.step import Step
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
-from qconv.conversion.steps import FROM_16_BITS, Prepared, Real, prepared, steps
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.conversion.steps import NARROW_FLOATS, Prepared, Real, prepared, steps
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Plan
 from qconv.op import Tensor
 
@@ -70,11 +70,32 @@ class ElementContext(ConversionContext):
     loaded: str  # arguments of `prepare`, as loads
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A value that is chosen for a channel: a field of the struct `Choice`."""
+
+    name: str
+    ctype: str
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.ctype} {self.name};"
+
+    @property
+    def member(self) -> str:
+        return f"choice.{self.name}"
+
+    @property
+    def store(self) -> str:
+        return f"args.{self.name}[channel] = {self.member};"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChoiceContext(ConversionContext):
     """Values that a page needs to choose scales."""
 
     choice: tuple[ChoiceStep, ...]
+    chosen: tuple[Chosen, ...]
     real: Real
     as_real: str  # expression that converts an element to a real for comparison
 
@@ -114,6 +135,7 @@ def context(problem: Conversion) -> ConversionContext:
         declared=elements.declared,
         loaded=elements.loaded,
         choice=choice.choice,
+        chosen=choice.chosen,
         real=choice.real,
         as_real=choice.as_real,
     )
@@ -141,6 +163,11 @@ def _of_choice(problem: Choose) -> ChoiceContext:
         wants=_wants(choice) | {*real.wide, *needs},
         problem=problem,
         choice=choice,
+        chosen=tuple(
+            Chosen(tensor.name, ALIASES.get(tensor.name, ELEMENT_TYPES[tensor.dtype].ctype))
+            for tensor in problem.outputs
+            if tensor.name != "y"
+        ),
         real=real,
         as_real=as_real,
     )
@@ -151,9 +178,9 @@ def _wants(entries: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
 
 
 def _as_real(problem: Choose) -> tuple[str, tuple[str, ...]]:
-    if problem.x_type not in FROM_16_BITS:
+    if problem.x_type not in NARROW_FLOATS:
         return "element", ()
-    back, _, wants, _ = FROM_16_BITS[problem.x_type]
+    back, _, wants, _ = NARROW_FLOATS[problem.x_type]
     return back.format("element"), wants
 
 
@@ -168,6 +195,8 @@ def _what_it_computes(problem: Conversion) -> list[str]:
     assert isinstance(problem, Quantize | Requantize)
     if isinstance(problem, Quantize):
         value = "x * (1 / scale)" if problem.quotient == "reciprocal" else "x / scale"
+        if problem.out_type in FLOAT8:
+            return [f"  y = {value} in {problem.precision}, as {problem.out_type}, saturated"]
         zero = " + zero_point" if problem.zero_point else ""
     else:
         x = "(x - x_zero)" if problem.x_zero_point else "x"
@@ -187,4 +216,7 @@ def _what_it_computes(problem: Conversion) -> list[str]:
 
 def _chosen(problem: Choose) -> list[str]:
     of = "the whole array" if problem.channels == 1 else "each channel"
+    if not problem.has_zero_point:
+        most = ELEMENT_TYPES[problem.out_type].largest_finite
+        return [f"  scale of {of}: its largest magnitude / {most:g}"]
     return [f"  scale and zero_point of {of}, {problem.mapping}, by the rule of {problem.rule}"]

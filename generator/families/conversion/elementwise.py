@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.conversion import Dequantize, Quantize, Requantize
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.errors import Infeasible
 from qconv.generator.families import Family
 from qconv.generator.families.conversion import ConversionPlan, argument_fields, dimensions, element_bytes
@@ -131,7 +131,8 @@ class TurnedPlan(WaitingPlan, ConversionPlan):
 
     @property
     def _divides(self) -> bool:
-        return isinstance(self.problem, Quantize) and self.problem.quotient != "reciprocal"
+        problem = self.problem
+        return isinstance(problem, Quantize) and problem.quotient != "reciprocal" and problem.out_type not in FLOAT8
 
     def cost(self) -> float:
         """Rank the configs as ElementwisePlan does. A thread may have more bytes in flight, because it prepares a scale

@@ -9,7 +9,7 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
 from qconv.generator.cost_units import of_activation
-from qconv.generator.families.depthwise import MOST_WORDS, words_in_registers
+from qconv.generator.families.depthwise.bytes import MOST_WORDS, words_in_registers
 from qconv.generator.families.fused.layer import InKernel, LayerConfig, LayerPlan, LayerRoles, Work, chunks
 from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.problem.convolution import Conv2d

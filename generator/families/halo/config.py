@@ -74,10 +74,8 @@ def products(problem: Conv2d, config: Halo) -> int:
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """Why no config is feasible, or None."""
     t = problem.quantization.types
-    if t.x.bytes > 1:
-        return f"{t.x.name} by {t.w.name}: windows are rows of bytes; wgmma serves wider elements"
-    if t.residual is not None and t.residual.bytes > 1:
-        return f"residual={t.residual.name}: tiles of residuals are rows of bytes; wgmma adds wider ones"
+    if t.x.bytes > 1 and is_gathered(problem):
+        return f"c={problem.c} of {t.x.name}: lanes bring pixels of bytes; pad them to whole 16 bytes, or use mma"
     tiled = reshaped(problem)
     if not is_gathered(tiled) or target.warpgroup is None or not target.tensor_maps:
         return wgmma.why_none(tiled, target)
@@ -102,7 +100,8 @@ def registers(problem: Conv2d, config: Halo) -> tuple[int, int]:
 def check_useful(problem: Conv2d, config: Halo) -> None:
     """Refuse configs that waste most of a tile, or whose sums leave no registers."""
     at_most(config.channels, max(64, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
-    at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
+    fewest = CHOICES["rows"][0] * config.cluster_blocks  # each block makes the outputs of as many
+    at_most(config.rows, max(fewest, 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
     at_most(products(problem, config), MOST_PRODUCTS, "products of a tile, which are written out")
     in_registers = config.sums
     if config.has_pixel_rows:

@@ -44,7 +44,7 @@ SUM_BYTES = 4
 
 def tap_bytes(problem: Conv2d) -> int:
     """Bytes of a tap's weights per output channel, in whole chunks."""
-    return ceil_div(problem.c, CHUNK) * CHUNK
+    return ceil_div(problem.pixel_bytes, CHUNK) * CHUNK
 
 
 def weight_bytes(problem: Conv2d, config: Halo) -> int:
@@ -70,13 +70,15 @@ def pixel_map(problem: Conv2d, windows: Windows) -> TensorMap:
     """The map of a slab of a window. Channels past the last are zeros, whatever the weights have there."""
     row, steps = windows.row, (windows.row_step, problem.stride[1])
     span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
-    return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row)
+    channels = row // problem.quantization.types.x.bytes
+    return tensor_map.window(problem, span_h, span_w, channels, steps, swizzle=row)
 
 
 def weight_map(problem: Conv2d, channels: int, row: int, weight_rows: int) -> TensorMap:
     """The map of `row` bytes of a tap's weights, for the output channels of a tile."""
-    w_type, columns = problem.quantization.types.w.name, problem.r * problem.s * tap_bytes(problem)
-    return tensor_map.matrix("weights", w_type, weight_rows, columns, channels, row, swizzle=row)
+    w = problem.quantization.types.w
+    columns = problem.r * problem.s * tap_bytes(problem) // w.bytes
+    return tensor_map.matrix("weights", w.name, weight_rows, columns, channels, row // w.bytes, swizzle=row)
 
 
 def tile_map(problem: Conv2d, config: Halo, array: str, rows: int) -> TensorMap:
@@ -302,13 +304,14 @@ class HaloPlan(PersistentPlan):
             filter=f"families/halo/filter{'_of_columns' * merges}.j2",
             exchange=f"families/halo/{'exchange' if self.config.cluster_blocks > 1 else 'no_exchange'}.j2",
             prepare_kernels=self._prepare_kernels,
-            residual_as="float" if self.residual_in_smem else "int",
+            residual_as="float" if self.residual_in_smem else self.context.residual_type,
         )
 
     @property
     def _prepare_kernels(self) -> tuple[str, ...]:
         by_bytes = self.gathers or self.merged_columns is not None
-        repack = "families/halo/repack_bytes.j2" if by_bytes else "families/wgmma/repack.j2"
+        wide = "_wide" if self.problem.quantization.types.w.bytes > 1 else ""
+        repack = "families/halo/repack_bytes.j2" if by_bytes else f"families/wgmma/repack{wide}.j2"
         fold = ("convolution/fold.j2",) * self.problem.quantization.x_zero_point
         borders = ("families/wgmma/fold_borders.j2",) * (self.borders is not None)
         return (repack, *fold, *borders)
@@ -367,6 +370,7 @@ class HaloPlan(PersistentPlan):
     @property
     def _block_constants(self) -> tuple[Constant, ...]:
         return (
+            Constant("CHANNEL_BYTES", self.problem.quantization.types.x.bytes, "bytes per input channel of a pixel"),
             Constant("PART_C", self.block_problem.c, "input channels that a block multiplies"),
             Constant("OWN_ROWS", self.own_rows, "rows of a tile whose outputs a block makes"),
             Constant("TAP_BYTES", tap_bytes(self.reshaped), "weights of a tap per output channel, in whole 16 bytes"),
@@ -461,5 +465,5 @@ def features(plan: HaloPlan) -> dict[str, float]:
         "channels": filled(problem.k, config.channels),
         "products": log(plan.products),
         "slots": log(plan.slots),
-        "zeros": float(plan.windows.row - plan.reshaped.c),
+        "zeros": float(plan.windows.row - plan.reshaped.pixel_bytes),
     }

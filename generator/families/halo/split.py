@@ -15,7 +15,7 @@ from qconv.errors import Infeasible
 from qconv.generator.families.halo import config as halo_config
 from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.halo.plan import HaloPlan, make
-from qconv.generator.families.halo.windows import STEP, is_gathered, reshaped
+from qconv.generator.families.halo.windows import ROWS, STEP, is_gathered, reshaped
 from qconv.generator.plan import Constant, ceil_div, check_choices
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
@@ -40,8 +40,10 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "rows": (4, 8, 12, 16, 20, 24),
     "consumers": (2, 3),
     "channels": (64, 128),
-    "split": (2, 4),
+    "split": (2, 4, 8),
 }
+# Clusters of more blocks multiply whole slabs: smaller parts take longer to exchange than to multiply.
+MOST_OF_SMALL_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class HaloSplitPlan(HaloPlan):
 
 def part_channels(problem: Conv2d, split: int) -> int:
     """Input channels per block, in whole steps. The last block may have fewer."""
-    return ceil_div(problem.c, split * STEP) * STEP
+    step = STEP // problem.quantization.types.x.bytes
+    return ceil_div(problem.c, split * step) * step
 
 
 def part_of(problem: Conv2d, split: int) -> Conv2d:
@@ -92,6 +95,12 @@ def why_not_split(problem: Conv2d, config: HaloSplit) -> str | None:
     part = part_channels(problem, config.split)
     if (config.split - 1) * part >= problem.c:
         return f"split={config.split}: parts of {part} channels are fewer for the problem's {problem.c}; split less"
+    part_bytes = part * problem.quantization.types.x.bytes
+    if config.split > MOST_OF_SMALL_PARTS and part_bytes % ROWS[-1]:
+        return (
+            f"split={config.split}: parts of {part_bytes} bytes are no whole slabs of {ROWS[-1]}; split by "
+            f"{MOST_OF_SMALL_PARTS} at most"
+        )
     if config.rows % (PAIR_OF_ROWS * config.split):
         return (
             f"rows={config.rows}: each of split={config.split} blocks makes the outputs of whole pairs of rows; give a "

@@ -15,7 +15,7 @@ from qconv.problem.convolution import Conv2d
 
 # Columns of a tile: a row of it is the eight rows of a core matrix of `wgmma`.
 COLUMNS = 8
-# Bytes of a pixel in shared memory, one for each swizzle. More channels take several slabs of the widest.
+# Bytes of a pixel in shared memory, one for each swizzle. Larger pixels take several slabs of the widest.
 ROWS = (32, 64, 128)
 # Bytes of the reduction per instruction.
 STEP = 32
@@ -27,7 +27,7 @@ REPEATS = 1024
 
 def is_gathered(problem: Conv2d) -> bool:
     """True if lanes bring the pixels: TMA copies only whole chunks."""
-    return problem.c % CHUNK > 0
+    return problem.pixel_bytes % CHUNK > 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Windows:
     row_step: int  # of the input, from one row of a window to the next
     down: int  # windows, one for each remainder of rows
     across: int  # and one for each remainder of columns
-    channels: int  # of a pixel
+    pixel: int  # bytes of one
     row: int  # bytes of a pixel in a slab
     slabs: int  # of a pixel's channels
     strided: bool  # whether the taps of neighbouring outputs lie a stride apart
@@ -63,9 +63,9 @@ class Windows:
             row_step=row_step,
             down=remainders if row_step > 1 else 1,
             across=_remainders(problem.s, dilation_w, stride_w),
-            channels=problem.c,
-            row=next((row for row in ROWS if row >= problem.c), ROWS[-1]),
-            slabs=ceil_div(problem.c, ROWS[-1]),
+            pixel=problem.pixel_bytes,
+            row=next((row for row in ROWS if row >= problem.pixel_bytes), ROWS[-1]),
+            slabs=ceil_div(problem.pixel_bytes, ROWS[-1]),
             strided=problem.stride != (1, 1) and problem.r * problem.s > 1,
             skips=stride_w > 1 and problem.r * problem.s > 1,
         )
@@ -73,7 +73,7 @@ class Windows:
     @property
     def last_row(self) -> int:
         """Bytes of a pixel that are multiplied in its last slab: zeros lie behind them."""
-        return ceil_div(self.channels - (self.slabs - 1) * self.row, STEP) * STEP
+        return ceil_div(self.pixel - (self.slabs - 1) * self.row, STEP) * STEP
 
     @property
     def steps(self) -> int:
@@ -136,7 +136,7 @@ class MergedColumns:
         """Return None where columns stay apart."""
         columns = problem.stride[1]
         is_possible = columns > 1 and problem.dilation[1] == 1 and problem.w % columns == 0
-        if not is_possible or problem.groups > 1 or problem.layout != "nhwc":
+        if not is_possible or problem.groups > 1 or problem.layout != "nhwc" or problem.quantization.types.x.bytes > 1:
             return None
         left = ceil_div(problem.pad[1], columns)
         taps = ceil_div(left * columns - problem.pad[1] + problem.s, columns)

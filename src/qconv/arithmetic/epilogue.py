@@ -324,18 +324,20 @@ def _to_output_units(quantization: Quantization) -> tuple[Step, ...]:
     return ()
 
 
-def _divide(quantization: Quantization) -> Step:
-    def divided(value: Array, v: Values) -> Array:
-        return value / v["y_scale"]
+def _by_scale(value: Array, v: Values) -> Array:
+    quotient: Array = value / v["y_scale"]
+    return quotient
 
+
+def _divide(quantization: Quantization) -> Step:
     if quantization.out_type in FLOAT8:  # it keeps the sign of a zero, which `tile::quotient` loses
-        return Step("divide", "value = tile::divide(value, channel.y_scale);", divided, (_Y_SCALE,), ("divide",))
+        return Step("divide", "value = tile::divide(value, channel.y_scale);", _by_scale, (_Y_SCALE,), ("divide",))
     inverse = Argument(
         "y_inverse", "float", False, "1 / y_scale, or 0", lambda q, p: _inverse_where_it_serves(p.y_scale)
     )
     # A true division is slow on GPUs, and slowest for zeros, which relu produces often.
     line = "value = tile::quotient(value, channel.y_scale, channel.y_inverse);"
-    return Step("divide", line, divided, (_Y_SCALE, inverse), ("quotient", "divide", "fma"))
+    return Step("divide", line, _by_scale, (_Y_SCALE, inverse), ("quotient", "divide", "fma"))
 
 
 def _store(quantization: Quantization) -> Step:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import (
     Computed,
     ProblemCommand,
@@ -21,7 +22,7 @@ from qconv.cli.options import (
     quiet_option,
     refuse_floats,
 )
-from qconv.cli.ranges import extents_of, numbers_of
+from qconv.cli.ranges import extents_of, numbers_of, shapes_of
 from qconv.op import quoted
 from qconv.ops.registry import is_key
 
@@ -36,10 +37,11 @@ class Asked:
     words: tuple[str, ...]
     targets: tuple[str, ...]
     device: str | None
-    database: str | None
+    db: str | None
     out: Path | None
     batch: str | None
     extents: tuple[str, ...]
+    shapes: tuple[str, ...]
     bits: str | None
     computed: Computed
     as_json: bool
@@ -77,7 +79,7 @@ class Asked:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder that QCONV_PATH can name, or for a model one that a session loads. Default: the cache alone.",
+    help="A folder that QCONV_PATH can name, or for a model one that a session or C++ loads. Default: the cache alone.",
 )
 @click.option("--batch", metavar="1-4,32", help="For a model: the batches it is built for. Default: its own, or 1.")
 @click.option(
@@ -86,6 +88,13 @@ class Asked:
     multiple=True,
     metavar="NAME=224-640:32",
     help="For a model: the numbers of another open extent, by its name there. Each is built with each of the others.",
+)
+@click.option(
+    "--inputs",
+    "shapes",
+    multiple=True,
+    metavar="X=1,3,224,224",
+    help="For a model: the shapes of its inputs, with spaces between, instead of --batch and --extent. Repeat it.",
 )
 @click.option(
     "--bits",
@@ -109,6 +118,10 @@ def build(**options: Any) -> None:
         raise click.UsageError(
             f"--extent {asked.extents[0]} belongs to a MODEL.onnx: a problem has its own, leave it out"
         )
+    if asked.shapes:
+        raise click.UsageError(
+            f"--inputs {asked.shapes[0]} belongs to a MODEL.onnx: a problem has its own, leave it out"
+        )
     if asked.bits is not None:
         raise click.UsageError(f"--bits {asked.bits} belongs to a MODEL.onnx: a problem has its own mode, leave it out")
     refuse_floats(asked.computed)
@@ -121,12 +134,13 @@ def _build_problems(asked: Asked) -> None:
 
     done: list[Built] = []
     runtimes: list[Path] = []
-    for name in asked.targets:
-        runtimes += building.runtime_for(target(name))
-        for place in building.places(target(name), asked.device):
-            for built in building.build(asked.words, place, asked.database):
-                done.append(built)
-                _watch(built, place.name)
+    with interruption.telling(lambda: _so_far(done)):
+        for name in asked.targets:
+            runtimes += building.runtime_for(target(name))
+            for place in building.places(target(name), asked.device):
+                for built in building.build(asked.words, place, asked.db):
+                    done.append(built)
+                    _watch(built, place.name)
     missed = [part for part in asked.parts if not any(part in str(built.problem) for built in done)]
     if missed or not (done or (runtimes and asked.device is None)):
         matching = f" has {', '.join(map(quoted, missed))} in its key" if missed else " is known"
@@ -155,33 +169,44 @@ def _build_problems(asked: Asked) -> None:
 
 
 def _build_model(asked: Asked) -> None:
-    if len(asked.words) != 1 or len(asked.targets) != 1 or asked.out is None:
-        raise ValueError("a model is built alone, for one --target, into a folder that --out names")
+    out = asked.out
+    if len(asked.words) != 1 or out is None:
+        raise ValueError("a model is built alone, into a folder that --out names")
     batches, extents = asked.batches, extents_of(asked.extents)
+    shapes = shapes_of(asked.shapes) or None
     with needing_onnx():
-        from qconv.onnx import built
-    from qconv.instances.load import building
-    from qconv.targets.target import target
+        from qconv.onnx import ship
 
-    (name,) = asked.targets
-    place = building.places(target(name), asked.device)[0]
-    count = built.build(
-        asked.words[0],
-        asked.out,
-        place,
-        batches,
-        extents=extents,
-        bits=asked.bits,
-        **asked.computed,
-        database=asked.database,
-        watch=_watch,
-    )
-    document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}
+    with interruption.telling(
+        lambda: f"what was compiled by then is in the cache: {interruption.again(out, 'network.txt')}"
+    ):
+        made = ship.build(
+            asked.words[0],
+            out,
+            asked.targets,
+            batches=batches,
+            extents=extents,
+            shapes=shapes,
+            bits=asked.bits,
+            **asked.computed,
+            device=asked.device,
+            db=asked.db,
+            watch=lambda said: None if is_quiet() else click.echo(said, err=True),
+        )
+    kernels = {plan.target.name: len(plan.binaries) for plan in made.plans}
     if asked.as_json:
-        print_json(document)
-    else:
-        loads = f"qconv.onnx.Session({str(asked.out)!r}) loads it"
-        click.echo(f"{count} problems for {place.target.name} in {asked.out}: {loads}")
+        print_json({"kernels": kernels, "elsewhere": list(made.elsewhere), "folder": str(out)})
+        return
+    for name, count in kernels.items():
+        click.echo(f"{count} kernels for {name}")
+    for layers in made.elsewhere:
+        click.echo(f"in ONNX Runtime: {layers}")
+    click.echo(f"in {out}: qconv.onnx.Session({str(out)!r}) loads it")
+
+
+def _so_far(done: list[Built]) -> str:
+    """Return what an interrupted build has made, and how to go on."""
+    return f"{len(done)} problems are compiled, in the cache: the same command goes on"
 
 
 def _watch(one: Built, device: str = "") -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import json_option, print_json
 from qconv.cli.table import check_one_format, csv_option, of_terminal, print_documents_csv, table
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 KINDS = ("kernel", "library", "choices")
 NAMES = ("kind", "target", "entries", "size", "newest", "folder")
+# Of csv.
+ENTRY = ("kind", "target", "path", "bytes", "changed_at", "is_user")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 kind_option = click.option("--kind", type=click.Choice(KINDS), help="Only these. Default: all.")
@@ -43,8 +46,7 @@ def list_entries(kind: str | None, target: str | None, as_json: bool, as_csv: bo
         print_json([entry.as_dict() for entry in found])
         return
     if as_csv:
-        names = ("kind", "target", "path", "bytes", "changed_at", "is_user")
-        print_documents_csv(names, [entry.as_dict() for entry in found])
+        print_documents_csv(ENTRY, [entry.as_dict() for entry in found])
         return
     groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
     for entry in found:
@@ -68,8 +70,11 @@ def clear(kind: str | None, target: str | None, days: float | None, dry_run: boo
         before = datetime.now(UTC) - timedelta(days=days)
         found = [entry for entry in found if entry.changed_at < before]
     freed = sum(entry.bytes for entry in found)
-    for entry in found if not dry_run else ():
-        entry.remove()
+    removed = 0
+    with interruption.telling(lambda: f"{removed} of {len(found)} entries are deleted: the same command goes on"):
+        for entry in found if not dry_run else ():
+            entry.remove()
+            removed += 1
     if as_json:
         print_json({"entries": len(found), "bytes": freed, "deleted": not dry_run})
         return
@@ -80,12 +85,23 @@ def clear(kind: str | None, target: str | None, days: float | None, dry_run: boo
 @kind_option
 @target_option
 @json_option
-def verify(kind: str | None, target: str | None, as_json: bool) -> None:
+@csv_option
+def verify(kind: str | None, target: str | None, as_json: bool, as_csv: bool) -> None:
     """Compare the files with their digests. Check who may write them, too. Exit code 1: something is damaged."""
+    check_one_format(as_json, as_csv)
     found = _chosen(kind, target)
-    damaged = [(entry, why) for entry in found if (why := entry.damage) is not None]
+    damaged: list[tuple[Entry, str]] = []
+    verified = 0
+    with interruption.telling(lambda: f"{verified} of {len(found)} entries are verified, {len(damaged)} are damaged"):
+        for entry in found:
+            if (why := entry.damage) is not None:
+                damaged.append((entry, why))
+            verified += 1
+    documents = [entry.as_dict() | {"reason": why} for entry, why in damaged]
     if as_json:
-        print_json({"entries": len(found), "damaged": [entry.as_dict() | {"reason": why} for entry, why in damaged]})
+        print_json({"entries": len(found), "damaged": documents})
+    elif as_csv:
+        print_documents_csv((*ENTRY, "reason"), documents)
     else:
         for entry, why in damaged:
             remedy = (

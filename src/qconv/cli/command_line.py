@@ -23,11 +23,13 @@ from qconv.cli import (
     measure,
     quantize,
     report,
+    sensitivity,
+    study,
     topics,
     tuning,
 )
 from qconv.cli.failures import failure_of, without_passwords
-from qconv.cli.incomplete import asks_for_json
+from qconv.cli.incomplete import asks_for_json, readable
 from qconv.version import __version__
 
 
@@ -63,8 +65,10 @@ IN_SHORT = {
     "quantize": "From a float model to integer kernels.",
     "report": "One page of what a device measured.",
     "run": "Run that kernel once, on random data.",
+    "sensitivity": "Which layers cost the outputs most.",
     "source": "Print a generated kernel.",
     "space": "Every config of the search space.",
+    "study": "The measurements as Optuna studies.",
     "tune": "Measure configs, and remember the fastest.",
 }
 for command in (
@@ -80,10 +84,12 @@ for command in (
     explain.explain,
     quantize.quantize,
     compare.compare,
+    sensitivity.sensitivity,
     export.export,
     cache.cache,
     database.db,
     report.report,
+    study.study,
     topics.topics,
 ):
     command.short_help = IN_SHORT.get(command.name or "")
@@ -101,9 +107,9 @@ def run(arguments: Sequence[str]) -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (KeyboardInterrupt, click.Abort) as stopped:
-        is_terminated = isinstance(stopped.__cause__ or stopped, interruption.Terminated)
-        click.echo("terminated" if is_terminated else "interrupted", err=True)
-        sys.exit(interruption.TERMINATED if is_terminated else interruption.INTERRUPTED)
+        line, code = interruption.line_of(stopped)
+        click.echo(readable(line, keeping=""), err=True)
+        sys.exit(code)
     except BrokenPipeError:
         # The reader of the output has closed the pipe, as `head` does.
         sys.stderr.close()

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import progress
-from qconv.cli.options import json_option, needing_onnx, print_json, quiet_option
+from qconv.cli import interruption, progress
+from qconv.cli.layer_errors import leaving_out, printed_as_data
+from qconv.cli.options import json_option, needing_onnx, quiet_option
 from qconv.cli.sampling import sample_options, samples_of
-from qconv.cli.table import check_one_format, csv_option, of_terminal, print_documents_csv, table
+from qconv.cli.table import check_one_format, csv_option, of_terminal, table
 
 if TYPE_CHECKING:
     from qconv.onnx.comparison import Comparison, Output
 
 NAMES = ("error", "rounding", "clipped", "op", "layer")
 CSV_NAMES = ("name", "op", "tensor", "error_db", "rounding_db", "clipped_share")
-# Layers that the last line names.
-WORST = 3
 
 
 @click.command()
@@ -40,12 +38,10 @@ def compare(
     with needing_onnx():
         from qconv.onnx.comparison import compare as run
     samples = samples_of(real, **sampling)
-    found = run(real, quantized, progress.counted(samples, len(samples), "compared on"), device)
-    if as_json:
-        print_json(found.as_dict())
-    elif as_csv:
-        print_documents_csv(CSV_NAMES, [one.as_dict() for one in found.layers])
-    else:
+    used = progress.Counted(samples, len(samples), "compared on")
+    with interruption.telling(lambda: f"{used}, and nothing is printed: --limit N takes fewer samples"):
+        found = run(real, quantized, used, device)
+    if not printed_as_data(found.as_dict(), CSV_NAMES, as_json, as_csv):
         _print(found, sort)
 
 
@@ -56,9 +52,9 @@ def _print(found: Comparison, sort: str) -> None:
     for where, outputs in (("ONNX Runtime", found.outputs), (found.device, found.on_device)):
         for output in outputs:
             click.echo(f"output {output.name} by {where}: {_of_output(output)}")
-    if names := list(dict.fromkeys(one.name for one in found.worst))[:WORST]:
-        named = " ".join(f"--leave-out {shlex.quote(name)}" for name in names)
-        click.echo(f"the largest errors: to keep these layers in floats, qconv-tune quantize with {named}")
+    if found.worst:
+        left = leaving_out(one.name for one in found.worst)
+        click.echo(f"the largest errors: to keep these layers in floats, {left}")
 
 
 def _of_output(output: Output) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import listing
+from qconv.cli import interruption, listing
 from qconv.cli.options import (
     database_option,
     device_option,
@@ -31,11 +31,11 @@ def db() -> None:
     """The tuning database: every measured config of every problem."""
 
 
-def _open(database: str | None, *, create: bool = False) -> Database:
+def _open(db: str | None, *, create: bool = False) -> Database:
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
 
-    return Database.open(database or default_database(), create=create)
+    return Database.open(db or default_database(), create=create)
 
 
 def _of_device(rows: Database, best: bool, device: str | None) -> list[Measurement]:
@@ -57,12 +57,12 @@ def _of_device(rows: Database, best: bool, device: str | None) -> list[Measureme
 @click.option("--failed", is_flag=True, help="Only rows without a time.")
 @click.option("--sort", type=click.Choice(tuple(listing.SORTS)), help="Default: as they were stored.")
 @click.option("--limit", type=click.IntRange(1), help="At most this many, the first.")
-def list_rows(database: str | None, as_json: bool, as_csv: bool, best: bool, device: str | None, **wanted: Any) -> None:
+def list_rows(db: str | None, as_json: bool, as_csv: bool, best: bool, device: str | None, **wanted: Any) -> None:
     """List the rows, with the reasons of failures. In a terminal, what all rows share is said once, above them."""
     from qconv.tune_db.text import as_dict
 
     check_one_format(as_json, as_csv)
-    with _open(database) as stored:
+    with _open(db) as stored:
         every = _of_device(stored, best, device)
     found = listing.Wanted(**wanted).chosen(every)
     if as_json:
@@ -79,28 +79,35 @@ def list_rows(database: str | None, as_json: bool, as_csv: bool, best: bool, dev
 @database_option
 @click.argument("others", nargs=-1, required=True)
 @json_option
-def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
+@csv_option
+def merge(db: str | None, others: tuple[str, ...], as_json: bool, as_csv: bool) -> None:
     """Add the rows of OTHER databases, or of files written by `db export --format text`. Of two rows for the same
     measurement, the newer one stays."""
-    from qconv.tune_db.database import Database
+    from qconv.tune_db.database import Database, Merged
     from qconv.tune_db.text import is_text, read
 
-    answers: dict[str, Any] = {}
+    check_one_format(as_json, as_csv)
+    answers: dict[str, Merged] = {}
     with contextlib.ExitStack() as opened:
+        opened.enter_context(
+            interruption.telling(lambda: f"{len(answers)} of {len(others)} are merged: the same command goes on")
+        )
         # Open all sources before anything is created or changed.
         sources = {
             other: read(other) if is_text(other) else opened.enter_context(Database.open(other, create=False))
             for other in others
         }
-        rows = opened.enter_context(_open(database, create=True))
+        rows = opened.enter_context(_open(db, create=True))
         for other, source in sources.items():
             # A database is shown without the password that its URL may contain.
-            answers[source.where if isinstance(source, Database) else other] = rows.merge(source)._asdict()
+            answers[source.where if isinstance(source, Database) else other] = rows.merge(source)
     if as_json:
-        print_json(answers)
-        return
-    for other, counts in answers.items():
-        click.echo(f"{other}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+        print_json({other: counts._asdict() for other, counts in answers.items()})
+    elif as_csv:
+        print_csv(("from", *Merged._fields), [(other, *counts) for other, counts in answers.items()])
+    else:
+        for other, counts in answers.items():
+            click.echo(f"{other}: " + ", ".join(f"{count} {name}" for name, count in counts._asdict().items()))
 
 
 @db.command("export")
@@ -109,12 +116,12 @@ def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
 @click.option("--format", "form", type=click.Choice(["t4", "text"]), default="t4", show_default=True)
 @click.option("--best", is_flag=True, help="Only the winner of each problem and device.")
 @click.option("--device", help="Only rows of this device name.")
-def export_rows(database: str | None, out: Path, form: str, best: bool, device: str | None) -> None:
+def export_rows(db: str | None, out: Path, form: str, best: bool, device: str | None) -> None:
     """Write rows to a file: FAIR T4 results, or the text format in which winners are shipped."""
     from qconv.device import folders
     from qconv.tune_db import t4, text
 
-    with _open(database) as rows:
+    with _open(db) as rows:
         found = _of_device(rows, best, device)
         if form == "text" and not best:
             found += rows.in_sequence(device=device)
@@ -134,15 +141,22 @@ def export_rows(database: str | None, out: Path, form: str, best: bool, device: 
 )
 @click.option("--device", help="Only rows of this device name.")
 @click.option("--dry-run", is_flag=True, help="Count, delete nothing.")
-def prune(database: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool) -> None:
+@json_option
+def prune(
+    db: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Delete rows that no lookup needs. The best row of each problem and device stays, and so do rows within 1 % of it,
     among which lookup takes the simplest config."""
     if not failed and slower_than is None:
         raise click.UsageError("say what to delete: --failed, --slower-than FACTOR, or both")
-    with _open(database) as rows:
+    kept = "every row that a lookup needs is there: the same command goes on"
+    with interruption.telling(lambda: kept), _open(db) as rows:
         if device is not None and device not in rows.devices():
             refuse_device(f"the device name {device!r}", rows.devices())
         count = rows.prune(failed=failed, slower_than=slower_than, device=device, dry_run=dry_run)
+    if as_json:
+        print_json({"rows": count, "deleted": not dry_run})
+        return
     click.echo(f"{count} rows {'would be ' if dry_run else ''}deleted")
 
 
@@ -157,7 +171,7 @@ def prune(database: str | None, failed: bool, slower_than: float | None, device:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Then write the winners to this file.")
 @click.option("--dry-run", is_flag=True, help="List them, measure nothing; without --device, of every device.")
 def refresh(
-    database: str | None,
+    db: str | None,
     device: str | None,
     as_json: bool,
     as_csv: bool,
@@ -179,7 +193,7 @@ def refresh(
     from qconv.tuner.workloads.allocation import Budget
 
     check_one_format(as_json, as_csv)
-    where = database or default_database()
+    where = db or default_database()
     name = None if device is None and dry_run else open_device(device).name
     rows = _rows_of(where, shipped, name)
     stale = winners.stale(rows)
@@ -197,6 +211,8 @@ def refresh(
         )
         if as_json:
             print_json({"problems": []})
+        elif as_csv:
+            print_csv(workloads.COLUMNS, [])
     if out is not None:
         kept = winners.kept(_rows_of(where, shipped, name))
         folders.write_whole(out, text.dump(kept).encode())

@@ -16,6 +16,7 @@ import click
 from qconv.cli.failures import failure_of
 from qconv.cli.incomplete import MACHINE
 from qconv.cli.options import device_option, json_option, print_json
+from qconv.cli.table import check_one_format, csv_option, print_documents_csv
 from qconv.version import __version__
 
 SCHEMA = "qconv-doctor-1"
@@ -37,11 +38,15 @@ class Finding:
 @click.command()
 @device_option
 @json_option
-def doctor(device: str | None, as_json: bool) -> None:
+@csv_option
+def doctor(device: str | None, as_json: bool, as_csv: bool) -> None:
     """Show what is installed, what works and how to get what is missing; and whether a kernel runs."""
+    check_one_format(as_json, as_csv)
     findings = [*_here(), *_compilers(), *_gpus(), *_places(), _kernel(device)]
     if as_json:
         print_json({"schema": SCHEMA, "findings": [asdict(finding) for finding in findings]})
+    elif as_csv:
+        print_documents_csv(("what", "state", "says", "remedy"), [asdict(finding) for finding in findings])
     else:
         width = max(len(finding.what) for finding in findings)
         for finding in findings:

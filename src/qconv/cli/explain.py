@@ -77,8 +77,8 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def _session(model: Path, batch: int | None, shapes: Shapes, device: str | None, computed: Computed) -> Session:
     from qconv.onnx import Session
-    from qconv.onnx.built import is_folder, with_batch
-    from qconv.onnx.model import loaded, source_of
+    from qconv.onnx.asked_shapes import with_batch
+    from qconv.onnx.model import is_folder, loaded, source_of
 
     if is_folder(model) or shapes:
         session = Session(model, device, **computed)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import (
     Computed,
     ProblemCommand,
@@ -21,7 +22,7 @@ from qconv.cli.options import (
     quiet_option,
     refuse_floats,
 )
-from qconv.cli.ranges import extents_of, numbers_of
+from qconv.cli.ranges import extents_of, numbers_of, shapes_of
 
 if TYPE_CHECKING:
     from qconv.instances.load.winners import Wanted, Winner
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["sources", "library"]),
+    type=click.Choice(["sources", "library", "ptx", "sass", "isa"]),
     default="sources",
     show_default=True,
-    help="Sources with a manifest and a C header; or a library that launches them, built by CMake.",
+    help="Sources with a manifest and a C header; the same with PTX or SASS (NVIDIA), or the instructions of AMD and "
+    "the CPU (isa), beside each; or a library that launches them, built by CMake.",
 )
 @click.option(
     "--target", "targets", multiple=True, metavar="sm_80|h100|gfx90a|cpu|...", help="Only these. Default: all."
@@ -61,6 +63,13 @@ if TYPE_CHECKING:
     help="For a model: the numbers of another open extent, by its name there. Each is run with each of the others.",
 )
 @click.option(
+    "--inputs",
+    "shapes",
+    multiple=True,
+    metavar="X=1,3,224,224",
+    help="For a model: the shapes of its inputs, with spaces between, instead of --batch and --extent. Repeat it.",
+)
+@click.option(
     "--vectors/--no-vectors",
     default=None,
     help="For a model: run it here, and store its outputs for the self-test (default, without --floats), or not.",
@@ -73,11 +82,12 @@ def export(
     form: str,
     targets: tuple[str, ...],
     origins: str,
-    database: str | None,
+    db: str | None,
     out: Path,
     device: str | None,
     batch: str | None,
     extents: tuple[str, ...],
+    shapes: tuple[str, ...],
     vectors: bool | None,
     computed: Computed,
     as_json: bool,
@@ -87,46 +97,62 @@ def export(
     if any(word.lower().endswith(".onnx") for word in words):
         if len(words) != 1 or not targets or form != "library":
             raise ValueError("a model is exported alone, with --format library, for at least one --target")
-        asked = AskedNetwork(words[0], out, targets, batch, extents, device, database, vectors, computed)
+        asked = AskedNetwork(words[0], out, targets, batch, extents, shapes, device, db, vectors, computed)
         _write_network(asked, as_json)
         return
-    if batch is not None or extents or vectors is not None:
-        raise click.UsageError("--batch, --extent and --vectors belong to a MODEL.onnx: leave them out")
+    if batch is not None or extents or shapes or vectors is not None:
+        raise click.UsageError("--batch, --extent, --inputs and --vectors belong to a MODEL.onnx: leave them out")
     refuse_floats(computed)
     from qconv.instances.load.winners import Wanted, find
 
     # `Wanted` validates the arguments.
     chosen = tuple(origin.strip() for origin in origins.split(","))
     wanted: Wanted = Wanted(chosen, targets, words, device)  # type: ignore[arg-type]
-    winners = find(wanted, database)
+    winners = find(wanted, db)
     if form == "library":
         _write_library(winners, out, as_json)
     else:
-        _write_sources(winners, out, as_json)
+        _write_sources(winners, out, None if form == "sources" else form, as_json)
 
 
-def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
+class _Compiled:
+    """The number of compiled kernels, which is printed in at most ten lines; and how to go on from there."""
+
+    def __init__(self, out: Path) -> None:
+        self._out, self._done = out, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self._done = done
+        if done == total or 10 * done // total > 10 * (done - 1) // total:
+            click.echo(f"{done} of {total} kernels compiled", err=True)
+
+    def so_far(self) -> str:
+        return f"{self._done} kernels are compiled, in the cache: {interruption.again(self._out, 'manifest.json')}"
+
+
+def _write_sources(winners: list[Winner], out: Path, code: Any, as_json: bool) -> None:
     from qconv.instances.library.export import HEADER
     from qconv.instances.library.export import export as write
 
-    made = write(winners, out)
+    watch = _Compiled(out)
+    with interruption.telling(watch.so_far):
+        made = write(winners, out, code, watch)
     if as_json:
         print_json({"folder": str(out), "files": list(made.files)})
         return
     for kernel in made.kernels:
         click.echo(f"{out / kernel.file}  {kernel.row}  {kernel.row.problem}")
+        if code is not None:
+            click.echo(f"{out / kernel.code_file(code)}")
     click.echo(f"{out / HEADER}\n{out / 'manifest.json'}")
 
 
 def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.write import write
 
-    def watch(done: int, total: int) -> None:
-        # Print at most ten lines.
-        if done == total or 10 * done // total > 10 * (done - 1) // total:
-            click.echo(f"{done} of {total} kernels compiled", err=True)
-
-    library = write(winners, out, watch)
+    watch = _Compiled(out)
+    with interruption.telling(watch.so_far):
+        library = write(winners, out, watch)
     if as_json:
         print_json({"folder": str(out), "files": list(library.files)})
         return
@@ -144,8 +170,9 @@ class AskedNetwork:
     targets: tuple[str, ...]
     batch: str | None
     extents: tuple[str, ...]
+    shapes: tuple[str, ...]
     device: str | None
-    database: str | None
+    db: str | None
     vectors: bool | None
     computed: Computed
 
@@ -154,18 +181,22 @@ def _write_network(asked: AskedNetwork, as_json: bool) -> None:
     with needing_onnx():
         from qconv.onnx import ship
 
-    made = ship.export(
-        asked.model,
-        asked.out,
-        asked.targets,
-        batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
-        extents=extents_of(asked.extents),
-        device=asked.device,
-        database=asked.database,
-        vectors=asked.vectors,
-        **asked.computed,
-        watch=lambda said: None if is_quiet() else click.echo(said, err=True),
-    )
+    with interruption.telling(
+        lambda: f"what was compiled by then is in the cache: {interruption.again(asked.out, 'network.txt')}"
+    ):
+        made = ship.export(
+            asked.model,
+            asked.out,
+            asked.targets,
+            batches=None if asked.batch is None else numbers_of("--batch", asked.batch),
+            extents=extents_of(asked.extents),
+            shapes=shapes_of(asked.shapes) or None,
+            device=asked.device,
+            db=asked.db,
+            vectors=asked.vectors,
+            **asked.computed,
+            watch=lambda said: None if is_quiet() else click.echo(said, err=True),
+        )
     if as_json:
         print_json({"folder": str(asked.out), "files": list(made.files)})
         return

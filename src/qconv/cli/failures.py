@@ -14,7 +14,16 @@ from itertools import takewhile
 import click
 
 from qconv.cli.incomplete import MACHINE, REQUEST, Failure, failure_of_import
-from qconv.errors import CacheError, CompileError, DatabaseError, DeviceError, Infeasible, KernelMissing, LaunchError
+from qconv.errors import (
+    CacheError,
+    CompileError,
+    DatabaseError,
+    DeviceError,
+    Infeasible,
+    KernelMissing,
+    LaunchError,
+    PluginError,
+)
 
 # The most characters of a value that a message repeats.
 LONGEST_VALUE = 160
@@ -72,6 +81,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (CompileError, MACHINE),
     (CacheError, MACHINE),
     (KernelMissing, MACHINE),
+    (PluginError, MACHINE),
     (LaunchError, 1),
     (DatabaseError, 4),
 )

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
+from qconv.cli.table import check_one_format, csv_option, print_csv
 from qconv.op import Problem
 
 if TYPE_CHECKING:
     from qconv.device.disassembly import Form
     from qconv.generator import Plan
+
+# The columns of csv.
+SPACE = ("state", "config", "launch", "reason")
+DEVICES = ("kind", "name", "target", "facts")
 
 
 @click.command(cls=ProblemCommand)
@@ -19,11 +24,11 @@ if TYPE_CHECKING:
 @device_option
 @database_option
 @json_option
-def lookup(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+def lookup(problem: Problem, fixed: dict[str, int], device: str | None, db: str | None, as_json: bool) -> None:
     """Show the instance that the library would use, and why. Its binary is in the cache afterwards."""
     from qconv.instances.load.serving import lookup as find
 
-    instance = find(problem, device, database)
+    instance = find(problem, device, db)
     needs = instance.binary.resources.get(instance.plan.main.kernel)
     document: dict[str, Any] = {
         "problem": str(problem),
@@ -66,11 +71,20 @@ target_option = click.option(
 @device_option
 @target_option
 @json_option
-def space(problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, as_json: bool) -> None:
+@csv_option
+def space(
+    problem: Problem,
+    fixed: dict[str, int],
+    device: str | None,
+    target_name: str | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
     """List every config of the search space: feasible ones by estimated cost, and why each other one is not."""
     from qconv.generator import default
     from qconv.generator import space as enumerate_space
 
+    check_one_format(as_json, as_csv)
     target = _target(target_name, device)
     feasible, rejected = enumerate_space(problem, target)
     if as_json:
@@ -82,6 +96,10 @@ def space(problem: Problem, fixed: dict[str, int], device: str | None, target_na
                 "rejected": [{"config": r.config.as_dict(), "reason": r.reason} for r in rejected],
             }
         )
+        return
+    if as_csv:
+        rows = [("feasible", plan.config.as_json(), plan.main, None) for plan in feasible]
+        print_csv(SPACE, [*rows, *(("rejected", r.config.as_json(), None, r.reason) for r in rejected)])
         return
     for plan in feasible:
         click.echo(f"feasible  {plan.config}  {plan.main}")
@@ -149,13 +167,15 @@ def _text_of(plan: Plan, form: Form | Literal["source"]) -> str:
 
 @click.command()
 @json_option
-def devices(as_json: bool) -> None:
+@csv_option
+def devices(as_json: bool, as_csv: bool) -> None:
     """List the devices of this machine, and the targets that can be compiled for without one."""
     from qconv.device import gpu_specs, open_device, why_unused
     from qconv.device.compile import compiler_ahead
     from qconv.errors import CompileError
     from qconv.targets.target import TARGETS
 
+    check_one_format(as_json, as_csv)
     gpus = gpu_specs()
     if not gpus and (why := why_unused()) is not None:
         click.echo(why, err=True)
@@ -168,11 +188,18 @@ def devices(as_json: bool) -> None:
             targets[name] = f"no: {error}"
     if as_json:
         print_json({"devices": found, "targets": targets})
-        return
-    for facts in found:
-        click.echo("  ".join(f"{name}={value}" if name != "device" else f"{value:<8}" for name, value in facts.items()))
-    for answer, names in _alike(targets).items():
-        click.echo(f"targets {', '.join(names)}: {answer}")
+    elif as_csv:
+        here = [("device", facts["device"], facts["target"], _facts_of(facts)) for facts in found]
+        print_csv(DEVICES, [*here, *(("target", name, name, answer) for name, answer in targets.items())])
+    else:
+        for facts in found:
+            click.echo(f"{facts['device']:<8}  {_facts_of(facts)}")
+        for answer, names in _alike(targets).items():
+            click.echo(f"targets {', '.join(names)}: {answer}")
+
+
+def _facts_of(facts: dict[str, Any]) -> str:
+    return "  ".join(f"{name}={value}" for name, value in facts.items() if name != "device")
 
 
 def _alike(targets: dict[str, str]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any time: one line, an exit code, and no traceback.
+"""Ctrl-C and SIGTERM at any time: one line that says what was found and how to go on, an exit code, and no traceback.
 
 While modules are imported and after the work is done, there is nothing to clean up, and the process ends at once: an
 exception there may be swallowed by a library or shown as a traceback. In between, an exception ends child processes and
@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 # The exit codes that a shell reports for processes ended by a signal.
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+# Of a command that says nothing else.
+GOES_ON = "what was compiled by then is in the cache, nothing else was changed: the same command goes on"
 
 
 class Terminated(KeyboardInterrupt):
@@ -32,7 +36,7 @@ def raised() -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into exceptions within the context, unless the caller ignores or handles them."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if before[signal.SIGINT] is _end:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
     if before[signal.SIGTERM] is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -42,9 +46,41 @@ def raised() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def telling(said: Callable[[], str]) -> Iterator[None]:
+    """Where the context is interrupted, add what was found and how to go on to the line that `line_of` makes."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        stopped.add_note(said())
+        raise
+
+
+def again(out: Path, last: str) -> str:
+    """Return how to go on with a command that refuses a folder which lacks the file that it writes last."""
+    if not out.is_dir() or not any(out.iterdir()) or (out / last).exists():
+        return "the same command goes on"
+    return f"remove {out}, which is incomplete, and the same command goes on"
+
+
+def line_of(stopped: BaseException) -> tuple[str, int]:
+    """Return the line and the exit code of an interrupted command. Click's Abort has the interruption as its cause."""
+    own = stopped.__cause__ or stopped
+    said = "; ".join(getattr(own, "__notes__", (GOES_ON,)))
+    if isinstance(own, Terminated):
+        return f"terminated: {said}", TERMINATED
+    return f"interrupted: {said}", INTERRUPTED
+
+
 def _end(_: int, __: FrameType | None) -> None:
     os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    if (programs := sys.modules.get("qconv.device.program")) is not None:
+        programs.end_all()  # pools of threads wait for theirs
+    raise KeyboardInterrupt
 
 
 def _terminate(_: int, __: FrameType | None) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
 from qconv.errors import WrongOutput
-from qconv.op import Problem
+from qconv.op import Problem, Sample
 
 if TYPE_CHECKING:
     from qconv.instances.load.instance import Instance
@@ -44,7 +45,7 @@ def run(
     problem: Problem,
     fixed: dict[str, int],
     device: str | None,
-    database: str | None,
+    db: str | None,
     as_json: bool,
     verify: bool,
     sanitize: Literal["address", "thread"] | None,
@@ -53,12 +54,24 @@ def run(
     """Run the instance that lookup would give, once, on random full-range data."""
     from qconv.instances.load.serving import lookup
     from qconv.ops import registry
-    from qconv.tuner.measure.verification import mismatch
 
     seed = secrets.randbits(32) if seed is None else seed
-    instance = lookup(problem, device, database)
-    drawn = registry.draw(problem, seed, fixed)
-    document = _describe(instance) | {"seed": seed}
+    with interruption.telling(lambda: f"it had no output yet: --seed {seed} draws the same data again"):
+        instance = lookup(problem, device, db)
+        document = _describe(instance) | {"seed": seed}
+        document |= _ran(instance, registry.draw(problem, seed, fixed), verify, sanitize)
+    _print(document, as_json)
+    if "wrong" in document:
+        sys.exit(1)
+
+
+def _ran(
+    instance: Instance, drawn: Sample, verify: bool, sanitize: Literal["address", "thread"] | None
+) -> dict[str, Any]:
+    """Return what a run has shown: a digest of its outputs, or whether they are right."""
+    from qconv.tuner.measure.verification import mismatch
+
+    found: dict[str, Any] = {}
     wrong = None
     if sanitize is not None:
         from qconv.tuner.measure import sanitized
@@ -68,20 +81,16 @@ def run(
                 f"--sanitize runs on the CPU device, not on {instance.device.spec}: add --device cpu"
             )
         wrong = sanitized.mismatch(instance.plan, drawn, sanitize)
-        document |= {"sanitizer": sanitize, "clean": wrong is None}
+        found |= {"sanitizer": sanitize, "clean": wrong is None}
     if verify:
         wrong = wrong or mismatch(instance.executable, drawn)
-        document |= {"verified": wrong is None}
+        found |= {"verified": wrong is None}
     if not verify and sanitize is None:
         made = instance(*(instance.device.upload(array) for array in drawn.arrays), **drawn.parameters)
         outputs = made if isinstance(made, tuple) else (made,)
         digest = hashlib.sha256(b"".join(instance.device.download(output).tobytes() for output in outputs))
-        document |= {"output_sha256": digest.hexdigest()}
-    if wrong is not None:
-        document |= {"wrong": wrong}
-    _print(document, as_json)
-    if wrong is not None:
-        sys.exit(1)
+        found |= {"output_sha256": digest.hexdigest()}
+    return found if wrong is None else found | {"wrong": wrong}
 
 
 @click.command(cls=ProblemCommand)
@@ -89,14 +98,14 @@ def run(
 @device_option
 @database_option
 @json_option
-def bench(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+def bench(problem: Problem, fixed: dict[str, int], device: str | None, db: str | None, as_json: bool) -> None:
     """Verify and time the instance that lookup would give, by the tuner's protocol."""
     from qconv.benchmark import bench as measure
     from qconv.instances.load.serving import lookup
 
-    document = _describe(lookup(problem, device, database))
+    document = _describe(lookup(problem, device, db))
     try:
-        found = measure(problem, device, database, zero_points=fixed)
+        found = measure(problem, device, db, zero_points=fixed)
     except WrongOutput as wrong:
         _print(document | {"verified": False, "wrong": str(wrong)}, as_json)
         sys.exit(1)

@@ -289,7 +289,6 @@ def _database(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 database_option = click.option(
     "--db",
-    "database",
     callback=_database,
     help="A SQLite file (one folder is made for it) or SQLAlchemy URL. Default: QCONV_DB, or the cache.",
 )

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import click
 
@@ -51,20 +51,34 @@ def say(*sentences: str) -> None:
         click.echo(sentence, err=True)
 
 
-def counted(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yield the items with a bar on a terminal, at most ten lines elsewhere, nothing with -q."""
-    if is_quiet():
-        yield from items
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import track
+class Counted(Generic[Item]):
+    """Items with a bar on a terminal, at most ten lines elsewhere, nothing with -q. `str` says how many were used."""
 
-        yield from track(items, f"{what} samples", total, console=Console(stderr=True))
-    else:
-        for done, item in enumerate(items, 1):
+    def __init__(self, items: Iterable[Item], total: int, what: str, noun: str = "samples") -> None:
+        self._items, self._total, self._what, self._noun = items, total, what, noun
+        self.done = 0
+
+    def __str__(self) -> str:
+        return f"{self._what} {self.done} of {self._total} {self._noun}"
+
+    def __iter__(self) -> Iterator[Item]:
+        if not is_quiet() and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import track
+
+            items = track(self._items, f"{self._what} {self._noun}", self._total, console=Console(stderr=True))
+        else:
+            items = self._items
+        for item in items:
             yield item
-            if done == total or 10 * done // total > 10 * (done - 1) // total:
-                click.echo(f"{what} {done} of {total} samples", err=True)
+            self.done += 1
+            if not is_quiet() and not sys.stderr.isatty() and self._is_told:
+                click.echo(str(self), err=True)
+
+    @property
+    def _is_told(self) -> bool:
+        tenths = [10 * done // self._total for done in (self.done - 1, self.done)]
+        return self.done == self._total or tenths[1] > tenths[0]
 
 
 class Lines:

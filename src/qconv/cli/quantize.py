@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from qconv.cli import progress
+from qconv.cli import interruption, progress
 from qconv.cli.options import json_option, needing_onnx, print_json, quiet_option
 from qconv.cli.sampling import sample_options, samples_of
 
@@ -63,7 +63,9 @@ def quantize(
         from qconv.onnx.quantizer import quantize as run
     how = Quantizing(activations, not per_tensor, int(weight_bits), method, leave_out)
     samples = samples_of(model, **sampling)
-    made = run(model, out, progress.counted(samples, len(samples), "calibrated on"), how)
+    used = progress.Counted(samples, len(samples), "calibrated on")
+    with interruption.telling(lambda: f"{used}, and {out} is not written: --limit N takes fewer samples"):
+        made = run(model, out, used, how)
     if as_json:
         print_json(made.as_dict())
         return

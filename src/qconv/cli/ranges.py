@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 
 RANGE = re.compile(r"([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8})(?::([1-9][0-9]{0,8}))?)?", re.ASCII)
+# An input's name, its extents, and the spaces before the next one.
+SHAPES = re.compile(r"(\S.*?)(=[0-9]{1,9}(?:,[0-9]{1,9})*)(\s+|$)", re.ASCII)
 # Numbers of one option. Each is a whole set of kernels.
 MOST = 1024
 
@@ -25,6 +27,20 @@ def numbers_of(option: str, text: str) -> list[int]:
             raise ValueError(f"{option} {text!r} has more than {MOST} numbers: give a range with a larger step")
         found |= dict.fromkeys(range(first, max(last, first) + 1, step or 1))
     return list(found)
+
+
+def shapes_of(texts: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:
+    """Return the shapes of inputs by their names, of texts such as `x=1,3,224,224 mask=1,224`."""
+    found = []
+    for text in texts:
+        inputs = SHAPES.findall(text)
+        if not inputs or "".join(map("".join, inputs)) != text:
+            raise ValueError(
+                f"--inputs {text!r} must be a name and extents for each input, such as x=1,3,224,224, with spaces "
+                "between inputs"
+            )
+        found.append({name: tuple(map(int, extents[1:].split(","))) for name, extents, _ in inputs})
+    return found
 
 
 def extents_of(texts: Iterable[str]) -> dict[str, list[int]]:

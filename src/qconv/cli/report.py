@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from qconv.cli import interruption
 from qconv.cli.options import database_option
 
 
@@ -31,10 +32,13 @@ from qconv.cli.options import database_option
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder. One folder is made."
 )
-def report(
-    database: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path
-) -> None:
+def report(db: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path) -> None:
     """Show all measurements of a device: roofline, convergence, winners, the fields that matter and failures."""
+    with interruption.telling(lambda: f"{out} is missing or incomplete: the same command writes it anew"):
+        _report(db, device, peers, network, kind, out)
+
+
+def _report(db: str | None, device: str | None, peers: Path | None, network: Path | None, kind: str, out: Path) -> None:
     from qconv.instances.load.serving import default_database
     from qconv.tune_db.database import Database
     from qconv.tuner import report as reports
@@ -43,7 +47,7 @@ def report(
 
     known = {} if peers is None else reports.peers_of(peers)
     explained = None if network is None else network_of(network)
-    with Database.open(database or default_database(), create=False, read_only=True) as rows:
+    with Database.open(db or default_database(), create=False, read_only=True) as rows:
         made = replace(reports.read(rows, device, known), network=explained)
     if kind == "html":
         _make(out.parent, out)

@@ -31,7 +31,7 @@ EXIT_CODES = (
     ("2", "the request is wrong"),
     ("3", "this machine lacks something: a device, a compiler, a package, a cached kernel, room on the disk"),
     ("4", "the database cannot be used"),
-    ("130", "interrupted; what was measured is kept"),
+    ("130", "interrupted; the last line says what is kept, and how to go on"),
     ("143", "ended by SIGTERM; what was measured is kept"),
 )
 GENERAL = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import progress, workloads
+from qconv.cli import interruption, progress, workloads
 from qconv.cli.measure import tops
 from qconv.cli.options import (
     Computed,
@@ -24,7 +25,7 @@ from qconv.cli.options import (
     refuse_floats,
 )
 from qconv.cli.table import check_one_format, csv_option
-from qconv.op import Problem
+from qconv.op import Problem, quoted
 from qconv.tuner.search import strategies
 from qconv.tuner.workloads.allocation import DAY_S, Budget
 
@@ -34,6 +35,20 @@ if TYPE_CHECKING:
     from qconv.tuner.search.tune import Outcome
 
 TRIALS, TRIALS_EACH = 100, 24
+
+
+class Strategy(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
+    """The name of a search strategy. Those of other packages are looked for where it is none of this one."""
+
+    name = "|".join(strategies.names())
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in strategies.names() and value not in strategies.every_name():
+            near = difflib.get_close_matches(value, strategies.every_name(), n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            known = ", ".join(strategies.every_name())
+            raise click.UsageError(f"--strategy {quoted(value)} is not one of {known}{hint}: give one of them", ctx)
+        return value
 
 
 @click.command(cls=ProblemCommand)
@@ -68,7 +83,7 @@ TRIALS, TRIALS_EACH = 100, 24
 )
 @click.option(
     "--strategy",
-    type=click.Choice(strategies.names()),
+    type=Strategy(),
     default=strategies.DEFAULT,
     show_default=True,
     help="The algorithm that proposes the next config to measure.",
@@ -113,7 +128,7 @@ class Asked:
     """The options that a problem and a workload share."""
 
     device: str | None
-    database: str | None
+    db: str | None
     as_json: bool
     as_csv: bool
     trials: int | None
@@ -152,7 +167,7 @@ class Asked:
     def where(self) -> str:
         from qconv.instances.load.serving import default_database
 
-        return self.database or default_database()
+        return self.db or default_database()
 
 
 def _tune_one(problem: Problem, asked: Asked) -> None:
@@ -165,16 +180,13 @@ def _tune_one(problem: Problem, asked: Asked) -> None:
     opened = open_device(asked.device)
     trials = UNBOUNDED if budget.trials is None else budget.trials
     with Database.open(asked.where) as rows:
-        try:
-            with progress.on_stderr() as show:
-                watch = progress.OfOne(show, budget.seconds)
-                outcome = run_tuning(
-                    problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how
-                )
-        except KeyboardInterrupt:
-            best = rows.best(problem, opened.name, opened.target.name)
-            click.echo(f"best so far: {progress.brief(best)}; {workloads.GOES_ON}", err=True)
-            raise
+
+        def best() -> str:
+            return f"best so far: {progress.brief(rows.best(problem, opened.name, opened.target.name))}"
+
+        with interruption.telling(lambda: f"{best()}; {workloads.GOES_ON}"), progress.on_stderr() as show:
+            watch = progress.OfOne(show, budget.seconds)
+            outcome = run_tuning(problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how)
     # Without the password that a URL may contain.
     if asked.as_json:
         print_json(_outcome_document(outcome, rows.where))
@@ -184,7 +196,7 @@ def _tune_one(problem: Problem, asked: Asked) -> None:
         sys.exit(1)
 
 
-def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
+def _outcome_document(outcome: Outcome, db: str) -> dict[str, Any]:
     from qconv.tune_db.text import as_dict
 
     best, default = outcome.best, outcome.default
@@ -204,11 +216,11 @@ def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
         "lookup_us": outcome.looked_up.median_us if outcome.looked_up is not None else None,
         "winner": winner,
         "families_us": {family: row.median_us for family, row in outcome.of_families.items()},
-        "database": database,
+        "database": db,
     }
 
 
-def _print_outcome(outcome: Outcome, database: str) -> None:
+def _print_outcome(outcome: Outcome, db: str) -> None:
     from qconv.tune_db.measurement import ranked
 
     click.echo(f"problem   {outcome.problem}")
@@ -225,7 +237,7 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
     others = ranked(row for family, row in outcome.of_families.items() if family != best.config.family)
     if others:
         click.echo(f"others    {', '.join(f'{row.config.family} {row.median_us:.2f} us' for row in others)}")
-    click.echo(f"database  {database}")
+    click.echo(f"database  {db}")
 
 
 def _against(outcome: Outcome, best: Measurement) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli import progress
+from qconv.cli import interruption, progress
 from qconv.cli.incomplete import readable
 from qconv.cli.options import Computed, print_json
 from qconv.cli.table import print_documents_csv
@@ -68,14 +68,17 @@ def tune_all(workload: Workload, given: Given, network: Raceable | str | None = 
         Database.open(where) as rows,
         tuning.engine_of(given.device, rows, where, search, **given.crew) as engine,
     ):
-        try:
-            with progress.on_stderr({entry.problem: _line(str(entry)) for entry in workload.entries}) as show:
-                race = tuning.tune_and_race(workload, network, engine, rows, given.budget, show)
-        except KeyboardInterrupt:
+
+        def so_far() -> str:
             said = table(workload, engine.station, results(workload, engine.station, rows), rows.where)
             click.echo("\n".join(said), err=True)
-            click.echo(GOES_ON, err=True)
-            raise
+            return GOES_ON
+
+        with (
+            interruption.telling(so_far),
+            progress.on_stderr({entry.problem: _line(str(entry)) for entry in workload.entries}) as show,
+        ):
+            race = tuning.tune_and_race(workload, network, engine, rows, given.budget, show)
         found = results(workload, engine.station, rows)
         failed = without_winner(found, engine.station, rows)
     # Without the password that a URL may contain.

@@ -1,4 +1,5 @@
-"""The choice of a scale and a zero point from a range, as data: C++ lines beside NumPy lines.
+"""The choice of a scale and a zero point from a range, as data: C++ lines beside NumPy lines. 8-bit floats have a scale
+alone.
 
 The C++ lines read and may change `smallest` and `largest`, which are `double` for a float64 array and `float`
 otherwise. They set `scale` (of type `Scale`) and `zero_point` (int), which are declared before. The reduction that
@@ -18,6 +19,7 @@ import numpy as np
 
 from qconv.conversion.problem import Choose
 from qconv.conversion.steps import Array, Real, Values, clamped
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,25 @@ def choice_real(problem: Choose) -> Real:
 def choice_steps(problem: Choose) -> tuple[ChoiceStep, ...]:
     """Return the steps from `smallest` and `largest` to `scale` and `zero_point`, in order."""
     real = choice_real(problem)
-    assert problem.low is not None
-    assert problem.high is not None
+    low, high = _ends(problem)
     assert problem.eps is not None
     doubles = (
         problem.scale_type == "float64"
         and (real if problem.rule != "fbgemm" else Real("float64")).precision == "float64"
     )
     most = float(np.finfo(np.float64 if doubles else np.float32).max)
-    of = _Range(real, problem.low, problem.high, float(np.float32(problem.eps)), most)
+    of = _Range(real, low, high, float(np.float32(problem.eps)), most)
     return (_extend(of), *_rule(problem, of))
+
+
+def _ends(problem: Choose) -> tuple[int, int]:
+    """Return the ends of the output's range: of an 8-bit float, its largest finite numbers."""
+    if problem.out_type in FLOAT8:
+        largest = int(ELEMENT_TYPES[problem.out_type].largest_finite)
+        return -largest, largest
+    assert problem.low is not None
+    assert problem.high is not None
+    return problem.low, problem.high
 
 
 def _rule(problem: Choose, of: _Range) -> Iterator[ChoiceStep]:
@@ -75,12 +86,8 @@ def _rule(problem: Choose, of: _Range) -> Iterator[ChoiceStep]:
     if problem.mapping != "asymmetric":
         yield _symmetric(of) if problem.mapping == "symmetric" else _no_clip(of)
         yield _bound(of, floor=True)
-        middle = (of.low + of.high + 1) // 2
-        yield ChoiceStep(
-            "zero_point",
-            f"zero_point = {middle};",
-            lambda v: {"zero_point": np.full(v["unit"].shape, middle, np.int32)},
-        )
+        if problem.has_zero_point:
+            yield _middle(of)
     else:
         steps = of.real.literal(of.steps)
         ratio = f"tile::divide(tile::add(largest, -smallest), {steps})"
@@ -105,7 +112,8 @@ def _rule(problem: Choose, of: _Range) -> Iterator[ChoiceStep]:
                 (*of.real.divide,),
             )
         yield _bound(of, floor=problem.rule != "onnx")
-        yield {"torch": _zero_torch, "onnx": _zero_onnx, "xnnpack": _zero_xnnpack}[problem.rule](of)
+        zeros = {"torch": _zero_torch, "onnx": _zero_onnx, "xnnpack": _zero_xnnpack}
+        yield zeros[str(problem.rule)](of)
     yield _scale(problem.scale_type)
 
 
@@ -139,6 +147,15 @@ def _no_clip(of: _Range) -> ChoiceStep:
         f"{of.real.ctype} unit = tile::maximum(tile::divide(smallest, {low}),\n        tile::divide(largest, {high}));",
         lambda v: {"unit": np.fmax(v["smallest"] / of.number(of.low), v["largest"] / of.number(of.high))},
         of.real.divide,
+    )
+
+
+def _middle(of: _Range) -> ChoiceStep:
+    middle = (of.low + of.high + 1) // 2
+    return ChoiceStep(
+        "zero_point",
+        f"zero_point = {middle};",
+        lambda v: {"zero_point": np.full(v["unit"].shape, middle, np.int32)},
     )
 
 

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from qconv.dtypes import INTEGERS
+from qconv.dtypes import FLOAT8, INTEGERS
 
 Values = tuple[str, ...]
 
@@ -42,15 +42,17 @@ _TORCH_CPU: _Ops = {
     "choose": {"rule": ("fbgemm",)},
     "dynamic": {"rule": ("fbgemm",), **_FUSED},
 }
+# torchao divides the largest magnitude of a 16-bit array in 16 bits, for which there is no flag.
+_AMAX: dict[str, Values] = {"x_type": ("float32",), "rule": ("amax",), "mapping": ("symmetric",)}
 _SYMMETRIES = ("asymmetric", "symmetric", "symmetric_no_clip")
 
 SYSTEMS: dict[str, System] = {
-    "ort": System("ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), INTEGERS),
+    "ort": System("ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), (*INTEGERS, *FLOAT8)),
     "onnx-ref": System(
         "the ReferenceEvaluator of the onnx package",
         _ONNX,
         ("float32", "float16", "bfloat16"),
-        INTEGERS,
+        (*INTEGERS, *FLOAT8),
         own_precision=True,
         eps=1 / 255,
     ),
@@ -141,6 +143,17 @@ SYSTEMS: dict[str, System] = {
         },
         ("float32", "float16", "float64"),
         ("int8", "uint8", "int32"),
+    ),
+    "torchao": System(
+        "torchao's quantize_affine_float8 and its kin",
+        {
+            "quantize": {},
+            "dequantize": {},
+            "choose": _AMAX,
+            "dynamic": _AMAX,
+        },
+        ("float32", "float16", "bfloat16"),
+        FLOAT8,
     ),
     "ck": System("Composable Kernel, which has kernels of the convolution only", {}),
 }

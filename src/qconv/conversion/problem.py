@@ -1,5 +1,5 @@
-"""The conversion problems: real numbers to integers, back, from one scale to another, and the choice of a scale and a
-zero point.
+"""The conversion problems: real numbers to integers or 8-bit floats, back, from one scale to another, and the choice of
+a scale and a zero point.
 
 An array is seen as (outer, channels, inner). Scales are device arrays, never host parameters.
 """
@@ -14,12 +14,12 @@ import numpy as np
 
 from qconv.arithmetic.mode import MODE_VALUES
 from qconv.conversion.presets import system_flags
-from qconv.dtypes import ELEMENT_TYPES, INTEGERS, RANGES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8, INTEGERS, RANGES
 from qconv.op import FULL, LARGEST, WIDEST, Problem, Tensor, alignment, check_choice, checked_size, quoted, read_integer
 
-# torch and xnnpack: the smallest scale. onnx: the scale of an all-zero range. fbgemm: the small-scale cut-off.
-EPS = {"torch": 1.1920929e-07, "onnx": 1.0, "fbgemm": 6.1e-05, "xnnpack": 1.1920929e-07}
 LEAST_EPS, MOST_EPS = 2.0**-126, 2.0**126
+# torch, xnnpack, amax: the smallest scale. onnx: the scale of an all-zero range. fbgemm: the small-scale cut-off.
+EPS = {"torch": 1.1920929e-07, "onnx": 1.0, "fbgemm": 6.1e-05, "xnnpack": 1.1920929e-07, "amax": LEAST_EPS}
 # The choice of a zero point requires that the steps of a range are exact in fp32.
 MOST_STEPS = 2**24
 # A transposing thread keeps all channels of its pixels in registers.
@@ -37,6 +37,26 @@ def check_precision(precision: str, x_type: str) -> None:
 def check_added(name: str, there: bool, added: str) -> None:
     if added != "after_round" and not there:
         raise ValueError(f"zero_point_add={added!r} without {name}: there is nothing to add; leave it out")
+
+
+def check_float8(name: str, dtype: str, given: dict[str, object]) -> None:
+    """Refuse the fields that integers alone have. `given` are those that differ from their defaults."""
+    if given:
+        field_name, value = next(iter(given.items()))
+        raise ValueError(
+            f"{field_name}={value!r} with {name}={dtype!r}: {_LACKS[field_name]}; leave {field_name} out, or use an "
+            "integer type"
+        )
+
+
+_LACKS = {
+    "zero_point": "a float has no zero point",
+    "low": "a float saturates at its largest finite numbers",
+    "high": "a float saturates at its largest finite numbers",
+    "rounding": "a float is rounded half to even",
+    "zero_point_add": "a float has no zero point",
+    "fma": "a float has no zero point to add",
+}
 
 
 def check_channels_last(channels: int, block: int) -> None:
@@ -66,7 +86,32 @@ def check_range(low: int, high: int) -> None:
         )
 
 
+def rule_and_mapping(out_type: str) -> tuple[str, str]:
+    """Return the default rule and mapping, which are the only ones of an 8-bit float."""
+    return ("amax", "symmetric") if out_type in FLOAT8 else ("torch", "asymmetric")
+
+
+def check_amax(out_type: str, rule: str, mapping: str, precision: str) -> None:
+    """Check how the scale of an 8-bit float is chosen, and with which precision it is divided by."""
+    if (rule, mapping) != rule_and_mapping(out_type):
+        raise ValueError(
+            f"rule={rule!r} and mapping={mapping!r} with out_type={out_type!r}: a float has no zero point, and its "
+            "scale is the largest magnitude divided by the type's largest number; use rule amax and mapping symmetric, "
+            "or leave both out"
+        )
+    if precision == "float16":
+        raise ValueError(
+            f"precision='float16' with out_type={out_type!r}: a scale that is chosen may be less than any number of "
+            "float16; use precision float32"
+        )
+
+
 def check_mapping(rule: str, mapping: str, low: int, high: int) -> None:
+    if rule == "amax":
+        raise ValueError(
+            "rule='amax' chooses the scale of an 8-bit float: use rule torch with mapping symmetric for an integer, or "
+            f"an out_type of {' or '.join(FLOAT8)}"
+        )
     if rule != "torch" and mapping != "asymmetric":
         raise ValueError(f"rule={rule!r} with mapping={mapping!r}: that rule is asymmetric; use rule torch")
     if mapping == "symmetric_no_clip" and not low < 0 < high:
@@ -83,6 +128,8 @@ def check_eps(eps: object) -> float:
 
 
 REALS = ("float32", "float16", "bfloat16", "float64")
+# The types that real numbers are quantized to.
+SCALED = (*INTEGERS, *FLOAT8)
 WIDE = ("float32", "float64")
 LONG_RUN = 2**10
 
@@ -103,8 +150,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     # value * (x_scale / y_scale); (value * x_scale) / y_scale; (value * x_scale) * (1 / y_scale).
     "order": MODE_VALUES["order"],
     "mapping": ("asymmetric", "symmetric", "symmetric_no_clip"),
-    # The system whose choice of scale and zero point is used.
-    "rule": ("torch", "onnx", "fbgemm", "xnnpack"),
+    # The system whose choice of scale and zero point is used. amax: the scale of an 8-bit float.
+    "rule": ("torch", "onnx", "fbgemm", "xnnpack", "amax"),
 }
 FLAGS = ("zero_point", "x_zero_point", "y_zero_point", "channels_last")
 _ALWAYS = ("outer", "channels", "inner", "x_type", "out_type")
@@ -210,8 +257,11 @@ class Conversion(Problem):
         return Tensor(name, (self.scales,), "int32")
 
     def _set_range(self) -> None:
-        """Set `low` and `high` of the output to the type's limits, unless given."""
+        """Set `low` and `high` of the output to the type's limits, unless given. Floats have none."""
         out_type = getattr(self, "out_type", "")
+        if out_type in FLOAT8:
+            check_float8("out_type", out_type, self._differing(*_LACKS))
+            return
         least, most = RANGES[out_type]
         for name, default in (("low", least), ("high", most)):
             given = getattr(self, name)
@@ -227,8 +277,13 @@ class Conversion(Problem):
         """Return the defaults of the fields, which a key omits."""
         defaults = {entry.name: entry.default for entry in fields(self) if entry.init}
         if "low" in defaults:
-            defaults["low"], defaults["high"] = RANGES[getattr(self, "out_type", "")]
+            defaults["low"], defaults["high"] = RANGES.get(getattr(self, "out_type", ""), (None, None))
         return defaults
+
+    def _differing(self, *names: str) -> dict[str, object]:
+        """Return those of the fields that differ from their defaults."""
+        defaults = self._defaults()
+        return {name: getattr(self, name) for name in names if getattr(self, name, None) != defaults.get(name)}
 
     def _key(self) -> str:
         """Return the key: sizes and types always, everything else where it differs from the default, in a fixed
@@ -275,11 +330,12 @@ def _real(text: str | bool) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Quantize(Conversion):
-    """Real to integer: round(x / scale) + zero_point, clamped. A NaN becomes `low`. With `channels_last`, y is (outer,
-    inner, channels): NCHW becomes NHWC."""
+    """Real to integer: round(x / scale) + zero_point, clamped; a NaN becomes `low`. Real to an 8-bit float: x / scale,
+    rounded half to even and saturated; a NaN stays one. With `channels_last`, y is (outer, inner, channels): NCHW
+    becomes NHWC."""
 
     op: ClassVar[str] = "quantize"
-    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": INTEGERS}
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": SCALED}
 
     x_type: str = "float32"
     out_type: str = "int8"
@@ -313,11 +369,11 @@ class Quantize(Conversion):
 
 @dataclass(frozen=True, eq=False)
 class Dequantize(Conversion):
-    """Integer to real: (x - zero_point) * scale in the precision, then rounded once to the output type. With
-    `channels_last`, x is (outer, inner, channels): NHWC becomes NCHW."""
+    """Integer or 8-bit float to real: (x - zero_point) * scale in the precision, then rounded once to the output type.
+    With `channels_last`, x is (outer, inner, channels): NHWC becomes NCHW."""
 
     op: ClassVar[str] = "dequantize"
-    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": INTEGERS, "out_type": REALS, "precision": WIDE}
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": SCALED, "out_type": REALS, "precision": WIDE}
 
     x_type: str = "int8"
     out_type: str = "float32"
@@ -328,6 +384,8 @@ class Dequantize(Conversion):
     channels_last: bool = False
 
     def _check(self) -> None:
+        if self.x_type in FLOAT8:
+            check_float8("x_type", self.x_type, self._differing("zero_point"))
         if self.subtraction != "integer" and not self.zero_point:
             raise ValueError(
                 f"subtraction={self.subtraction!r} without zero_point: there is nothing to subtract; leave it out"
@@ -379,19 +437,26 @@ class Requantize(Conversion):
 
 @dataclass(frozen=True, eq=False)
 class Choose(Conversion):
-    """The scale and zero point of each channel, from its smallest and largest element. NaNs are ignored."""
+    """The scale and zero point of each channel, from its smallest and largest element; of 8-bit floats the scale alone.
+    NaNs are ignored."""
 
     op: ClassVar[str] = "choose"
-    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": INTEGERS}
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": SCALED}
 
     x_type: str = "float32"
     out_type: str = "int8"
     low: int | None = None
     high: int | None = None
     scale_type: str = "float32"
-    mapping: str = "asymmetric"
-    rule: str = "torch"
+    mapping: str | None = None
+    rule: str | None = None
     eps: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, default in zip(("rule", "mapping"), rule_and_mapping(self.out_type), strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        super().__post_init__()
 
     def _check(self) -> None:
         self._set_range()
@@ -400,14 +465,25 @@ class Choose(Conversion):
                 f"block={self.block} in {self.op}: scales are chosen per channel; leave it out, and reshape so that "
                 "each block is a channel"
             )
-        assert self.low is not None
-        assert self.high is not None
-        check_range(self.low, self.high)
-        check_mapping(self.rule, self.mapping, self.low, self.high)
+        assert self.rule is not None
+        assert self.mapping is not None
+        if self.out_type in FLOAT8:
+            check_amax(self.out_type, self.rule, self.mapping, getattr(self, "precision", ""))
+        else:
+            assert self.low is not None
+            assert self.high is not None
+            check_range(self.low, self.high)
+            check_mapping(self.rule, self.mapping, self.low, self.high)
         object.__setattr__(self, "eps", check_eps(EPS[self.rule] if self.eps is None else self.eps))
 
     def _defaults(self) -> dict[str, Any]:
-        return {**super()._defaults(), "eps": EPS[self.rule]}
+        assert self.rule is not None
+        rule, mapping = rule_and_mapping(self.out_type)
+        return {**super()._defaults(), "rule": rule, "mapping": mapping, "eps": EPS[self.rule]}
+
+    @property
+    def has_zero_point(self) -> bool:
+        return self.out_type not in FLOAT8
 
     @property
     def extents(self) -> dict[str, int]:
@@ -419,7 +495,8 @@ class Choose(Conversion):
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        return (self._scale("scale"), self._zero("zero_point"))
+        zero = (self._zero("zero_point"),) if self.has_zero_point else ()
+        return (self._scale("scale"), *zero)
 
 
 @dataclass(frozen=True, eq=False)
@@ -448,7 +525,7 @@ class Dynamic(Choose):
     def quantize(self) -> Quantize:
         own = {entry.name for entry in fields(self)}
         shared = (entry.name for entry in fields(Quantize) if entry.init and entry.name in own)
-        return Quantize(zero_point=True, **{name: getattr(self, name) for name in shared})
+        return Quantize(zero_point=self.has_zero_point, **{name: getattr(self, name) for name in shared})
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:

@@ -18,7 +18,7 @@ def elementwise(problem: Quantize | Dequantize | Requantize, drawn: Sample) -> t
 
 
 def choose(problem: Choose, drawn: Sample) -> tuple[Array, ...]:
-    """Return the scales and the zero points."""
+    """Return the scales, and the zero points of integers."""
     _check(problem, drawn.arrays)
     with np.errstate(all="ignore"):
         return _choose(problem, drawn.arrays[0])
@@ -28,8 +28,8 @@ def dynamic(problem: Dynamic, drawn: Sample) -> tuple[Array, ...]:
     _check(problem, drawn.arrays)
     (x,) = drawn.arrays
     with np.errstate(all="ignore"):
-        scale, zero_point = _choose(problem, x)
-        return (_elementwise(problem.quantize, (x, scale, zero_point)), scale, zero_point)
+        chosen = _choose(problem, x)
+        return (_elementwise(problem.quantize, (x, *chosen)), *chosen)
 
 
 def _check(problem: Conversion, arrays: tuple[Array, ...]) -> None:
@@ -65,7 +65,7 @@ def broadcast(problem: Conversion, scales: Array) -> Array:
     return np.repeat(blocks, problem.block, axis=1)[:, : problem.channels]
 
 
-def _choose(problem: Choose, x: Array) -> tuple[Array, Array]:
+def _choose(problem: Choose, x: Array) -> tuple[Array, ...]:
     real = choice_real(problem)
     values = x.astype(real.dtype)
     state: Values = {
@@ -74,4 +74,4 @@ def _choose(problem: Choose, x: Array) -> tuple[Array, Array]:
     }
     for step in choice_steps(problem):
         state |= step.numpy(state)
-    return state["scale"], state["zero_point"]
+    return (state["scale"], state["zero_point"]) if problem.has_zero_point else (state["scale"],)

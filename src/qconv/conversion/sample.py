@@ -14,7 +14,7 @@ import numpy as np
 from qconv.conversion.problem import REALS, Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.reference import broadcast
 from qconv.conversion.steps import Array
-from qconv.dtypes import ELEMENT_TYPES, RANGES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8, RANGES
 from qconv.op import Sample
 from qconv.sampling.operands import LEAST_VALUES
 
@@ -51,7 +51,10 @@ def dequantize(problem: Dequantize, seed: int, fixed: dict[str, int]) -> Sample:
     arrays = {"scale": _scales(problem, rng)}
     if problem.zero_point:
         arrays["zero_point"] = _zero_points(problem.x_type, (problem.scales,), rng)
-    x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
+    if problem.x_type in FLOAT8:
+        x = rng.choice(_finite(problem.x_type), problem.shape)
+    else:
+        x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
     if problem.x_type == "int32":
         # Values of every magnitude around the zero point: beside full-range values, all others round to zero.
         around = (x >> rng.integers(0, 24, problem.shape)).astype(np.int64)
@@ -60,6 +63,13 @@ def dequantize(problem: Dequantize, seed: int, fixed: dict[str, int]) -> Sample:
     if problem.is_turned:
         x = np.ascontiguousarray(x.transpose(0, 2, 1))
     return Sample((x, *arrays.values()))
+
+
+def _finite(dtype: str) -> Array:
+    """Return every number of an 8-bit float. The bits of a NaN that is multiplied are those of the device."""
+    every = np.arange(256, dtype=np.uint8).view(ELEMENT_TYPES[dtype].numpy)
+    finite: Array = every[np.isfinite(every)]
+    return finite
 
 
 def _few_codes(problem: Conversion) -> tuple[str, ...]:
@@ -79,8 +89,12 @@ def _scales(problem: Quantize | Dequantize, rng: np.random.Generator) -> Array:
     scales = _some_scales(problem.scales, rng)
     if isinstance(problem, Dequantize) and problem.out_type == "float16" and problem.x_type != "int32":
         # Keep most products finite.
-        low, high = RANGES[problem.x_type]
-        scales = np.minimum(scales, 2.0 ** np.floor(np.log2(65504 / (high - low))))
+        if problem.x_type in FLOAT8:
+            most = ELEMENT_TYPES[problem.x_type].largest_finite
+        else:
+            low, high = RANGES[problem.x_type]
+            most = high - low
+        scales = np.minimum(scales, 2.0 ** np.floor(np.log2(65504 / most)))
     return scales.astype(ELEMENT_TYPES[problem.scale_type].numpy)
 
 
@@ -145,8 +159,29 @@ def _ratio(codes: Array, elements: Array) -> Array:
 
 
 def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator) -> Array:
-    """Draw real numbers in units of the scale: over the range and a tenth beyond, near zero, ties, and special
-    values."""
+    """Draw real numbers in units of the scale, and special values."""
+    units = (
+        _units_of_float8(problem.out_type, problem.shape, rng)
+        if problem.out_type in FLOAT8
+        else _codes(problem, arrays, rng)
+    )
+    with np.errstate(over="ignore"):
+        x = units * broadcast(problem, arrays["scale"]).astype(np.float64)
+        return _sprinkled(x, rng).astype(ELEMENT_TYPES[problem.x_type].numpy)
+
+
+def _units_of_float8(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Draw numbers of the type, what lies midway between two neighbours, and numbers between those; up to a quarter
+    beyond the largest."""
+    numbers = np.sort(_finite(dtype).astype(np.float64))
+    numbers = np.concatenate([1.25 * numbers[:1], numbers, 1.25 * numbers[-1:]])
+    at = rng.integers(0, len(numbers) - 1, shape)
+    part = np.where(rng.random(shape) < 0.5, rng.choice([0, 0.5], shape), rng.random(shape))
+    return numbers[at] + part * (numbers[at + 1] - numbers[at])
+
+
+def _codes(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator) -> Array:
+    """Draw codes of integers over the range and a tenth beyond, less the zero point: near zero, and ties as well."""
     assert problem.low is not None
     assert problem.high is not None
     zero = broadcast(problem, arrays["zero_point"]).astype(np.float64) if problem.zero_point else 0.0
@@ -157,10 +192,7 @@ def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator
         units = np.where(rng.random(problem.shape) < 0.5, units, rng.uniform(-8000, 8000, problem.shape))
     kind = rng.random(problem.shape)
     ties = np.where(kind < 0.1, np.rint(units) + 0.5, rng.integers(-9, 10, problem.shape) + 0.5)
-    units = np.where(kind < 0.3, ties, units)
-    with np.errstate(over="ignore"):
-        x = units * broadcast(problem, arrays["scale"]).astype(np.float64)
-        return _sprinkled(x, rng).astype(ELEMENT_TYPES[problem.x_type].numpy)
+    return np.where(kind < 0.3, ties, units)
 
 
 def _sprinkled(x: Array, rng: np.random.Generator) -> Array:
@@ -190,6 +222,11 @@ def _ranges(problem: Choose, rng: np.random.Generator) -> tuple[Array, tuple[str
             part *= 1e-9
         elif kind == 7:
             part[:] = np.where(rng.random(part.shape) < 0.2, np.nan, part)
+        elif kind == 8 and problem.out_type in FLOAT8:
+            # The largest number is an element, so that the scale is 1: the others may be ties.
+            most = ELEMENT_TYPES[problem.out_type].largest_finite
+            part[:] = np.clip(_units_of_float8(problem.out_type, part.shape, rng), -most, most)
+            part.flat[0] = most
         elif kind == 8:
             # A range of 0.5 * `steps` that begins at -0.25, so that the zero point is a tie.
             steps = int(problem.high or 0) - int(problem.low or 0)

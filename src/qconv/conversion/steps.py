@@ -1,9 +1,9 @@
 """The arithmetic of quantize, dequantize and requantize as data: each line of C++ beside its NumPy line.
 
 The C++ lines of `Prepared` read the values loaded for one scale (`scale`, `zero_point`; for a requantize `x_scale`,
-`x_zero`, `y_scale`, `y_zero`) and are computed once per scale. The lines of the steps read `element` as stored (fp16
-and bf16 as unsigned short) and the struct `prepared`; they declare `value` and set `result`. The NumPy lines read the
-same values as arrays that broadcast, by name.
+`x_zero`, `y_scale`, `y_zero`) and are computed once per scale. The lines of the steps read `element` as stored (floats
+of 16 and of 8 bits as unsigned integers) and the struct `prepared`; they declare `value` and set `result`. The NumPy
+lines read the same values as arrays that broadcast, by name.
 
 Every real operation rounds once. Denormals are kept: kernels are compiled with -ftz=false.
 """
@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 
 from qconv.arithmetic.epilogue import ROUNDINGS
 from qconv.arithmetic.fma import fma
+from qconv.arithmetic.narrow import NAN_OF_FLOAT8, narrow
 from qconv.arithmetic.step import Step
 from qconv.conversion.problem import Dequantize, Dynamic, Quantize, Requantize
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 
 Values = dict[str, Any]
 Array = NDArray[Any]
 Elementwise = Quantize | Dequantize | Requantize | Dynamic
 
-# C++ conversions of 16-bit floats to and from float, with the prelude parts that they need.
-FROM_16_BITS = {
+# C++ conversions of narrow floats to and from float, with the prelude parts that they need.
+NARROW_FLOATS = {
     "float16": ("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",)),
     "bfloat16": (
         "tile::bfloat16_to_float({})",
@@ -36,6 +37,15 @@ FROM_16_BITS = {
         ("from_bfloat16", "bits"),
         ("bfloat16", "bits"),
     ),
+    **{
+        name: (
+            f"tile::{ELEMENT_TYPES[name].word}::of({{}}, 0)",
+            f"tile::Packed{ELEMENT_TYPES[name].word}::one({{}})",
+            ELEMENT_TYPES[name].word_wants,
+            (f"Packed{ELEMENT_TYPES[name].word}", "float8", "bits"),
+        )
+        for name in FLOAT8
+    },
 }
 _LONG_ROUNDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rne": ("tile::round_to_long", ("long",)),
@@ -81,9 +91,9 @@ class Real:
     @property
     def wants(self) -> tuple[str, ...]:
         """Return the prelude parts that `rounded` needs."""
-        if self.precision not in FROM_16_BITS:
+        if self.precision not in NARROW_FLOATS:
             return ()
-        _, _, back, to = FROM_16_BITS[self.precision]
+        _, _, back, to = NARROW_FLOATS[self.precision]
         return (*back, *to)  # `back` includes "bits"
 
     def literal(self, number: float) -> str:
@@ -94,9 +104,9 @@ class Real:
         return f"static_cast<{self.ctype}>({cxx})"
 
     def rounded(self, cxx: str) -> str:
-        if self.precision not in FROM_16_BITS:
+        if self.precision not in NARROW_FLOATS:
             return cxx
-        back, to, _, _ = FROM_16_BITS[self.precision]
+        back, to, _, _ = NARROW_FLOATS[self.precision]
         return back.format(to.format(cxx))
 
     def round(self, value: Any) -> Array:
@@ -114,7 +124,7 @@ def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
     if isinstance(problem, Dequantize):
         return tuple(_prepared_dequantize(problem, real))
     return (
-        *([_inverse(real, scale, "scale")] if problem.quotient == "reciprocal" else _divisor(real, "scale")),
+        *([_inverse(real, scale, "scale")] if problem.quotient == "reciprocal" else _divisor(problem, real, "scale")),
         *_prepared_zero(problem, problem.zero_point, real, "zero_point"),
     )
 
@@ -128,9 +138,11 @@ def steps(problem: Elementwise) -> tuple[Step, ...]:
     if isinstance(problem, Requantize):
         return (*_subtract(problem, problem.x_zero_point), *_rescale(problem), *_store(problem, problem.y_zero_point))
     real = Real(problem.precision)
-    quotient = _multiply(real, "inverse") if problem.quotient == "reciprocal" else _divide(real, "divisor")
+    quotient = _multiply(real, "inverse") if problem.quotient == "reciprocal" else _divide(problem, real)
     if problem.fma == "on":
         return (_load(problem, real), FUSED, *_convert(problem, False))
+    if problem.out_type in FLOAT8:
+        return (_load(problem, real), quotient, _narrow(problem))
     return (_load(problem, real), quotient, *_store(problem, problem.zero_point))
 
 
@@ -142,9 +154,15 @@ def _rounded(real: Real, name: str, source: str) -> Prepared:
     return Prepared(name, real.ctype, cxx, lambda v: real.round(v[source]), f"{source} as {real.precision}", real.wants)
 
 
-def _divisor(real: Real, source: str) -> Iterator[Prepared]:
+def divides_by_reciprocal(problem: Quantize | Requantize) -> bool:
+    """True where a division in fp32 has `tile::quotient`, which loses the sign of a zero: an integer has none, and an
+    8-bit float has one."""
+    return problem.precision != "float64" and problem.out_type not in FLOAT8
+
+
+def _divisor(problem: Quantize | Requantize, real: Real, source: str) -> Iterator[Prepared]:
     yield _rounded(real, "divisor", source)
-    if real.ctype == "float":
+    if divides_by_reciprocal(problem):
         shared = "SHARED_SCALE ? tile::inverse_of(prepared.divisor) : 0.0f"
         # The oracle divides. The reciprocal only speeds up the division and does not affect its result.
         yield Prepared("reciprocal", "float", shared, lambda v: np.zeros_like(v[source]), "of the divisor, or 0")
@@ -215,7 +233,7 @@ def _prepared_requantize(problem: Requantize) -> Iterator[Prepared]:
     else:
         yield _rounded(real, "factor", "x_scale")
         reciprocal = problem.order == "multiply_reciprocal"
-        yield from [_inverse(real, scale, "y_scale")] if reciprocal else _divisor(real, "y_scale")
+        yield from [_inverse(real, scale, "y_scale")] if reciprocal else _divisor(problem, real, "y_scale")
     if problem.x_zero_point:
         yield Prepared("x_zero", "int", "x_zero", lambda v: np.asarray(v["x_zero"], np.int64), "x_zero")
     yield from _prepared_zero(problem, problem.y_zero_point, real, "y_zero")
@@ -224,24 +242,24 @@ def _prepared_requantize(problem: Requantize) -> Iterator[Prepared]:
 # ---- each element ----
 
 
-def _load(problem: Quantize, real: Real) -> Step:
+def _load(problem: Quantize | Dequantize | Requantize, real: Real) -> Step:
     cxx = "element"
     wants: tuple[str, ...] = ()
-    if problem.x_type in FROM_16_BITS:
-        back, _, wants, _ = FROM_16_BITS[problem.x_type]
+    if problem.x_type in NARROW_FLOATS:
+        back, _, wants, _ = NARROW_FLOATS[problem.x_type]
         cxx = back.format("element")
     return Step("load", f"{real.ctype} value = {real.cast(cxx)};", lambda x, v: x.astype(real.dtype), wants=wants)
 
 
-def _divide(real: Real, by: str) -> Step:
-    cxx, wants = f"tile::divide(value, prepared.{by})", real.divide
-    if real.ctype == "float":
+def _divide(problem: Quantize | Requantize, real: Real) -> Step:
+    cxx, wants = "tile::divide(value, prepared.divisor)", real.divide
+    if divides_by_reciprocal(problem):
         # The result of a division, made cheaper by a reciprocal computed once per scale.
-        cxx, wants = f"tile::quotient(value, prepared.{by}, prepared.reciprocal)", ("quotient", "divide", "fma")
+        cxx, wants = "tile::quotient(value, prepared.divisor, prepared.reciprocal)", ("quotient", "divide", "fma")
     return Step(
         "divide",
         f"value = {real.rounded(cxx)};",
-        lambda value, v: real.round(value / v[by]),
+        lambda value, v: real.round(value / v["divisor"]),
         wants=(*wants, *real.wants),
     )
 
@@ -266,7 +284,7 @@ FUSED = Step(
 def _subtract(problem: Dequantize | Requantize, there: bool) -> Iterator[Step]:
     real = Real(problem.precision)
     if not there or (isinstance(problem, Dequantize) and problem.subtraction == "real"):
-        yield Step("load", f"{real.ctype} value = {real.cast('element')};", lambda x, v: x.astype(real.dtype))
+        yield _load(problem, real)
         if there:
             yield Step(
                 "subtract",
@@ -291,33 +309,19 @@ def _rescale(problem: Requantize) -> Iterator[Step]:
         yield _multiply(real, "multiplier")
         return
     yield _multiply(real, "factor")
-    yield _multiply(real, "inverse") if problem.order == "multiply_reciprocal" else _divide(real, "divisor")
+    yield _multiply(real, "inverse") if problem.order == "multiply_reciprocal" else _divide(problem, real)
 
 
-def narrow(value: Array, out_type: str) -> Array:
-    """Round once to the output type. NumPy converts fp64 to bfloat16 through fp32; the first conversion rounds to odd,
-    so that the two equal a single rounding."""
-    if value.dtype == np.float64 and out_type == "bfloat16":
-        value = _to_odd(value)
-    return value.astype(ELEMENT_TYPES[out_type].numpy)
-
-
-def _to_odd(value: Array) -> Array:
-    near = value.astype(np.float32)
-    bits = near.view(np.uint32)
-    wide = near.astype(np.float64)
-    bits = np.where(np.abs(wide) > np.abs(value), bits - np.uint32(1), bits)
-    return np.where(wide != value, bits | np.uint32(1), bits).astype(np.uint32).view(np.float32)
-
-
-def _narrow(problem: Dequantize) -> Step:
+def _narrow(problem: Quantize | Dequantize) -> Step:
     out_type, double = problem.out_type, problem.precision == "float64"
     cxx = "static_cast<Output>(value)"
     wants: tuple[str, ...] = ()
-    if out_type in FROM_16_BITS:
-        _, to, _, wants = FROM_16_BITS[out_type]
+    if out_type in NARROW_FLOATS:
+        _, to, _, wants = NARROW_FLOATS[out_type]
         cxx = to.format("tile::to_odd(value)" if double else "value")
         wants = (*wants, "bits", "odd") if double else (*wants, "bits")
+    if out_type in FLOAT8:  # devices make different NaN
+        cxx = f"value == value ? {cxx}\n        : static_cast<Output>({NAN_OF_FLOAT8:#x})"
     return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)
 
 

@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr unsigned kMaxThreads = 2048, kMaxBlocksOfCluster = 16;  // per cluster
+constexpr unsigned kMaxThreads = 4096, kMaxBlocksOfCluster = 16;  // per cluster
 
 struct Launch {
     qconv_cpu_entry_t entry = nullptr;

@@ -96,7 +96,7 @@ std::string refuse(const qconv_cpu_grid& asked) {
     if (asked.cluster > 1 &&
         (asked.threads % asked.warp_size != 0 || asked.cluster * asked.threads > kMaxThreads))
         return "a cluster of " + std::to_string(asked.cluster) + " blocks of " +
-               std::to_string(asked.threads) + " threads; its blocks are whole warps, and it has at most 2048 "
+               std::to_string(asked.threads) + " threads; its blocks are whole warps, and it has at most 4096 "
                "threads";
     return "";
 }

@@ -116,7 +116,7 @@ int qconv_cpu_defers_copies(void);
 
 // A launch.
 //   threads    per block, 1..1024
-//   cluster    adjacent blocks along x per cluster, up to 16 and up to 2048 threads
+//   cluster    adjacent blocks along x per cluster, up to 16 and up to 4096 threads
 //   warp_size  32 or 64
 //   workers    clusters in flight; 0: one per core
 //   seed       the order of threads between two barriers. 0: ascending, each as far as it can; 1: descending,

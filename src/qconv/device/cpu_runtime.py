@@ -141,16 +141,21 @@ def _run_compiler(command: Sequence[str], folder: Path | None = None, limit_s: f
 
 
 def build(
-    files: Mapping[str, str], flags: Sequence[str], suffix: str, cache: Path, objects: Sequence[Path] = ()
+    files: Mapping[str, str],
+    flags: Sequence[str],
+    suffix: str,
+    cache: Path,
+    objects: Sequence[Path] = (),
+    name: str | None = None,
 ) -> Path:
     """Compile the first of `files` (name -> text), if any, next to the others, and link `objects` to it.
 
-    The result's name is the digest of everything that determines its content. It is built under another name and
-    published in one step, so that nobody loads half of it. A concurrent build publishes the same result again.
+    The result's name is by default the digest of everything that determines its content. It is built under another name
+    and published in one step, so that nobody loads half of it. A concurrent build publishes the same result again.
     """
     compiler = find_compiler()
     parts = [compiler.name, *flags, *(path.name for path in objects)]
-    result = cache / f"{_digest(parts, files)}{suffix}"
+    result = cache / f"{name or digest(parts, files)}{suffix}"
     if not folders.is_whole(result):
         if program.is_forbidden():
             raise KernelMissing(
@@ -160,7 +165,7 @@ def build(
     return result
 
 
-def _digest(parts: Sequence[str], files: Mapping[str, str]) -> str:
+def digest(parts: Sequence[str], files: Mapping[str, str]) -> str:
     content = [folders.machine(), *parts, *(part for item in files.items() for part in item)]
     return hashlib.sha256("\0".join(content).encode()).hexdigest()[:32]
 
@@ -208,7 +213,7 @@ _runtime_lock = threading.Lock()
 def runtime_name() -> str:
     """Return the file name of the runtime. It does not depend on the compiler: a machine that has the file needs
     none."""
-    return f"runtime-{_digest(LIBRARY_FLAGS, runtime_sources())}.so"
+    return f"runtime-{digest(LIBRARY_FLAGS, runtime_sources())}.so"
 
 
 def build_runtime(cache: Path) -> Path:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qconv.errors import CompileError, CompilerKilled, CompileTimeout
@@ -15,6 +15,17 @@ from qconv.errors import CompileError, CompilerKilled, CompileTimeout
 PROBE_S = 30.0
 # Messages of GCC and clang when a child process of theirs was killed.
 KILLED = ("Killed signal terminated program", "unable to execute command: Killed")
+
+
+# The process groups of programs that run now.
+_running: set[int] = set()
+
+
+def end_all() -> None:
+    """Kill all programs that run now, whichever thread waits for them: Ctrl-C reaches the main thread alone."""
+    for group in tuple(_running):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def is_forbidden() -> bool:
@@ -73,9 +84,11 @@ def _group_that_ends_with_us() -> Iterator[int]:
         raise CompileError(f"cannot run /bin/sh: {error}; a compiler is ended by it when this process ends") from None
     finally:
         os.close(reading)
+    _running.add(watch.pid)
     try:
         yield watch.pid
     finally:
+        _running.discard(watch.pid)
         os.killpg(watch.pid, signal.SIGKILL)
         watch.wait()
         os.close(writing)

@@ -27,6 +27,7 @@ ELEMENT_TYPES = {
     "int64": 5,
     "float16": 6,
     "float32": 7,
+    "tfloat32": 7,
     "float64": 8,
     "bfloat16": 9,
     "bool": 0,

@@ -106,7 +106,27 @@ class Gathered(_Moved):
     strides: tuple[int, ...]  # in bytes
 
 
-Step = Launched | Filled | Copied | Gathered
+@dataclass(frozen=True)
+class Called:
+    """A call of the program that runs the network: layers that no kernel computes, which are a file of the folder. Its
+    arrays are contiguous, each with its bytes."""
+
+    file: str
+    content: bytes
+    inputs: tuple[tuple[Spot, int], ...]
+    outputs: tuple[tuple[Spot, int], ...]
+    layer: str
+
+    @property
+    def written(self) -> frozenset[int]:
+        return frozenset(spot.allocation for spot, _ in self.outputs)
+
+    @property
+    def read(self) -> frozenset[int]:
+        return self.written | {spot.allocation for spot, _ in self.inputs}
+
+
+Step = Launched | Filled | Copied | Gathered | Called
 
 
 class TracedKernel:
@@ -332,6 +352,11 @@ class TracedDevice:
 
     def write(self, array: Any, to: Any) -> None:
         self.copy(self.upload(array), to)
+
+    def call(self, file: str, content: bytes, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Note a call of the program that runs the network."""
+        given, made = (tuple((self._of(array), int(array.nbytes)) for array in arrays) for arrays in (inputs, outputs))
+        self.note(Called(file, content, given, made, self.layer))
 
     def rolled(self, array: Any, by: int) -> Any:
         raise Unshippable("arrays are rotated in tests alone")

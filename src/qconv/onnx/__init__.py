@@ -25,6 +25,7 @@ from qconv.onnx.graph import Graph, read_node
 from qconv.onnx.integer_inputs import with_integer_inputs
 from qconv.onnx.quantizer import Quantized, Quantizing, quantize
 from qconv.onnx.samples import Pixels, Samples
+from qconv.onnx.sensitivity import Sensitive, sensitivity
 from qconv.onnx.session import Session
 from qconv.onnx.ship import export
 from qconv.onnx.shipped_session import ShippedSession
@@ -38,6 +39,7 @@ __all__ = [
     "Quantized",
     "Quantizing",
     "Samples",
+    "Sensitive",
     "Session",
     "Shipped",
     "ShippedSession",
@@ -45,6 +47,7 @@ __all__ = [
     "compare",
     "export",
     "quantize",
+    "sensitivity",
     "with_integer_inputs",
 ]
 

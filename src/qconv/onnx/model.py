@@ -81,6 +81,11 @@ def session_options(config: Mapping[str, str]) -> onnxruntime.SessionOptions:
     return options
 
 
+def is_folder(model: object) -> bool:
+    # pathlib takes "" for the current folder; a caller does not.
+    return isinstance(model, str | Path) and model != "" and Path(model).is_dir()
+
+
 def source_of(model: onnx.ModelProto | bytes | str | Path) -> Source:
     """Return a path, or the bytes of a model."""
     if isinstance(model, onnx.ModelProto):

@@ -27,11 +27,11 @@ from onnxruntime.quantization import (
 from qconv.device import folders
 from qconv.errors import first_line
 from qconv.network import Choices
-from qconv.onnx.built import with_batch
+from qconv.onnx.asked_shapes import with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.graph import STANDARD
 from qconv.onnx.lowering import lower
-from qconv.onnx.model import CPU_ONLY, loaded, read, rewritten, source_of
+from qconv.onnx.model import CPU_ONLY, Source, loaded, read, rewritten, source_of
 from qconv.onnx.options import OWN_FUSIONS, Meaning, settings
 from qconv.onnx.tensor import Unsupported
 from qconv.op import check_choice, quoted
@@ -105,20 +105,15 @@ def quantize(
 ) -> Quantized:
     """Calibrate on the samples, inputs by their names, and write the quantized model in the QDQ format."""
     how = how or Quantizing()
-    # Constants become initializers, which the quantizer takes for weights, and batch norms parts of convolutions.
-    prepared = _of_opset(
-        rewritten(source_of(model), {}, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC, without=OWN_FUSIONS)
-    )
-    if any(node.op_type == "DequantizeLinear" for node in prepared.graph.node):
-        raise ValueError("the model is quantized already, as its DequantizeLinear says: give the float model")
-    products = [node for node in prepared.graph.node if node.op_type in PRODUCTS]
+    real = prepared(source_of(model))
+    products = [node for node in real.graph.node if node.op_type in PRODUCTS]
     if not products:
         raise ValueError(f"the model has none of {', '.join(PRODUCTS)}: there is nothing to quantize")
-    left_out = _left_out(prepared, loaded(source_of(model)), how.leave_out)
+    left_out = _left_out(real, loaded(source_of(model)), how.leave_out)
     with tempfile.TemporaryDirectory() as folder, _without_advice():
         made = Path(folder, "quantized.onnx")
         quantize_static(
-            prepared,
+            real,
             made,
             _Reader(samples),
             quant_format=QuantFormat.QDQ,
@@ -134,6 +129,15 @@ def quantize(
     proto = loaded(str(out))
     on_kernels, elsewhere = _kernels_of(proto)
     return Quantized(out, _quantized_products(proto), len(products), on_kernels, elsewhere)
+
+
+def prepared(source: Source) -> onnx.ModelProto:
+    """Return the float model as the quantizer takes it: constants become initializers, which it takes for weights, and
+    batch norms parts of convolutions."""
+    real = _of_opset(rewritten(source, {}, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC, without=OWN_FUSIONS))
+    if any(node.op_type == "DequantizeLinear" for node in real.graph.node):
+        raise ValueError("the model is quantized already, as its DequantizeLinear says: give the float model")
+    return real
 
 
 def _of_opset(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,6 @@ from qconv.instances.load.expected import Expectations
 from qconv.instances.load.serving import found
 from qconv.network import (
     Arranger,
-    Choices,
     Contender,
     Explanation,
     Memory,
@@ -32,15 +30,16 @@ from qconv.network import (
     Value,
 )
 from qconv.network.graph.value import Shape
+from qconv.network.run.buffers import Buffer, buffers_of
 from qconv.network.run.recorded import Form, forms_of
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
+from qconv.onnx.asked_shapes import own_proto, with_batch
 from qconv.onnx.blocked import in_blocks
-from qconv.onnx.built import Opened, is_folder, is_shipped, open_folder, own_proto, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.lowering import Lowered, lower
-from qconv.onnx.model import ReadModel, is_cpu_only, loaded, read, source_of
+from qconv.onnx.model import ReadModel, is_cpu_only, is_folder, loaded, read, source_of
 from qconv.onnx.options import Feeds
 from qconv.onnx.ready import ReadyModel
 from qconv.onnx.tensor import Unsupported
@@ -54,12 +53,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qconv")
 # Frames from a warning to the caller of `run`.
-CALLERS = 3
+CALLERS = 4
 
 
 class Session:
-    """A drop-in for `onnxruntime.InferenceSession`. The model may also be a folder that `qconv-tune build` has written,
-    or one for C++ of `qconv-tune export`, which makes a `ShippedSession`.
+    """A drop-in for `onnxruntime.InferenceSession`. The model may also be a folder that `qconv-tune build` or
+    `qconv-tune export` has written, which makes a `ShippedSession`.
 
     `device` is one of qconv's (`"cpu"`, `"cuda:0"`; the first GPU by default). `strict` rejects a model with layers
     that would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings. `providers` run
@@ -82,11 +81,10 @@ class Session:
     `fused_convolutions` force it wherever such a kernel exists (True), or forbid it (False).
     """
 
-    of_folders_for_cpp: ClassVar[type[Session]]  # which the module of that class sets, since it imports this one
+    of_folders: ClassVar[type[Session]]  # which the module of that class sets, since it imports this one
 
     def __new__(cls, model: Any, *_: Any, **__: Any) -> Session:
-        is_folder_for_cpp = cls is Session and is_shipped(model)
-        return super().__new__(cls.of_folders_for_cpp if is_folder_for_cpp else cls)
+        return super().__new__(cls.of_folders if cls is Session and is_folder(model) else cls)
 
     def __init__(
         self,
@@ -105,24 +103,20 @@ class Session:
     ) -> None:
         options.check_strict(strict)
         self._device = open_device(device.lower() if isinstance(device, str) else device)
-        choices = options.choices(
+        self._choices = options.choices(
             sums_in_convolutions, fused_convolutions, tables_in_convolutions, pools_in_convolutions
         )
         providers = options.providers(providers, self._device.spec)
-        if is_folder(model):
-            if any(one is not None for one in (config, bits, floats, keep)) or choices != Choices():
-                raise ValueError(f"{model} has its config, bits, floats and choices: give them to qconv-tune build")
-            opened = open_folder(Path(model), self._device)
-        else:
-            arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
-            opened = _opened(model, config, options.meaning(bits, floats, keep), arranger)
-        self._opened = opened
-        blocks = opened.meaning.bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
-        self._model = in_blocks(opened.model, opened.config) if blocks else opened.model
-        self._fallback = Fallback(self._model, opened.config, providers)
+        self._meaning = options.meaning(bits, floats, keep)
+        self._config = options.settings(config, self._meaning.bits)
+        self._arranger = Arranger(Expectations(self._device, in_sequence=True), self._choices)
+        model_read = read(own_proto(model, self._config, self._meaning), self._config)
+        options.check_kept(self._meaning.keep, model_read.network)
+        blocks = self._meaning.bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
+        self._model = in_blocks(model_read, self._config) if blocks else model_read
+        self._fallback = Fallback(self._model, self._config, providers)
         self._strict = strict
         self._seen: dict[str, Form] = {}  # per input, its form in the last run
-        self._choices = None if is_folder(model) else choices
         network = self._model.network
         self._inputs = network.inputs
         self._defaults = {
@@ -133,19 +127,18 @@ class Session:
         self._deciding = deciding_inputs(network)
         known = {name: network.tensor(name).extents for name in self._inputs}
         # Expressions are of known shapes.
-        is_open = None in known.values() and opened.meaning.bits is options.Bits.INTEGERS
+        is_open = None in known.values() and self._meaning.bits is options.Bits.INTEGERS
         self._computes_shapes = computes_shapes(network)
         self._ready: dict[Known, ReadyModel] = {}
         self._last: ReadyModel | None = None
         self._making = Lock()
         self._has_advised = False
-        with self._answering():
-            if is_open and not self._computes_shapes:
-                self._computes_shapes = bool(self._lowered.why_not) or self._lowered.waits_for_shapes
-            if not self._computes_shapes:
-                self._last = self._of_any_shape
-            elif not self._deciding and None not in known.values():
-                self._last = self._prepared({name: shape for name, shape in known.items() if shape is not None}, {})
+        if is_open and not self._computes_shapes:
+            self._computes_shapes = bool(self._lowered.why_not) or self._lowered.waits_for_shapes
+        if not self._computes_shapes:
+            self._last = self._of_any_shape
+        elif not self._deciding and None not in known.values():
+            self._last = self._prepared({name: shape for name, shape in known.items() if shape is not None}, {})
 
     @property
     def device(self) -> Device:
@@ -168,18 +161,34 @@ class Session:
         """Run like `run` and return all outputs. Arrays are given in the order of `input_names`, or by name."""
         return self.run(None, options.feeds_of(arrays, named, self.input_names))
 
-    def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
+    def run(self, output_names: Sequence[str] | None, feeds: Feeds, out: Mapping[str, Any] | None = None) -> list[Any]:
         """Run and return the named outputs as NumPy arrays; all of them for None or an empty list. `feeds` are arrays
         by the names of inputs, or a list of them in the order of `input_names`. They may be on the device. Images whose
         channels are last in memory, such as a `transpose` or PyTorch's `channels_last`, are used without a copy, which
-        saves a launch. Images that the network quantizes itself are faster as NCHW."""
-        with self._answering():
-            return [value.on_host for value in self._values(output_names, feeds)]
+        saves a launch. Images that the network quantizes itself are faster as NCHW.
 
-    def run_on_device(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
+        `out` has arrays on the device for some outputs, by their names: NumPy's on the CPU device, on a GPU those of
+        any library with DLPack or `__cuda_array_interface__`. These outputs are written there, in the order of the
+        current stream, and the same arrays are returned for them."""
+        return self._run(output_names, feeds, out, lambda value: value.on_host)
+
+    def run_on_device(
+        self, output_names: Sequence[str] | None, feeds: Feeds, out: Mapping[str, Any] | None = None
+    ) -> list[Any]:
         """Run like `run`, but return arrays on the device."""
-        with self._answering():
-            return [value.on_device for value in self._values(output_names, feeds)]
+        return self._run(output_names, feeds, out, lambda value: value.on_device)
+
+    def _run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Feeds,
+        out: Mapping[str, Any] | None,
+        as_array: Callable[[Value], Any],
+    ) -> list[Any]:
+        names = options.outputs(output_names, self.output_names)
+        buffers = buffers_of(self._device, out, names)
+        values = self._values(names, feeds, buffers)
+        return [buffers[name].given if name in buffers else as_array(values[name]) for name in names]
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
         """Look up and compile all kernels for inputs of these shapes, before the first run with them. `values` are the
@@ -193,8 +202,7 @@ class Session:
         for name in self._deciding:
             if name not in values:
                 raise ValueError(f"the input {name!r} decides shapes: give it in values, not its shape")
-        with self._answering():
-            self._last = self._prepared(known | {name: array.shape for name, array in values.items()}, values)
+        self._last = self._prepared(known | {name: array.shape for name, array in values.items()}, values)
 
     @property
     def problems(self) -> NetworkProblems:
@@ -211,8 +219,6 @@ class Session:
     def contender(self, rows: Database, in_sequence: bool) -> Contender:
         """Return this network, for inputs like those of the last run, with the kernels that a lookup in these rows
         chooses, ready to race. Raise ValueError without a run or known shapes, or where there is nothing to choose."""
-        if self._choices is None:
-            raise ValueError("its kernels were chosen when its folder was built")
         ready = self._described
         forms = {name: self._form(name) for name in ready.network.inputs}
         arranger = Arranger(Expectations(self._device, rows, in_sequence), self._choices)
@@ -221,11 +227,6 @@ class Session:
             arranger,
             lambda problem: found(problem, self._device, rows, in_sequence),
         )
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        with self._opened.answering():
-            yield
 
     @cached_property
     def _lowered(self) -> Lowered:
@@ -269,7 +270,7 @@ class Session:
 
     def _of_shapes(self, shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> ReadyModel:
         try:
-            model = with_known_shapes(self._model, shapes, values, self._opened.config)
+            model = with_known_shapes(self._model, shapes, values, self._config)
             fallback = self._fallback.for_model(model)
             return self._made(self._lower(model, fallback), fallback, self._strict)
         except Unsupported as error:
@@ -280,10 +281,10 @@ class Session:
             return self._of_any_shape
 
     def _lower(self, model: ReadModel, fallback: Fallback) -> Lowered:
-        return lower(model.network, fallback.function, self._choices or Choices(), self._opened.meaning)
+        return lower(model.network, fallback.function, self._choices, self._meaning)
 
     def _made(self, lowered: Lowered, fallback: Fallback, strict: bool) -> ReadyModel:
-        return ReadyModel(lowered, fallback, self._device, self._opened.arranging, strict)
+        return ReadyModel(lowered, fallback, self._device, self._arranger, strict)
 
     def _form(self, name: str) -> Form:
         return self._form_in(self._model.network, name)
@@ -306,8 +307,7 @@ class Session:
         """Return a report on each layer of the last run: where it runs, why, how many bytes cross, the memory that it
         needs and the time that it is predicted to take; with a profile of this session, the measured time as well.
         Printing shows a table, and `as_dict()` has the same as data."""
-        with self._answering():
-            made = self._described.explain()
+        made = self._described.explain()
         return made if profile is None else made.with_times(profile)
 
     def random_feeds(self, seed: int = 0) -> dict[str, Any]:
@@ -324,19 +324,21 @@ class Session:
 
     def profile(self, feeds: Feeds) -> Profile:
         """Return the time of every served layer and of every subgraph elsewhere, in one run that waits for each."""
-        with self._answering():
-            ready, values = self._ready_for(self._checked(feeds))
-            return ready.runner.profile(values)
+        ready, values = self._ready_for(self._checked(feeds))
+        return ready.runner.profile(values)
 
-    def _values(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Value]:
-        names = options.outputs(output_names, self.output_names)
+    def _values(self, names: Sequence[str], feeds: Feeds, buffers: Mapping[str, Buffer]) -> Mapping[str, Value]:
         ready, given = self._ready_for(self._checked(feeds))
-        values = ready.runner.run(given, names)
+        for name, buffer in buffers.items():
+            tensor = ready.network.tensor(name)
+            if tensor.extents is not None and tensor.dtype is not None:
+                buffer.check(tensor.extents, str(tensor.dtype))  # before anything runs, where they are known
+        values = ready.runner.run(given, names, buffers)
         if not self._has_advised:
             self._has_advised = True
             if advice := ready.advice:
                 warnings.warn(advice, SlowNetwork, stacklevel=CALLERS)
-        return [values[name] for name in names]
+        return values
 
     def _checked(self, feeds: Feeds) -> dict[str, Value]:
         feeds = options.checked_feeds(feeds, self.input_names, self._inputs)
@@ -354,18 +356,6 @@ class Session:
         (self._seen[name],) = forms_of({name: value})
         # The first layer's kernel may read vectors.
         return value.copied() if (address or 0) % WIDEST else value
-
-
-def _opened(
-    model: onnx.ModelProto | bytes | str | Path,
-    config: Mapping[str, str] | None,
-    meaning: options.Meaning,
-    arranger: Arranger,
-) -> Opened:
-    config = options.settings(config, meaning.bits)
-    read_model = read(own_proto(model, config, meaning), config)
-    options.check_kept(meaning.keep, read_model.network)
-    return Opened(read_model, config, arranger, meaning)
 
 
 # The shapes of all inputs, and the values of those that decide shapes.

@@ -1,8 +1,8 @@
-"""Sessions of networks that were exported as folders for C++: the same library runs them, from Python."""
+"""Sessions of networks that were exported as folders: the library for C++ runs them, from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -11,8 +11,11 @@ import numpy as np
 from qconv.device import Device, open_device
 from qconv.network import Contender, Explanation, Memory, Profile, Value
 from qconv.network.graph.value import Shape
+from qconv.network.run.buffers import Buffer
 from qconv.network.ship.opened import OpenedNetwork
+from qconv.network.ship.ready_files import reading
 from qconv.onnx import options
+from qconv.onnx.fallback import open_part
 from qconv.onnx.options import Feeds
 from qconv.onnx.session import Session, fed, random_array
 from qconv.op import WIDEST
@@ -25,7 +28,8 @@ CHOSEN = "its kernels were chosen when it was exported: open the model for"
 
 
 class ShippedSession(Session):
-    """A session of a folder that `qconv.onnx.export` has written. It takes the shapes that it was exported for."""
+    """A session of a folder that `qconv-tune export` or `build` has written. It takes the shapes that it was written
+    for. Layers that no kernel computes run in ONNX Runtime on the processor."""
 
     def __init__(
         self, model: Any, device: str | None = None, strict: bool = False, config: Any = None, **choices: Any
@@ -34,7 +38,9 @@ class ShippedSession(Session):
         if given := [name for name, value in {"config": config, **choices}.items() if value is not None]:
             raise ValueError(f"{model} has its own config, bits, floats and choices: leave {', '.join(given)} out")
         self._device = open_device(device.lower() if isinstance(device, str) else device)
-        self._network = OpenedNetwork(Path(model), self._device)
+        self._reading = reading(Path(model))
+        with self._reading():
+            self._network = OpenedNetwork(Path(model), self._device, open_part)
         self._numbers = {program.shapes: at for at, program in enumerate(self._network.programs)}
         first = self._network.programs[0]
         self._ports = {port.name: port for port in first.inputs}
@@ -61,11 +67,15 @@ class ShippedSession(Session):
         """Return the shapes of the inputs that it takes."""
         return tuple({port.name: port.shape for port in one.inputs} for one in self._network.programs)
 
-    def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
-        return [value.on_host for value in self._values(output_names, feeds)]
-
-    def run_on_device(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Any]:
-        return [value.on_device for value in self._values(output_names, feeds)]
+    def _run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Feeds,
+        out: Mapping[str, Any] | None,
+        as_array: Callable[[Value], Any],
+    ) -> list[Any]:
+        with self._reading():
+            return super()._run(output_names, feeds, out, as_array)
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
         """Raise ValueError for shapes that it was not exported for. All others are ready."""
@@ -107,13 +117,11 @@ class ShippedSession(Session):
             raise ValueError(f"the folder was exported for {known}; {shown} was given: export it for these shapes too")
         return self._numbers[asked]
 
-    def _values(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Value]:
-        names = options.outputs(output_names, self.output_names)
+    def _values(self, names: Sequence[str], feeds: Feeds, buffers: Mapping[str, Buffer]) -> Mapping[str, Value]:
         given = options.checked_feeds(feeds, self.input_names, self.input_names)
         arrays = {name: fed(self._device, name, given[name], port.dtype)[0] for name, port in self._ports.items()}
         number = self._number_of({name: array.shape for name, array in arrays.items()})
-        made = self._network.run(number, [self._there(name, array) for name, array in arrays.items()])
-        return [made[name] for name in names]
+        return self._network.run(number, [self._there(name, array) for name, array in arrays.items()], buffers)
 
     def _there(self, name: str, array: Any) -> Any:
         """Return the array on the device, contiguous, where kernels may read vectors of it."""
@@ -127,4 +135,4 @@ class ShippedSession(Session):
         return copy
 
 
-Session.of_folders_for_cpp = ShippedSession
+Session.of_folders = ShippedSession

@@ -148,8 +148,8 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     q = problem.quantization
     if problem.layout == "nchw":
         x, w = x.transpose(0, 2, 3, 1), w.transpose(0, 2, 3, 1)
-    real_x = x.astype(np.float32) - np.float32(parameters.x_zero_point if q.x_zero_point else 0)
-    real_w = w.astype(np.float32)
+    real_x = q.types.x.multiplied(x) - np.float32(parameters.x_zero_point if q.x_zero_point else 0)
+    real_w = q.types.w.multiplied(w)
     if q.w_zero_point:
         real_w = real_w - np.asarray(parameters.w_zero_point, dtype=np.float32).reshape(-1, 1, 1, 1)
     top, left, bottom, right = problem.pad

@@ -20,7 +20,14 @@ from qconv.sampling import calibration
 # Whole numbers that the accumulator holds. On sm_90, that of 8-bit floats has 13 bits behind the leading one.
 MOST_SUM, MOST_SUM_OF_8_BITS = 2**22, 2**13
 # The largest whole number below which a type holds all.
-MOST_FACTOR = {"float8_e4m3fn": 2**4, "float8_e5m2": 2**3, "float16": 2**11, "bfloat16": 2**8, "float32": 2**11}
+MOST_FACTOR = {
+    "float8_e4m3fn": 2**4,
+    "float8_e5m2": 2**3,
+    "float16": 2**11,
+    "bfloat16": 2**8,
+    "float32": 2**11,
+    "tfloat32": 2**11,
+}
 # The exponents of a tensor's power of two.
 LEAST_POWER, MOST_POWER = -4, 4
 # Activations that give whole numbers of whole numbers.

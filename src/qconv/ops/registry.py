@@ -13,6 +13,7 @@ near its middle.
 
 from __future__ import annotations
 
+from qconv import plugins
 from qconv.conversion import ops as conversion
 from qconv.expression import map as mapping
 from qconv.expression import matmul, reduce
@@ -20,6 +21,7 @@ from qconv.op import BETWEEN, Array, Op, Problem, Sample, quoted
 from qconv.ops import chain, convolution, pooled, transposed
 from qconv.tensor_ops import argmax, binary, concat, nms, pooling, shuffle, table
 
+# Those of this package.
 OPS: tuple[Op, ...] = (
     convolution.OP,
     transposed.OP,
@@ -39,14 +41,21 @@ OPS: tuple[Op, ...] = (
 )
 
 
+def outside() -> tuple[Op, ...]:
+    """Return the ops of other packages."""
+    return tuple(plugins.loaded(plugins.OPS, Op, {op.name for op in OPS}).values())
+
+
 def op_named(name: str) -> Op | None:
-    return next((op for op in OPS if op.name == name), None)
+    own = next((op for op in OPS if op.name == name), None)
+    return own or next((op for op in outside() if op.name == name), None)
 
 
 def op_of(problem: Problem) -> Op:
-    for op in OPS:
-        if type(problem) in op.problems:
-            return op
+    for ops in (OPS, None):
+        for op in outside() if ops is None else ops:
+            if type(problem) in op.problems:
+                return op
     raise ValueError(f"{type(problem).__name__} is no problem of an op: give its op a row in qconv.ops.registry")
 
 
@@ -59,9 +68,10 @@ def parse(key: str) -> Problem:
     joined = {part.strip().partition(":")[0] for part in key.split(BETWEEN)} if BETWEEN in key else set()
     alone = [op for op in OPS if not op.joins]
     takers = [op for op in OPS if op.joins and op.joins in joined] or [op for op in alone if op.name == name]
+    takers = takers or [op for op in outside() if op.name == name]
     if takers:
         return takers[0].read(key)
-    known = ", ".join(op.name for op in alone)
+    known = ", ".join(op.name for op in (*alone, *outside()))
     raise ValueError(f"the key {quoted(key)} names the op {quoted(name)}; known: {known}")
 
 

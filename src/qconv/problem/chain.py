@@ -55,7 +55,7 @@ class Chain(Problem):
                 f"the {producer} gives {given.out_type}: the {consumer} multiplies {' or '.join(X_TYPES)}, so "
                 "requantize to one"
             )
-        if given.out_type != taken.x_type:
+        if given.out_type != taken.types.x.array_type:
             raise ValueError(f"the {producer} gives {given.out_type}, but the {consumer} has x_type={taken.x_type}")
         if given.y_zero_point != taken.x_zero_point:
             raise ValueError(

@@ -250,7 +250,8 @@ class Conv2d(Problem):
     def inputs(self) -> tuple[Tensor, ...]:
         q = self.quantization
         residual = () if q.residual == "none" else (Tensor("residual", self.y_shape, q.residual),)
-        return (Tensor("x", self.x_shape, q.x_type), Tensor("w", self.w_shape, q.w_type), *residual)
+        x_type, w_type = q.types.x.array_type, q.types.w.array_type
+        return (Tensor("x", self.x_shape, x_type), Tensor("w", self.w_shape, w_type), *residual)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:

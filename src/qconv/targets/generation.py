@@ -25,6 +25,7 @@ from qconv.targets.instruction_tables import (
     MFMA_OF_FLOATS_4,
     MFMA_OF_HALVES,
     MMA_M8N8K16,
+    MMA_M16N8K8_TF32,
     MMA_M16N8K16_BF16,
     MMA_M16N8K16_F16,
     MMA_M16N8K32,
@@ -139,7 +140,7 @@ _FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
     "packs_floats",
 }
 TURING = _nvidia("Turing", frozenset(), MMA_M8N8K16)
-_OF_AMPERE = (MMA_M16N8K32, MMA_M16N8K16_F16, MMA_M16N8K16_BF16)
+_OF_AMPERE = (MMA_M16N8K32, MMA_M16N8K16_F16, MMA_M16N8K16_BF16, MMA_M16N8K8_TF32)
 _OF_ADA = (*_OF_AMPERE, MMA_M16N8K32_FP8)
 AMPERE = _nvidia("Ampere", _FROM_AMPERE, *_OF_AMPERE)
 ADA = _nvidia("Ada", _FROM_AMPERE, *_OF_ADA)

@@ -35,7 +35,7 @@ PLAIN = DotProduct(name="plain", vendor="cpu", a_types=BYTES, b_types=BYTES, sum
 
 def _of_floats(vendor: str) -> tuple[DotProduct, ...]:
     """Return the products of words of floats, in fp32 by plain fma: in the order of the elements."""
-    pairs = (("float32",), ("float16",), ("bfloat16",), FLOAT8)
+    pairs = (("float32",), ("tfloat32",), ("float16",), ("bfloat16",), FLOAT8)
     return tuple(
         DotProduct(
             name=f"fma_{types[0]}", vendor=vendor, a_types=types, b_types=types, sum_type=REAL_SUMS, file="floats"
@@ -132,6 +132,7 @@ def _mma_of_floats(name: str, bits: int, *types: str) -> MatrixInstruction:
 
 MMA_M16N8K16_F16 = _mma_of_floats("mma_m16n8k16_f16", 16, "float16")
 MMA_M16N8K16_BF16 = _mma_of_floats("mma_m16n8k16_bf16", 16, "bfloat16")
+MMA_M16N8K8_TF32 = _mma_of_floats("mma_m16n8k8_tf32", 32, "tfloat32")
 MMA_M16N8K32_FP8 = _mma_of_floats("mma_m16n8k32_fp8", 8, *FLOAT8)
 
 # wgmma follows the PTX ISA manual 9.2, "Asynchronous Warpgroup Level Matrix Instructions": integer widths from table
@@ -173,6 +174,7 @@ def _wgmma_of_floats(name: str, k: int, immediates: str, *types: str) -> Warpgro
 WGMMA_OF_FLOATS = (
     _wgmma_of_floats("wgmma_m64k16_f16", 16, ", 1, 1, 0, 0", "float16"),
     _wgmma_of_floats("wgmma_m64k16_bf16", 16, ", 1, 1, 0, 0", "bfloat16"),
+    _wgmma_of_floats("wgmma_m64k8_tf32", 8, ", 1, 1", "tfloat32"),
     _wgmma_of_floats("wgmma_m64k32_fp8", 32, ", 1, 1", *FLOAT8),
 )
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from qconv.device import Device, open_device
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.errors import DeviceError
+from qconv.narrow_floats import numpy_of
 
 # Axes of NCHW in the order of NHWC.
 NHWC = (0, 2, 3, 1)
@@ -60,8 +61,11 @@ def _free(address: int, index: int) -> None:
 
 
 def array_of(tensor: Any) -> Any:
-    """Return the tensor as an array for NumPy or the GPU's device, neither of which knows PyTorch's bfloat16."""
-    tensor = tensor.detach()
+    """Return the tensor as an array for NumPy or the GPU's device, neither of which knows PyTorch's bfloat16. A GPU's
+    tensor of 8-bit floats stays one, because CuPy has no such type."""
+    tensor, name = tensor.detach(), name_of(tensor.dtype)
+    if name in FLOAT8 and tensor.device.type == "cpu":
+        return numpy_of(tensor.view(torch.uint8).numpy(), name)
     if tensor.dtype == torch.bfloat16:
         bits, _ = device_of(tensor.device).adopt("bits of bfloat16", array_of(tensor.view(torch.int16)))
         return bits.view(ELEMENT_TYPES["bfloat16"].numpy)

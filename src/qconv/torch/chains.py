@@ -110,12 +110,12 @@ def _together(problems: Sequence[Conv2d | MaxPool]) -> Chain | PooledConv2d:
     return PooledConv2d.behind(convolutions[0], last)
 
 
-def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
+def fuse(lowered: Any, *inputs: Any, db: str | None = None) -> Any:
     """Fuse the layers of a module from `lower` for inputs of these shapes: two or three convolutions, or one and a max
     pool, become one op where their one kernel is faster by measured times, or clearly faster by predicted ones. Other
     shapes still work, but were not considered. `explain` lists the fused layers. The weights are shared."""
     module = copy_of(lowered)
-    for run in _runs(module, inputs, database):
+    for run in _runs(module, inputs, db):
         for span in run.chosen:
             nodes = [layer.node for layer in run.layers[span.begin : span.end]]
             module.meta[REPORT] += (_replace(module, nodes, span),)
@@ -124,18 +124,18 @@ def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
     return module
 
 
-def alternatives(lowered: Any, *inputs: Any, database: str | None = None) -> tuple[Problem, ...]:
+def alternatives(lowered: Any, *inputs: Any, db: str | None = None) -> tuple[Problem, ...]:
     """Return the problems of fused kernels that do not run, but whose times would improve the decision."""
-    runs = _runs(lowered, inputs, database)
+    runs = _runs(lowered, inputs, db)
     worth = [span.problem for run in runs for span in run.spans if span.found.ratio <= WORTH_MEASURING]
     return tuple(dict.fromkeys([*worth, *(problem for run in runs for problem in run.near)]))
 
 
-def _runs(module: Any, inputs: Sequence[Any], database: str | None) -> list[Run]:
+def _runs(module: Any, inputs: Sequence[Any], db: str | None) -> list[Run]:
     layers = layers_of(module, inputs)
     if not layers:
         return []
-    expectations = Expectations(device_of(layers[0].given["x"].device), database)
+    expectations = Expectations(device_of(layers[0].given["x"].device), db)
     return [Run.of(row, expectations) for row in _in_rows(layers) if len(row) > 1]
 
 

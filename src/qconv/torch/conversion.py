@@ -11,7 +11,7 @@ import torch
 
 from qconv.arithmetic.parameter import check_zero_point
 from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.instances.api import conversion as conversion_api
 from qconv.instances.load.arguments import in_mode
 from qconv.op import WIDEST, checked_axis
@@ -86,7 +86,8 @@ def _zero(value: Any, integers: str, x: Any) -> Any:
     """Return the zero point, or None where it is known to be 0: the kernel without one is cheaper and equivalent."""
     if value is None or isinstance(value, torch.Tensor):
         return None if value is None else _filled(value, torch.int32, x)
-    check_zero_point("zero_point", value, integers)
+    if integers in RANGES:
+        check_zero_point("zero_point", value, integers)
     return _filled(value, torch.int32, x) if value else None
 
 

@@ -88,6 +88,16 @@ def test_features_say_how_a_depthwise_layer_is_divided() -> None:
     assert given["last_round"] == pytest.approx(rounds / math.ceil(rounds))
 
 
+def test_a_depthwise_layer_of_floats_is_not_corrected_by_bytes() -> None:
+    """The shipped trees are fitted to kernels of bytes."""
+    halves = Quantization("float16", "float16", "float16")
+    problem = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1, groups=96)
+    for quantization, is_corrected in ((Quantization(), True), (halves, False)):
+        plans, _ = generator.space(replace(problem, quantization=quantization), HOPPER)
+        plan = next(one for one in plans if isinstance(one, DepthwisePlan))
+        assert generator.expected([plan])[0].is_corrected == is_corrected
+
+
 def test_the_cost_model_is_corrected_by_the_trees() -> None:
     plan = generator.cheapest(DENSE, HOPPER, 1)[0]
     doubles = Forest((Tree((-1,) * 7, (0.0,) * 7, (math.log(2),) * LEAVES),))

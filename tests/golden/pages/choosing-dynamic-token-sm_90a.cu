@@ -19,11 +19,6 @@ VECTOR=8 UNROLL=4 SLICES=1
 @@ // Derived values.
 TEAMS=1 SHARED_SCALE=true IN_REGISTERS=true SLICE=4096 SMEM_BYTES=2048
 
-// Converts bfloat16 to float: a bfloat16 is the upper half of a float.
-__device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
-    return as_float(static_cast<unsigned>(a) << 16);
-}
-
 using X = unsigned short;
 using Output = signed char;
 using Scale = float;

@@ -23,9 +23,9 @@ SPLIT=1
 @@ // What follows.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
 constexpr int TILE_N = 64;  // output pixels of a tile
-PART_C=48 OWN_ROWS=8 TAP_BYTES=48 WINDOW_H=17 WINDOW_W=9 ROW_STEP=1 WINDOWS_PER_TILE=1 WINDOWS_ACROSS=1 ROW=64
-LAST_ROW=64 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=2 TILES_ACROSS=2 CHANNEL_TILES=1 TILES=32 BLOCKS=32
-WEIGHT_ROWS=48
+CHANNEL_BYTES=1 PART_C=48 OWN_ROWS=8 TAP_BYTES=48 WINDOW_H=17 WINDOW_W=9 ROW_STEP=1 WINDOWS_PER_TILE=1
+WINDOWS_ACROSS=1 ROW=64 LAST_ROW=64 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=2 TILES_ACROSS=2 CHANNEL_TILES=1
+TILES=32 BLOCKS=32 WEIGHT_ROWS=48
 constexpr int VECTOR_K = 4;  // neighbouring channels that a lane reads or writes at once
 ROWS_BEFORE=1 ROWS_BEHIND=0 ROW_CLASSES=2 COLUMNS_BEFORE=1 COLUMNS_BEHIND=0 COLUMN_CLASSES=2 SMEM_BYTES=107520
 FOLD_THREADS=128
@@ -61,12 +61,17 @@ struct Operand {
 
 constexpr bool WHOLE_RESIDUALS = K % TILE_M == 0;  // whether every channel of every tile exists
 
+struct alignas(VECTOR_K * sizeof(Residual)) ResidualVector { Residual element[VECTOR_K]; };
+
 // The residuals of a fragment.
-struct alignas(VECTOR_K * sizeof(Residual)) Residuals {
+struct Residuals {
     Residual element[2 * ProductRows::CHANNELS];
+    __device__ __forceinline__ void put(int first, const ResidualVector& vector) {
+#pragma unroll
+        for (int i = 0; i < VECTOR_K; ++i) element[first + i] = vector.element[i];
+    }
     __device__ __forceinline__ Inputs inputs(Sum sum, int i) const { return {sum, element[i]}; }
 };
-struct alignas(VECTOR_K * sizeof(Residual)) ResidualVector { Residual element[VECTOR_K]; };
 
 // A lane loads the residuals of a tile from device memory, where it needs them.
 struct TileResiduals {
@@ -90,8 +95,7 @@ struct TileResiduals {
             const int k = fragment.k + i % CHANNELS;
             if (row >= OUT_H || column >= OUT_W || (!WHOLE_RESIDUALS && k >= K)) continue;
             const int pixel = (tiles.image() * OUT_H + row) * OUT_W + column;
-            *reinterpret_cast<ResidualVector*>(&residuals.element[i]) =
-                *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k));
+            residuals.put(i, *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k)));
         }
         return residuals;
     }

@@ -9,14 +9,6 @@
 //           prefetch_fragments=1 split=1 split_last_wave=0 persist=0 stream_k=0 tile_swizzle_width=1 staged=0
 // launch    conv2d_mma<<<196x1x1, 256, 16896 B>>> when: call
 
-// The elements of a 32-bit word as floats: four of OCP's e5m2, each the upper half of a half.
-struct E5m2s {
-    static constexpr int COUNT = 4;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        return half_to_float(static_cast<unsigned short>((word >> (8 * i) & 0xffu) << 8));
-    }
-};
-
 // The type that `narrow` converts to an output element.
 using Finished = float;
 using Narrow = tile::PackedE5m2s;

@@ -38,12 +38,3 @@ __device__ __forceinline__ float dot(unsigned a, unsigned b, float acc) {
     for (int i = 0; i < XWord::COUNT; ++i) acc = tile::fma(XWord::of(a, i), WWord::of(b, i), acc);
     return acc;
 }
-
-using X = float;
-using W = float;
-using Sum = float;
-using Output = float;
-
-@@ 41653dd5 in whole/simt-body-sm_90a.cu: // Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
-@@ 6+1
-using Bits = unsigned;  // one element

@@ -20,11 +20,6 @@ PIXEL_RINGS=2 WEIGHT_RINGS=1 PIXEL_SLOTS=5 CHANNEL_TILES=1 TILES=25 BLOCKS=25
 constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a multiple of 128
 VECTOR_K=4 SMEM_BYTES=230400
 
-@@ 45cff658 in whole/wgmma-body-sm_90a.cu: // The kernel's only parameter.
-@@ 6+2
-    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    const float* multiplier;  // per channel: x_scale * w_scale
-
 // wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of 128 bytes with TMA's
 // swizzle. Four warps execute it together; its sums are awaited later.
@@ -45,19 +40,3 @@ struct Operand {
         "%65, adds, 1, 1, 0, 0;\n"
 @@ 52+9
           SUMS_OF_ATOM(15)
-
-@@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
-@@ 10+1
-        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]));
-
-// Rearranges weights of several bytes into rows of the product. Runs once per set of weights, with one thread
-// per word.
-extern "C" __global__ void __launch_bounds__(128)
-conv2d_repack_weights(const Arguments args) {
-    constexpr int PER_WORD = 4 / sizeof(W), ROW_WORDS = REDUCTION / PER_WORD;
-    const int index = tile::block_x() * 128 + tile::thread();
-    if (index >= WEIGHT_ROWS * ROW_WORDS) return;
-    const int k = channel_of_row(index / ROW_WORDS);
-    const W* const from = args.w + (k * REDUCTION + index % ROW_WORDS * PER_WORD);
-    args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
-}

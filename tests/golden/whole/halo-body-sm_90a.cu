@@ -46,6 +46,7 @@ constexpr int THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 40;  // registers per producer thread
 constexpr int CONSUMER_REGISTERS = 232;  // registers per consumer thread
 constexpr int TILE_N = 224;  // output pixels of a tile
+constexpr int CHANNEL_BYTES = 1;  // bytes per input channel of a pixel
 constexpr int PART_C = 64;  // input channels that a block multiplies
 constexpr int OWN_ROWS = 28;  // rows of a tile whose outputs a block makes
 constexpr int TAP_BYTES = 64;  // weights of a tap per output channel, in whole 16 bytes
@@ -74,10 +75,11 @@ constexpr int SMEM_BYTES = 222208;
 
 static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer must be one more warpgroup");
 static_assert(C_GROUP == C && K_GROUP == K, "there must be one group");
-static_assert(PART_C <= (SLABS - 1) * ROW + LAST_ROW && LAST_ROW % 32 == 0 && LAST_ROW <= ROW &&
-              (SLABS == 1 || ROW == 128), "slabs must cover a block's channels of a pixel");
+static_assert(PART_C * CHANNEL_BYTES <= (SLABS - 1) * ROW + LAST_ROW &&
+              LAST_ROW % 32 == 0 && LAST_ROW <= ROW && (SLABS == 1 || ROW == 128),
+              "slabs must cover a block's channels of a pixel");
 static_assert((SPLIT == 1 && PART_C == C) ||
-              (PART_C % 32 == 0 && (SPLIT - 1) * PART_C < C && C <= SPLIT * PART_C),
+              (PART_C * CHANNEL_BYTES % 32 == 0 && (SPLIT - 1) * PART_C < C && C <= SPLIT * PART_C),
               "every block of a cluster must have input channels");
 static_assert(TILE_N == 8 * TILE_H && OWN_ROWS % 2 == 0 && TILE_H == SPLIT * OWN_ROWS,
               "a tile must be eight pixels wide, and every block make the same even number of its rows");
@@ -955,13 +957,13 @@ __device__ __forceinline__ void load_weights(const Arguments& args, Shared& shar
     shared.weights_loaded.expect_next(sizeof shared.weights);
 #pragma unroll 1
     for (int slab = 0; slab < R * S * SLABS; ++slab) {
-        const int channel = first_input_channel() + slab % SLABS * ROW;
+        const int channel = first_input_channel() + slab % SLABS * (ROW / CHANNEL_BYTES);
         tile::load_tile(args.weight_map, shared.weights[slab], shared.weights_loaded,
-                        slab / SLABS * TAP_BYTES + channel, first_channel());
+                        slab / SLABS * (TAP_BYTES / CHANNEL_BYTES) + channel, first_channel());
     }
 }
 
-static_assert(C % 16 == 0, "TMA copies whole chunks of 16 bytes");
+static_assert(C * CHANNEL_BYTES % 16 == 0, "TMA copies whole chunks of 16 bytes");
 
 // One thread asks TMA for the weights, and for one window after the other. Pixels outside of the image are
 // zeros, whose bytes count as well.
@@ -977,7 +979,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
         const int column = tiles.input_column(), row = tiles.input_row();
 #pragma unroll 1
         for (int slab = 0; slab < SLABS; ++slab) {
-            const int channel = first_input_channel() + slab * ROW;
+            const int channel = first_input_channel() + slab * (ROW / CHANNEL_BYTES);
             tile::load_tile(args.pixel_map, &window.slab[slab], full, channel, column, row, tiles.image());
         }
         TileResiduals::copy(args, window, full, tiles);

@@ -68,6 +68,14 @@ def test_bfloat16_travels_as_its_bits(library: ModuleType) -> None:
     assert np.array_equal(given.array, array)
 
 
+def test_bits_become_the_library_s_own_type(library: ModuleType) -> None:
+    library.float8_e5m2 = ml_dtypes.float8_e5m2  # type: ignore[attr-defined]
+    bits = np.array([0x3C, 0x80], np.uint8)
+    given = as_kind_of(Tensor(X), bits, "float8_e5m2")
+    assert given.array.dtype == ml_dtypes.float8_e5m2
+    assert np.array_equal(given.array.view(np.uint8), bits)
+
+
 def test_a_library_that_takes_nothing_over_gets_the_device_s_array() -> None:
     assert type(qconv.conv2d(Tensor(X), Tensor(W), **SCALES)) is np.ndarray
 

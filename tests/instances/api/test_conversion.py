@@ -12,6 +12,7 @@ from conversion_calls import compute
 import qconv
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.device import Device
+from qconv.dtypes import FLOAT8
 
 SHAPE = (3, 4, 5, 6)
 # axis, block -> (outer, channels, inner), and the shape of the scales
@@ -74,6 +75,34 @@ def test_quantize_and_dequantize(view: str) -> None:
     back = qconv.dequantize(y, scale, zero, **given)
     (want,) = oracle(Dequantize(**extents, zero_point=True), y, scale, zero)
     assert_same(back, want, SHAPE)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("view", VIEWS)
+def test_8_bit_floats(view: str, dtype: str) -> None:
+    given, extents, shape = sizes(view)
+    x, scale = real("bfloat16"), scales(shape)
+    y = qconv.quantize(x, scale, out_type=dtype, **given)
+    (want,) = oracle(Quantize(**extents, x_type="bfloat16", out_type=dtype), x, scale)
+    assert_same(y, want, SHAPE)
+    back = qconv.dequantize(y, scale, out_type="float16", **given)
+    (want,) = oracle(Dequantize(**extents, x_type=dtype, out_type="float16"), y, scale)
+    assert_same(back, want, SHAPE)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_8_bit_floats_have_a_scale_alone(dtype: str) -> None:
+    x = real("float16")
+    scale, zero = qconv.choose_qparams(x, axis=1, out_type=dtype)
+    problem = Dynamic(3, 4, 30, x_type="float16", out_type=dtype)
+    y, want = oracle(problem, x)
+    assert_same(scale, want, (4,))
+    assert zero is None
+    assert_same(qconv.quantize(x, scale, zero, axis=1, out_type=dtype), y, SHAPE)
+    got, scale, zero = qconv.quantize_dynamic(x, axis=1, out_type=dtype)
+    assert_same(got, y, SHAPE)
+    assert_same(scale, want, (4,))
+    assert zero is None
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -35,6 +35,24 @@ def test_outputs_are_of_the_input_and_near_the_real_sum(name: str) -> None:
     assert (np.abs(narrow.astype(np.float64) - near) <= 2.0**-digits * np.maximum(np.abs(near), 2.0**-6)).all()
 
 
+def test_tfloat32_ignores_the_lowest_bits() -> None:
+    low = RNG.integers(0, 2**13, X.shape, np.uint32)
+    others = ((X.view(np.uint32) & np.uint32(0xFFFFE000)) | low).view(np.float32)
+    y = qconv.conv2d(X, W, pad=1, products="tfloat32")
+    assert y.dtype == np.float32
+    np.testing.assert_array_equal(y, qconv.conv2d(others, W, pad=1, products="tfloat32"))
+    assert (y != qconv.conv2d(X, W, pad=1)).any()
+    kept = ELEMENT_TYPES["tfloat32"].multiplied
+    magnitudes = real(np.abs(X), np.abs(W))
+    assert (np.abs(y - real(kept(X), kept(W))) <= 216 * 2.0**-24 * magnitudes).all()
+
+
+@pytest.mark.parametrize(("x", "products"), [(X.astype(np.float16), "tfloat32"), (X, "float32"), (X, "tf32")])
+def test_other_products_are_refused(x: np.ndarray, products: str) -> None:
+    with pytest.raises(ValueError, match=f"products='{products}' with x of {x.dtype}: float32 may be multiplied as"):
+        qconv.conv2d(x, W.astype(x.dtype), pad=1, products=products)
+
+
 def test_bytes_still_give_bytes() -> None:
     assert qconv.conv2d(np.ones((1, 2, 2, 4), np.int8), np.ones((4, 1, 1, 4), np.int8)).dtype == np.int8
 

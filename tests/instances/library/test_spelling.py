@@ -27,9 +27,11 @@ def test_a_default_may_be_given(problem: Problem) -> None:
     op, *given = key.split(":")
     held = dict(one.partition("=")[::2] for one in given)
     parsed, rules = qconv.parse(key), grammars([problem])[op]
-    all_held = {field.name: field.standard for field in rules} | held
+    all_held: dict[str, str | None] = dict(held)
     for field in rules:
         is_meant = field.where is None or all_held[field.where[0]] == field.where[1]
+        if is_meant:
+            all_held.setdefault(field.name, field.standard)
         if field.name not in held and field.standard and is_meant:
             assert qconv.parse(f"{key}:{field.name}={standard_of(field, held)}") == parsed
 
@@ -50,5 +52,5 @@ def test_a_problem_of_no_known_kind_is_refused() -> None:
     class Strange(Problem):
         op = "strange"
 
-    with pytest.raises(ValueError, match="Strange is a problem whose keys no library reads: give its kind a row here"):
+    with pytest.raises(ValueError, match="Strange is a problem whose keys no library reads: export its sources"):
         grammars([Strange()])

@@ -141,3 +141,10 @@ def test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once(
     assert said.endswith("bring back a copy, or move it away and tune again; lookups go on without its winners")
     with pytest.raises(DatabaseCut), serving.open_layers(str(file), open_device("cpu")):
         raise AssertionError("it is open")
+
+
+def test_another_answers_only_within_its_context(found: list[Any]) -> None:
+    with serving.answered_by(lambda problem: "another's"):  # type: ignore[arg-type, return-value]
+        assert serving.lookup(PROBLEM, "cpu") == "another's"
+    assert serving.lookup(PROBLEM, "cpu") != "another's"
+    assert found == [None]

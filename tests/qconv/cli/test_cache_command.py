@@ -91,6 +91,8 @@ def test_verify_names_what_is_damaged(cache: Callable[..., Answer]) -> None:
     assert out.startswith(f"damaged  {kernel['path']}: the binary's digest is not the recorded one; the next lookup")
     assert out.endswith("2 of 3 entries are whole\n")
     (damaged,) = json.loads(cache("verify", "--json")[1])["damaged"]
+    (row,) = csv.DictReader(io.StringIO(cache("verify", "--csv")[1]))
+    assert (row["path"], row["reason"]) == (damaged["path"], damaged["reason"])
     assert damaged["reason"] == "the binary's digest is not the recorded one"
 
 

@@ -58,6 +58,29 @@ def test_sources_of_a_default_say_so(command: Callable[..., Answer], tmp_path: P
     assert "// the untuned default for sm_80\n" in (tmp_path / "kernels/qconv_kernels.h").read_text()
 
 
+@pytest.mark.parametrize(
+    ("target", "form", "holds"), [("cpu", "isa", "ret"), ("sm_80", "ptx", ".target sm_80"), ("sm_80", "sass", "EXIT")]
+)
+def test_machine_code_lies_beside_its_source(
+    command: Callable[..., Answer], tmp_path: Path, target: str, form: str, holds: str
+) -> None:
+    words = ("export", "--format", form, "--target", target, "--origin", "default", "--out", "kernels", KEY)
+    code, out, err = command(*words)
+    if code == 3:
+        pytest.skip(err.splitlines()[0])
+    assert (code, err) == (0, "1 of 1 kernels compiled\n")
+    (kernel,) = json.loads((tmp_path / "kernels/manifest.json").read_text())["kernels"]
+    assert kernel["code"].rpartition(".")[::2] == (kernel["file"].rpartition(".")[0], form)
+    assert holds in (tmp_path / "kernels" / kernel["code"]).read_text()
+    assert f"kernels/{kernel['code']}\n" in out
+    other, its = ("sm_80", "ptx, sass") if form == "isa" else ("cpu", "isa")
+    code, _, err = command(*words[:4], other, *words[5:])
+    assert (code, err) == (2, f"Error: {form} is not a form of kernels for {other}: give {its}, or source\n")
+    code, _, _ = command("export", *words[3:])
+    assert code == 0
+    assert not (tmp_path / "kernels" / kernel["code"]).exists(), "nothing of an older export stays"
+
+
 def test_a_gpu_names_the_target(command: Callable[..., Answer], tmp_path: Path) -> None:
     code, out, _ = command("export", "--target", "A100", "--origin", "default", "--out", "kernels", KEY)
     assert code == 0
@@ -135,7 +158,16 @@ def test_what_is_refused_of_a_model(command: Callable[..., Answer], tmp_path: Pa
         (("export", "model.onnx", "--target", "cpu", "--out", "network"), "a model is exported alone, with --format"),
         ((*model, "--target", "cpu", "--batch", "0"), "--batch '0' must be numbers of at least 1"),
         ((*model, "--target", "cpu", "--extent", "h=3"), "the extent 'h' is none of the model's open ones behind"),
-        (("export", "--batch", "2", "--out", "network"), "--batch, --extent and --vectors belong to a MODEL.onnx"),
+        (("export", "--batch", "2", "--out", "network"), "--batch, --extent, --inputs and --vectors belong to a MODEL"),
+        (
+            (*model, "--target", "cpu", "--inputs", "x=1,y"),
+            "--inputs 'x=1,y' must be a name and extents for each input",
+        ),
+        ((*model, "--target", "cpu", "--inputs", "z=1"), "the input 'z' is not known"),
+        (
+            (*model, "--target", "cpu", "--inputs", "x=1", "--batch", "2"),
+            "shapes say every extent of the inputs: leave",
+        ),
     ):
         code, _, err = command(*words)
         assert code == 2, words

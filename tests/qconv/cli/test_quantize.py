@@ -56,6 +56,24 @@ def test_from_a_float_model_to_a_comparison(folder: Path) -> None:
     assert document["quantized"] == document["products"] - 1
 
 
+def test_the_layers_that_cost_most_are_named(folder: Path) -> None:
+    model, out, data = folder / "model.onnx", folder / "sensitive.onnx", folder / "data"
+    assert here("quantize", model, "--data", data, "--out", out, "-q").returncode == 0
+    answer = here("sensitivity", model, out, "--data", data, "--top", 2)
+    assert answer.returncode == 0, answer.stderr
+    head, *rows, last = answer.stdout.splitlines()
+    assert head.split() == ["outputs", "own", "op", "layer"]
+    names = [row.split()[-1] for row in rows]
+    assert len(names) == 2
+    kept = " ".join(f"--leave-out {name}" for name in names)
+    assert last == f"these cost the outputs most: to keep them in floats, qconv-tune quantize with {kept}"
+    document = document_here("sensitivity", model, out, "--data", data)
+    assert (document["samples"], len(document["layers"])) == (3, 7)
+    assert [layer["name"] for layer in document["layers"]][:2] == names
+    table = list(csv.DictReader(io.StringIO(here("sensitivity", model, out, "--data", data, "--csv").stdout)))
+    assert [float(row["outputs_db"]) for row in table] == [layer["outputs_db"] for layer in document["layers"]]
+
+
 def test_a_row_per_layer_is_data(folder: Path) -> None:
     model, out, data = folder / "model.onnx", folder / "other.onnx", folder / "data"
     assert here("quantize", model, "--data", data, "--out", out, "-q").returncode == 0

@@ -10,7 +10,7 @@ from conversion_calls import compute, draw
 
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.reference import broadcast
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 
 ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "float16": 10, "bfloat16": 16}
 # per tensor, per channel, per token, blocked
@@ -109,6 +109,50 @@ def test_onnx_dequantize(system: str, x_type: str, out_type: str, size: str) -> 
     arrays = [x, onnx_scales(problem, scale.astype(out_type)), onnx_scales(problem, zero.astype(x_type))]
     (y,) = run_onnx(system, model, arrays)
     assert (y == expected).all(), int((y != expected).sum())
+
+
+def between_casts(op: str, x: Any, scale: Any, **attributes: Any) -> Any:
+    """Return a model whose x is a constant and whose output is float32, since an 8-bit float passes no interface."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    helper = onnx.helper
+    nodes = [helper.make_node(op, ["x", "scale"], ["q"], **attributes), helper.make_node("Cast", ["q"], ["y"], to=1)]
+    constants = [
+        helper.make_tensor(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, array.tobytes(), raw=True)
+        for name, array in (("x", x), ("scale", scale))
+    ]
+    made = [helper.make_tensor_value_info("y", 1, None)]
+    graph = helper.make_graph(nodes, "g", [], made, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("x_type", ["float32", "float16"])
+@pytest.mark.parametrize("system", ["ort", "onnx-ref"])
+def test_onnx_quantize_to_8_bit_floats(system: str, x_type: str, dtype: str, size: str) -> None:
+    problem = Quantize.of(system, **SIZES[size], x_type=x_type, out_type=dtype)
+    x, scale = draw(problem, 3)
+    scale = scale.astype(ELEMENT_TYPES[x_type].numpy).astype(np.float32)
+    (expected,) = compute(problem, (x, scale))
+    scales = onnx_scales(problem, scale.astype(ELEMENT_TYPES[x_type].numpy))
+    attributes = {"axis": 1, "block_size": problem.block, "output_dtype": {"e4m3fn": 17, "e5m2": 19}[dtype[7:]]}
+    (y,) = run_onnx(system, between_casts("QuantizeLinear", x, scales, **attributes), [])
+    np.testing.assert_array_equal(y, expected.astype(np.float32))
+    assert (np.signbit(y) == np.signbit(expected))[~np.isnan(y)].all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("out_type", ["float32", "float16"])
+@pytest.mark.parametrize("system", ["ort", "onnx-ref"])
+def test_onnx_dequantize_of_8_bit_floats(system: str, out_type: str, dtype: str, size: str) -> None:
+    problem = Dequantize.of(system, **SIZES[size], x_type=dtype, out_type=out_type)
+    x, scale = draw(problem, 4)
+    scale = scale.astype(out_type).astype(np.float32)
+    (expected,) = compute(problem, (x, scale))
+    scales = onnx_scales(problem, scale.astype(out_type))
+    (y,) = run_onnx(system, between_casts("DequantizeLinear", x, scales, axis=1, block_size=problem.block), [])
+    np.testing.assert_array_equal(y, expected.astype(np.float32))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -300,3 +344,37 @@ def test_torch_quantizes_in_cuda_as_by_a_double_division() -> None:
     x = finite(x)
     units = np.rint(x.astype(np.float64) / broadcast(problem, scale)) + broadcast(problem, zero)
     assert (compute(problem, (x, scale, zero))[0] == np.clip(units, -128, 127)).all()
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("x_type", ["float32", "float16", "bfloat16"])
+def test_torchao_8_bit_floats(x_type: str, dtype: str) -> None:
+    torch = torch_module()
+    theirs = pytest.importorskip("torchao.quantization.quant_primitives", reason="torchao is not installed")
+    problem = Quantize.of("torchao", outer=1, channels=37, inner=120, x_type=x_type, out_type=dtype)
+    x, scale = draw(problem, 7)
+    kind = getattr(torch, dtype)
+    q = theirs._quantize_affine_float8(tensor(torch, x[0]), torch.from_numpy(scale).reshape(-1, 1), kind)
+    (y,) = compute(problem, (x, scale))
+    is_nan = np.isnan(y[0])
+    np.testing.assert_array_equal(q.view(torch.uint8).numpy()[~is_nan], y[0].view(np.uint8)[~is_nan])
+    assert q.float().isnan().numpy()[is_nan].all()
+    back = Dequantize.of("torchao", outer=1, channels=37, inner=120, x_type=dtype, out_type=x_type)
+    (real,) = compute(back, (np.where(is_nan, y.dtype.type(0), y), scale))
+    got = theirs._dequantize_affine_float8(q, torch.from_numpy(scale).reshape(-1, 1), getattr(torch, x_type))
+    np.testing.assert_array_equal(got.float().numpy()[~is_nan], real[0].astype(np.float32)[~is_nan])
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("seed", range(5))
+def test_torchao_chooses_the_scale_of_an_8_bit_float(seed: int, dtype: str) -> None:
+    torch = torch_module()
+    theirs = pytest.importorskip("torchao.quantization.quant_primitives", reason="torchao is not installed")
+    problem = Dynamic.of("torchao", outer=1, channels=30, inner=97, out_type=dtype)
+    x = finite(draw(problem, seed)[0])
+    y, scale = compute(problem, (x,))
+    chosen = theirs._choose_scale_float8(torch.from_numpy(x[0]), [1, 97], getattr(torch, dtype))
+    has_range = (x != 0).any(axis=(0, 2))  # of zeros alone, theirs is 0
+    np.testing.assert_array_equal(chosen.numpy().ravel()[has_range], scale[has_range])
+    q = theirs._quantize_affine_float8(torch.from_numpy(x[0]), chosen, getattr(torch, dtype))
+    np.testing.assert_array_equal(q.view(torch.uint8).numpy()[has_range], y[0].view(np.uint8)[has_range])

@@ -14,6 +14,7 @@ from qconv.conversion.problem import (
     CONVERSIONS,
     FLAGS,
     REALS,
+    SCALED,
     Choose,
     Conversion,
     Dequantize,
@@ -21,7 +22,6 @@ from qconv.conversion.problem import (
     Quantize,
     Requantize,
 )
-from qconv.dtypes import INTEGERS
 from qconv.ops.registry import parse
 
 SIZE: dict[str, Any] = {"outer": 2, "channels": 6, "inner": 5}
@@ -39,11 +39,17 @@ def test_the_key_says_sizes_and_types_and_what_differs() -> None:
         str(Quantize(1, 1, 9, low=-127)) == "quantize:outer=1:channels=1:inner=9:x_type=float32:out_type=int8:low=-127"
     )
     assert parse("dequantize:inner=3:channels=2:outer=1") == Dequantize(1, 2, 3)
+    amax = Choose(1, 1, 9, out_type="float8_e5m2")
+    assert str(amax) == "choose:outer=1:channels=1:inner=9:x_type=float32:out_type=float8_e5m2"
+    assert amax == Choose(1, 1, 9, out_type="float8_e5m2", rule="amax", mapping="symmetric", eps=2.0**-126)
     large = Choose(1, 1, 9, rule="onnx", eps=1e20)  # the exponent's plus sign is not a separator
     assert parse(str(large)) == large
     turned = Quantize(2, 3, 9, channels_last=True)
     assert str(turned) == "quantize:outer=2:channels=3:inner=9:x_type=float32:out_type=int8:channels_last"
     assert parse(str(turned)) == turned
+    narrow = Quantize(1, 1, 9, out_type="float8_e5m2")
+    assert str(narrow) == "quantize:outer=1:channels=1:inner=9:x_type=float32:out_type=float8_e5m2"
+    assert parse(str(narrow)) == narrow
     assert Quantize(1, 1, 9, low=-128) == Quantize(1, 1, 9)
     assert hash(Quantize(1, 1, 9)) != hash(Dequantize(1, 1, 9))
 
@@ -55,9 +61,9 @@ def drawn(rng: random.Random) -> Conversion:
         fields = {name for name in made.__dataclass_fields__ if rng.random() < 0.5}
         spec: dict[str, Any] = {"outer": rng.randint(1, 9), "channels": rng.randint(1, 99), "inner": rng.randint(1, 9)}
         spec |= {name: rng.choice(CHOICES[name]) for name in CHOICES if name in fields}
-        spec |= {name: rng.choice(REALS + INTEGERS) for name in ("x_type", "out_type") if name in fields}
+        spec |= {name: rng.choice(REALS + SCALED) for name in ("x_type", "out_type") if name in fields}
         spec |= {name: True for name in FLAGS if name in fields}
-        spec |= {"low": -5} if "low" in fields else {}
+        spec |= {"low": -5} if "low" in fields and "float8" not in spec.get("out_type", "") else {}
         spec |= {"eps": rng.choice((1e-5, 0.5))} if "eps" in fields else {}
         spec |= {"block": rng.randint(0, 32)} if "block" in fields else {}
         try:
@@ -81,11 +87,13 @@ def test_presets_go_round_through_their_keys(op: str, mode: str) -> None:
         with pytest.raises(ValueError, match="that system has none; use "):
             CONVERSIONS[op].of(mode, **SIZE)
         return
-    for flags in ({}, {"zero_point": True} if op in ("quantize", "dequantize") else {}):
+    has_zero_point = op in ("quantize", "dequantize") and mode != "torchao"
+    for flags in ({}, {"zero_point": True} if has_zero_point else {}):
         problem = CONVERSIONS[op].of(mode, **SIZE, **flags)
         assert parse(str(problem)) == problem
 
 
+E4M3 = {"out_type": "float8_e4m3fn"}
 Q, D, R, C, DY = Quantize, Dequantize, Requantize, Choose, Dynamic
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Q, {"outer": 0}, r"outer=0 must be between 1"),
@@ -107,6 +115,20 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Q, {"channels_last": 1}, r"channels_last=1 must be True or False"),
     (Q, {"channels_last": True, "block": 2}, r"channels_last with block=2: transposed channels have a scale"),
     (D, {"channels_last": True, "channels": 33}, r"channels_last with channels=33: at most 32 channels are transposed"),
+    (Q, {**E4M3, "zero_point": True}, r"zero_point=True with out_type='float8_e4m3fn': a float has no zero point"),
+    (Q, {**E4M3, "low": -8}, r"low=-8 with out_type='float8_e4m3fn': a float saturates at its largest finite"),
+    (Q, {**E4M3, "high": 8}, r"high=8 with out_type='float8_e4m3fn'"),
+    (Q, {**E4M3, "rounding": "rtz"}, r"rounding='rtz' with out_type='float8_e4m3fn': a float is rounded half to even"),
+    (
+        Q,
+        {**E4M3, "zero_point_add": "before_round"},
+        r"zero_point_add='before_round' with out_type=.* has no zero point",
+    ),
+    (Q, {**E4M3, "fma": "on"}, r"fma='on' with out_type='float8_e4m3fn': a float has no zero point to add"),
+    (D, {"x_type": "float8_e5m2", "zero_point": True}, r"zero_point=True with x_type='float8_e5m2': a float has no"),
+    (R, E4M3, r"out_type='float8_e4m3fn' is not one of int8"),
+    (Q, {"out_type": "float8_e4m3fnuz"}, r"a FNUZ float, as gfx942 multiplies, is another type than OCP's"),
+    (D, {"x_type": "float8_e5m2fnuz"}, r"It is not served: convert to float8_e4m3fn or float8_e5m2"),
     (Q, {"zero_point": 3}, r"zero_point=3 must be True or False"),
     (Q, {"zero_point_add": "before_round"}, r"without zero_point: there is nothing to add"),
     (Q, {"zero_point": True, "fma": "on"}, r"fma='on' with quotient='divide'"),
@@ -125,6 +147,16 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (C, {"eps": 0.0}, r"eps=0.0 must be a number from"),
     (C, {"eps": float("nan")}, r"eps=nan must be a number from"),
     (C, {"eps": "1e-5"}, r"eps='1e-5' must be a number"),
+    (
+        C,
+        {**E4M3, "rule": "torch"},
+        r"rule='torch' and mapping='symmetric' with out_type='float8_e4m3fn': a float has no",
+    ),
+    (C, {**E4M3, "mapping": "asymmetric"}, r"use rule amax and mapping symmetric, or leave both out"),
+    (C, {**E4M3, "high": 100}, r"a float saturates at its largest finite numbers"),
+    (C, {"rule": "amax"}, r"rule='amax' chooses the scale of an 8-bit float: use rule torch"),
+    (DY, {**E4M3, "x_type": "float16", "precision": "float16"}, r"may be less than any number of float16"),
+    (DY, {**E4M3, "zero_point_add": "before_round"}, r"a float has no zero point"),
     (DY, {"precision": "float16"}, r"precision='float16' with x_type='float32'"),
     (DY, {"fma": "on"}, r"fma='on' with"),
 ]
@@ -181,6 +213,7 @@ def test_the_scales_of_each_granularity() -> None:
     names = [tensor.name for tensor in Requantize(1, 1, 4, x_zero_point=True, y_zero_point=True).inputs]
     assert names == ["x", "x_scale", "x_zero", "y_scale", "y_zero"]
     assert [tensor.name for tensor in Dynamic(1, 2, 3).outputs] == ["y", "scale", "zero_point"]
+    assert [tensor.name for tensor in Dynamic(1, 2, 3, **E4M3).outputs] == ["y", "scale"]
 
 
 def test_bytes_are_counted_once() -> None:

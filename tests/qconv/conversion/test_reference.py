@@ -12,10 +12,10 @@ import pytest
 import scalar_conversion
 from conversion_calls import compute, draw
 
-from qconv.conversion import CONVERSIONS, REALS, Choose, Dynamic, Quantize
+from qconv.arithmetic.narrow import narrow
+from qconv.conversion import CONVERSIONS, REALS, Choose, Dequantize, Dynamic, Quantize
 from qconv.conversion.reference import broadcast
-from qconv.conversion.steps import narrow
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors/quantize.json").read_text())
 ZEROS = {"quantize": ("zero_point",), "dequantize": ("zero_point",), "requantize": ("x_zero_point", "y_zero_point")}
@@ -90,6 +90,38 @@ def test_random_elements_in_rational_arithmetic(x_type: str) -> None:
             if np.isfinite(value) and abs(value) < 1e4 and abs(value) > 1e-5 * scale[c]:
                 expected = scalar_conversion.quantize(float(value), float(scale[c]), int(zero[c]), given)
                 assert y[0, c, i] == expected, (flags, value, scale[c], zero[c])
+
+
+@pytest.mark.parametrize("x_type", REALS)
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_random_8_bit_floats_in_rational_arithmetic(dtype: str, x_type: str) -> None:
+    for quotient in ("divide", "reciprocal"):
+        flags = {"x_type": x_type, "out_type": dtype, "quotient": quotient, "precision": x_type}
+        x, scale = draw(Quantize(1, 6, 40, **flags), 5)
+        (y,) = compute(Quantize(1, 6, 40, **flags), (x, scale))
+        given = scalar_conversion.Flags.of(flags)
+        for (_, c, i), value in np.ndenumerate(x.astype(np.float64)):
+            if np.isfinite(value) and (abs(value) > 2.0**-20 or value == 0) and abs(value) < 1e4 * scale[c]:
+                want = scalar_conversion.quantize(float(value), float(scale[c]), 0, given)
+                assert float(y[0, c, i]) == want, (flags, value, scale[c])
+                assert np.signbit(y[0, c, i]) == np.signbit(value)
+    every = np.arange(256, dtype=np.uint8).view(ELEMENT_TYPES[dtype].numpy)
+    x = every[np.isfinite(every)]
+    back = {"x_type": dtype, "out_type": x_type, "precision": "float64" if x_type == "float64" else "float32"}
+    (y,) = compute(Dequantize(1, 1, len(x), **back), (x.reshape(1, 1, -1), np.float32([0.3])))
+    for value, got in zip(x.tolist(), y.ravel().astype(np.float64), strict=True):
+        wanted = scalar_conversion.dequantize(value, float(np.float32(0.3)), 0, scalar_conversion.Flags.of(back))
+        assert got == wanted, (back, value)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("x_type", REALS)
+def test_a_nan_stays_one_and_infinities_saturate_to_8_bit_floats(x_type: str, dtype: str) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, -0.0]).astype(ELEMENT_TYPES[x_type].numpy).reshape(1, 1, 4)
+    (y,) = compute(Quantize(1, 1, 4, x_type=x_type, out_type=dtype), (x, np.ones(1, np.float32)))
+    most = ELEMENT_TYPES[dtype].largest_finite
+    assert y.view(np.uint8).ravel()[[0, 3]].tolist() == [0x7F, 0x80]
+    assert y.astype(np.float32).ravel()[1:3].tolist() == [most, -most]
 
 
 @pytest.mark.parametrize("out_type", ["int8", "uint8", "int16", "uint16", "int32"])
@@ -174,11 +206,69 @@ def test_dynamic_is_choose_then_quantize() -> None:
         assert (compute(problem.quantize, (x, scale, zero))[0] == y).all()
 
 
+def scale_of(x: Any, dtype: str, **spec: Any) -> float:
+    x = np.asarray(x, ELEMENT_TYPES[spec.get("x_type", "float32")].numpy).reshape(1, 1, -1)
+    (scale,) = compute(Choose(1, 1, x.size, out_type=dtype, **spec), (x,))
+    return float(scale[0])
+
+
+def test_scales_of_8_bit_floats_worked_out_by_hand() -> None:
+    nan, inf = np.nan, np.inf
+    assert scale_of([-448, 3, nan], "float8_e4m3fn") == 1.0
+    assert scale_of([-1, 57344.0], "float8_e5m2") == 1.0
+    assert scale_of([0.1, -0.2], "float8_e4m3fn") == float(np.float32(0.2) / np.float32(448))
+    assert scale_of([0, -0.0], "float8_e4m3fn") == 2.0**-126
+    assert scale_of([nan, nan], "float8_e5m2") == 2.0**-126
+    assert scale_of([1e-5], "float8_e4m3fn", eps=0.25) == 0.25
+    assert scale_of([inf, 1], "float8_e4m3fn") == MOST
+    assert scale_of([-MOST], "float8_e5m2") == float(np.float32(MOST) / np.float32(57344))
+    assert scale_of([0.1], "float8_e4m3fn", x_type="float64", scale_type="float64") == 0.1 / 448
+    assert scale_of([1e300], "float8_e4m3fn", x_type="float64") == MOST
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_dynamic_uses_the_largest_number_of_an_8_bit_float(dtype: str) -> None:
+    problem = Dynamic(2, 11, 30, out_type=dtype, x_type="bfloat16")
+    (x,) = draw(problem, 3)
+    y, scale = compute(problem, (x,))
+    assert (compute(problem.choose, (x,))[0] == scale).all()
+    assert (compute(problem.quantize, (x, scale))[0].view(np.uint8) == y.view(np.uint8)).all()
+    largest = np.nanmax(np.abs(y.astype(np.float32)), axis=(0, 2))
+    finite = np.isfinite(np.where(np.isnan(x), 0, x).astype(np.float32)).all(axis=(0, 2))
+    assert (largest[finite] == ELEMENT_TYPES[dtype].largest_finite).sum() >= finite.sum() - 2  # of zeros
+
+
 def test_fp64_is_rounded_once_to_16_bits() -> None:
     # Just above the middle of two bfloat16: fp32 in between would make it a tie.
     value = np.array([1 + 2.0**-8 + 2.0**-40, -(1 + 2.0**-8 + 2.0**-40), 1 + 2.0**-8, np.nan, np.inf, 1e-300])
     assert narrow(value, "bfloat16").astype(np.float64)[:3].tolist() == [1 + 2.0**-7, -(1 + 2.0**-7), 1.0]
     assert np.isnan(narrow(value, "bfloat16").astype(np.float64)[3])
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_fp64_is_rounded_once_to_8_bits(dtype: str) -> None:
+    """fp32 in between would make ties of these, and those would go down to even."""
+    half_step = 2.0 ** -scalar_conversion.DIGITS[dtype][0]
+    value = np.array([1 + half_step + 2.0**-40, 1 + half_step, 1e300, -np.inf])
+    most = ELEMENT_TYPES[dtype].largest_finite
+    assert narrow(value, dtype).astype(np.float64).tolist() == [1 + 2 * half_step, 1.0, most, -most]
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_samples_of_8_bit_floats_have_every_number_and_ties(dtype: str) -> None:
+    problem = Quantize(1, 20, 400, out_type=dtype)
+    x, scale = draw(problem, 1)
+    (y,) = compute(problem, (x, scale))
+    every = np.arange(256, dtype=np.uint8).view(ELEMENT_TYPES[dtype].numpy)
+    assert set(every[np.isfinite(every)].view(np.uint8)) <= set(y.view(np.uint8).ravel())
+    assert np.isnan(y).any()
+    units = x.astype(np.float64) / broadcast(problem, scale)
+    most = ELEMENT_TYPES[dtype].largest_finite
+    assert 0.001 < (np.abs(units) > most).mean() < 0.2
+    numbers = np.unique(every[np.isfinite(every)].astype(np.float64))
+    assert np.isin(units, (numbers[1:] + numbers[:-1]) / 2).mean() > 0.05
+    (bits,) = draw(Dequantize(1, 20, 400, x_type=dtype), 1)[:1]
+    assert set(bits.view(np.uint8).ravel()) == set(every[np.isfinite(every)].view(np.uint8))
 
 
 def test_samples_show_what_they_are_for() -> None:

@@ -223,7 +223,7 @@ class TestRefusals:
             ({"cluster": 0}, "clusters of 0 blocks in a grid of 1"),
             ({"cluster": 2}, "clusters of 2 blocks in a grid of 1; they have 1 to 16 blocks and divide the grid"),
             ({"cluster": 2, "grid": (2, 1, 1), "threads": 33}, "its blocks are whole warps"),
-            ({"cluster": 4, "grid": (4, 1, 1), "threads": 1024}, "it has at most 2048 threads"),
+            ({"cluster": 8, "grid": (8, 1, 1), "threads": 1024}, "it has at most 4096 threads"),
         ],
     )
     def test_of_impossible_launches(self, run: Runner, change: dict[str, Any], message: str) -> None:

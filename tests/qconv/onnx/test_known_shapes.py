@@ -15,15 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 from session_comparison import RUNS, assert_equal
 from unusual_models import Made, conv
 
-from qconv.instances.load.building import Place
 from qconv.instances.load.serving import noted
 from qconv.network import Layer, Network, Tensor
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import Session, Unsupported
-from qconv.onnx.built import build
 from qconv.onnx.known_shapes import MOST_OF_A_SHAPE, computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.model import ReadModel, read
-from qconv.targets.target import target
+from qconv.onnx.ship import build
 
 OPEN = {"shuffle": networks.open_shuffle_like, "pyramid": networks.open_pyramid_like}
 
@@ -335,14 +333,13 @@ def test_a_model_that_is_not_taken_with_known_shapes_runs_without(monkeypatch: p
 
 def test_a_built_folder_has_the_kernels_of_computed_shapes(tmp_path: Path) -> None:
     """With open extents besides the batch, `build` asks for fixed ones."""
-    model, place = quantized("shuffle"), Place("", target("cpu"))
+    model = quantized("shuffle")
     with pytest.raises(Unsupported, match="extent 2 of the input 'x' is open"):
-        build(model, tmp_path / "open", place, [1])
+        build(model, tmp_path / "open", "cpu", batches=[1])
     for dim, extent in zip(model.graph.input[0].type.tensor_type.shape.dim[2:], (16, 16), strict=True):
         dim.dim_value = extent
-    assert build(model, tmp_path / "built", place, [1, 2]) > 10
+    assert not build(model, tmp_path / "built", "cpu", batches=[1, 2]).elsewhere
     session = Session(tmp_path / "built", "cpu")
     for n in (1, 2):
         fed = images(n, 16, 16)
         assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"batch {n}")
-        assert session.explain().fallen_back == {}

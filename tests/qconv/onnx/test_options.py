@@ -14,12 +14,10 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 from onnx import TensorProto, helper
 from unusual_models import Made, conv
 
-from qconv.device import open_device
 from qconv.errors import DeviceError
-from qconv.instances.load.building import Place
 from qconv.onnx import Backend, Session, with_integer_inputs
-from qconv.onnx.built import build
 from qconv.onnx.options import OF_INTEGERS, Bits, check_inputs, meaning, providers
+from qconv.onnx.ship import build
 
 CPU = "CPUExecutionProvider"
 
@@ -60,9 +58,8 @@ def test_how_a_model_would_be_written_changes_nothing(config: dict[str, str]) ->
 
 
 def test_a_folder_is_built_with_settings_that_are_strings(tmp_path: Path) -> None:
-    cpu = open_device("cpu")
     with pytest.raises(ValueError, match=r"settings are strings; write \{'a': '1'\}"):
-        build(conv().proto, tmp_path / "model.qconv", Place(cpu.name, cpu.target), config={"a": 1})  # type: ignore[dict-item]
+        build(conv().proto, tmp_path / "model.qconv", "cpu", config={"a": 1})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(("given", "joined"), [("integers", False), ("onnxruntime", True)])

@@ -26,7 +26,7 @@ from qconv.device import Device
 from qconv.device.cpu import CpuDevice
 from qconv.errors import SlowNetwork
 from qconv.onnx import Session, Unsupported
-from qconv.onnx.built import with_batch
+from qconv.onnx.asked_shapes import with_batch
 
 # As quantize_static makes them, with and without the settings with which ONNX Runtime folds int8 on every processor.
 QUANTIZED = [

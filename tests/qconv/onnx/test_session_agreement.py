@@ -17,7 +17,7 @@ from agreement import Agreement, Alone, Integers, measured
 from onnx import numpy_helper
 
 from qconv.onnx import Session
-from qconv.onnx.built import with_batch
+from qconv.onnx.asked_shapes import with_batch
 
 
 @pytest.mark.turns

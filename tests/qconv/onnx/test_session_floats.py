@@ -16,10 +16,8 @@ import float_networks as networks
 from float_networks import FloatNetwork, Network
 from onnx import TensorProto, helper, numpy_helper
 
-from qconv.device import open_device
-from qconv.instances.load.building import Place
 from qconv.onnx import Session
-from qconv.onnx.built import build
+from qconv.onnx.ship import build
 
 TYPES = tuple(networks.NARROW)
 
@@ -318,13 +316,14 @@ def test_what_is_asked_for_wrongly_is_refused(says: str, given: dict[str, Any]) 
 
 def test_a_folder_has_the_type_of_its_floats(tmp_path: Path) -> None:
     model, fed = made(networks.residual)
-    device = open_device("cpu")
+    fed = {name: array / np.float32(3) for name, array in fed.items()}  # which float16 rounds
     folder = tmp_path / "model.qconv"
-    build(model, folder, Place(device.name, device.target), floats="float16", keep=["conv0"])
-    session = Session(folder, "cpu")
-    want = Session(model, "cpu", floats="float16", keep=["conv0"])
-    assert len(convolutions(session)) == len(convolutions(want)) == 2
-    for got, expected in zip(session.run(None, fed), want.run(None, fed), strict=True):
+    assert not build(model, folder, "cpu", floats="float16", keep=["conv0"]).elsewhere
+    want = Session(model, "cpu", floats="float16", keep=["conv0"]).run(None, fed)
+    for got, expected in zip(Session(folder, "cpu").run(None, fed), want, strict=True):
         np.testing.assert_array_equal(got, expected)
-    with pytest.raises(ValueError, match="has its config, bits, floats and choices"):
+    others: tuple[dict[str, Any], ...] = ({"floats": "float16"}, {})
+    for other in others:
+        assert not np.array_equal(Session(model, "cpu", **other).run(None, fed)[0], want[0])
+    with pytest.raises(ValueError, match="has its own config, bits, floats and choices: leave floats out"):
         Session(folder, "cpu", floats="float16")

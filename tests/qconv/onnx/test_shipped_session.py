@@ -48,6 +48,40 @@ def test_its_bits(exported: Path, device: Device) -> None:
                 np.testing.assert_array_equal(device.download(session.run_on_device(None, placed)[0]), wanted)
 
 
+@pytest.mark.parametrize("device", DEVICES, indirect=True)
+def test_outputs_in_buffers(exported: Path, device: Device) -> None:
+    """Kernels write there, by launches at first and then by a graph for each place; elsewhere, an output is copied."""
+    session, own = Session(exported, device.spec), Session(shipped.residual(), device.spec)
+    (name,) = own.output_names
+    feeds = [{"x": np.random.default_rng(seed).standard_normal((2, 3, 16, 16), np.float32)} for seed in (1, 2)]
+    wanted = [own.run(None, given)[0] for given in feeds]
+    x = device.upload(feeds[0]["x"])
+    buffers = [device.upload(np.zeros_like(wanted[0])) for _ in range(2)]
+    for turn in range(8):
+        device.copy(device.upload(feeds[turn % 2]["x"]), x)
+        for buffer in buffers:
+            device.fill(buffer, 0xA5)
+        made = session.run(None, {"x": x}, {name: buffers[turn // 2 % 2]})
+        assert made[0] is buffers[turn // 2 % 2]
+        np.testing.assert_array_equal(device.download(made[0]), wanted[turn % 2])
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], wanted[turn % 2])
+    with pytest.raises(ValueError, match=rf"out\['{name}'\] is .*; the output is "):
+        session.run(None, {"x": x}, {name: device.upload(np.zeros(1, np.int64))})
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_a_buffer_that_kernels_cannot_write(exported: Path, device: Device) -> None:
+    session = Session(exported, "cpu")
+    feeds = session.random_feeds()
+    wanted = session.run(None, feeds)[0]
+    (name,) = session.output_names
+    anywhere = np.zeros(wanted.nbytes + 1, np.uint8)[1:].view(wanted.dtype).reshape(wanted.shape)
+    for _ in range(3):
+        anywhere[...] = 0
+        session.run(None, feeds, {name: anywhere})
+        np.testing.assert_array_equal(anywhere, wanted)
+
+
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)
 def test_arrays_that_lie_anyhow(exported: Path, device: Device) -> None:
     session, own = Session(exported, "cpu"), Session(shipped.residual(), "cpu")

@@ -127,6 +127,11 @@ def of_mfma(mn: int, run: int) -> dict[str, Formula]:
 # The same source, for floats: "mfma_f32_32x32x8f16" and so on, and IREE's counts for gfx950's own.
 OF_FLOATS: dict[str, dict[str, Formula]] = {
     "mma_m16n8k16_bf16": {operand: PTX["mma_m16n8k16_f16", operand] for operand in "abd"},
+    "mma_m16n8k8_tf32": {
+        "a": lambda lane, i: ((lane >> 2) + (8 if i % 2 else 0), lane % 4 + (4 if i >= 2 else 0)),
+        "b": lambda lane, i: (lane % 4 + (4 if i >= 1 else 0), lane >> 2),
+        "d": PTX["mma_m16n8k16_f16", "d"],
+    },
     "mma_m16n8k32_fp8": {operand: PTX["mma_m16n8k32", operand] for operand in "abd"},
     **dict.fromkeys(("mfma_f32_32x32x8f16", "mfma_f32_32x32x8bf16_1k"), of_mfma(32, 4)),
     **dict.fromkeys(("mfma_f32_16x16x16f16", "mfma_f32_16x16x16bf16_1k"), of_mfma(16, 4)),

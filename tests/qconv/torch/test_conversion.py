@@ -55,6 +55,25 @@ def test_bfloat16() -> None:
     assert ops.dequantize(ops.quantize(x, 0.05), 0.05, out_dtype=torch.bfloat16).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_8_bit_floats(dtype: Any) -> None:
+    for x in layouts(X):
+        q = ops.quantize(x, 0.01, out_dtype=dtype)
+        assert (q.dtype, q.stride()) == (dtype, torch.empty_like(q).stride())
+        assert torch.equal(
+            q.view(torch.uint8), (x / torch.tensor(0.01)).clamp(-57344, 57344).to(dtype).view(torch.uint8)
+        )
+        back = ops.dequantize(q, 0.01, out_dtype=torch.float16)
+        assert torch.equal(back, (q.float() * torch.tensor(0.01)).half())
+        by_channel = ops.quantize(x, torch.from_numpy(SCALES), axis=1, out_dtype=dtype)
+        scales = torch.from_numpy(SCALES).float().reshape(1, -1, 1, 1)
+        assert torch.equal(by_channel.float(), (x / scales).to(dtype).float())
+    assert torch.equal(ops.quantize(x, 0.01, 0, out_dtype=dtype).float(), q.float())
+    for op, given in ((ops.quantize, {"out_dtype": dtype}), (ops.dequantize, {})):
+        with pytest.raises(ValueError, match=r"zero_point=True with .*: a float has no zero point"):
+            op(q if op is ops.dequantize else x, 0.01, 3, **given)
+
+
 def test_decomposed_is_pytorchs_own() -> None:
     pytest.importorskip("torch.ao.quantization.fx._decomposed", reason="this PyTorch has no quantized_decomposed")
     x = torch.from_numpy(X)

@@ -66,6 +66,39 @@ def test_the_graphs_own_batch() -> None:
         shapes_of(lowered(batch=False), [4])
 
 
+def test_shapes_that_are_asked_for() -> None:
+    n, h = torch.export.Dim("n", min=1, max=64), torch.export.Dim("h", min=4, max=64)
+    module = qconv.torch.lower(torch.export.export(Function(body), (REAL,), dynamic_shapes={"inputs": ({0: n, 2: h},)}))
+    asked = [[(1, 8, 6, 4)], [(3, 8, 10, 4)]]
+    assert shapes_of(module, None, asked) == asked
+    with pytest.raises(ValueError, match="shapes say every extent of the inputs: leave batches out"):
+        shapes_of(module, [1], asked)
+    for shapes, says in (
+        ([(1, 8, 6)], r"the input 'inputs_0' has the shape \(1, 8, 6\); the graph takes \(1, 8, 6, 4\)"),
+        ([(1, 8, 6, 5)], r"has the shape \(1, 8, 6, 5\); the graph takes \(1, 8, 6, 4\)"),
+        ([], "shapes are of 0 inputs; the graph takes inputs_0: give one for each"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            shapes_of(module, None, [shapes])
+
+
+@pytest.mark.slow
+@builds
+def test_images_of_several_sizes(tmp_path: Path) -> None:
+    n, h = torch.export.Dim("n", min=1, max=64), torch.export.Dim("h", min=4, max=64)
+    module = qconv.torch.lower(torch.export.export(Function(body), (REAL,), dynamic_shapes={"inputs": ({0: n, 2: h},)}))
+    asked = [[(1, 8, 6, 4)], [(3, 8, 10, 4)]]
+    made = qconv.torch.export(module, tmp_path / "network", "cpu", shapes=asked, vectors=False)
+    network = OpenedNetwork(made.folder, open_device("cpu"))
+    for number, (shape,) in enumerate(asked):
+        x = torch.randn(*shape)
+        with torch.no_grad():
+            first, (second, third), _ = module(x)
+        got = network.run(number, [np.ascontiguousarray(x.numpy())]).values()
+        for value, one in zip(got, (first, second, third), strict=True):
+            np.testing.assert_array_equal(value.on_host, one.numpy())
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     stays = qconv.torch.lower(torch.export.export(Function(lambda m, x: torch.cumsum(dq(x), 1)), (integers(2, 8),)))
     with pytest.raises(Unshippable, match=r"1 nodes stay in PyTorch, and cannot be shipped:\n  cumsum: no op here"):

@@ -210,7 +210,7 @@ MUTANTS = (
     ),
     Mutant(
         "own channels: filters by loads that may come later",
-        "templates/families/depthwise/products.j2",
+        "families/depthwise/bytes/products.j2",
         "*reinterpret_cast<const tile::Words<4>*>(args.taps + index);",
         "tile::load_words<4>(args.taps + index);",
         "The compiler moves them behind the barrier, and a thread waits for them with nothing to do.",

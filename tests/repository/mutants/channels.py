@@ -16,9 +16,9 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: channels that are no multiple of four are loaded one by one",
-        "DepthwisePlan.load_k",
-        "return gcd(self.problem.c, self.config.vector) if self.problem.k_group == 1 else 1",
-        "return 4 if self.problem.c % 4 == 0 and self.problem.k_group == 1 else 1",
+        "load_k",
+        "return gcd(problem.c, config.vector) if problem.k_group == 1 else 1",
+        "return 4 if problem.c % 4 == 0 and problem.k_group == 1 else 1",
         "A layer of 906 channels then takes 1.8 times as long.",
         (f"{STORES}[depthwise, 906 channels]",),
     ),

@@ -6,8 +6,36 @@ EXPORT, WORKLOADS, REFUSALS, PROGRESS = (
     f"cli/test_{name}.py" for name in ("export", "workloads", "refusals", "progress")
 )
 MEASURE = "test_measure.py"
+INTERRUPTION = "test_interruption.py"
+PLUGINS = ("qconv/test_plugins.py",)
+
+FORMATS = "cli/test_table_formats.py"
 
 MUTANTS = (
+    Mutant(
+        "space: csv without what is rejected",
+        "space",
+        '[*rows, *(("rejected", r.config.as_json(), None, r.reason) for r in rejected)]',
+        "rows",
+        "Why a config is not feasible is half of the table.",
+        (FORMATS,),
+    ),
+    Mutant(
+        "devices: csv has the device's name twice",
+        "_facts_of",
+        'if name != "device"',
+        "",
+        "Facts are what the other columns do not say.",
+        (FORMATS,),
+    ),
+    Mutant(
+        "prune: a rehearsal says that rows are deleted",
+        "prune",
+        '"deleted": not dry_run',
+        '"deleted": True',
+        "A script would take them for gone.",
+        (FORMATS,),
+    ),
     Mutant(
         "space: nothing is said of an empty space",
         "cli/inspect",
@@ -42,6 +70,22 @@ MUTANTS = (
         needs="PIL",
     ),
     Mutant(
+        "sensitivity: every layer is shown",
+        "cli/sensitivity",
+        "layers = found[:top]",
+        "layers = found",
+        "--top asks for the first ones.",
+        ("test_quantize.py::test_the_layers_that_cost_most_are_named",),
+    ),
+    Mutant(
+        "compare: the table is no data",
+        "cli/layer_errors",
+        "elif as_csv:",
+        "elif False:",
+        "--csv would print nothing.",
+        ("test_quantize.py::test_a_row_per_layer_is_data",),
+    ),
+    Mutant(
         "build: a device that nobody tuned for builds nothing, and says so to nobody",
         "_build_problems",
         "if missed or not (done or (runtimes and asked.device is None)):",
@@ -58,10 +102,74 @@ MUTANTS = (
         (EXPORT + "::test_a_layer_is_built_and_counted",),
     ),
     Mutant(
+        "export: machine code is not listed",
+        "_entry",
+        '{"code": kernel.code_file(code)}',
+        "{}",
+        "A program finds the file by the manifest.",
+        (EXPORT + "::test_machine_code_lies_beside_its_source",),
+    ),
+    Mutant(
+        "plugins: any version is taken",
+        "qconv/plugins",
+        "if version != VERSION:",
+        "if False:",
+        "A package that was written for another version would fail anywhere.",
+        PLUGINS,
+    ),
+    Mutant(
+        "plugins: another package's family replaces one of ours",
+        "loaded",
+        "if name in own:",
+        "if not name:",
+        "Its configs would be planned by another page.",
+        PLUGINS,
+    ),
+    Mutant(
+        "plugins: choices outlive a package",
+        "choice_cache",
+        ", *plugins.roots()]",
+        "]",
+        "A lookup would go on without the families that were installed since.",
+        PLUGINS,
+    ),
+    Mutant(
+        "plugins: of two packages with one name, the first is taken",
+        "_entries",
+        "(other.value, _package(other)) != (entry.value, _package(entry))",
+        "False",
+        "Which is used would depend on the order of the path.",
+        PLUGINS,
+    ),
+    Mutant(
+        "interruption: nobody says what was found",
+        "telling",
+        "stopped.add_note(said())",
+        "said()",
+        "The user would not know how to go on.",
+        (INTERRUPTION,),
+    ),
+    Mutant(
+        "interruption: a half written folder is refused for ever",
+        "again",
+        "or (out / last).exists()",
+        "or out.exists()",
+        "The same command refuses it.",
+        (INTERRUPTION,),
+    ),
+    Mutant(
+        "interruption: compilers of other threads go on",
+        "_interrupt",
+        "programs.end_all()",
+        "pass",
+        "The command ends when they do.",
+        (INTERRUPTION + "::test_ctrl_c_while_a_kernel_is_compiled[export]",),
+    ),
+    Mutant(
         "command line: an interruption is an error",
-        "run",
-        "if is_terminated else interruption.INTERRUPTED)",
-        "if is_terminated else 1)",
+        "line_of",
+        'return f"interrupted: {said}", INTERRUPTED',
+        'return f"interrupted: {said}", 1',
         "A script tells Ctrl-C from a failure by the code.",
         (WORKLOADS + "::test_an_interruption_says_what_was_found_and_how_to_go_on",),
     ),
@@ -75,8 +183,8 @@ MUTANTS = (
     ),
     Mutant(
         "run: a wrong kernel ends well",
-        "run",
-        ", as_json)\n    if wrong is not None:\n        sys.exit(1)",
+        "cli/measure",
+        ', as_json)\n    if "wrong" in document:\n        sys.exit(1)',
         ", as_json)",
         "A script that verifies reads the exit code.",
         (MEASURE,),

@@ -245,8 +245,8 @@ MUTANTS = (
     Mutant(
         "serving: a cut database ends a program",
         "answers",
-        "with open_layers(database, device, serves=True) as layers:",
-        "with open_layers(database, device) as layers:",
+        "with open_layers(db, device, serves=True) as layers:",
+        "with open_layers(db, device) as layers:",
         "It ran, untuned, without one.",
         (SERVES,),
     ),

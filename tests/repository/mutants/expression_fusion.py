@@ -245,8 +245,8 @@ MUTANTS = (
     Mutant(
         "ahead: a choice of another kind of run",
         "found",
-        "answers([problem], device, database, in_sequence)",
-        "answers([problem], device, database, True)",
+        "answers([problem], device, db, in_sequence)",
+        "answers([problem], device, db, True)",
         "A kernel outside of a network would be chosen by its time within one.",
         (AHEAD + "::test_a_lookup_takes_the_choice_that_was_made",),
     ),

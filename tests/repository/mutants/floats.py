@@ -1,9 +1,11 @@
 """Mutants of convolutions of floats: words, instructions, the epilogue, chains, and their data."""
 
 from mutants.mutant import Mutant
+from mutants.named import special
 
 RANDOM, CHAINS = "test_floats_random.py::test_a_random_config", "test_fused_floats.py::test_a_random_config"
 SIMT, ON_MMA, ON_WGMMA = (f"{RANDOM}[{place}]" for place in ("simt-cpu", "mma-cpu.sm_80", "wgmma-cpu.sm_90a"))
+DEPTHWISE = f"{RANDOM}[depthwise-cpu]"
 DATA = "test_real_attempt.py::"
 EXACT = DATA + "test_every_sum_is_exact_in_any_order"
 
@@ -23,6 +25,22 @@ MUTANTS = (
         "word",
         "The lower half is another number, not digits of this one.",
         (SIMT, ON_MMA),
+    ),
+    Mutant(
+        "floats: all bits of a tfloat32",
+        "templates/prelude/every.j2",
+        "as_float(word & 0xffffe000u)",
+        "as_float(word)",
+        "Matrix instructions ignore the lowest 13, and plain cores would have other bits.",
+        ("test_convolution_floats.py::test_tfloat32_ignores_the_lowest_bits",),
+    ),
+    Mutant(
+        "floats: the oracle multiplies all bits of a tfloat32",
+        "src/qconv/dtypes.py",
+        "2**32 - 2 ** (32 - self.kept_bits)",
+        "2**32 - 1",
+        "The hardware has no such digits.",
+        ("test_dtypes.py",),
     ),
     Mutant(
         "floats: e4m3 with the bias of a half",
@@ -55,6 +73,86 @@ MUTANTS = (
         "ONE_STEP = (150u - BIAS - MANTISSA) << 23",
         "Below the smallest normal number the steps are equal.",
         ("test_epilogue_float8.py",),
+    ),
+    Mutant(
+        "depthwise floats: neighbouring taps where they are dilated",
+        "families/depthwise/floats/products.j2",
+        "column * STRIDE_W + s * DILATION_W",
+        "column * STRIDE_W + s",
+        "Taps lie DILATION_W columns apart.",
+        (DEPTHWISE,),
+    ),
+    Mutant(
+        "depthwise floats: the first tap of a row for all",
+        "families/depthwise/floats/products.j2",
+        "filters.tap[r][s][i]",
+        "filters.tap[r][0][i]",
+        "A row of a filter has S taps.",
+        (DEPTHWISE,),
+    ),
+    Mutant(
+        "depthwise floats: rows between the windows of a stride count",
+        "families/depthwise/floats/down.j2",
+        "down < 0 || down % STRIDE_H != 0 ||",
+        "down < 0 ||",
+        "A window begins at every STRIDE_H-th row.",
+        (DEPTHWISE,),
+    ),
+    Mutant(
+        "depthwise floats: the first word of a pixel for all",
+        "families/depthwise/floats/taps.j2",
+        "pixel[i].quad[j]",
+        "pixel[i].quad[0]",
+        "A thread's channels are several words.",
+        (DEPTHWISE,),
+    ),
+    Mutant(
+        "depthwise floats: channels of one load lie a byte apart",
+        "families/depthwise/floats/pixel.j2",
+        "loaded << (32 / XWord::COUNT * (i % XWord::COUNT))",
+        "loaded << (8 * (i % XWord::COUNT))",
+        "Two halves fill a word.",
+        (DEPTHWISE,),
+    ),
+    Mutant(
+        "depthwise floats: the part behind the last channel is that of the next pixel",
+        "channel_of",
+        "K % VECTOR == 0 || k < K ? k : K - LOAD_K",
+        "k",
+        "At the end of the array this reads past it.",
+        (special("depthwise, halves"),),
+    ),
+    Mutant(
+        "depthwise floats: a channel filters the input channel of its number",
+        "channel_of",
+        "K - LOAD_K) / K_GROUP",
+        "K - LOAD_K) % C",
+        "K_GROUP neighbouring output channels filter the same input channel.",
+        (DEPTHWISE,),
+    ),
+    Mutant(
+        "depthwise floats: weights behind the last channel are read",
+        "families/depthwise/floats/repack.j2",
+        "k < K ? WWord",
+        "k < K + VECTOR ? WWord",
+        "The last vector of channels may have fewer.",
+        (special("depthwise, halves"),),
+    ),
+    Mutant(
+        "depthwise floats: bytes correct the expected time of floats",
+        "generator/families/depthwise/__init__.py",
+        "{} if plan.products.dots else",
+        "{} if True else",
+        "The trees are fitted to kernels of bytes.",
+        ("expect/test_expect.py::test_a_depthwise_layer_of_floats_is_not_corrected_by_bytes",),
+    ),
+    Mutant(
+        "depthwise floats: aligned as bytes",
+        "DepthwisePlan.alignment",
+        "self.load_k * t.x.bytes",
+        "self.load_k",
+        "Eight halves are 16 bytes.",
+        ("generator/test_plan.py::test_a_depthwise_layer_of_floats_loads_whole_vectors",),
     ),
     Mutant(
         "narrowed: a finished float has no fraction",

@@ -12,7 +12,33 @@ PIXELS, STRIDES = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("pi
 WINDOWS, BETWEEN = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("windows", "rows between"))
 SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 
+HALVES = f"{TESTS}::test_nothing_is_left_out[halves]"
+
 OF_PAGE = (
+    Mutant(
+        "halo: slabs of wider elements begin at as many channels as a row has bytes",
+        "templates/families/halo/copies.j2",
+        "slab * (ROW / CHANNEL_BYTES)",
+        "slab * ROW",
+        "TMA counts elements.",
+        (HALVES,),
+    ),
+    Mutant(
+        "halo: taps of wider weights begin at as many channels as they have bytes",
+        "templates/families/halo/page.j2",
+        "slab / SLABS * (TAP_BYTES / CHANNEL_BYTES)",
+        "slab / SLABS * TAP_BYTES",
+        "TMA counts elements.",
+        (HALVES,),
+    ),
+    Mutant(
+        "halo: residuals lie one behind the other",
+        "templates/families/halo/residuals_in_memory.j2",
+        "element[first + i] = vector.element[i];",
+        "element[first] = vector.element[i];",
+        "A lane has VECTOR_K of them.",
+        (HALVES,),
+    ),
     Mutant(
         "halo: windows are multiplied before they are there",
         "templates/families/halo/page.j2",

@@ -187,7 +187,7 @@ OF_GATHERING = (
     Mutant(
         "halo: a tap's weights follow those of the one before at once",
         "templates/families/halo/page.j2",
-        "slab / SLABS * TAP_BYTES",
+        "slab / SLABS * (TAP_BYTES / CHANNEL_BYTES)",
         "slab / SLABS * C",
         "They are whole chunks, with zeros behind.",
         (GATHERED,),

@@ -31,6 +31,14 @@ OF_PLAN = (
         (serves("change1-config1-split=2: parts of 32 channels are fewer for the problem's 32; split less"),),
     ),
     Mutant(
+        "halo_split: eight blocks may have any part",
+        "generator/families/halo/split.py",
+        "part_bytes % ROWS[-1]:",
+        "part_bytes % STEP:",
+        "They would exchange longer than they multiply.",
+        (serves("change4-config4-split=8: parts of 64 bytes are no whole slabs of 128; split by 4 at most"),),
+    ),
+    Mutant(
         "halo_split: blocks make single rows",
         "generator/families/halo/split.py",
         "PAIR_OF_ROWS = 2",

@@ -121,10 +121,10 @@ MUTANTS = (
     ),
     Mutant(
         "narrowing: a folder forgets what is kept",
-        "built.py",
-        "keep=tuple(sorted(meaning.keep)),",
-        "keep=(),",
-        "Its session has kernels that were not built.",
+        "onnx/ship.py",
+        "meaning(bits, floats, keep)",
+        "meaning(bits, floats)",
+        "Its session multiplies floats of 16 bits where float32 was asked for.",
         (SESSION + "test_a_folder_has_the_type_of_its_floats",),
     ),
     Mutant(
@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "narrowing: vectors of bits that a config decides",
         "onnx/ship.py",
-        "computed.narrow is None if vectors is None else vectors",
+        "narrow is None if vectors is None else vectors",
         "vectors is not False",
         "The self-test would refuse a correct run.",
         ("cli/test_options_floats.py::test_a_self_test_compares_bits",),

@@ -248,11 +248,19 @@ MUTANTS = (
     ),
     Mutant(
         "network: weights are uploaded for each shape",
-        "PackedConvolution.weights_on",
-        "if device.spec not in self._uploaded:",
+        "Uploaded.on",
+        "if self._device is not device:",
         "if device.spec:",
         "They lie on the device as often as there are shapes.",
         (RUNNER,),
+    ),
+    Mutant(
+        "network: weights of another device are read",
+        "Uploaded.on",
+        "if self._device is not device:",
+        "if self._device is None:",
+        "A folder for two targets would have addresses of the first one in the second one's plan.",
+        ("ship/test_folder.py::test_a_target_has_the_plan_that_it_would_have_alone",),
     ),
     Mutant(
         "network: nothing is packed beforehand",

@@ -279,7 +279,7 @@ SHAPES = (
     Mutant(
         "fused: the intermediate has two types",
         "Chain._check_link",
-        "if given.out_type != taken.x_type:",
+        "if given.out_type != taken.types.x.array_type:",
         "if len(given.out_type) != len(taken.x_type) and not taken:",
         "What one gives the next takes.",
         (FUSED,),
@@ -385,7 +385,7 @@ CONVERSIONS = (
     ),
     Mutant(
         "choice: the middle of a range rounds down",
-        "_rule",
+        "_middle",
         "middle = (of.low + of.high + 1) // 2",
         "middle = (of.low + of.high) // 2",
         "The zero of a symmetric range of uint8 is 128.",

@@ -150,8 +150,8 @@ MUTANTS = (
     Mutant(
         "depthwise: several filters of a channel in words",
         "plan",
-        "gathers = problem.k_group > 1 or problem.c % 4 != 0",
-        "gathers = problem.c % 4 != 0",
+        "gathers = problem.k_group > 1 or problem.c % config.vector != 0",
+        "gathers = problem.c % config.vector != 0",
         "Neighbouring output channels filter the same input channel, not neighbours.",
         (special_random("depthwise"),),
     ),

@@ -2,7 +2,49 @@
 
 from mutants.mutant import Mutant
 
+STUDY = ("report/test_study.py",)
+
 MUTANTS = (
+    Mutant(
+        "study: all problems, whatever is asked for",
+        "cli/study",
+        "Wanted(parts).chosen(every)",
+        "every",
+        "A storage has what somebody wants to look at.",
+        STUDY,
+    ),
+    Mutant(
+        "study: every run adds all rows",
+        "report/study",
+        "if _named(row) not in known]",
+        "if row]",
+        "A dashboard would show each trial as often as the command ran.",
+        STUDY,
+    ),
+    Mutant(
+        "study: a failed config is the fastest",
+        "trial_of",
+        "TrialState.COMPLETE if row.correct else TrialState.FAIL",
+        "TrialState.FAIL if row.correct else TrialState.FAIL",
+        "The plots leave failed trials out.",
+        STUDY,
+    ),
+    Mutant(
+        "study: trials in the order of the database",
+        "report/study",
+        "sorted(rows, key=lambda row: row.created_at)",
+        "list(rows)",
+        "The history of a search is in the order of its times.",
+        STUDY,
+    ),
+    Mutant(
+        "study: one name for all long keys",
+        "_short",
+        "{hashlib.sha256(name.encode()).hexdigest()[:16]}",
+        "{'0' * 16}",
+        "Two problems would share a study.",
+        STUDY,
+    ),
     Mutant(
         "report: subgraphs elsewhere are not said",
         "NetworkPage.summary",

@@ -10,7 +10,49 @@ SESSION_MEMORY = "test_session_memory.py"
 COPIES = "test_array_kernels.py"
 WIDENING = "test_upsampling.py"
 
+BUFFERS = "run/test_buffers.py"
+
 MUTANTS = (
+    Mutant(
+        "buffers: an output with its channels last is copied as it lies",
+        "Value.write_to",
+        "self._device.copy(self.in_order(other.is_channels_last), other.array)",
+        "self._device.copy(self.array.reshape(other.array.shape), other.array)",
+        "The pixels of a channel would be taken for the channels of a pixel.",
+        (BUFFERS,),
+    ),
+    Mutant(
+        "buffers: an output of the host is written in its own order",
+        "Value.write_to",
+        "_seen_last(self._host) if other.is_channels_last else self._host",
+        "self._host.reshape(other.array.shape)",
+        "A buffer may have its channels last where the other runtime has not.",
+        (BUFFERS,),
+    ),
+    Mutant(
+        "buffers: an output is checked when it is written",
+        "Runner.run",
+        "buffer.check(values[name].shape, values[name].dtype)",
+        "pass",
+        "What is copied would be cast, or broadcast, to what the caller gave.",
+        (BUFFERS,),
+    ),
+    Mutant(
+        "buffers: two of them may share memory",
+        "buffers_of",
+        "other.address < one.end",
+        "other.address < one.address",
+        "One output would overwrite the other.",
+        (BUFFERS,),
+    ),
+    Mutant(
+        "buffers: a copy is made first",
+        "Runner._kept",
+        "buffer.write(value)",
+        "buffer.write(value.copied())",
+        "A buffer saves the memory of the copy.",
+        (BUFFERS,),
+    ),
     Mutant(
         "runs: the first images are replayed for ever",
         "Recorded.__call__",
@@ -101,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: what a recording gives is not copied",
-        "Runner.run",
+        "Runner._kept",
         "value.copied() if name in self._made_here else value",
         "value",
         "The next run writes over what the caller holds.",

@@ -127,8 +127,8 @@ MUTANTS = (
     Mutant(
         "serving: a network has what its layers have by themselves",
         "lookup",
-        "key = problem, device, database, is_in_sequence()",
-        "key = problem, device, database, False",
+        "key = problem, device, db, is_in_sequence()",
+        "key = problem, device, db, False",
         "What was looked up first answers both.",
         ("test_serving.py",),
     ),

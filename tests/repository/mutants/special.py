@@ -228,7 +228,7 @@ DEPTHWISE = (
     ),
     Mutant(
         "depthwise: rows between dilated taps count",
-        "down",
+        "families/depthwise/bytes/down.j2",
         "down < 0 || down % DILATION_H != 0 ||",
         "down < 0 ||",
         "Rows between the taps are not multiplied.",

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
+from qconv import plugins
+
 if TYPE_CHECKING:
     from qconv.generator import Config, Plan
     from qconv.op import Problem
@@ -57,12 +59,20 @@ class Strategy(Protocol):
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the strategies, from the folder, without importing them."""
+    """Return the names of this package's strategies, from the folder, without importing them."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def every_name() -> tuple[str, ...]:
+    """Return the names of all strategies, those of other packages last."""
+    return (*names(), *(name for name in plugins.names(plugins.STRATEGIES) if name not in names()))
 
 
 def named(name: str) -> Callable[[Space], Strategy]:
     if name not in names():
-        raise ValueError(f"the search strategy {name!r} is not known; use {', '.join(names())}")
+        if name in plugins.names(plugins.STRATEGIES):
+            outside: Callable[[Space], Strategy] = plugins.load(plugins.STRATEGIES, name)
+            return outside
+        raise ValueError(f"the search strategy {name!r} is not known; use {', '.join(every_name())}")
     made: Callable[[Space], Strategy] = import_module(f"{__name__}.{name}").STRATEGY
     return made

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.dtypes import why_not_fnuz
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, call, in_order, indices_of
@@ -263,7 +264,7 @@ class Reader:
         """Return the element type of the first output."""
         dtype = self.network.tensor(self.layer.outputs[0]).dtype
         if dtype not in COMPUTED:
-            raise Unserved(f"its output is {dtype}; the kernels make {', '.join(COMPUTED)}")
+            raise Unserved(f"its output is {dtype}; the kernels make {', '.join(COMPUTED)}{why_not_fnuz(dtype)}")
         return dtype
 
 

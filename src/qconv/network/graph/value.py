@@ -109,6 +109,14 @@ class Value:
         else:
             self._device.copy(self._device.contiguous(self.array), array)
 
+    def write_to(self, other: Value) -> None:
+        """Copy into the memory of another tensor on the device, with the same shape and type in any order of axes."""
+        if self._host is not None:
+            host = _seen_last(self._host) if other.is_channels_last else self._host
+            self._device.write(np.asarray(host, order="C"), other.array)
+        else:
+            self._device.copy(self.in_order(other.is_channels_last), other.array)
+
     @property
     def _known(self) -> Any:
         return next(held for held in (self._host, self._there, self._channels_last) if held is not None)

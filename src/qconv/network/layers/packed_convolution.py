@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,19 @@ from qconv.network.layers.window import check_auto_pad, sides
 from qconv.problem.convolution import Conv2d
 
 
+class Uploaded:
+    """An array on the device that asked for it last: a network is shipped for one device after the other."""
+
+    def __init__(self) -> None:
+        self._device: Device | None = None
+        self._array: Any = None
+
+    def on(self, device: Device, make: Callable[[], Array]) -> Any:
+        if self._device is not device:
+            self._device, self._array = device, device.upload(make())
+        return self._array
+
+
 @dataclass(frozen=True, eq=False)
 class PackedConvolution(ABC):
     """A layer with everything that is the same in each run. `weights` are KCRS, or KCTRS with three spatial `axes`;
@@ -40,7 +53,7 @@ class PackedConvolution(ABC):
     attributes: Mapping[str, Any] = field(default_factory=dict)
     axes: int = 2
     activation: str = "none"
-    _uploaded: dict[str, Any] = field(default_factory=dict, repr=False)
+    _uploaded: Uploaded = field(default_factory=Uploaded, repr=False)
 
     @property
     @abstractmethod
@@ -74,9 +87,7 @@ class PackedConvolution(ABC):
 
     def weights_on(self, device: Device) -> Any:
         """Return the weights in the kernels' order. They are uploaded once, and packed from there for each shape."""
-        if device.spec not in self._uploaded:
-            self._uploaded[device.spec] = device.upload(np.ascontiguousarray(self.filters.transpose(0, 2, 3, 1)))
-        return self._uploaded[device.spec]
+        return self._uploaded.on(device, lambda: np.ascontiguousarray(self.filters.transpose(0, 2, 3, 1)))
 
     def images(self, x_shape: tuple[int, ...]) -> Images:
         """Return the images that the kernel reads of an input of this shape, with the channels after N."""

@@ -11,6 +11,7 @@ import numpy as np
 from qconv.network.graph.graph import Network
 from qconv.network.graph.served import Served
 from qconv.network.layers.convolution import IntegerConvolution
+from qconv.network.layers.packed_convolution import Uploaded
 from qconv.network.layers.pixel_blocks import Blocks
 from qconv.network.layers.window import auto_pad_of
 from qconv.problem.transposed import PER_OUTPUT
@@ -73,7 +74,7 @@ def _with_blocks(convolution: IntegerConvolution, blocks: Blocks) -> IntegerConv
         weights=np.ascontiguousarray(convolution.weights[order]),
         parameters=given,
         attributes={**convolution.attributes, "pixel_shuffle": size},
-        _uploaded={},
+        _uploaded=Uploaded(),
     )
 
 
@@ -102,5 +103,5 @@ def _over_blocks(convolution: IntegerConvolution, blocks: Blocks) -> IntegerConv
         x=blocks.inputs[0],
         weights=np.ascontiguousarray(by_pixel.reshape(k, c // size**2, r * size, s * size)),
         attributes=attributes,
-        _uploaded={},
+        _uploaded=Uploaded(),
     )

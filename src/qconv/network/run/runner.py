@@ -25,6 +25,7 @@ from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import OfSeveralOutputs, Prepared, Reason, Served
 from qconv.network.graph.value import Value
 from qconv.network.run.arrange import Arrangement, Arranger, Arranging, Key
+from qconv.network.run.buffers import NONE, Buffer, settled
 from qconv.network.run.memory import Memory
 from qconv.network.run.partition import Segment, partition
 from qconv.network.run.recorded import Form, LastRun, Recorded, Refused, forms_of, places_of
@@ -48,6 +49,8 @@ PROFILED, REPEATS = 16, 3
 Recording = tuple[tuple[str, ...], tuple[Form, ...]]
 # Computes the outputs of a segment.
 Run = Callable[[Segment, Mapping[str, Value]], dict[str, Value]]
+# Computes the outputs of layers that run elsewhere, from the constants that they read and the other tensors.
+Call = Callable[[Sequence[Layer], Mapping[str, Any], Sequence[str], Mapping[str, Value]], dict[str, Value]]
 
 
 class Elsewhere(Protocol):
@@ -100,12 +103,24 @@ class Runner:
         for layer in known:
             self._prepare_known(layer)
 
-    def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
-        """Return the wanted tensors: outputs of served layers, or tensors between two segments."""
+    def run(
+        self, feeds: Mapping[str, Value], wanted: Sequence[str], buffers: Mapping[str, Buffer] = NONE
+    ) -> dict[str, Value]:
+        """Return the wanted tensors: outputs of served layers, or tensors between two segments. Those with a buffer are
+        copied there, which is their only copy."""
         with self._alone:
             values = self._run(feeds, wanted, self._replayed, self._elsewhere_run)
-            # The next run of a recording overwrites its outputs.
-            return {name: value.copied() if name in self._made_here else value for name, value in values.items()}
+            values |= {name: settled(self._device, values[name]) for name in buffers}
+            for name, buffer in buffers.items():
+                buffer.check(values[name].shape, values[name].dtype)
+            return {name: self._kept(name, value, buffers.get(name)) for name, value in values.items()}
+
+    def _kept(self, name: str, value: Value, buffer: Buffer | None) -> Value:
+        """Return an output where the next run of a recording does not overwrite it."""
+        if buffer is None:
+            return value.copied() if name in self._made_here else value
+        buffer.write(value)
+        return buffer.there
 
     def traced(
         self,
@@ -113,25 +128,29 @@ class Runner:
         wanted: Sequence[str],
         seen: Callable[[str, Value], None],
         naming: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
+        call: Call | None = None,
     ) -> dict[str, Value]:
         """Run once without recording, each layer within the context that `naming` gives for its name, and show each
-        tensor that a layer makes to `seen`. Raise Unshippable where a layer runs elsewhere."""
+        tensor that a kernel makes to `seen`. `call` runs layers elsewhere; without it, raise Unshippable for them."""
 
         def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
             (one,) = segment.layers
             served = self._steps[one.key]
             with naming(one.name):
                 if self._prepare(served, tuple(values[name].shape for name in served.inputs)) is None:
-                    why = self._last_run.chosen[one.key].why
-                    raise Unshippable(f"{one.op} ({one.name}) runs elsewhere: {why}")
+                    return elsewhere(segment, values, f": {self._last_run.chosen[one.key].why}")
                 made = self._layer(segment, values)
             for name, value in made.items():
                 seen(name, value)
             return made
 
-        def elsewhere(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+        def elsewhere(segment: Segment, values: Mapping[str, Value], why: str = "") -> dict[str, Value]:
             named = ", ".join(f"{one.op} ({one.name})" for one in segment.layers)
-            raise Unshippable(f"no kernel computes {named}")
+            if call is None:
+                raise Unshippable(f"no kernel computes {named}{why}")
+            layers = [part for layer in segment.layers for part in layer.unfolded]
+            with naming(named):
+                return call(layers, self._constants_of(segment), segment.outputs, values)
 
         with self._alone:
             return self._run(feeds, wanted, lambda segment, values: self._in_turn(segment, values, layer), elsewhere)
@@ -185,13 +204,6 @@ class Runner:
             self._device.synchronize()
             times.append((time.perf_counter() - begin) * 1e6 / runs)
         return statistics.median(times)
-
-    @property
-    def unprepared(self) -> list[str]:
-        """Return the layers whose shapes depend on the inputs."""
-        return [
-            layer.name for layer in self._in_order() if layer.key in self._steps and not self._prepared.get(layer.key)
-        ]
 
     @property
     def arrangements(self) -> Mapping[str, Mapping[Shapes, Arrangement]]:

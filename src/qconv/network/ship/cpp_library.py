@@ -5,17 +5,19 @@ from __future__ import annotations
 import ctypes
 import os
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from qconv.device import cpu_runtime, folders
+from qconv.device import cpu_runtime, folders, program
 from qconv.errors import DeviceError, KernelMissing
 from qconv.network.ship.folder import LIBRARY, SHARED
 
 FLAGS = (*cpu_runtime.RUNTIME_FLAGS, "-Os", "-fvisibility=hidden")
 LINKED = ("-shared", "-pthread", "-Wl,-z,defs", "-ldl")
+# The folder of the cache, and of each layer.
+FOLDER = "network"
 SOURCES = ("qconv_network.cpp", "qconv_shipped.cpp", "qconv_engine_cpu.cpp")
 # The driver's header of each kind of device, the variables that say where its toolkit is, and its usual place.
 HEADERS = {
@@ -38,6 +40,14 @@ class Tensor(ctypes.Structure):
     )
 
 
+# `qconv_network_answer` of qconv_network.h.
+ANSWER = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+    *(ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)),
+)
+
+
 @cache
 def library(kind: str) -> ctypes.CDLL:
     """Return the library for "cpu", "cuda" or "hip", compiled at the first call on this machine. Raise DeviceError
@@ -46,23 +56,26 @@ def library(kind: str) -> ctypes.CDLL:
 
 
 def built(kind: str) -> Path:
-    cache = folders.make("network")
-    define = () if kind == "cpu" else (f"-DQCONV_NETWORK_{kind.upper()}",)
-    objects = [_compiled(name, define, cache) for name in SOURCES]
-    if kind != "cpu":
-        includes = (f"-I{_include_of(kind)}", f"-Dqconv=qconv_{kind}", *OWN_FLAGS[kind])
-        objects.append(_compiled(f"qconv_engine_{kind}.cpp", (*define, *includes), cache))
-    return cpu_runtime.build({}, LINKED, ".so", cache, objects)
-
-
-def _compiled(source: str, flags: Sequence[str], cache: Path) -> Path:
-    try:
-        return cpu_runtime.build(_files(source), [*FLAGS, *flags, "-c"], ".o", cache)
-    except KernelMissing:
+    """Return the library's file, of the first layer that has it, or built now."""
+    sources = (*SOURCES, *(() if kind == "cpu" else (f"qconv_engine_{kind}.cpp",)))
+    # As it does not depend on the compiler, a machine that has the file needs none.
+    texts = {name: text for source in sources for name, text in _files(source).items()}
+    name = f"{kind}-{cpu_runtime.digest((*FLAGS, *LINKED), texts)}"
+    for layer in folders.layers():
+        if folders.is_whole(path := layer.root / FOLDER / f"{name}.so", layer):
+            return path
+    if program.is_forbidden():
         raise KernelMissing(
             f"the library of shipped networks is not in {folders.described()}, and QCONV_NO_COMPILE forbids compiling "
-            "it: open the folder once without it"
-        ) from None
+            "it: open the folder once without it, or let qconv-tune build write it"
+        )
+    cache = folders.make(FOLDER)
+    flags = {source: [*FLAGS, "-c"] for source in sources}
+    if kind != "cpu":
+        flags = {source: [*of, f"-DQCONV_NETWORK_{kind.upper()}"] for source, of in flags.items()}
+        flags[sources[-1]] += [f"-I{_include_of(kind)}", f"-Dqconv=qconv_{kind}", *OWN_FLAGS[kind]]
+    objects = [cpu_runtime.build(_files(source), flags[source], ".o", cache) for source in sources]
+    return cpu_runtime.build({}, LINKED, ".so", cache, objects, name)
 
 
 def _files(source: str) -> dict[str, str]:
@@ -100,7 +113,7 @@ def declared(c: ctypes.CDLL) -> ctypes.CDLL:
     """Declare the types of the functions that return or take more than an int."""
     for name in ("last_error", "target", "device", "status_text"):
         getattr(c, f"qconv_network_{name}").restype = ctypes.c_char_p
-    for name in ("program_count", "input_count", "output_count", "step_count", "made_count"):
+    for name in ("program_count", "input_count", "output_count", "step_count", "made_count", "call_count"):
         getattr(c, f"qconv_network_{name}").restype = ctypes.c_size_t
     c.qconv_network_workspace_bytes.restype = ctypes.c_uint64
     return c

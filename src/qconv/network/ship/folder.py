@@ -13,7 +13,8 @@ from pathlib import Path
 from qconv.device import cpu, cpu_runtime
 from qconv.device.cache import Binary
 from qconv.device.memory import ALIGNMENT
-from qconv.device.traced import Launched
+from qconv.device.traced import Called, Launched
+from qconv.instances.load.building import FILE_MODE, FOLDER_MODE
 from qconv.network.ship.plan import Plan
 from qconv.network.ship.plan_text import Span, plan_text, quoted
 
@@ -70,15 +71,20 @@ def write(plans: Sequence[Plan], folder: Path, more: Mapping[str, bytes]) -> lis
     files |= {f"src/{name}": _text("instances.library", name) for name in SHARED}
     files["src/cpu_runtime.h"] = cpu_runtime.runtime_sources()["cpu_runtime.h"].encode()
     files[LIST] = _list([plan.target.name for plan in plans], files)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for each in reversed(Path(name).parents):
+            (folder / each).mkdir(FOLDER_MODE, exist_ok=True)
         path.write_bytes(content)
+        path.chmod(FILE_MODE)
     return list(files)
 
 
 def _of_target(plan: Plan, constants: Sequence[Span]) -> Iterator[tuple[str, bytes]]:
     target = plan.target.name
+    steps = (step for program in plan.programs for step in program.steps)
+    yield from ((step.file, step.content) for step in steps if isinstance(step, Called))
     yield from (
         (f"sources/{target}/{_digest(binary)}{_source(binary).suffix}", _source(binary).read_bytes())
         for binary in plan.binaries

@@ -6,17 +6,19 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from qconv.device import Device, open_device
-from qconv.device.traced import TracedDevice
+from qconv.device.traced import Called, TracedDevice
 from qconv.errors import Unshippable
 from qconv.instances.load.building import Place, check_new, places
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.serving import answered_by, found
 from qconv.network import Arranger, Layer, Network, Region, Runner, Served, Value
+from qconv.network.run.runner import Subgraph
 from qconv.network.ship.folder import write
+from qconv.network.ship.parts import PartsOf, calls_on
 from qconv.network.ship.plan import Plan, plan_of
 from qconv.network.ship.program import Port, Program, traced
 from qconv.network.ship.vectors import Recorded, drawn, vectors_text
@@ -32,13 +34,20 @@ class Shipped:
     files: tuple[str, ...]
     plans: tuple[Plan, ...]
 
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """Return the layers that no kernel computes, those that are one part in one string."""
+        steps = (step for plan in self.plans for program in plan.programs for step in program.steps)
+        return tuple(dict.fromkeys(step.layer for step in steps if isinstance(step, Called)))
+
 
 @dataclass(frozen=True, eq=False)
 class Shippable:
-    """A network of known shapes, all layers of which run on kernels."""
+    """A network of known shapes. `parts_of` makes parts of the layers that run elsewhere; None: there may be none."""
 
     network: Network
     served: Mapping[str, Served | Region]
+    parts_of: PartsOf | None = None
 
     @property
     def ports(self) -> list[Port]:
@@ -56,7 +65,7 @@ class Shippable:
         return ports
 
 
-# Lowers a network for inputs of certain shapes. Layers remember what they have on a device, so each target has its own.
+# Lowers a network for inputs of certain shapes.
 Lower = Callable[[], Shippable]
 
 
@@ -68,7 +77,7 @@ class Export:
     folder: Path
     targets: str | Iterable[str]
     device: str | None = None
-    database: str | None = None
+    db: str | None = None
     watch: Callable[[str], None] = lambda said: None
 
     def __post_init__(self) -> None:
@@ -85,10 +94,14 @@ class Export:
         """Write the folder. The `unfused` networks, which make every tensor that the others may make, are run here, and
         what they make is stored for the self-test; nothing is stored if there are none. Raise Unshippable where a layer
         does not run on kernels."""
-        plans = []
-        for place in self.places:
-            self.watch(f"{place.target.name}: {len(networks)} programs")
-            plans.append(plan_of(place.target, [program_of(lower(), place, self.database) for lower in networks]))
+        places = self.places
+        programs: list[list[Program]] = [[] for _ in places]
+        for number, lower in enumerate(networks):
+            lowered = lower()  # once for all targets, and only one at a time
+            for place, made in zip(places, programs, strict=True):
+                self.watch(f"{place.target.name}: program {number + 1} of {len(networks)}")
+                made.append(program_of(lowered, place, self.db))
+        plans = [plan_of(place.target, made) for place, made in zip(places, programs, strict=True)]
         more = {}
         if unfused:
             self.watch("vectors of the self-test")
@@ -99,23 +112,27 @@ class Export:
 
 
 class _Nowhere:
-    """The runtime of layers that no kernel computes, which a shipped network does not have."""
+    """The runtime of layers that no kernel computes: nothing runs while a network is traced."""
 
-    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> NoReturn:
-        named = ", ".join(f"{one.op} ({one.name})" for one in layers)
-        raise Unshippable(f"no kernel computes {named}")
+    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
+        def run(given: Mapping[str, Any]) -> NoReturn:
+            named = ", ".join(f"{one.op} ({one.name})" for one in layers)
+            raise Unshippable(f"no kernel computes {named}")
+
+        return run
 
 
-def program_of(lowered: Shippable, place: Place, database: str | None = None) -> Program:
+def program_of(lowered: Shippable, place: Place, db: str | None = None) -> Program:
     """Return the program of a network for a target."""
     device = TracedDevice(place.target, place.name)
-    arranger = Arranger(Expectations(place, database, in_sequence=True))
+    arranger = Arranger(Expectations(place, db, in_sequence=True))
 
     def runner(on: TracedDevice) -> Runner:
         return Runner(lowered.network, lowered.served, on, _Nowhere(), arranger)
 
-    with answered_by(_answers(device, database), looks_up=database is None):
-        return traced(runner, device, lowered.ports, lowered.network.outputs)
+    call = None if lowered.parts_of is None else calls_on(device, lowered.network, lowered.parts_of)
+    with answered_by(_answers(device, db), looks_up=db is None):
+        return traced(runner, device, lowered.ports, lowered.network.outputs, call)
 
 
 def recorded(lowered: Shippable, device: Device, programs: Sequence[Program]) -> Recorded:
@@ -136,13 +153,13 @@ def recorded(lowered: Shippable, device: Device, programs: Sequence[Program]) ->
     return Recorded([made[name].on_host for name in lowered.network.outputs], tensors)
 
 
-def _answers(device: TracedDevice, database: str | None) -> Callable[[Problem], Instance]:
+def _answers(device: TracedDevice, db: str | None) -> Callable[[Problem], Instance]:
     """Return a lookup for this device, which loads each instance once."""
     known: dict[Problem, Instance] = {}
 
     def answer(problem: Problem) -> Instance:
         if problem not in known:
-            known[problem] = found(problem, device, database, in_sequence=True)
+            known[problem] = found(problem, device, db, in_sequence=True)
         return known[problem]
 
     return answer

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from weakref import ref
+
+import numpy as np
 
 from qconv.device import Device
 from qconv.errors import DeviceError, LaunchError
 from qconv.network.graph.value import Counted, Value
-from qconv.network.ship.cpp_library import Tensor, library
+from qconv.network.run.buffers import NONE, Buffer, settled
+from qconv.network.ship.cpp_library import ANSWER, Tensor, library
+from qconv.network.ship.parts import OpenedPart
 from qconv.network.ship.program import Port
+from qconv.op import WIDEST
 
 # For all programs together. Each has outputs and a workspace of its own; the least recently used is dropped.
 MOST_GRAPHS = 8
@@ -25,6 +32,8 @@ ERRORS: dict[int, type[Exception]] = {1: ValueError, 2: ValueError, 3: ValueErro
 ALIGNMENT = 256  # of a workspace
 
 Addresses = tuple[int, ...]
+# A program, the addresses of its inputs, and those of outputs that are bound.
+Key = tuple[int, Addresses, tuple[int | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,17 @@ class _Workspace:
     address: int
 
 
+OpenPart = Callable[[bytes], OpenedPart]
+
+
+def no_part(content: bytes) -> OpenedPart:
+    raise ValueError("the folder has layers that no kernel computes: open it by qconv.onnx.Session")
+
+
 class OpenedNetwork:
     """An open network. A run whose inputs lie where those of an earlier one lay is a graph, as the library has them."""
 
-    def __init__(self, folder: Path, device: Device) -> None:
+    def __init__(self, folder: Path, device: Device, open_part: OpenPart = no_part) -> None:
         self._device = device
         named = "cpu" if device.target.vendor == "cpu" else device.spec
         self._c = library(named.split(":")[0])
@@ -56,9 +72,16 @@ class OpenedNetwork:
         _check(self._c, self._c.qconv_network_open(bytes(folder), named.encode(), ctypes.byref(self._network)))
         count = self._c.qconv_network_program_count(self._network)
         self.programs = tuple(Ports(self._ports("input", at), self._ports("output", at)) for at in range(count))
-        self._graphs: dict[tuple[int, Addresses], Graph] = {}
-        self._seen: dict[tuple[int, Addresses], None] = {}
+        self._graphs: dict[Key, Graph] = {}
+        self._seen: dict[Key, None] = {}
         self._alone = Lock()  # a graph has a single set of outputs
+        self._calls = [self._files_called(at) for at in range(count)]
+        files = dict.fromkeys(file for files in self._calls for file in files)
+        self._parts = {file: open_part((folder / file.decode()).read_bytes()) for file in files}
+        self._failed: Exception | None = None  # of the last run
+        # Without a reference to this network, which would keep itself alive.
+        self._answer = ANSWER(partial(_answer, ref(self)))
+        _check(self._c, self._c.qconv_network_set_answer(self._network, self._answer, None))
 
     def __del__(self) -> None:
         self._graphs = {}
@@ -69,32 +92,53 @@ class OpenedNetwork:
     def workspace_bytes(self, program: int) -> int:
         return int(self._c.qconv_network_workspace_bytes(self._network, ctypes.c_size_t(program)))
 
-    def run(self, program: int, inputs: Sequence[Any]) -> dict[str, Value]:
-        """Run with contiguous arrays on the device, on its current stream."""
-        addresses = self._addresses(program, inputs)
+    def run(self, program: int, inputs: Sequence[Any], buffers: Mapping[str, Buffer] = NONE) -> dict[str, Value]:
+        """Run with contiguous arrays on the device, on its current stream. The last kernels write to the buffers where
+        they can; other outputs are copied there."""
+        addresses, ports = self._addresses(program, inputs), self.programs[program].outputs
+        for port in ports:
+            if port.name in buffers and not port.is_counted:
+                buffers[port.name].check(port.shape, port.dtype)
+        bound = [_written_by_kernels(port, buffers.get(port.name)) for port in ports]
         with self._alone:
-            outputs = self._replayed(program, addresses)
+            outputs = self._replayed(program, addresses, bound)
             if outputs is None:
-                outputs = self._outputs(program)
+                outputs = self._outputs(program, bound)
                 workspace = self._workspace(program)  # until the launches are queued, in the order of the stream
                 arrays = self._arrays(addresses, outputs, workspace)
                 number, stream = ctypes.c_size_t(program), ctypes.c_void_p(self._device.stream)
-                _check(self._c, self._c.qconv_network_run(self._network, number, stream, *arrays))
-        ports = self.programs[program].outputs
-        made = zip(ports, outputs, strict=True)
-        return {port.name: (Counted if port.is_counted else Value)(self._device, there=array) for port, array in made}
+                status = self._c.qconv_network_run(self._network, number, stream, *arrays)
+                failed, self._failed = self._failed, None
+                if failed is not None:
+                    raise failed
+                _check(self._c, status)
+        made = {
+            port.name: (Counted if port.is_counted else Value)(self._device, there=array)
+            for port, array in zip(ports, outputs, strict=True)
+        }
+        for port, there in zip(ports, bound, strict=True):
+            if port.name in buffers and there is None:
+                value = settled(self._device, made[port.name])
+                buffers[port.name].check(value.shape, value.dtype)
+                buffers[port.name].write(value)
+        return made
 
     def graph(self, program: int, inputs: Sequence[Any]) -> Graph:
         """Return the run with these arrays as a graph, which keeps them and this network."""
-        return Graph(self, program, self._addresses(program, inputs), (self, *inputs))
+        own = [None] * len(self.programs[program].outputs)
+        return Graph(self, program, self._addresses(program, inputs), own, (self, *inputs))
 
     def _addresses(self, program: int, inputs: Sequence[Any]) -> Addresses:
         ports = self.programs[program].inputs
         return tuple(self._device.adopt(port.name, array)[1] for port, array in zip(ports, inputs, strict=True))
 
-    def _replayed(self, program: int, addresses: Addresses) -> list[Any] | None:
-        """Return copies of the outputs of a graph. None for the first run with inputs at these addresses."""
-        key = (program, addresses)
+    def _replayed(self, program: int, addresses: Addresses, bound: Sequence[Any]) -> list[Any] | None:
+        """Return the outputs of a graph: the bound ones, and copies of the others. None for the first run with arrays
+        at these addresses, and for a program that calls, which no graph can."""
+        if self._calls[program]:
+            return None
+        written = (None if array is None else self._device.adopt("out", array)[1] for array in bound)
+        key = (program, addresses, tuple(written))
         graph = self._graphs.pop(key, None)
         if graph is None:
             if key not in self._seen:
@@ -102,14 +146,16 @@ class OpenedNetwork:
                 if len(self._seen) > MOST_SEEN:
                     del self._seen[next(iter(self._seen))]
                 return None
-            graph = Graph(self, program, addresses)
+            graph = Graph(self, program, addresses, bound)
         self._graphs[key] = graph  # most recently used
         if len(self._graphs) > MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
         return graph.launched()
 
-    def _outputs(self, program: int) -> list[Any]:
-        return [self._device.empty(port.shape, port.dtype) for port in self.programs[program].outputs]
+    def _outputs(self, program: int, bound: Sequence[Any]) -> list[Any]:
+        """Return the bound arrays, and new ones for the others."""
+        pairs = zip(self.programs[program].outputs, bound, strict=True)
+        return [self._device.empty(port.shape, port.dtype) if array is None else array for port, array in pairs]
 
     def _workspace(self, program: int) -> _Workspace:
         size = self.workspace_bytes(program)
@@ -120,6 +166,39 @@ class OpenedNetwork:
     def _arrays(self, inputs: Addresses, outputs: Sequence[Any], workspace: _Workspace) -> tuple[Any, ...]:
         written = [self._device.adopt("output", array)[1] for array in outputs]
         return _pointers(inputs), _pointers(written), ctypes.c_void_p(workspace.address)
+
+    def _files_called(self, program: int) -> list[bytes]:
+        count = self._c.qconv_network_call_count(self._network, ctypes.c_size_t(program))
+        files = [ctypes.c_char_p() for _ in range(count)]
+        for at, file in enumerate(files):
+            numbers = ctypes.c_size_t(program), ctypes.c_size_t(at)
+            _check(self._c, self._c.qconv_network_call_of(self._network, *numbers, ctypes.byref(file)))
+        return [file.value or b"" for file in files]
+
+    def answered(self, file: bytes, stream: Any, inputs: Any, outputs: Any) -> int:
+        """Run a part, with arrays at these addresses on the device. Return 0, or 1 where it fails."""
+        part = self._parts[file]
+        try:
+            _check(self._c, self._c.qconv_network_synchronize(self._network, ctypes.c_void_p(stream)))
+            given = [np.empty(port.shape, port.dtype) for port in part.inputs]
+            for at, array in enumerate(given):
+                self._moved("download", ctypes.c_void_p(array.ctypes.data), ctypes.c_void_p(inputs[at]), array)
+            for at, (port, array) in enumerate(zip(part.outputs, part.run(given), strict=True)):
+                if (array.shape, str(array.dtype)) != (port.shape, port.dtype):
+                    raise ValueError(
+                        f"{port.name!r} was made with the shape {array.shape}, and the folder was built for "
+                        f"{port.shape}: open the model itself in a session"
+                    )
+                held = np.ascontiguousarray(array)
+                self._moved("upload", ctypes.c_void_p(outputs[at]), ctypes.c_void_p(held.ctypes.data), held)
+        except Exception as error:  # C++ cannot pass it on
+            self._failed = error
+            return 1
+        return 0
+
+    def _moved(self, way: str, to: Any, source: Any, array: Any) -> None:
+        move = getattr(self._c, f"qconv_network_{way}")
+        _check(self._c, move(self._network, to, source, ctypes.c_uint64(array.nbytes)))
 
     def _ports(self, kind: str, program: int) -> tuple[Port, ...]:
         ask = getattr(self._c, f"qconv_network_{kind}")
@@ -133,11 +212,19 @@ class OpenedNetwork:
 
 
 class Graph:
-    """A run as a graph, with outputs and a workspace of its own."""
+    """A run as a graph, with a workspace of its own, and with outputs of its own but for those that are bound."""
 
-    def __init__(self, network: OpenedNetwork, program: int, inputs: Addresses, kept: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        network: OpenedNetwork,
+        program: int,
+        inputs: Addresses,
+        bound: Sequence[Any],
+        kept: tuple[Any, ...] = (),
+    ) -> None:
         self._c, self._device, self._kept = network._c, network._device, kept
-        self.outputs = network._outputs(program)
+        self._bound = bound
+        self.outputs = network._outputs(program, bound)
         self._workspace = network._workspace(program)
         self._graph = ctypes.c_void_p()
         arrays = network._arrays(inputs, self.outputs, self._workspace)
@@ -153,13 +240,27 @@ class Graph:
         _check(self._c, self._c.qconv_graph_launch(self._graph, ctypes.c_void_p(self._device.stream)))
 
     def launched(self) -> list[Any]:
-        """Launch it, and return copies of its outputs, which the next launch writes."""
+        """Launch it, and return copies of its own outputs, which the next launch writes."""
         self.launch()
-        copies = []
-        for array in self.outputs:
-            copies.append(self._device.empty(array.shape, str(array.dtype)))
-            self._device.copy(array, copies[-1])
-        return copies
+        pairs = zip(self.outputs, self._bound, strict=True)
+        return [self._copied(array) if bound is None else bound for array, bound in pairs]
+
+    def _copied(self, array: Any) -> Any:
+        copy = self._device.empty(array.shape, str(array.dtype))
+        self._device.copy(array, copy)
+        return copy
+
+
+def _written_by_kernels(port: Port, buffer: Buffer | None) -> Any:
+    """Return the array of a buffer that kernels can write to: in the model's order, and with aligned vectors."""
+    if buffer is None or port.is_counted or buffer.there.is_channels_last or buffer.address % WIDEST:
+        return None
+    return buffer.there.array
+
+
+def _answer(network: ref[OpenedNetwork], context: Any, file: bytes, stream: Any, inputs: Any, outputs: Any) -> int:
+    opened = network()
+    return 1 if opened is None else opened.answered(file, stream, inputs, outputs)
 
 
 def _check(c: ctypes.CDLL, status: int) -> None:

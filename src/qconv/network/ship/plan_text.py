@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qconv.device import tensor_maps
-from qconv.device.traced import Copied, Filled, Gathered, Launched, Spot, Step
+from qconv.device.traced import Called, Copied, Filled, Gathered, Launched, Spot, Step
 from qconv.generator.tensor_map import TensorMap
 from qconv.network.ship.plan import Plan
 from qconv.network.ship.program import Place, Port
@@ -90,6 +90,12 @@ class _Steps:
         elif isinstance(step, Gathered):
             numbers = f"{step.item_bytes} {_counted(step.shape)} {_counted(step.strides)}"
             yield f"gather {at(step.to)} {at(step.source)} {numbers} {quoted(step.layer)}"
+        elif isinstance(step, Called):
+            arrays = (
+                " ".join([str(len(each)), *(f"{at(spot)} {size}" for spot, size in each)])
+                for each in (step.inputs, step.outputs)
+            )
+            yield f"call {quoted(step.file)} {' '.join(arrays)} {quoted(step.layer)}"
 
     def _launch(self, step: Launched) -> str:
         launch = step.launch

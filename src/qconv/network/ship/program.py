@@ -14,7 +14,7 @@ from qconv.device.traced import Spot, Step, TracedDevice
 from qconv.errors import Unshippable
 from qconv.network.graph.value import Counted, Value
 from qconv.network.run.memory import place
-from qconv.network.run.runner import Runner
+from qconv.network.run.runner import Call, Runner
 
 # input, output   an array of the caller, by its number
 # constant        an array that is uploaded when the network is opened, by its number
@@ -80,17 +80,21 @@ class Program:
 
 
 def traced(
-    make_runner: Callable[[TracedDevice], Runner], device: TracedDevice, inputs: Sequence[Port], wanted: Sequence[str]
+    make_runner: Callable[[TracedDevice], Runner],
+    device: TracedDevice,
+    inputs: Sequence[Port],
+    wanted: Sequence[str],
+    call: Call | None = None,
 ) -> Program:
-    """Return the program of a network, which is traced on this device. Raise Unshippable where a layer does not run on
-    kernels, or where the host takes part in a run."""
+    """Return the program of a network, which is traced on this device. `call` notes layers that run elsewhere. Raise
+    Unshippable where there are such layers without it, or where the host takes part in a run otherwise."""
     runner = make_runner(device)
     given = {port.name: device.empty(port.shape, port.dtype) for port in inputs}
     numbers = {name: _number(device, array) for name, array in given.items()}
 
     def run(tensors: _Tensors) -> dict[str, Value]:
         feeds = {name: Value(device, there=array) for name, array in given.items()}
-        return runner.traced(feeds, wanted, tensors.seen, device.launching)
+        return runner.traced(feeds, wanted, tensors.seen, device.launching, call)
 
     run(_Tensors(device))  # what is made once, at the first run, belongs to the setup
     first_step, first = len(device.steps), len(device.sizes)

@@ -8,11 +8,18 @@
 
 namespace qconv_shipped {
 
-// The arrays of a run.
+// The caller's function for layers that no kernel computes.
+struct Answer {
+    qconv_network_answer function = nullptr;
+    void* context = nullptr;
+};
+
+// The arrays of a run, and who answers its calls.
 struct Arrays {
     const void* const* inputs;
     void* const* outputs;
     void* workspace;
+    const Answer* answer = nullptr;
 };
 
 // A run that is recorded once, and launched with one call.

@@ -152,7 +152,20 @@ class Loaded : public Engine {
                 return device_.copy(at(step.to, arrays), at(step.from, arrays), step.bytes, stream);
             case Kind::gather:
                 return device_.gather(step, at(step.to, arrays), at(step.from, arrays));
+            case Kind::call:
+                return call(step, arrays, stream);
         }
+    }
+
+    void call(const Step& step, const Arrays& arrays, qconv_network_stream stream) const {
+        const void* inputs[MOST_CALL_ARRAYS];
+        void* outputs[MOST_CALL_ARRAYS];
+        for (size_t i = 0; i < step.inputs.size(); ++i) inputs[i] = at(step.inputs[i], arrays);
+        for (size_t i = 0; i < step.outputs.size(); ++i) outputs[i] = at(step.outputs[i], arrays);
+        const Answer& answer = *arrays.answer;
+        if (answer.function(answer.context, step.symbol.c_str(), stream, inputs, outputs) != 0)
+            throw Failure{QCONV_NETWORK_LAUNCH_FAILED,
+                          "the function that was given for " + step.layer + ", " + step.symbol + ", has failed: it knows why"};
     }
 
     // The arguments of a launch, with everything in them that is the same in every run: a map takes the driver longer

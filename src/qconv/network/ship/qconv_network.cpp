@@ -15,6 +15,7 @@ struct qconv_network {
     Plan plan;
     std::unique_ptr<Engine> engine;
     std::string device;
+    Answer answer;
 };
 
 struct qconv_graph {
@@ -129,6 +130,8 @@ void open(const char* path, const char* device, qconv_network& made) {
     if (made.plan.target != chosen.target)
         throw Failure{QCONV_NETWORK_BAD_FOLDER, "the plan of " + chosen.target + " is of " + made.plan.target +
                                                     ": copy the folder again, or export it anew"};
+    for (const Program& program : made.plan.programs)
+        for (size_t call : program.calls) folder.open(program.steps[call].symbol);
     made.engine = chosen.device->load(made.plan, weights->bytes(), folder.path_of(code));
     made.device = made.engine->name();
 }
@@ -156,6 +159,16 @@ Arrays checked(const Program& program, const void* const* inputs, void* const* o
         refuse("workspace must have " + std::to_string(program.arena_bytes) +
                " bytes at a multiple of 256: qconv_network_allocate gives such memory");
     return {inputs, outputs, workspace};
+}
+
+// Adds who answers the calls of these steps.
+Arrays answered(const qconv_network* network, const Program& program, size_t first, size_t last, Arrays arrays) {
+    for (size_t call : program.calls)
+        if (first <= call && call < last && network->answer.function == nullptr)
+            refuse("no kernel computes " + program.steps[call].layer +
+                   ": give a function for it, by qconv_network_set_answer, or open the folder in Python");
+    arrays.answer = &network->answer;
+    return arrays;
 }
 
 std::string shape_text(const std::vector<uint64_t>& shape) {
@@ -310,7 +323,8 @@ qconv_network_status qconv_network_run(const qconv_network* network, size_t prog
                                        const void* const* inputs, void* const* outputs, void* workspace) {
     return guarded([&] {
         const Program& found = program_of(network, program);
-        network->engine->run(found, 0, found.steps.size(), checked(found, inputs, outputs, workspace), stream);
+        const Arrays arrays = checked(found, inputs, outputs, workspace);
+        network->engine->run(found, 0, found.steps.size(), answered(network, found, 0, found.steps.size(), arrays), stream);
     });
 }
 
@@ -328,6 +342,30 @@ qconv_network_status qconv_network_step_of(const qconv_network* network, size_t 
             refuse("there is no step " + std::to_string(index) + ": the program has " + std::to_string(found.steps.size()) +
                    ", counted from 0");
         *step = {found.steps[index].layer.c_str(), found.steps[index].symbol.c_str()};
+    });
+}
+
+qconv_network_status qconv_network_set_answer(qconv_network* network, qconv_network_answer function, void* context) {
+    return guarded([&] {
+        require(network, "network");
+        require(function, "function");
+        network->answer = {function, context};
+    });
+}
+
+size_t qconv_network_call_count(const qconv_network* network, size_t program) {
+    if (network == nullptr || program >= network->plan.programs.size()) return 0;
+    return network->plan.programs[program].calls.size();
+}
+
+qconv_network_status qconv_network_call_of(const qconv_network* network, size_t program, size_t index, const char** file) {
+    return guarded([&] {
+        const Program& found = program_of(network, program);
+        require(file, "file");
+        if (index >= found.calls.size())
+            refuse("there is no call " + std::to_string(index) + ": the program has " + std::to_string(found.calls.size()) +
+                   ", counted from 0");
+        *file = found.steps[found.calls[index]].symbol.c_str();
     });
 }
 
@@ -362,7 +400,8 @@ qconv_network_status qconv_network_run_steps(const qconv_network* network, size_
         if (first > last || last > found.steps.size())
             refuse("the steps from " + std::to_string(first) + " to before " + std::to_string(last) +
                    " are not of the program, which has " + std::to_string(found.steps.size()));
-        network->engine->run(found, first, last, checked(found, inputs, outputs, workspace), stream);
+        const Arrays arrays = checked(found, inputs, outputs, workspace);
+        network->engine->run(found, first, last, answered(network, found, first, last, arrays), stream);
     });
 }
 
@@ -371,6 +410,8 @@ qconv_network_status qconv_graph_create(const qconv_network* network, size_t pro
     return guarded([&] {
         const Program& found = program_of(network, program);
         require(graph, "graph");
+        if (!found.calls.empty())
+            refuse("a graph cannot call the function for " + found.steps[found.calls[0]].layer + ": run the program");
         const Arrays arrays = checked(found, inputs, outputs, workspace);
         *graph = new qconv_graph{network, program, network->engine->graph(found, arrays)};
     });

@@ -71,7 +71,7 @@ typedef struct qconv_network_tensor {
 
 typedef struct qconv_network_step {
     const char* layer;  /* the name of the model's layer, or of the last one of several that are one kernel */
-    const char* kernel; /* the function that is launched; "fill", "copy" or "gather" */
+    const char* kernel; /* the function that is launched; "fill", "copy" or "gather"; the file of a call */
 } qconv_network_step;
 
 /* A tensor of the model that a step completes. */
@@ -127,6 +127,18 @@ QCONV_NETWORK_API qconv_network_status qconv_network_run_steps(const qconv_netwo
                                                                size_t first, size_t last, qconv_network_stream stream,
                                                                const void* const* inputs, void* const* outputs,
                                                                void* workspace);
+
+/* Layers that no kernel computes, in a folder that qconv-tune build has written for a model with some: each is a file of
+ * the folder, a model of ONNX, which a function of the caller's computes. It is called by the thread of a run, between
+ * launches on `stream`, with addresses on the network's device in the order of that model's inputs and outputs; it
+ * returns 0, or else the run fails. Give it before the first run. Without it, such a program is refused. */
+typedef int (*qconv_network_answer)(void* context, const char* file, qconv_network_stream stream,
+                                    const void* const* inputs, void* const* outputs);
+QCONV_NETWORK_API qconv_network_status qconv_network_set_answer(qconv_network* network, qconv_network_answer function,
+                                                                void* context);
+QCONV_NETWORK_API size_t qconv_network_call_count(const qconv_network* network, size_t program);
+QCONV_NETWORK_API qconv_network_status qconv_network_call_of(const qconv_network* network, size_t program, size_t index,
+                                                             const char** file);
 
 /* The tensors that the steps of a program complete, in order, and where they lie until a later step takes their place:
  * in `workspace`, or in one of `outputs`. */

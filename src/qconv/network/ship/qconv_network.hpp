@@ -51,6 +51,11 @@ class Network {
     }
 
     const qconv_network* get() const { return network_.get(); }
+    // Gives the function for layers that no kernel computes.
+    void set_answer(qconv_network_answer function, void* context = nullptr) {
+        check(qconv_network_set_answer(network_.get(), function, context));
+    }
+
     std::string target() const { return qconv_network_target(get()); }
     std::string device() const { return qconv_network_device(get()); }
     size_t programs() const { return qconv_network_program_count(get()); }
@@ -61,8 +66,18 @@ class Network {
         return program;
     }
     size_t of_shapes(const std::vector<std::vector<uint64_t>>& shapes) const {
+        const auto tensors = inputs(0);
+        if (shapes.size() != tensors.size())
+            throw std::invalid_argument("shapes are of " + std::to_string(shapes.size()) + " inputs, and the network has " +
+                                        std::to_string(tensors.size()) + ": give one for each");
         std::vector<const uint64_t*> given;
-        for (const auto& shape : shapes) given.push_back(shape.data());
+        for (size_t i = 0; i < shapes.size(); ++i) {
+            if (shapes[i].size() != tensors[i].rank)
+                throw std::invalid_argument(std::string("the input ") + tensors[i].name + " has " +
+                                            std::to_string(tensors[i].rank) + " axes, and a shape of " +
+                                            std::to_string(shapes[i].size()) + " was given: give an extent for each");
+            given.push_back(shapes[i].data());
+        }
         size_t program = 0;
         check(qconv_network_find(get(), given.data(), &program));
         return program;

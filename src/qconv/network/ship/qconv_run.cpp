@@ -26,7 +26,8 @@ namespace {
 constexpr const char* USAGE = R"(usage: qconv_run FOLDER [options]
 
   --device D          "cuda:0", "hip:0" or "cpu"; by default the first GPU that the folder has kernels for
-  --batch N           the program for this batch; by default the first program of the folder
+  --batch N           the program for this batch; by default the first one that takes the inputs and shapes given
+  --shape NAME=1x3x8  the program for an input of this shape; without a name, the next one
   --input NAME=X.npy  an input; without a name, the next one. Inputs that are not given are drawn at random
   --output FOLDER     write the outputs there, as NAME.npy
   --seconds S         run for that long and report the latency and the throughput (default 1; 0: run once)
@@ -40,7 +41,7 @@ constexpr const char* USAGE = R"(usage: qconv_run FOLDER [options]
 struct Asked {
     std::string folder, device, output, json;
     uint64_t batch = 0;
-    std::vector<std::pair<std::string, std::string>> inputs;
+    std::vector<std::pair<std::string, std::string>> inputs, shapes;
     double seconds = 1;
     bool launches = false, profile = false, self_test = false;
 };
@@ -72,11 +73,12 @@ Asked read_words(int count, char** words) {
         else if (word == "--launches") asked.launches = true;
         else if (word == "--profile") asked.profile = true;
         else if (word == "--self-test") asked.self_test = true;
-        else if (word == "--input") {
+        else if (word == "--input" || word == "--shape") {
             const std::string given = next();
-            const size_t equals = given.find('=');
-            if (equals == std::string::npos) asked.inputs.emplace_back("", given);
-            else asked.inputs.emplace_back(given.substr(0, equals), given.substr(equals + 1));
+            const size_t equals = word == "--input" ? given.find('=') : given.rfind('=');
+            const size_t end = equals == std::string::npos ? 0 : equals;
+            (word == "--input" ? asked.inputs : asked.shapes)
+                .emplace_back(given.substr(0, end), given.substr(equals == std::string::npos ? 0 : equals + 1));
         } else if (word.compare(0, 2, "--") == 0 || !asked.folder.empty()) {
             throw BadWord("the word " + word + " is not known");
         } else {
@@ -84,6 +86,7 @@ Asked read_words(int count, char** words) {
         }
     }
     if (asked.folder.empty()) throw BadWord("there is no folder");
+    if (asked.batch > 0 && !asked.shapes.empty()) throw BadWord("--batch and --shape both choose the program: give one");
     return asked;
 }
 
@@ -110,16 +113,56 @@ std::string shown(const std::vector<uint64_t>& shape) {
     return text.empty() ? "a number" : text;
 }
 
+// Returns what an option gives for each input: by its name, or for the next one; "" where it gives nothing.
+std::vector<std::string> by_input(const std::vector<qconv_network_tensor>& tensors, const char* option,
+                                  const std::vector<std::pair<std::string, std::string>>& given) {
+    std::vector<std::string> found(tensors.size());
+    for (const auto& [name, text] : given) {
+        size_t at = 0;
+        while (at < tensors.size() && (name.empty() ? !found[at].empty() : name != tensors[at].name)) ++at;
+        if (at == tensors.size())
+            throw BadWord(std::string(option) + " " + name + "=" + text + " is of no input of the network");
+        found[at] = text;
+    }
+    return found;
+}
+
+std::vector<uint64_t> read_shape(const std::string& text) {
+    std::vector<uint64_t> shape;
+    std::istringstream words(text);
+    for (std::string word; std::getline(words, word, 'x');) {
+        if (word.empty() || word.size() > 9 || word.find_first_not_of("0123456789") != std::string::npos)
+            throw BadWord("--shape takes extents such as 1x3x224x224, and not " + text);
+        shape.push_back(std::stoull(word));
+    }
+    return shape;
+}
+
+// Finds the first program that takes the shapes and the files that were given.
+size_t program_for(const Network& network, const Asked& asked) {
+    if (asked.batch > 0) return network.of_batch(asked.batch);
+    const auto tensors = network.inputs(0);
+    const auto paths = by_input(tensors, "--input", asked.inputs), shapes = by_input(tensors, "--shape", asked.shapes);
+    std::vector<std::vector<uint64_t>> wanted(tensors.size());  // none: any shape
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        if (!shapes[i].empty()) wanted[i] = read_shape(shapes[i]);
+        else if (!paths[i].empty()) wanted[i] = npy::read(paths[i]).shape;
+    }
+    for (size_t program = 0; program < network.programs(); ++program) {
+        const auto taken = network.inputs(program);
+        bool takes = true;
+        for (size_t i = 0; i < taken.size(); ++i) takes = takes && (wanted[i].empty() || wanted[i] == shape_of(taken[i]));
+        if (takes) return program;
+    }
+    for (size_t i = 0; i < tensors.size(); ++i)
+        if (wanted[i].empty()) wanted[i] = shape_of(tensors[i]);
+    return network.of_shapes(wanted);  // says which shapes there are
+}
+
 // Reads the inputs that were given, and draws the others.
 void fill(const Network& network, size_t program, const Asked& asked, Arrays& arrays) {
     const auto tensors = network.inputs(program);
-    std::vector<std::string> paths(tensors.size());
-    for (const auto& [name, path] : asked.inputs) {
-        size_t at = 0;
-        while (at < tensors.size() && (name.empty() ? !paths[at].empty() : name != tensors[at].name)) ++at;
-        if (at == tensors.size()) throw BadWord("--input " + name + "=" + path + " is of no input of the network");
-        paths[at] = path;
-    }
+    const std::vector<std::string> paths = by_input(tensors, "--input", asked.inputs);
     for (size_t i = 0; i < tensors.size(); ++i) {
         if (paths[i].empty()) {
             arrays.inputs[i].upload(drawn::array(tensors[i], i + 1).data());
@@ -129,7 +172,7 @@ void fill(const Network& network, size_t program, const Asked& asked, Arrays& ar
         if (read.type != tensors[i].type || read.shape != shape_of(tensors[i]))
             throw std::runtime_error(paths[i] + " is " + read.type + " " + shown(read.shape) + ", and the input " +
                                      tensors[i].name + " is " + tensors[i].type + " " + shown(shape_of(tensors[i])) +
-                                     ": convert it, or take another --batch");
+                                     ": convert it, or leave --batch and --shape out");
         arrays.inputs[i].upload(read.bytes.data());
     }
 }
@@ -388,7 +431,7 @@ int run(const Asked& asked) {
     const double open_ms = (now_us() - begin) / 1e3;
     printf("%s on %s\n", network.target().c_str(), network.device().c_str());
     if (asked.self_test) return self_test(network, asked.folder);
-    const size_t program = asked.batch > 0 ? network.of_batch(asked.batch) : 0;
+    const size_t program = program_for(network, asked);
     Arrays arrays(network, program);
     fill(network, program, asked, arrays);
     for (const auto& tensor : network.inputs(program))

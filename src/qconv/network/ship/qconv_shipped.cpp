@@ -209,7 +209,7 @@ class PlanReader {
     }
 
     std::string program() {
-        plan_.programs.push_back({words_.number(MOST_BYTES), {}, {}, {}, {}});
+        plan_.programs.push_back({words_.number(MOST_BYTES), {}, {}, {}, {}, {}});
         Program& made = plan_.programs.back();
         std::string word = words_.line();
         for (; word == "input"; word = words_.line()) made.inputs.push_back(port());
@@ -246,6 +246,10 @@ class PlanReader {
                 word == "map" ? map(into.back(), of) : pointer(into.back(), of);
             } else if (word == "fill" || word == "copy" || word == "gather") {
                 add(into, move(word, of));
+            } else if (word == "call") {
+                if (of == nullptr) words_.bad("is a call that no run makes");
+                of->calls.push_back(into.size());
+                add(into, call(*of));
             } else if (word == "made") {
                 if (into.empty() || of == nullptr) words_.bad("is a tensor that no step of a run completes");
                 of->made.push_back(made(*of, into.size() - 1));
@@ -285,6 +289,23 @@ class PlanReader {
         made.cluster = words_.small(16);
         made.overlap = words_.flag();
         made.arguments = words_.bytes(MOST_ARGUMENT_BYTES);
+        made.layer = words_.name();
+        return made;
+    }
+
+    Step call(const Program& of) {
+        Step made;
+        made.kind = Kind::call;
+        made.symbol = words_.name();
+        for (auto* const places : {&made.inputs, &made.outputs}) {
+            const size_t count = words_.number(MOST_CALL_ARRAYS);
+            for (size_t i = 0; i < count; ++i) {
+                places->push_back(place(&of, 0));
+                check_bytes(places->back(), &of, words_.number(MOST_BYTES));
+            }
+        }
+        for (const Place& place : made.outputs)
+            if (place.space != Space::arena && place.space != Space::output) words_.bad("writes what no run writes");
         made.layer = words_.name();
         return made;
     }
@@ -439,7 +460,7 @@ Folder::Folder(const std::string& path) : path_(path) {
     struct stat about;
     if (stat(path_of(LIST).c_str(), &about) != 0)
         throw Failure{QCONV_NETWORK_BAD_FOLDER,
-                      path + " has no " + LIST + ": give a folder that qconv-tune export has written for a network"};
+                      path + " has no " + LIST + ": give a folder that qconv-tune export or build has written for a network"};
     const Mapped list(path_of(LIST));
     const std::string whole(reinterpret_cast<const char*>(list.bytes().first), list.bytes().count);
     const std::string format = whole.substr(0, whole.find('\n'));

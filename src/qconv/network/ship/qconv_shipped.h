@@ -60,6 +60,9 @@ class Folder {
 // arena          the workspace of a run
 enum class Space { input, output, constant, state, arena };
 
+// Their addresses are on the stack of a run.
+constexpr size_t MOST_CALL_ARRAYS = 128;
+
 struct Place {
     Space space;
     uint32_t number;
@@ -83,7 +86,7 @@ struct Map {
     unsigned char described[128];
 };
 
-enum class Kind { launch, fill, copy, gather };
+enum class Kind { launch, fill, copy, gather, call };
 
 struct Step {
     Kind kind;
@@ -101,6 +104,8 @@ struct Step {
     uint32_t byte = 0, item_bytes = 0;
     std::vector<uint64_t> shape;
     std::vector<int64_t> strides;
+    // A call of the caller's function, for the file that `symbol` names.
+    std::vector<Place> inputs, outputs;
 };
 
 struct Port {
@@ -124,6 +129,7 @@ struct Program {
     std::vector<Port> inputs, outputs;
     std::vector<Step> steps;
     std::vector<Made> made;
+    std::vector<size_t> calls;  // the steps that are calls
 };
 
 struct Constant {

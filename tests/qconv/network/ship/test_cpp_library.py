@@ -13,6 +13,7 @@ from qconv.network.ship import cpp_library
 def test_a_missing_header_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cpp_library, "_includes", lambda kind: iter([tmp_path]))
     monkeypatch.setattr(cpp_library.cpu_runtime, "build", lambda *_: tmp_path / "built")
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "cache"))
     with pytest.raises(
         DeviceError, match=r"there is no cuda\.h, .*: install the toolkit, or set CUDA_PATH to its folder"
     ):

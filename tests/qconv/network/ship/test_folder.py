@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import zlib
@@ -55,6 +56,22 @@ def test_targets_share_their_weights(light: qconv.onnx.Shipped) -> None:
     contents = {constant.content for plan in light.plans for constant in plan.constants}
     assert len(contents) < sum(len(plan.constants) for plan in light.plans)
     assert (light.folder / "weights.bin").stat().st_size <= sum(-(-len(content) // 256) * 256 for content in contents)
+
+
+def test_a_target_has_the_plan_that_it_would_have_alone(tmp_path: Path) -> None:
+    """The network is lowered once for all targets."""
+    shapes = [{"x": (1, 3, 16, 16)}, {"x": (1, 3, 24, 8)}]
+    own = {"shapes": shapes, "vectors": False}
+    targets = ("cpu.sm_80", "cpu.sm_90a", "cpu")
+    together = qconv.onnx.export(shipped.sized(), tmp_path / "together", targets, **own)
+    contents = {name: (together.folder / name / "plan.txt").read_text() for name in targets}
+    for name in targets:
+        alone = qconv.onnx.export(shipped.sized(), tmp_path / name, name, **own)
+        of_weights = re.compile(r"constant \d+")
+        found, wanted = (
+            of_weights.sub("", text) for text in (contents[name], (alone.folder / name / "plan.txt").read_text())
+        )
+        assert found == wanted
 
 
 @pytest.mark.slow

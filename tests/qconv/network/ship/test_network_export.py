@@ -36,7 +36,7 @@ def network(shape: tuple[int | None, ...]) -> Shippable:
 
 
 def test_a_layer_without_a_kernel_for_its_shape_is_named() -> None:
-    with pytest.raises(Unshippable, match=r"Odd \(one\) runs elsewhere: for inputs of shape \(3, 4\): no kernel has 3"):
+    with pytest.raises(Unshippable, match=r"computes Odd \(one\): for inputs of shape \(3, 4\): no kernel has 3"):
         program_of(network((3, 4)), CPU)
 
 

@@ -53,6 +53,32 @@ def test_self_test_of_tensor_maps(folder: Path, tmp_path: Path) -> None:
     assert run(folder, str(made.folder), "--self-test").splitlines()[1].startswith("right")
 
 
+def test_images_of_several_sizes(folder: Path, tmp_path: Path) -> None:
+    """The program is that of the file's shape, or of the shape that is asked for; Python has the same bits."""
+    shapes = [{"x": shape} for shape in ((1, 3, 16, 16), (1, 3, 24, 8), (2, 3, 24, 8))]
+    made = qconv.onnx.export(shipped.sized(), tmp_path / "network", "cpu", shapes=shapes)
+    session, own = qconv.onnx.Session(made.folder, "cpu"), qconv.onnx.Session(shipped.sized(), "cpu")
+    for number, shape in enumerate(each["x"] for each in shapes):
+        x = np.random.default_rng(number).standard_normal(shape, np.float32)
+        np.save(tmp_path / "x.npy", x)
+        run(folder, str(made.folder), "--input", str(tmp_path / "x.npy"), "--output", str(tmp_path), "--seconds", "0")
+        (wanted,) = own.run(None, {"x": x})
+        np.testing.assert_array_equal(np.load(tmp_path / "gemm16.npy"), wanted)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], wanted)
+        said = run(folder, str(made.folder), "--shape", f"x={'x'.join(map(str, shape))}", "--seconds", "0")
+        assert f"float32 {'x'.join(map(str, shape))}" in said
+    assert "x 24x3" not in run(folder, str(made.folder), "--self-test")
+    there = "there is one for x 1x3x16x16; x 1x3x24x8; x 2x3x24x8: give such inputs, or export these shapes too"
+    for words, status, says in (
+        (["--shape", "1x3x16x8"], 1, f"there is no program for x 1x3x16x8; {there}"),
+        (["--shape", "1x3x16"], 1, "the input x has 4 axes, and a shape of 3 was given: give an extent for each"),
+        (["--shape", "1x3xx8"], 2, "--shape takes extents such as 1x3x224x224, and not 1x3xx8"),
+        (["--shape", "y=1x3"], 2, "--shape y=1x3 is of no input of the network"),
+        (["--shape", "1x3x16x16", "--batch", "1"], 2, "--batch and --shape both choose the program: give one"),
+    ):
+        assert says in run(folder, str(made.folder), *words, status=status)
+
+
 def test_self_test_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
     (network,) = [Path(qconv.onnx.export(shipped.residual(), tmp_path / "network", "cpu").folder)]
     text = (network / "vectors.txt").read_text()
@@ -133,9 +159,13 @@ def test_bad_words(folder: Path, tmp_path: Path) -> None:
         ([str(folder), "--batch"], 2, "--batch takes a word behind it\n"),
         ([str(folder), "--input", f"z={tmp_path}/x.npy"], 2, f"--input z={tmp_path}/x.npy is of no input of the"),
         ([str(folder), "--batch", "7"], 1, "there is no program for a batch of 7; there is one for x 1x3x16x16; x 2x3"),
-        ([str(folder), "--input", f"{tmp_path}/x.npy"], 1, f"{tmp_path}/x.npy is float32 1x3x8x8, and the input x is"),
+        (
+            [str(folder), "--input", f"{tmp_path}/x.npy"],
+            1,
+            "there is no program for x 1x3x8x8; there is one for x 1x3x16x16; x 2x3x16x16",
+        ),
         ([str(folder), "--input", f"{tmp_path}/none.npy"], 1, f"{tmp_path}/none.npy cannot be opened: give the name"),
-        ([str(tmp_path)], 1, f"{tmp_path} has no network.txt: give a folder that qconv-tune export has written"),
+        ([str(tmp_path)], 1, f"{tmp_path} has no network.txt: give a folder that qconv-tune export or build"),
         ([str(folder), "--device", "tpu"], 1, "the device tpu is not known: this library was built for "),
     ):
         assert run(folder, *words, status=status).startswith(says), words

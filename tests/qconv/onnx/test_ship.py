@@ -1,9 +1,13 @@
-"""A model built for a target runs without a compiler, a database or a writable disk."""
+"""A model built for a target: its session has the model's bits, without a compiler, a database or a writable disk."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import shutil
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +24,17 @@ from qconv.cli import main
 from qconv.device import array_kernels, open_device
 from qconv.device.compile import compiler_ahead
 from qconv.device.cpu import CpuDevice
-from qconv.errors import CompileError, KernelMissing
+from qconv.errors import CacheError, CompileError, DeviceError
 from qconv.generator.source import text_digest
-from qconv.instances.load.building import Place
-from qconv.onnx import Session, Unsupported
-from qconv.onnx.built import Arranged, Decided, build, with_batch
+from qconv.network.ship import cpp_library
+from qconv.network.ship.parts import OpenedPart
+from qconv.onnx import Session, Shipped, ShippedSession, shipped_session
+from qconv.onnx.asked_shapes import with_batch
+from qconv.onnx.fallback import open_part
+from qconv.onnx.ship import build
 from qconv.targets.target import target
 
 CPU = open_device("cpu")
-HERE = Place(CPU.name, CPU.target)
 
 
 @pytest.fixture(scope="module")
@@ -40,33 +46,101 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def folder(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built") / "model.qconv"
-    assert build(model, folder, HERE) > 10
+    made = build(model, folder, "cpu", device=CPU.name, batches=[1, 3])
+    assert not made.elsewhere
     return folder
 
 
-def test_its_bits(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be compiled, and give this user a cache and a database of nothing."""
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "missing.sqlite"))
+    monkeypatch.setenv("QCONV_NO_COMPILE", "1")
+    cpp_library.library.cache_clear()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_its_bits(folder: Path, model: Any, tmp_path: Path) -> None:
     session = Session(folder, "cpu")
-    for turn in range(RUNS):
-        fed = {"x": np.roll(networks.images(1, 9), turn, -1)}
-        assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"run {turn}")
-    assert not session.explain().fallen_back
-    assert all("built: " in row.why for row in session.explain().rows if row.op == "QLinearConv")
-    assert session.profile(fed).rows
+    assert isinstance(session, ShippedSession)
+    for count in (1, 3):
+        for turn in range(RUNS):
+            fed = {"x": np.roll(networks.images(count, 9), turn, -1)}
+            assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"run {turn}")
     assert [path.name for path in tmp_path.iterdir()] == []
-    with pytest.raises(KernelMissing, match=r"was built for batches of 1; for inputs .* build it again"):
-        session.run(None, {"x": networks.images(3, 9)})
+    with pytest.raises(ValueError, match=r"x \(2, 3, 16, 16\) was given: export it for these shapes too"):
+        session.run(None, {"x": networks.images(2, 9)})
 
 
-def test_layers_that_run_elsewhere_do_so_from_a_folder_too(model: Any, tmp_path: Path) -> None:
-    build(model, tmp_path / "model.qconv", HERE, bits="onnxruntime")
-    fed = {"x": networks.images(1, 9)}
-    session = Session(tmp_path / "model.qconv", "cpu")
-    assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], "")
+@pytest.fixture(scope="module")
+def parted(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    folder = tmp_path_factory.mktemp("parted") / "model.qconv"
+    return build(model, folder, "cpu", device=CPU.name, bits="onnxruntime", batches=[1, 2])
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_layers_that_run_elsewhere_do_so_from_a_folder_too(parted: Shipped, model: Any) -> None:
+    (named,) = parted.elsewhere
     fallen = Session(model, "cpu", bits="onnxruntime").explain().fallen_back
-    assert session.explain().fallen_back == fallen
-    assert fallen["GlobalAveragePool"] == 1
+    assert sorted(part.split(" ")[0] for part in named.split(", ")) == sorted(Counter(fallen).elements())
+    session = Session(parted.folder, "cpu")
+    for turn in range(4):
+        for count in (1, 2):
+            fed = {"x": np.roll(networks.images(count, 9), turn, -1)}
+            assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"run {turn} of {count}")
+
+
+def test_a_part_that_fails_says_why(parted: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(content: bytes) -> OpenedPart:
+        part = open_part(content)
+        return replace(part, run=lambda given: [array[:, :1] for array in part.run(given)])
+
+    monkeypatch.setattr(shipped_session, "open_part", opened)
+    session = Session(parted.folder, "cpu")
+    fed = {"x": networks.images(1, 9)}
+    with pytest.raises(ValueError, match=r"was made with the shape \(1, 1, .*, and the folder was built for \(1, "):
+        session.run(None, fed)
+
+
+def test_its_program_is_refused_where_nobody_answers(parted: Shipped) -> None:
+    c = cpp_library.library("cpu")
+    network, graph = ctypes.c_void_p(), ctypes.c_void_p()
+    assert c.qconv_network_open(bytes(parted.folder), b"cpu", ctypes.byref(network)) == 0
+    assert c.qconv_network_call_count(network, 0) == 1
+    arrays = [np.zeros(4096, np.uint8) for _ in range(3)]
+    at = [array.ctypes.data + -array.ctypes.data % 256 for array in arrays]
+    given = (ctypes.c_void_p * 1)(at[0]), (ctypes.c_void_p * 1)(at[1]), ctypes.c_void_p(at[2])
+    assert c.qconv_network_run(network, 0, None, *given) == 1
+    said = c.qconv_network_last_error().decode()
+    assert "GlobalAveragePool (globalaveragepool10)" in said
+    assert said.startswith("no kernel computes ")
+    assert said.endswith("give a function for it, by qconv_network_set_answer, or open the folder in Python")
+    assert c.qconv_graph_create(network, 0, *given, ctypes.byref(graph)) == 1
+    assert "a graph cannot call the function for " in c.qconv_network_last_error().decode()
+    c.qconv_network_close(network)
+
+
+@pytest.mark.parametrize("name", ["network.txt", "cpu/kernels.so", "elsewhere/*.onnx"])
+def test_what_others_could_have_written_is_refused(name: str, parted: Shipped, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(parted.folder, tmp_path / "copy"))
+    (path,) = copy.glob(name) if "*" not in name else sorted(copy.glob(name))[:1]
+    path.chmod(0o666)
+    with pytest.raises(CacheError, match=r"has mode 0666: others than its owner may write there"):
+        Session(copy, "cpu")
+
+
+def test_a_shape_that_only_the_inputs_decide_is_refused(tmp_path: Path) -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"], name="nonzero")
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 3])
+    graph = helper.make_graph([node], "graph", [x], [onnx.ValueInfoProto(name="y")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    says = (
+        r"the shape of 'y' of NonZero \(nonzero\), which runs elsewhere, is known only with the inputs: open the model"
+    )
+    with pytest.raises(ValueError, match=says):
+        build(made, tmp_path / "model.qconv", "cpu")
+    assert not (tmp_path / "model.qconv").exists()
 
 
 class OfADevice(np.ndarray[Any, Any]):
@@ -125,66 +199,19 @@ def test_where_nothing_can_be_written_or_compiled(folder: Path, model: Any) -> N
     assert json.loads(ran.stdout) == wanted.tolist()
 
 
-def test_what_was_decided_is_not_decided_again(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    spans = [one["fused"] for each in manifest["arranged"].values() for one in each]
-    assert any(spans)
-    monkeypatch.setattr("qconv.network.run.arrange.Arranger.arranged", None)
-    session = Session(folder, "cpu")
-    fed = {"x": networks.images(1, 9)}
-    assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], "")
-    folded = [row.why for row in session.explain().rows if row.why.startswith("QLinearConv, com.microsoft.QLinear")]
-    assert any("QLinearSigmoid folded" in why for why in folded)
-    assert len(folded) == sum(map(len, spans))
-
-
-def test_a_region_of_other_shapes_was_not_decided() -> None:
-    class Region:
-        class layer:
-            name = "conv"
-
-    decided = Decided(Path("folder"), (1, 8), {"conv": (Arranged(((1, 3, 4, 4),), ()),)})
-    with pytest.raises(KernelMissing, match=r"folder was built for batches of 1, 8; for inputs \[\(2, 3, 4, 4\)\]"):
-        decided.arranged(Region(), [(2, 3, 4, 4)])  # type: ignore[arg-type]
-
-
-def test_extents_that_are_no_batch_are_refused(model: Any, tmp_path: Path) -> None:
-    assert not model.graph.input[0].type.tensor_type.shape.dim[0].HasField("dim_value")
-    fixed = with_batch(model, 5).graph.input[0].type.tensor_type.shape
-    assert [dim.dim_value for dim in fixed.dim] == [5, 3, networks.SIZE, networks.SIZE]
-    open_width = onnx.ModelProto()
-    open_width.CopyFrom(model)
-    open_width.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "W"
-    with pytest.raises(Unsupported, match=r"extent 3 of the input 'x' is open, .* first: give W, by --extent of build"):
-        with_batch(open_width, 1)
-    named = with_batch(open_width, 1, {"W": 7, "H": 8}).graph.input[0].type.tensor_type.shape
-    assert [dim.dim_value for dim in named.dim] == [1, 3, networks.SIZE, 7]
-    open_width.graph.input[0].type.tensor_type.shape.dim[3].ClearField("dim_param")
-    with pytest.raises(Unsupported, match="extent 3 of the input 'x' is open, and --batch fixes the first: fix it"):
-        with_batch(open_width, 1)
-    for extents, says in (
-        ({"H": [1]}, r"the extent 'H' is none of the model's open ones behind the batch \(W\): correct its name"),
-        ({"W": []}, r"W=\(\) must have at least one number, of at least 1"),
-        ({"W": [8, 0]}, r"W=\(8, 0\) must have at least one number, of at least 1"),
-    ):
-        open_width.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "W"
-        with pytest.raises(ValueError, match=says):
-            build(open_width, tmp_path / "model.qconv", HERE, extents=extents)
-
-
 def test_a_model_of_one_batch_is_built_for_no_other(model: Any, tmp_path: Path) -> None:
     of_two = with_batch(model, 2)
     with pytest.raises(ValueError, match="batch=1, but the model's input 'x' has 2 images: leave --batch out"):
-        build(of_two, tmp_path / "model.qconv", HERE, (2, 1))
+        build(of_two, tmp_path / "model.qconv", "cpu", batches=(2, 1))
     assert not (tmp_path / "model.qconv").exists()
-    assert build(of_two, tmp_path / "model.qconv", HERE) > 10
-    assert json.loads((tmp_path / "model.qconv/manifest.json").read_text())["batches"] == [2]
+    (plan,) = build(of_two, tmp_path / "model.qconv", "cpu", device=CPU.name).plans
+    assert [program.inputs[0].shape[0] for program in plan.programs] == [2]
 
 
 def test_an_output_without_a_type(tmp_path: Path) -> None:
     made = behind_a_pool()
     assert not made.proto.graph.output[0].HasField("type")
-    assert build(made.proto, tmp_path / "model.qconv", HERE) > 0
+    build(made.proto, tmp_path / "model.qconv", "cpu", device=CPU.name)
     wanted = Session(made.proto, "cpu").run(None, made.feeds)
     assert_equal(Session(tmp_path / "model.qconv", "cpu").run(None, made.feeds)[0], wanted[0], "built")
 
@@ -192,11 +219,13 @@ def test_an_output_without_a_type(tmp_path: Path) -> None:
 def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
     choices = ({"sums_in_convolutions": True}, {"tables_in_convolutions": True}, {"fused_convolutions": False})
     for given in ({"config": {}}, {"bits": "integers"}, {"pools_in_convolutions": False}, *choices):
-        with pytest.raises(ValueError, match="has its config, bits, floats and choices: give them to qconv-tune build"):
+        with pytest.raises(ValueError, match=r"has its own config, bits, floats and choices: leave \w+ out"):
             Session(folder, "cpu", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not empty: give a new folder"):
-        build("missing.onnx", folder, HERE)
-    with pytest.raises(ValueError, match=r"has no manifest\.json"):
+        build("missing.onnx", folder, "cpu")
+    with pytest.raises(
+        ValueError, match=r"has no network\.txt: give a folder that qconv-tune export or build has written"
+    ):
         Session(tmp_path, "cpu")
 
 
@@ -219,17 +248,15 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 def test_the_command(model: Any, command: Callable[..., Any], tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "model.onnx")
     code, said = command("model.onnx", "--target", "cpu", "--device", CPU.name, "--batch", "1", "--out", "out")
-    assert (code, "problems for cpu in out: qconv.onnx.Session('out') loads it" in said) == (0, True), said
-    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert (manifest["batches"], manifest["bits"]) == ([1], "integers")
+    assert (code, "kernels for cpu in out: qconv.onnx.Session('out') loads it" in said) == (0, True), said
     code, said = command(
         "model.onnx", "--target", "cpu", "--device", CPU.name, "--bits", "onnxruntime", "--out", "floats"
     )
     assert code == 0, said
-    assert json.loads((tmp_path / "floats/manifest.json").read_text())["bits"] == "onnxruntime"
+    assert "in ONNX Runtime: " in said
+    assert "GlobalAveragePool (globalaveragepool10)" in said
     for arguments, says in (
         (("model.onnx", "--target", "cpu"), "into a folder that --out names"),
-        (("model.onnx", "--target", "cpu", "--target", "sm_90a", "--out", "new"), "for one --target"),
         (("model.onnx", "conv2d", "--target", "cpu", "--out", "new"), "a model is built alone"),
         (
             ("model.onnx", "--target", "cpu", "--out", "new", "--batch", "0"),
@@ -252,13 +279,9 @@ def test_a_folder_keeps_what_its_layers_mean(tmp_path: Path) -> None:
     model = networks.quantized(networks.resnet_like(), "QDQ", "s8s8", per_channel=True)
     feeds = {"x": networks.images(1, 9)}
     for bits, config in (("integers", networks.INT8_ALLOWED), ("onnxruntime", {})):
-        build(model, tmp_path / bits, HERE, bits=bits)
+        build(model, tmp_path / bits, "cpu", device=CPU.name, bits=bits)
         (y,) = Session(tmp_path / bits, "cpu").run(None, feeds)
         assert_equal(y, networks.by_ort(model, feeds, config)[0], bits)
-    manifest = tmp_path / "integers/manifest.json"
-    manifest.write_text(manifest.read_text().replace('"bits": "integers"', '"bits": "floats"'))
-    with pytest.raises(ValueError, match="bits='floats' is not one of 'integers', 'onnxruntime'"):
-        Session(tmp_path / "integers", "cpu")
 
 
 def test_every_combination_of_extents(tmp_path: Path) -> None:
@@ -274,22 +297,15 @@ def test_every_combination_of_extents(tmp_path: Path) -> None:
     held = [numpy_helper.from_array(np.array([value]), name) for name, value in (("first", 0), ("rest", -1))]
     graph = helper.make_graph(nodes, "graph", [x], [onnx.ValueInfoProto(name="y")], held)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    build(made, tmp_path / "built", HERE, (1, 2), extents={"w": (3, 5)})
+    build(made, tmp_path / "built", "cpu", device=CPU.name, batches=(1, 2), extents={"w": (3, 5)})
     session = Session(tmp_path / "built", "cpu")
     for shape in ((1, 4, 3), (2, 4, 5), (1, 4, 5), (2, 4, 3)):
         x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
         assert_equal(session.run(None, {"x": x})[0], Session(made, "cpu").run(None, {"x": x})[0], str(shape))
-    with pytest.raises(KernelMissing, match=r"was not built for .* for inputs of these shapes"):
+    with pytest.raises(
+        ValueError, match=r"exported for x \(1, 4, 3\); .*; x \(1, 4, 4\) was given: export it for these"
+    ):
         session.run(None, {"x": np.zeros((1, 4, 4), np.float32)})
-
-
-@pytest.mark.slow
-def test_several_batches(model: Any, tmp_path: Path) -> None:
-    build(model, tmp_path / "built", HERE, (3, 1))
-    session = Session(tmp_path / "built", "cpu")
-    for count in (1, 3):
-        fed = {"x": networks.images(count, 9)}
-        assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"{count} images")
 
 
 @pytest.mark.slow
@@ -299,10 +315,16 @@ def test_for_a_gpu_that_is_not_here(model: Any, tmp_path: Path) -> None:
         compiler_ahead(target("sm_90a"))
     except CompileError as missing:
         pytest.skip(str(missing))
-    build(model, tmp_path / "built", Place("NVIDIA H200", target("sm_90a")))
-    cubins = list((tmp_path / "built/kernels/sm_90a").rglob("*.cubin"))
+    try:
+        build(model, tmp_path / "built", ["sm_90a", "cpu"], device="NVIDIA H200")
+    except DeviceError as missing:  # the driver's header
+        pytest.skip(str(missing))
     of_arrays = text_digest(array_kernels.source_of(target("sm_90a")).text)
-    assert sum(of_arrays in path.parts for path in cubins) == 1
-    assert len(cubins) > 10
-    with pytest.raises(ValueError, match="was built for sm_90a, and cpu is cpu"):
-        Session(tmp_path / "built", "cpu")
+    (cubin,) = (tmp_path / "built/python/kernels/sm_90a").rglob("*.cubin")
+    assert of_arrays in cubin.parts
+    assert sorted(path.name.split("-")[0] for path in (tmp_path / "built/python/network").glob("*.so")) == [
+        "cpu",
+        "cuda",
+    ]
+    fed = {"x": networks.images(1, 9)}
+    assert_equal(Session(tmp_path / "built", "cpu").run(None, fed)[0], networks.by_ort(model, fed)[0], "")

@@ -13,8 +13,7 @@ import pytest
 import quantized_networks as networks
 
 from qconv.device import Device
-from qconv.instances.load.building import Place
-from qconv.onnx.built import build
+from qconv.onnx.ship import build
 
 pytestmark = pytest.mark.gpu
 
@@ -41,7 +40,7 @@ print(json.dumps(outputs))
 @pytest.mark.parametrize("network", ["squeeze_excite", "mobilenet_v3"])
 def test_nothing_is_compiled(network: str, gpu: Device, tmp_path: Path) -> None:
     model = networks.quantized(networks.NETWORKS[network](), "QOperator", "u8s8", per_channel=True)
-    build(model, tmp_path / "built", Place(gpu.name, gpu.target))
+    build(model, tmp_path / "built", gpu.target.name, device=gpu.name)
     x = networks.images(1, 9)
     np.save(tmp_path / "x.npy", x)
     empty = {name: str(tmp_path / name) for name in ("QCONV_CACHE", "CUPY_CACHE_DIR", "HOME")}
