@@ -37,6 +37,28 @@ def sized() -> Any:
     return model
 
 
+class Named(networks.Builder):
+    """A builder whose nodes have names as long as exporters give them."""
+
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = f"/features/features.{len(self.nodes) // 10}/block/block.{len(self.nodes) % 10}/{op}_output_0"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name.removesuffix("_output_0"), **attributes))
+        return name
+
+
+def deep(blocks: int = 32) -> Any:
+    """Return a quantized network as deep as EfficientNet-B4, of inverted residuals with gates."""
+    b, c = Named(12), 16
+    x = b.conv("x", 3, c, stride=2)
+    for _ in range(blocks):
+        y = b.node("Relu", b.conv(x, c, 2 * c, size=1))
+        y = b.node("Relu", b.conv(y, 2 * c, 2 * c, groups=2 * c))
+        gate = b.node("Relu", b.conv(b.node("GlobalAveragePool", y), 2 * c, c // 2, size=1))
+        y = b.node("Mul", y, b.node("Sigmoid", b.conv(gate, c // 2, 2 * c, size=1)))
+        x = b.node("Add", x, b.conv(y, 2 * c, c, size=1))
+    return networks.quantized(b.head(x, c), "QDQ", "u8s8", per_channel=True)
+
+
 def wide() -> Any:
     """Return a quantized network with enough channels for kernels that copy by tensor maps."""
     b = networks.Builder(11)

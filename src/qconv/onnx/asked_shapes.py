@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TypedDict
 
 import onnx
 
@@ -17,6 +18,14 @@ from qconv.onnx.options import shape as checked_shape
 from qconv.onnx.own_names import graph_of, with_own_names
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
+
+
+class ShapesByName(TypedDict, total=False):
+    """The fields of `AskedShapes`, for a function that takes them by name."""
+
+    batches: Sequence[int] | None
+    extents: Mapping[str, Sequence[int]] | None
+    shapes: Sequence[Mapping[str, Sequence[int]]] | None
 
 
 @dataclass(frozen=True)

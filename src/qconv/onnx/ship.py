@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Unpack
 
 import onnx
 
@@ -14,7 +15,7 @@ from qconv.errors import Unshippable
 from qconv.network import Choices
 from qconv.network.ship.network_export import Export, Shippable, Shipped
 from qconv.network.ship.ready_files import add_ready_files
-from qconv.onnx.asked_shapes import AskedShapes, known_models, own_proto
+from qconv.onnx.asked_shapes import AskedShapes, ShapesByName, known_models, own_proto
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel
@@ -59,8 +60,8 @@ def export(
 
     `device` is the name of the device to choose kernels for, by default the first that winners are shipped for.
     `vectors`: run each program once here, on the first GPU or the CPU device, and store its outputs and the checksums
-    of all tensors on the way, for the self-test; by default where the bits do not depend on the kernels' configs, as
-    with `floats` of 16 bits. Raise Unshippable, with the layers, where one does not run on kernels."""
+    of all tensors on the way, for the self-test; by default, unless the bits depend on the kernels' configs, as with
+    `floats` of 16 bits. Raise Unshippable, with the layers, where one does not run on kernels."""
     asked, shipping = Export(Path(folder), targets, device, db, watch), Shipping(meaning(None, floats, keep))
     narrow = shipping.meaning.narrow
     if vectors and narrow is not None:
@@ -79,9 +80,6 @@ def build(
     folder: str | PathLike[str],
     targets: str | Iterable[str],
     *,
-    batches: Sequence[int] | None = None,
-    extents: Mapping[str, Sequence[int]] | None = None,
-    shapes: Sequence[Mapping[str, Sequence[int]]] | None = None,
     config: Mapping[str, str] | None = None,
     bits: str | None = None,
     floats: str | None = None,
@@ -89,13 +87,15 @@ def build(
     device: str | None = None,
     db: str | None = None,
     watch: Callable[[str], None] = lambda said: None,
+    **shapes: Unpack[ShapesByName],
 ) -> Shipped:
     """Write the same folder for a session, also of a model with layers that no kernel computes: these are models of
-    their own in it, which ONNX Runtime runs. A session opens it without a compiler, a database or a writable disk."""
-    asked, meant = Export(Path(folder), targets, device, db, watch), meaning(bits, floats, keep)
+    their own in it, which ONNX Runtime runs. A session opens it without a compiler, a database or a writable disk.
+    `shapes` are `batches`, `extents` and `shapes`, as of `export`."""
+    into, meant = Export(Path(folder), targets, device, db, watch), meaning(bits, floats, keep)
     shipping = Shipping(meant, settings(config, meant.bits), may_run_elsewhere=True)
-    known = shipping.known_models(model, AskedShapes(batches, extents, shapes))
-    made = asked.write([partial(shippable, one, shipping) for one in known], [])
+    networks = [partial(shippable, one, shipping) for one in shipping.known_models(model, AskedShapes(**shapes))]
+    made = into.write(networks, [])
     add_ready_files(made.folder, [plan.target for plan in made.plans])
     return made
 

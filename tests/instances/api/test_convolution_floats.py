@@ -53,6 +53,18 @@ def test_other_products_are_refused(x: np.ndarray, products: str) -> None:
         qconv.conv2d(x, W.astype(x.dtype), pad=1, products=products)
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2"])
+def test_a_depthwise_sum_is_near_the_real_one(name: str) -> None:
+    """Nine products are added in float32, each rounded once."""
+    kind = ELEMENT_TYPES[name].numpy
+    x, w = X.astype(kind), RNG.standard_normal((24, 3, 3, 1), np.float32).astype(kind)
+    diagonal = np.zeros((24, 3, 3, 24), kind)
+    diagonal[range(24), :, :, range(24)] = w[..., 0]
+    want, magnitudes = real(x, diagonal), real(np.abs(x), np.abs(diagonal))
+    y = qconv.conv2d(x, w, pad=1, groups=24, out_type="float32")
+    assert (np.abs(y - want) <= 9 * 2.0**-24 * magnitudes).all()
+
+
 def test_bytes_still_give_bytes() -> None:
     assert qconv.conv2d(np.ones((1, 2, 2, 4), np.int8), np.ones((4, 1, 1, 4), np.int8)).dtype == np.int8
 

@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "runs: the first images are replayed for ever",
         "Recorded.__call__",
-        "value.copy_into(self._given[name].array)",
+        "value.write_to(self._given[name])",
         "pass",
         "What is given never reaches the arrays that the recording reads.",
         (RECORDED,),

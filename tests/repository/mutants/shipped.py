@@ -86,6 +86,23 @@ MUTANTS = (
         ("ship/test_plan_text.py",),
     ),
     Mutant(
+        "plan text: places begin where their arrays do",
+        "_at",
+        "{f'+{place.offset}' if place.offset else ''}",
+        "",
+        "All intermediate tensors would lie in one place.",
+        ("ship/test_plan_text.py",),
+    ),
+    Mutant(
+        "library: a launch has the first of its pointers",
+        "PlanReader::pointers",
+        "while (!words_.is_line_over())",
+        "while (false)",
+        "The rest of the line would be taken for damage.",
+        BITS,
+        slow=True,
+    ),
+    Mutant(
         "folder: every constant is written anew",
         "network/ship/folder.py",
         "if part not in self.known:",

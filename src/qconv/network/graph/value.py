@@ -98,16 +98,8 @@ class Value:
         """Return a copy in an array of its own on the device."""
         shape = last_of(self.shape) if self.is_channels_last else self.shape
         made = self.with_array(self._device.empty(shape, self.dtype))
-        self.copy_into(made.array)
+        self.write_to(made)
         return made
-
-    def copy_into(self, array: Any) -> None:
-        """Copy into a device array with the same shape, type and order of axes."""
-        if self._host is not None:
-            host = _seen_last(self._host) if self.is_channels_last else self._host
-            self._device.write(np.asarray(host, order="C"), array)
-        else:
-            self._device.copy(self._device.contiguous(self.array), array)
 
     def write_to(self, other: Value) -> None:
         """Copy into the memory of another tensor on the device, with the same shape and type in any order of axes."""

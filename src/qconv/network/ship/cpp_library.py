@@ -15,7 +15,7 @@ from qconv.errors import DeviceError, KernelMissing
 from qconv.network.ship.folder import LIBRARY, SHARED
 
 FLAGS = (*cpu_runtime.RUNTIME_FLAGS, "-Os", "-fvisibility=hidden")
-LINKED = ("-shared", "-pthread", "-Wl,-z,defs", "-ldl")
+LINKED = ("-shared", "-pthread", "-Wl,-z,defs", "-Wl,-s", "-ldl")
 # The folder of the cache, and of each layer.
 FOLDER = "network"
 SOURCES = ("qconv_network.cpp", "qconv_shipped.cpp", "qconv_engine_cpu.cpp")

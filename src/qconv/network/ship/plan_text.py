@@ -1,4 +1,7 @@
-"""The text of a plan, as `qconv_plan.h` reads it: a line for each thing, words separated by one space."""
+"""The text of a plan, as `qconv_shipped.cpp` reads it: a line for each thing, words separated by one space.
+
+A place is one word, the first letter of its space, the number of the array there, and an offset if it has one: `a0+256`
+is in the arena, `c10` a whole constant. Most words of a plan are the places of a launch's pointers."""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from qconv.generator.tensor_map import TensorMap
 from qconv.network.ship.plan import Plan
 from qconv.network.ship.program import Place, Port
 
-FORMAT = "qconv-plan-1"
+FORMAT = "qconv-plan-2"
 # Three zero bytes or more, in hexadecimal with "-" between bytes.
 ZEROS = re.compile("00-00(-00)+")
 
@@ -61,7 +64,7 @@ def _lines(
 
 
 def _at(place: Place) -> str:
-    return f"{place.space} {place.number} {place.offset}"
+    return f"{place.space[0]}{place.number}{f'+{place.offset}' if place.offset else ''}"
 
 
 def _port(word: str, port: Port) -> str:
@@ -80,7 +83,8 @@ class _Steps:
 
         if isinstance(step, Launched):
             yield self._launch(step)
-            yield from (f"pointer {offset} {at(spot)}" for offset, spot in step.pointers)
+            if step.pointers:
+                yield " ".join(["pointers", *(f"{offset} {at(spot)}" for offset, spot in step.pointers)])
             for offset, made, spot in step.maps:
                 yield f"map {offset} {at(spot)} {self._map(made)}"
         elif isinstance(step, Filled):

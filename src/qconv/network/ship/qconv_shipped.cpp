@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* FORMAT = "qconv-network-1";
 constexpr const char* LIST = "network.txt";
-constexpr const char* PLAN_FORMAT = "qconv-plan-1";
+constexpr const char* PLAN_FORMAT = "qconv-plan-2";
 constexpr const char* AGAIN = "; copy the folder again, or export it anew";
 // Arguments are built on the stack of a run.
 constexpr size_t MOST_ARGUMENT_BYTES = 4096;
@@ -60,8 +60,10 @@ class Words {
 
     bool is_line_over() const { return at_ == end_ || *at_ == '\n'; }
 
-    uint64_t number(uint64_t most = UINT64_MAX) {
-        const std::string text = word();
+    uint64_t number(uint64_t most = UINT64_MAX) { return number_in(word(), most); }
+
+    uint64_t number_in(const std::string& text, uint64_t most = UINT64_MAX) const {
+        if (text.empty()) bad("has a place without a number");
         uint64_t value = 0;
         for (char digit : text) {
             if (digit < '0' || digit > '9') bad("has " + shown(text) + " where a number should be");
@@ -241,9 +243,9 @@ class PlanReader {
         for (;; word = words_.line()) {
             if (word == "launch") {
                 add(into, launch());
-            } else if (word == "pointer" || word == "map") {
+            } else if (word == "pointers" || word == "map") {
                 if (into.empty() || into.back().kind != Kind::launch) words_.bad("has an argument of no launch");
-                word == "map" ? map(into.back(), of) : pointer(into.back(), of);
+                word == "map" ? map(into.back(), of) : pointers(into.back(), of);
             } else if (word == "fill" || word == "copy" || word == "gather") {
                 add(into, move(word, of));
             } else if (word == "call") {
@@ -310,9 +312,11 @@ class PlanReader {
         return made;
     }
 
-    void pointer(Step& of, const Program* program) {
-        const uint32_t offset = argument(of, sizeof(uint64_t), alignof(uint64_t));
-        of.pointers.push_back({offset, place(program, 0)});
+    void pointers(Step& of, const Program* program) {
+        do {
+            const uint32_t offset = argument(of, sizeof(uint64_t), alignof(uint64_t));
+            of.pointers.push_back({offset, place(program, 0)});
+        } while (!words_.is_line_over());
     }
 
     uint32_t argument(const Step& of, size_t bytes, size_t alignment) {
@@ -391,15 +395,17 @@ class PlanReader {
     }
 
     Place place(const Program* of, uint64_t bytes) {
-        static const std::map<std::string, Space> spaces = {{"input", Space::input},
-                                                            {"output", Space::output},
-                                                            {"constant", Space::constant},
-                                                            {"state", Space::state},
-                                                            {"arena", Space::arena}};
+        static const std::map<char, Space> spaces = {{'i', Space::input},
+                                                     {'o', Space::output},
+                                                     {'c', Space::constant},
+                                                     {'s', Space::state},
+                                                     {'a', Space::arena}};
         const std::string word = words_.word();
-        const auto found = spaces.find(word);
+        const auto found = spaces.find(word[0]);
         if (found == spaces.end()) words_.bad("has the place " + shown(word) + ", which there is not");
-        Place made = {found->second, words_.small(), words_.number()};
+        const size_t plus = std::min(word.find('+'), word.size());
+        Place made = {found->second, static_cast<uint32_t>(words_.number_in(word.substr(1, plus - 1), UINT32_MAX)), 0};
+        if (plus < word.size()) made.offset = words_.number_in(word.substr(plus + 1));
         check_bytes(made, of, bytes);
         return made;
     }

@@ -21,7 +21,7 @@ from built_library import builds
 
 import qconv.onnx
 from qconv.device import open_device
-from qconv.network.ship import network_export
+from qconv.network.ship import cpp_library, network_export
 
 SHARED = ("-shared", "-fPIC")
 BAD_FOLDER, NO_TARGET, NO_DEVICE = 2, 3, 4
@@ -72,6 +72,17 @@ def test_a_target_has_the_plan_that_it_would_have_alone(tmp_path: Path) -> None:
             of_weights.sub("", text) for text in (contents[name], (alone.folder / name / "plan.txt").read_text())
         )
         assert found == wanted
+
+
+@builds
+@pytest.mark.slow
+def test_a_deep_network_is_small(tmp_path: Path) -> None:
+    """Two hundred launches of two batches: the bytes beside weights and kernels, with the library that reads them."""
+    made = qconv.onnx.export(shipped.deep(), tmp_path / "network", ["cpu", "sm_90a"], batches=[1, 8], vectors=False)
+    for plan in made.plans:
+        assert all(len(program.steps) > 190 for program in plan.programs)
+        files = (made.folder / plan.target.name / "plan.txt", made.folder / "network.txt", cpp_library.built("cpu"))
+        assert sum(path.stat().st_size for path in files) < 300_000
 
 
 @pytest.mark.slow
@@ -181,14 +192,30 @@ REFUSED: dict[str, tuple[Damage, int, str]] = {
         "has the format qconv-network-2, and",
     ),
     "its plan is newer": (
-        sealed("cpu/plan.txt", b"qconv-plan-1", b"qconv-plan-2"),
+        sealed("cpu/plan.txt", b"qconv-plan-2", b"qconv-plan-3"),
         BAD_FOLDER,
-        "its plan has the format qconv-plan-2, and this library reads qconv-plan-1",
+        "its plan has the format qconv-plan-3, and this library reads qconv-plan-2",
     ),
     "a place is not there": (
-        sealed("cpu/plan.txt", b" arena 0 0\n", b" arena 0 99999999\n"),
+        sealed("cpu/plan.txt", b" a0 ", b" a0+99999999 "),
         BAD_FOLDER,
         "lies beyond an array; copy the folder again, or export it anew",
+    ),
+    "a place has no number": (sealed("cpu/plan.txt", b" a0 ", b" a "), BAD_FOLDER, "has a place without a number"),
+    "a place of no space": (
+        sealed("cpu/plan.txt", b" a0 ", b" b0 "),
+        BAD_FOLDER,
+        "has the place b0, which there is not",
+    ),
+    "a call that is not there": (
+        sealed("cpu/plan.txt", b"setup\n", b'setup\ncall "x" 0 0 "x"\n'),
+        BAD_FOLDER,
+        "is a call that no run makes",
+    ),
+    "a call of a file that is not listed": (
+        sealed("cpu/plan.txt", b"\nend\n", b'\ncall "elsewhere/x" 0 0 "x"\nend\n'),
+        BAD_FOLDER,
+        "does not list elsewhere/x",
     ),
     "more arguments than a kernel takes": (
         sealed("cpu/plan.txt", b" .", b" .9999"),
@@ -196,7 +223,7 @@ REFUSED: dict[str, tuple[Damage, int, str]] = {
         "has more than 4096 bytes where fewer make sense",
     ),
     "an argument between two others": (
-        sealed("cpu/plan.txt", b"pointer 8 ", b"pointer 9 "),
+        sealed("cpu/plan.txt", b"pointers 8 ", b"pointers 9 "),
         BAD_FOLDER,
         "has an argument between two others",
     ),
@@ -212,17 +239,17 @@ REFUSED: dict[str, tuple[Damage, int, str]] = {
         "has zero where a number",
     ),
     "a tensor of the setup": (
-        sealed("cpu/plan.txt", b"setup\n", b'setup\nmade "x" 0 arena 0 0 4\n'),
+        sealed("cpu/plan.txt", b"setup\n", b'setup\nmade "x" 0 a0 4\n'),
         BAD_FOLDER,
         "is a tensor that no step of a run completes",
     ),
     "a tensor that no run writes": (
-        sealed("cpu/plan.txt", b'\nmade "', b'\nmade "x" 0 input 0 0 4\nmade "'),
+        sealed("cpu/plan.txt", b'\nmade "', b'\nmade "x" 0 i0 4\nmade "'),
         BAD_FOLDER,
         "is a tensor that no run writes",
     ),
     "a tensor is not there": (
-        sealed("cpu/plan.txt", b'\nmade "', b'\nmade "x" 0 arena 0 0 99999999\nmade "'),
+        sealed("cpu/plan.txt", b'\nmade "', b'\nmade "x" 0 a0 99999999\nmade "'),
         BAD_FOLDER,
         "lies beyond an array",
     ),

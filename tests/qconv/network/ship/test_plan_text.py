@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qconv.device.cache import Binary
-from qconv.device.traced import Copied, Filled, Gathered, Launched, Spot
+from qconv.device.traced import Called, Copied, Filled, Gathered, Launched, Spot
 from qconv.generator.plan import Launch
 from qconv.network.ship.plan import plan_of
 from qconv.network.ship.plan_text import FORMAT, Span, plan_text, quoted
@@ -24,6 +24,7 @@ def test_every_kind_of_step() -> None:
         Gathered(Spot(1, 0), "third", Spot(0, 0), 2, (3, 4), (2, -6)),
         Launched(BINARY, launch, bytes(8) + b"\x01\x02", ((0, Spot(0, 4)),), (), True, written, "fourth"),
         Launched(BINARY, launch, b"", (), (), False, written, ""),
+        Called("elsewhere/x.onnx", b"model", ((Spot(0, 0), 6),), ((Spot(1, 0), 12),), "fifth"),
     )
     program = Program(
         (Port("x", "int8", (2, 3)),),
@@ -45,14 +46,15 @@ def test_every_kind_of_step() -> None:
         "program 512",
         'input "x" int8 0 2 2 3',
         'output "y" float32 1 0',
-        'fill arena 0 260 16 255 "first"',
-        'made "first" 1 arena 0 260 16',
-        'copy arena 0 256 input 0 8 32 "sec%20ond"',
-        'gather arena 0 256 input 0 0 2 2 3 4 2 2 -6 "third"',
-        'made "t%20wo" 0 arena 0 256 12',
+        'fill a0+260 16 255 "first"',
+        'made "first" 1 a0+260 16',
+        'copy a0+256 i0+8 32 "sec%20ond"',
+        'gather a0+256 i0 2 2 3 4 2 2 -6 "third"',
+        'made "t%20wo" 0 a0+256 12',
         'launch 0 kernel 1 2 3 64 128 2 1 .8.0102 "fourth"',
-        "pointer 0 input 0 4",
+        "pointers 0 i0+4",
         'launch 0 kernel 1 2 3 64 128 2 0 - ""',
+        'call "elsewhere/x.onnx" 1 i0 6 1 a0+256 12 "fifth"',
         "end",
     ]
 
