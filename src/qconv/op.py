@@ -83,6 +83,11 @@ class Problem:
         return 0
 
     @property
+    def floats(self) -> str:
+        """Return the type of the floats that it multiplies; "" where it multiplies integers or nothing."""
+        return ""
+
+    @property
     def extents(self) -> dict[str, int]:
         """Return the sizes that a config depends on most. The distance between two problems is counted in doublings of
         these."""

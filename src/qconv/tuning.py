@@ -3,7 +3,7 @@ too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
@@ -34,6 +34,8 @@ def tune(
     scheduler: str | None = None,
     timeout_s: float = 60.0,
     strategy: str | None = None,
+    floats: str | None = None,
+    keep: Collection[str] | None = None,
     watch: Callable[[Step], None] = lambda step: None,
 ) -> Results:
     """Tune problems, their keys, or the problems of a file: an ONNX model, a csv, or a list of keys. A problem that
@@ -42,7 +44,8 @@ def tune(
 
     Trials go where the network spends its time. The database is the command's; measurements of an earlier run are
     reused, and the next `qconv.lookup` finds the winners. `workers` is the number of local processes that measure, each
-    on a GPU of its own; `scheduler` is the address of a Dask scheduler whose workers measure.
+    on a GPU of its own; `scheduler` is the address of a Dask scheduler whose workers measure. With `floats` and `keep`,
+    the problems are those of a `qconv.onnx.Session` of the model with these.
 
     If the problems are those of a network (`session.problems` or a model), the last step races the whole network. New
     winners that make it slower are not installed, and `race` of the result has both times. This takes some seconds
@@ -54,6 +57,8 @@ def tune(
     from qconv.tuner.search.tune import Search
     from qconv.tuner.workloads.result import results
 
+    if floats is not None or keep is not None:
+        problems, batch = problems_of_session(problems, batch, device, floats=floats, keep=keep), None
     workload = workload_of(problems, batch)
     limits = budget if isinstance(budget, Budget) else Budget(budget)
     chosen = strategies.DEFAULT if strategy is None else strategy
@@ -114,6 +119,17 @@ def network_of(
         return session_of(Path(problems), batch, device)
     except ValueError as error:
         return str(error)
+
+
+def problems_of_session(
+    model: object, batch: int | None, device: str | None, floats: str | None, keep: Collection[str] | None
+) -> NetworkProblems:
+    """Return the problems of a session of a model whose float layers multiply this type."""
+    if not isinstance(model, (str, PathLike)) or Path(model).suffix.lower() != ".onnx":
+        raise ValueError(f"floats={quoted(floats)} and keep belong to an ONNX model: problems have their own types")
+    from qconv.onnx.session import session_of
+
+    return session_of(Path(model), batch, device, floats=floats, keep=keep).problems
 
 
 def engine_of(

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from qconv.network.ship.cpp_library import Tensor, declared
 from qconv.onnx.asked_shapes import AskedShapes
 from qconv.onnx.model import ReadModel
-from qconv.onnx.ship import Meaning
+from qconv.onnx.ship import Shipping
 from qconv.op import Array
 
 SOURCES = ("qconv_network.cpp", "qconv_shipped.cpp", "qconv_engine_cpu.cpp")
@@ -133,7 +133,7 @@ def fails() -> Any:
 
 def known(model: Any, batches: Sequence[int] | None = None) -> list[ReadModel]:
     """Return the model as it is exported for each batch."""
-    return list(Meaning().known_models(model, AskedShapes(batches)))
+    return list(Shipping().known_models(model, AskedShapes(batches)))
 
 
 def compiled(folder: Path, program: Path, into: Path, *flags: str, sources: Sequence[str] = SOURCES) -> Path:

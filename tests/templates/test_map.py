@@ -110,6 +110,16 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
         (128, 4, 1),
         ("x0",),
     ),
+    "bfloat16 in and out": (
+        map_of((24, 40), "bfloat16", ["bfloat16*960", "float32*960"], "y=add(x0[i1*24+i0],to_bfloat16(x1[i0*40+i1]))"),
+        (128, 4, 1),
+        ("x1",),
+    ),
+    "infinities and NaN in bfloat16": (
+        map_of((320,), "bfloat16", ["float32*320"], "y=select(less(x0[i0],0.0),nan,maximum(x0[i0],3.4e38))"),
+        (128, 4, 1),
+        ("x0",),
+    ),
     "infinities and NaN": (
         map_of((320,), "float16", ["float32*320"], "y=select(less(x0[i0],-inf),nan,maximum(x0[i0],inf))"),
         (128, 4, 1),

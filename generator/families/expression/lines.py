@@ -92,17 +92,23 @@ def vector_loaded(load: Load, axis: Axis, number: int) -> str:
     return f"const Vector<{load.operand.upper()}> v{number} = {loaded(moved)};"
 
 
+# Conversions of floats of 16 bits, which are passed as their bits: to float, and from it.
+_FROM = {"float16": "half_to_float", "bfloat16": "bfloat16_to_float"}
+_TO = {"float16": "to_half", "bfloat16": "to_bfloat16"}
+_NAN = {"float16": "0x7e00", "bfloat16": "0x7fc0"}
+
+
 def widened(dtype: str, element: str) -> str:
     """Return an element in the type in which it is computed."""
     if dtype in FLOAT8:
         return f"tile::{ELEMENT_TYPES[dtype].word}::of({element}, 0)"
-    return f"tile::half_to_float({element})" if dtype == "float16" else element
+    return f"tile::{_FROM[dtype]}({element})" if dtype in _FROM else element
 
 
 def stored(dtype: str, value: str) -> str:
     """Return a value as an element of the output. Devices make different NaN; one of them is stored."""
-    if dtype == "float16":
-        return f"{value} == {value} ? tile::to_half({value}) : static_cast<Output>(0x7e00)"
+    if dtype in _TO:
+        return f"{value} == {value} ? tile::{_TO[dtype]}({value}) : static_cast<Output>({_NAN[dtype]})"
     if dtype in FLOAT8:
         narrowed = f"tile::Packed{ELEMENT_TYPES[dtype].word}::one({value})"
         return f"{value} == {value} ? {narrowed} : static_cast<Output>({NAN_OF_FLOAT8:#x})"
@@ -191,8 +197,12 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
     read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load | Lookup)}
     if "float16" in read or "to_half" in functions:
         wants |= {"from_half", "bits"}
+    if "bfloat16" in read or "to_bfloat16" in functions:
+        wants |= {"from_bfloat16", "bits"}
     if problem.y_type == "float16":
         wants |= {"half"}
+    if problem.y_type == "bfloat16":
+        wants |= {"bfloat16", "bits"}
     for dtype in read & set(FLOAT8):
         wants |= {*ELEMENT_TYPES[dtype].word_wants}
     if problem.y_type in FLOAT8:

@@ -10,14 +10,17 @@ import click
 
 from qconv.cli import interruption
 from qconv.cli.options import (
+    Computed,
     ProblemCommand,
     database_option,
+    floats_options,
     is_quiet,
     json_option,
     needing_onnx,
     print_json,
     problem_or_words_options,
     quiet_option,
+    refuse_floats,
 )
 from qconv.cli.ranges import extents_of, numbers_of, shapes_of
 from qconv.op import quoted
@@ -40,6 +43,7 @@ class Asked:
     extents: tuple[str, ...]
     shapes: tuple[str, ...]
     bits: str | None
+    computed: Computed
     as_json: bool
 
     @property
@@ -97,6 +101,7 @@ class Asked:
     type=click.Choice(["integers", "onnxruntime"]),
     help="For a model: integer layers wherever there are kernels (default), or ONNX Runtime's bits on this processor.",
 )
+@floats_options
 @json_option
 @quiet_option
 def build(**options: Any) -> None:
@@ -119,6 +124,7 @@ def build(**options: Any) -> None:
         )
     if asked.bits is not None:
         raise click.UsageError(f"--bits {asked.bits} belongs to a MODEL.onnx: a problem has its own mode, leave it out")
+    refuse_floats(asked.computed)
     _build_problems(asked)
 
 
@@ -182,6 +188,7 @@ def _build_model(asked: Asked) -> None:
             extents=extents,
             shapes=shapes,
             bits=asked.bits,
+            **asked.computed,
             device=asked.device,
             db=asked.db,
             watch=lambda said: None if is_quiet() else click.echo(said, err=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import device_option, json_option, needing_onnx, print_json
+from qconv.cli.options import Computed, device_option, floats_options, json_option, needing_onnx, print_json
 from qconv.cli.table import check_one_format, csv_option, print_documents_csv
 from qconv.op import quoted
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qconv.onnx import Session
 
 COLUMNS = (
-    *("name", "op", "runs_on", "why", "bytes_in", "bytes_out", "operations", "in_floats", "may_differ"),
+    *("name", "op", "runs_on", "why", "bytes_in", "bytes_out", "operations", "floats", "may_differ"),
     *("predicted_us", "measured_us"),
 )
 Shapes = dict[str, tuple[int, ...]]
@@ -31,6 +31,7 @@ Shapes = dict[str, tuple[int, ...]]
     type=click.Choice(["integers", "onnxruntime"]),
     help="Integer layers wherever there are kernels (default), or ONNX Runtime's bits on this processor.",
 )
+@floats_options
 @click.option("--profile", is_flag=True, help="Run it on random data as well, and measure each layer by itself.")
 @device_option
 @json_option
@@ -40,6 +41,7 @@ def explain(
     batch: int | None,
     given: tuple[str, ...],
     bits: str | None,
+    computed: Computed,
     profile: bool,
     device: str | None,
     as_json: bool,
@@ -53,7 +55,7 @@ def explain(
     if batch is not None and given:
         raise click.UsageError(f"--batch {batch} and --shape both say what is open: give one")
     shapes = dict(map(_shape, given))
-    session = _session(model, batch, shapes, device, bits)
+    session = _session(model, batch, shapes, device, {"bits": bits, **computed})
     times = _profile(session) if profile else None
     explanation = session.explain(times)
     if as_json:
@@ -73,17 +75,17 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(map(int, numbers))
 
 
-def _session(model: Path, batch: int | None, shapes: Shapes, device: str | None, bits: str | None) -> Session:
+def _session(model: Path, batch: int | None, shapes: Shapes, device: str | None, computed: Computed) -> Session:
     from qconv.onnx import Session
     from qconv.onnx.asked_shapes import with_batch
     from qconv.onnx.model import is_folder, loaded, source_of
 
     if is_folder(model) or shapes:
-        session = Session(model, device, bits=bits)
+        session = Session(model, device, **computed)
         if shapes:
             session.prepare(shapes)
         return session
-    return Session(with_batch(loaded(source_of(model)), batch or 1), device, bits=bits)
+    return Session(with_batch(loaded(source_of(model)), batch or 1), device, **computed)
 
 
 def _profile(session: Session) -> Any:

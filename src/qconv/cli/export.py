@@ -10,14 +10,17 @@ import click
 
 from qconv.cli import interruption
 from qconv.cli.options import (
+    Computed,
     ProblemCommand,
     database_option,
+    floats_options,
     is_quiet,
     json_option,
     needing_onnx,
     print_json,
     problem_or_words_options,
     quiet_option,
+    refuse_floats,
 )
 from qconv.cli.ranges import extents_of, numbers_of, shapes_of
 
@@ -69,8 +72,9 @@ if TYPE_CHECKING:
 @click.option(
     "--vectors/--no-vectors",
     default=None,
-    help="For a model: run it here, and store its outputs for the self-test (default), or not.",
+    help="For a model: run it here, and store its outputs for the self-test (default, without --floats), or not.",
 )
+@floats_options
 @json_option
 @quiet_option
 def export(
@@ -85,6 +89,7 @@ def export(
     extents: tuple[str, ...],
     shapes: tuple[str, ...],
     vectors: bool | None,
+    computed: Computed,
     as_json: bool,
 ) -> None:
     """Write winners to ship: all, or those of problems named by a KEY, an OP with its flags, or a PART of keys. A
@@ -92,11 +97,12 @@ def export(
     if any(word.lower().endswith(".onnx") for word in words):
         if len(words) != 1 or not targets or form != "library":
             raise ValueError("a model is exported alone, with --format library, for at least one --target")
-        asked = AskedNetwork(words[0], out, targets, batch, extents, shapes, device, db, vectors is not False)
+        asked = AskedNetwork(words[0], out, targets, batch, extents, shapes, device, db, vectors, computed)
         _write_network(asked, as_json)
         return
     if batch is not None or extents or shapes or vectors is not None:
         raise click.UsageError("--batch, --extent, --inputs and --vectors belong to a MODEL.onnx: leave them out")
+    refuse_floats(computed)
     from qconv.instances.load.winners import Wanted, find
 
     # `Wanted` validates the arguments.
@@ -167,7 +173,8 @@ class AskedNetwork:
     shapes: tuple[str, ...]
     device: str | None
     db: str | None
-    vectors: bool
+    vectors: bool | None
+    computed: Computed
 
 
 def _write_network(asked: AskedNetwork, as_json: bool) -> None:
@@ -187,6 +194,7 @@ def _write_network(asked: AskedNetwork, as_json: bool) -> None:
             device=asked.device,
             db=asked.db,
             vectors=asked.vectors,
+            **asked.computed,
             watch=lambda said: None if is_quiet() else click.echo(said, err=True),
         )
     if as_json:

@@ -253,6 +253,33 @@ device_option = click.option(
 )
 
 
+# The arguments `floats` and `keep` of a session; none where neither option is given.
+Computed = dict[str, Any]
+
+
+def floats_options(command: Command) -> Command:
+    """Pass `computed`: what a session takes of --floats and --keep."""
+
+    @click.option(
+        "--floats",
+        type=click.Choice(["float32", "float16", "bfloat16"]),
+        help="For a model: the type in which its float layers multiply. float32 (default) has the same bits "
+        "everywhere; the others run on tensor cores.",
+    )
+    @click.option("--keep", multiple=True, metavar="LAYER", help="With --floats: a layer that stays float32.")
+    @functools.wraps(command)
+    def wrapped(floats: str | None, keep: tuple[str, ...], **options: Any) -> Any:
+        return command(computed={"floats": floats, "keep": keep or None} if floats or keep else {}, **options)
+
+    return wrapped
+
+
+def refuse_floats(computed: Computed) -> None:
+    """Reject --floats and --keep beside what is no model."""
+    if computed:
+        raise click.UsageError("--floats and --keep belong to a MODEL.onnx: a problem has its types, leave them out")
+
+
 def _database(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Reject an empty value, which a shell passes for an unset variable, instead of using the default."""
     if value is not None and not value.strip():

@@ -13,13 +13,16 @@ import click
 from qconv.cli import interruption, progress, workloads
 from qconv.cli.measure import tops
 from qconv.cli.options import (
+    Computed,
     ProblemCommand,
     database_option,
     device_option,
+    floats_options,
     json_option,
     print_json,
     problem_or_file_options,
     quiet_option,
+    refuse_floats,
 )
 from qconv.cli.table import check_one_format, csv_option
 from qconv.op import Problem, quoted
@@ -87,8 +90,14 @@ class Strategy(click.ParamType):  # type: ignore[type-arg]  # not generic before
 )
 @click.option("--workers", type=click.IntRange(1), help="For a workload: local processes, each on its own GPU.")
 @click.option("--scheduler", metavar="ADDRESS", help="For a workload: the Dask scheduler, tls://HOST:PORT.")
+@floats_options
 def tune(
-    problem: Problem | None, fixed: dict[str, int], workload: Path | None, batch: int | None, **options: Any
+    problem: Problem | None,
+    fixed: dict[str, int],
+    workload: Path | None,
+    batch: int | None,
+    computed: Computed,
+    **options: Any,
 ) -> None:
     """Measure configs of a problem, or of all problems of a file. Each is verified first, and every result is stored.
 
@@ -100,12 +109,13 @@ def tune(
             raise click.UsageError(f"a problem was given beside --workload {workload}: leave one of them out")
         budget = asked.budget(TRIALS_EACH)
         given = workloads.Given(asked.device, asked.where, budget, asked.as_json, asked.how, asked.crew, asked.as_csv)
-        workloads.tune(workload, batch, given)
+        workloads.tune(workload, batch, given, computed)
         return
     if problem is None:
         raise click.UsageError("nothing to tune: give a problem (conv2d with its flags, or a key), or --workload FILE")
     if batch is not None:
         raise click.UsageError("--batch belongs to --workload: a problem has --n")
+    refuse_floats(computed)
     if asked.as_csv:
         raise click.UsageError("--csv belongs to --workload, whose table has a row per layer: one problem has --json")
     if any(value is not None for value in asked.crew.values()):

@@ -12,7 +12,7 @@ import click
 
 from qconv.cli import interruption, progress
 from qconv.cli.incomplete import readable
-from qconv.cli.options import print_json
+from qconv.cli.options import Computed, print_json
 from qconv.cli.table import print_documents_csv
 
 if TYPE_CHECKING:
@@ -41,10 +41,15 @@ class Given:
     as_csv: bool = False
 
 
-def tune(path: Path, batch: int | None, given: Given) -> None:
+def tune(path: Path, batch: int | None, given: Given, computed: Computed) -> None:
     from qconv import tuning
 
-    if not tune_all(tuning.read(path, batch), given, tuning.network_of(path, batch, given.device)):
+    if computed:
+        problems = tuning.problems_of_session(path, batch, given.device, **computed)
+        done = tune_all(tuning.workload_of(problems), given, tuning.network_of(problems, None, given.device))
+    else:
+        done = tune_all(tuning.read(path, batch), given, tuning.network_of(path, batch, given.device))
+    if not done:
         sys.exit(1)
 
 

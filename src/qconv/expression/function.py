@@ -25,7 +25,7 @@ FLOAT, INT, LONG, BOOL = "float32", "int32", "int64", "bool"
 CTYPES = {FLOAT: "float", INT: "int", LONG: "long long", BOOL: "bool"}
 # The type in which the elements of a tensor are computed. Loads widen, stores narrow.
 COMPUTED = {
-    **dict.fromkeys(("float16", "float32", *FLOAT8), FLOAT),
+    **dict.fromkeys(("float16", "bfloat16", "float32", *FLOAT8), FLOAT),
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), INT),
     "int64": LONG,
     "bool": BOOL,
@@ -138,9 +138,14 @@ def _narrow(dtype: str) -> Callable[[Array], Array]:
     return lambda a: a.astype(dtype).astype(np.int32)
 
 
-def _to_half(a: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return a.astype(np.float16).astype(np.float32)
+def _rounded(dtype: str) -> Callable[[Array], Array]:
+    """Return a conversion to a narrower float, held in float32."""
+
+    def rounded(a: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return a.astype(ELEMENT_TYPES[dtype].numpy).astype(np.float32)
+
+    return rounded
 
 
 def _to_float8(dtype: str) -> Function:
@@ -237,7 +242,8 @@ FUNCTIONS = _each(
     ),
     Function("to_int64", 1, _to_integer("int64"), ALL, LONG, ("conversions",)),
     Function("to_bool", 1, lambda a: a != 0, ALL, BOOL, ("conversions",)),
-    Function("to_half", 1, _to_half, (FLOAT,), FLOAT, ("half",)),
+    Function("to_half", 1, _rounded("float16"), (FLOAT,), FLOAT, ("half",)),
+    Function("to_bfloat16", 1, _rounded("bfloat16"), (FLOAT,), FLOAT, ("bfloat16",)),
     *map(_to_float8, FLOAT8),
     *(
         Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,), wants=("conversions",))

@@ -115,8 +115,8 @@ class MatMul(Expression):
         return prod(self.k)
 
     @property
-    def is_of_floats(self) -> bool:
-        return self.fold.dtype == FLOAT
+    def floats(self) -> str:
+        return "float32" if self.fold.dtype == FLOAT else ""
 
     @property
     def operations(self) -> int:

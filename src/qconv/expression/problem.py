@@ -37,7 +37,7 @@ from qconv.op import (
 MOST_OPERANDS = 32
 # Element types that a store makes from each type of a value.
 STORED = {
-    FLOAT: ("float32", "float16", *FLOAT8),
+    FLOAT: ("float32", "float16", "bfloat16", *FLOAT8),
     INT: ("int32", "int8", "uint8", "int16", "uint16"),
     LONG: ("int64",),
     BOOL: ("bool",),
@@ -295,8 +295,8 @@ def stored(values: Array, y_type: str) -> Array:
     """Convert values as a store does: narrow floats are rounded, integers wrap, and there is one NaN."""
     if y_type in FLOAT8:
         return np.ascontiguousarray(narrow(values, y_type))
-    with np.errstate(over="ignore"):
-        made = np.array(values, y_type, order="C")
-    if made.dtype.kind == "f":
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = np.array(values, ELEMENT_TYPES[y_type].numpy, order="C")
+    if COMPUTED[y_type] == FLOAT:
         made[np.isnan(made)] = np.nan
     return made

@@ -14,9 +14,11 @@ from qconv.network.layers.byte_chain import fold_byte_chains
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
 from qconv.network.layers.dynamic import serve_dynamic, with_scalars
+from qconv.network.layers.float8 import fold_float8
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
+from qconv.network.layers.narrowing import narrow_products
 from qconv.network.layers.pixel_shuffles import fold_pixel_shuffles
 from qconv.network.layers.shuffle import fold_shuffles
 from qconv.network.layers.suppression import serve_suppressions
@@ -56,6 +58,7 @@ __all__ = [
     "fold_byte_chains",
     "fold_clamps",
     "fold_dequantized",
+    "fold_float8",
     "fold_integers",
     "fold_pixel_shuffles",
     "fold_shuffles",
@@ -64,6 +67,7 @@ __all__ = [
     "fold_tables_behind",
     "is_of_integers",
     "is_of_product",
+    "narrow_products",
     "one_output_each",
     "partition",
     "read_layer",

@@ -13,9 +13,9 @@ import onnx
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.known_shapes import with_known_shapes
 from qconv.onnx.model import ReadModel, forget_shape, read, rewritten, source_of, tensor_of
-from qconv.onnx.options import Bits, check_inputs
+from qconv.onnx.options import Bits, Meaning, check_inputs, check_kept
 from qconv.onnx.options import shape as checked_shape
-from qconv.onnx.own_names import with_own_names
+from qconv.onnx.own_names import graph_of, with_own_names
 from qconv.onnx.tensor import Unsupported
 from qconv.op import quoted
 
@@ -57,19 +57,23 @@ class AskedShapes:
             yield with_batch(proto, batch, dict(zip(extents, others, strict=True)))
 
 
-def own_proto(model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], bits: Bits) -> onnx.ModelProto:
+def own_proto(
+    model: onnx.ModelProto | bytes | str | Path, config: Mapping[str, str], meaning: Meaning
+) -> onnx.ModelProto:
     """Return the model as ONNX Runtime rewrites it, with its own names."""
     source = source_of(model)
-    return with_own_names(rewritten(source, config, without=bits.without), source)
+    before = graph_of(source)
+    return with_own_names(rewritten(source, config, without=meaning.bits.without_in(before)), before)
 
 
 def known_models(
-    proto: onnx.ModelProto, config: Mapping[str, str], bits: Bits, asked: AskedShapes
+    proto: onnx.ModelProto, config: Mapping[str, str], meaning: Meaning, asked: AskedShapes
 ) -> Iterator[ReadModel]:
     """Yield the model with known shapes, for all that are asked for."""
     every = list(asked.fixed(proto))  # before the whole model is read: it is refused at once
     whole = read(proto, config)
-    if bits is Bits.ONNXRUNTIME:
+    check_kept(meaning.keep, whole.network)
+    if meaning.bits is Bits.ONNXRUNTIME:
         whole = in_blocks(whole, config)
     for fixed in every:
         shapes = {value.name: tensor_of(value).extents or () for value in fixed.graph.input}

@@ -158,6 +158,11 @@ class Fallback:
         return part_of(self._model, layers, nodes, outputs)
 
     def _nodes(self, name: str) -> list[onnx.NodeProto]:
+        if name not in self._model.nodes:
+            raise Unsupported(
+                f"{name} is a conversion that floats of 16 bits need, and its kernel is of another shape: onnx infers "
+                "a wrong shape for this model; leave floats out, or correct the model (a pool in ceil mode, say)"
+            )
         node, network = self._model.nodes[name], self._model.network
         if name not in self.turned:
             return [node]

@@ -21,6 +21,7 @@ from qconv.network import (
     fold_byte_chains,
     fold_clamps,
     fold_dequantized,
+    fold_float8,
     fold_integers,
     fold_pixel_shuffles,
     fold_shuffles,
@@ -29,6 +30,7 @@ from qconv.network import (
     fold_tables_behind,
     is_of_integers,
     is_of_product,
+    narrow_products,
     one_output_each,
     read_layer,
     serve_dynamic,
@@ -41,7 +43,7 @@ from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
 from qconv.network.expressions.light import is_a_view, taken_over
 from qconv.onnx.blocked import DOMAIN, REORDERS
-from qconv.onnx.options import Bits
+from qconv.onnx.options import Bits, Meaning
 from qconv.tensor_ops.problem import BYTES
 
 FLOAT_CONVOLUTIONS = ("Conv", "com.microsoft.FusedConv", f"{DOMAIN}.Conv")
@@ -64,11 +66,12 @@ class Lowered:
         return f"<Lowered: {len(self.served)} layers on kernels, {len(self.why_not)} elsewhere, of {self.network!r}>"
 
 
-def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) -> Lowered:
-    dtypes = COMPUTED if bits is Bits.INTEGERS else BYTES
+def lower(network: Network, function: FunctionOf, choices: Choices, meaning: Meaning) -> Lowered:
+    is_own = meaning.bits is Bits.INTEGERS
+    dtypes = COMPUTED if is_own else BYTES
     network = one_output_each(network, dtypes).without_unread()
-    if bits is Bits.INTEGERS:
-        return _lowered_to_integers(network, function, choices)
+    if is_own:
+        return _lowered_to_integers(network, function, choices, meaning)
     served, why_not = _sorted_out(network)
     network, served = _folded(network, served, function, choices)
     served, left = serve_moving(network, served)
@@ -80,7 +83,11 @@ def lower(network: Network, function: FunctionOf, choices: Choices, bits: Bits) 
 
 
 def _lowered_to_integers(
-    network: Network, function: FunctionOf, choices: Choices, whole: Mapping[str, Reason] = MappingProxyType({})
+    network: Network,
+    function: FunctionOf,
+    choices: Choices,
+    meaning: Meaning,
+    whole: Mapping[str, Reason] = MappingProxyType({}),
 ) -> Lowered:
     """Lower a network whose floats are expressions. The products named in `whole` are not decomposed, for a reason
     each."""
@@ -90,8 +97,11 @@ def _lowered_to_integers(
     served, why_not = _sorted_out(network)
     served, not_dynamic = serve_dynamic(network, served)
     network, served = fold_integers(network, served)
+    network, served = fold_float8(network, served)
     network = fold_constants(network)
     network, served = _folded(network, served, function, choices)
+    if meaning.narrow is not None:
+        network, served = narrow_products(network, served, meaning.narrow, meaning.keep, choices.sums is not False)
     made = _with_expressions(network, served, why_not | not_decomposed | not_dynamic | dict(whole), choices)
     # A layer that is left over of a product cannot run elsewhere without the others.
     left = {
@@ -99,7 +109,7 @@ def _lowered_to_integers(
         for layer in made.network.layers
         if layer.name in made.why_not and is_of_product(layer)
     }
-    return _lowered_to_integers(given, function, choices, {**whole, **left}) if left else made
+    return _lowered_to_integers(given, function, choices, meaning, {**whole, **left}) if left else made
 
 
 def _folded(

@@ -4,13 +4,15 @@ silently misread."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+import onnx
 import onnxruntime
 
-from qconv.network import Choices, Tensor
+from qconv.network import Choices, Network, Tensor
 from qconv.op import quoted
 
 # The setting for models in which ONNX Runtime computes a convolution of quantized tensors in floats.
@@ -30,6 +32,11 @@ OWN_FUSIONS = frozenset(
 )
 
 
+# They leave a Relu out in front of a zero point of 0, reject a Clip there, and round a bias to integers.
+OF_INTEGERS = frozenset({"ClipQuantRewrite", "ReluQuantRewrite", "WeightBiasQuantization"})
+FLOAT8 = (onnx.TensorProto.FLOAT8E4M3FN, onnx.TensorProto.FLOAT8E5M2)
+
+
 class Bits(StrEnum):
     """The meaning of a layer between DequantizeLinear and QuantizeLinear: an integer layer wherever a kernel has one,
     or whatever ONNX Runtime computes on this processor, bit for bit."""
@@ -43,12 +50,74 @@ class Bits(StrEnum):
         expressions join more of them."""
         return OWN_FUSIONS if self is Bits.INTEGERS else frozenset()
 
+    def without_in(self, graph: onnx.GraphProto) -> frozenset[str]:
+        """Return those that are left out for a model. Some take 8-bit floats for integers."""
+        return self.without | OF_INTEGERS if self is Bits.INTEGERS and _has_float8(graph) else self.without
 
-def bits(given: str | None) -> Bits:
+
+def _has_float8(graph: onnx.GraphProto) -> bool:
+    """True where a constant, such as a zero point, or the output of a QuantizeLinear is of 8-bit floats."""
+    attributes = [each for node in graph.node for each in node.attribute]
+    types = [each.i for each in attributes if each.name == "output_dtype"]
+    types += [each.t.data_type for each in attributes if each.type == each.TENSOR]
+    return any(each in FLOAT8 for each in (*types, *(each.data_type for each in graph.initializer)))
+
+
+def _bits(given: str | None) -> Bits:
     try:
         return Bits.INTEGERS if given is None else Bits(given)
     except ValueError:
         raise ValueError(f"bits={quoted(given)} is not one of {', '.join(repr(one.value) for one in Bits)}") from None
+
+
+class Floats(StrEnum):
+    """The type in which float convolutions and matrix products with constant weights multiply. float32 is the
+    expressions' fp32, whose sums have a stated order; the others are the types of kernels on tensor cores."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The meaning of a model's layers. Float layers that are named in `keep` multiply float32."""
+
+    bits: Bits = Bits.INTEGERS
+    floats: Floats = Floats.FLOAT32
+    keep: frozenset[str] = frozenset()
+
+    @property
+    def narrow(self) -> str | None:
+        """Return the type of 16 bits in which floats are multiplied, or None for float32."""
+        return None if self.floats is Floats.FLOAT32 else self.floats.value
+
+
+def meaning(bits: str | None = None, floats: str | None = None, keep: Collection[str] | None = None) -> Meaning:
+    """Return the meaning of these arguments, None for the default of each."""
+    try:
+        kind = Floats.FLOAT32 if floats is None else Floats(floats)
+    except ValueError:
+        named = ", ".join(repr(one.value) for one in Floats)
+        raise ValueError(f"floats={quoted(floats)} is not one of {named}") from None
+    if isinstance(keep, str) or not isinstance(keep, Collection | None):
+        raise ValueError(f"keep={quoted(keep)} must be a set of names of layers: write {{{quoted(keep)}}}")
+    if not all(isinstance(name, str) for name in keep or ()):
+        raise ValueError(f"keep={quoted(keep)} must have the names of layers, which are strings")
+    if keep and kind is Floats.FLOAT32:
+        raise ValueError("keep names layers that stay float32, and floats='float32' keeps all: leave it out")
+    made = Meaning(_bits(bits), kind, frozenset(keep or ()))
+    if made.narrow is not None and made.bits is not Bits.INTEGERS:
+        raise ValueError(f"floats={kind.value!r} with bits={made.bits.value!r}: floats run in ONNX Runtime there")
+    return made
+
+
+def check_kept(keep: Collection[str], network: Network) -> None:
+    """Reject names that no layer has."""
+    names = {layer.name: layer.op for layer in network.layers}
+    for name in sorted(set(keep) - names.keys()):
+        near = _meant(name, names)
+        raise ValueError(f"keep has {name!r}, the name of no layer{near}: explain() lists the names")
 
 
 def settings(config: Mapping[str, str] | None, bits: Bits) -> dict[str, str]:

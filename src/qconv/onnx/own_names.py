@@ -16,17 +16,21 @@ from qconv.onnx.model import Source, read_by
 SUFFIX = re.compile(r"(/duplicated)?(_token_\d+)?$")
 
 
-def with_own_names(proto: onnx.ModelProto, source: Source) -> onnx.ModelProto:
-    """Name the nodes of a rewritten model as they are in the model that the user gave."""
+def graph_of(source: Source) -> onnx.GraphProto:
+    """Return the graph of the model that the user gave; an empty one of ONNX Runtime's own format."""
     try:
         if isinstance(source, str):
-            before = onnx.load(source, load_external_data=False)
-        else:
-            before = onnx.load_from_string(source)
-    except Exception:  # from protobuf's reader: ONNX Runtime's own format, whose names are all that there are
-        return proto
-    with suppress(UnicodeDecodeError):  # of a name that is no text: ONNX Runtime takes it
-        adopt_names(proto.graph.node, before.graph.node, ())
+            return onnx.load(source, load_external_data=False).graph
+        return onnx.load_from_string(source).graph
+    except Exception:  # from protobuf's reader
+        return onnx.GraphProto()
+
+
+def with_own_names(proto: onnx.ModelProto, before: onnx.GraphProto) -> onnx.ModelProto:
+    """Name the nodes of a rewritten model as they are in the graph that the user gave."""
+    if before.node:  # otherwise the names are all that there are
+        with suppress(UnicodeDecodeError):  # of a name that is no text: ONNX Runtime takes it
+            adopt_names(proto.graph.node, before.node, ())
     return proto
 
 

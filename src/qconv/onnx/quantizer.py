@@ -32,7 +32,7 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.graph import STANDARD
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, Source, loaded, read, rewritten, source_of
-from qconv.onnx.options import OWN_FUSIONS, Bits, settings
+from qconv.onnx.options import OWN_FUSIONS, Meaning, settings
 from qconv.onnx.tensor import Unsupported
 from qconv.op import check_choice, quoted
 
@@ -183,10 +183,10 @@ def _quantized_products(proto: onnx.ModelProto) -> int:
 
 def _kernels_of(proto: onnx.ModelProto) -> tuple[int | None, Mapping[str, int] | None]:
     """Return the number of layers on kernels and those elsewhere by op, for one sample."""
-    config = settings(None, Bits.INTEGERS)
+    config = settings(None, Meaning().bits)
     try:
         known = read(rewritten(with_batch(proto, 1).SerializeToString(), config, without=OWN_FUSIONS), config)
-        lowered = lower(known.network, Fallback(known, config, CPU_ONLY).function, Choices(), Bits.INTEGERS)
+        lowered = lower(known.network, Fallback(known, config, CPU_ONLY).function, Choices(), Meaning())
     except Unsupported:
         return None, None
     if lowered.waits_for_shapes:

@@ -34,14 +34,13 @@ from qconv.network.run.buffers import Buffer, buffers_of
 from qconv.network.run.recorded import Form, forms_of
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
-from qconv.onnx.asked_shapes import with_batch
+from qconv.onnx.asked_shapes import own_proto, with_batch
 from qconv.onnx.blocked import in_blocks
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.known_shapes import computes_shapes, deciding_inputs, with_known_shapes
 from qconv.onnx.lowering import Lowered, lower
-from qconv.onnx.model import ReadModel, is_cpu_only, is_folder, loaded, read, rewritten, source_of
+from qconv.onnx.model import ReadModel, is_cpu_only, is_folder, loaded, read, source_of
 from qconv.onnx.options import Feeds
-from qconv.onnx.own_names import with_own_names
 from qconv.onnx.ready import ReadyModel
 from qconv.onnx.tensor import Unsupported
 from qconv.op import WIDEST
@@ -71,6 +70,11 @@ class Session:
     "onnxruntime": what ONNX Runtime computes on this processor, bit for bit, which on x86 is floats for many models
     with int8 activations; layers of floats then run there.
 
+    `floats` is the type in which float convolutions and matrix products with constant weights multiply. By default,
+    "float32": an expression, whose bits are the same everywhere. With "float16" or "bfloat16" they are convolutions on
+    tensor cores, whose tensors have that type and whose sums are fp32; their last bits may depend on the kernel's
+    config. Layers named in `keep` stay float32.
+
     A sum of two tensors, a function of the output or a max pool can be folded into the convolution before it, and two
     or three convolutions can be one kernel. No bit changes. By default, the faster way is chosen by measured times, or
     else by predicted ones. `sums_in_convolutions`, `tables_in_convolutions`, `pools_in_convolutions` and
@@ -94,6 +98,8 @@ class Session:
         tables_in_convolutions: bool | None = None,
         pools_in_convolutions: bool | None = None,
         bits: str | None = None,
+        floats: str | None = None,
+        keep: Collection[str] | None = None,
     ) -> None:
         options.check_strict(strict)
         self._device = open_device(device.lower() if isinstance(device, str) else device)
@@ -101,13 +107,12 @@ class Session:
             sums_in_convolutions, fused_convolutions, tables_in_convolutions, pools_in_convolutions
         )
         providers = options.providers(providers, self._device.spec)
-        self._bits = options.bits(bits)
-        self._config = options.settings(config, self._bits)
+        self._meaning = options.meaning(bits, floats, keep)
+        self._config = options.settings(config, self._meaning.bits)
         self._arranger = Arranger(Expectations(self._device, in_sequence=True), self._choices)
-        source = source_of(model)
-        proto = with_own_names(rewritten(source, self._config, without=self._bits.without), source)
-        blocks = self._bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
-        model_read = read(proto, self._config)
+        model_read = read(own_proto(model, self._config, self._meaning), self._config)
+        options.check_kept(self._meaning.keep, model_read.network)
+        blocks = self._meaning.bits is options.Bits.ONNXRUNTIME and is_cpu_only(providers)
         self._model = in_blocks(model_read, self._config) if blocks else model_read
         self._fallback = Fallback(self._model, self._config, providers)
         self._strict = strict
@@ -122,7 +127,7 @@ class Session:
         self._deciding = deciding_inputs(network)
         known = {name: network.tensor(name).extents for name in self._inputs}
         # Expressions are of known shapes.
-        is_open = None in known.values() and self._bits is options.Bits.INTEGERS
+        is_open = None in known.values() and self._meaning.bits is options.Bits.INTEGERS
         self._computes_shapes = computes_shapes(network)
         self._ready: dict[Known, ReadyModel] = {}
         self._last: ReadyModel | None = None
@@ -276,7 +281,7 @@ class Session:
             return self._of_any_shape
 
     def _lower(self, model: ReadModel, fallback: Fallback) -> Lowered:
-        return lower(model.network, fallback.function, self._choices, self._bits)
+        return lower(model.network, fallback.function, self._choices, self._meaning)
 
     def _made(self, lowered: Lowered, fallback: Fallback, strict: bool) -> ReadyModel:
         return ReadyModel(lowered, fallback, self._device, self._arranger, strict)
@@ -382,10 +387,10 @@ def random_array(rng: np.random.Generator, shape: Shape, dtype: str) -> Any:
     return rng.integers(least, most, shape, endpoint=True).astype(kind)
 
 
-def session_of(path: Path, batch: int | None, device: str | None) -> Session:
-    """Return a session of a model for one batch, as read by `qconv-tune tune`. Raise ValueError where no layer runs on
-    kernels, or where the batch is open and none is given."""
-    session = Session(path if batch is None else with_batch(loaded(source_of(path)), batch), device)
+def session_of(path: Path, batch: int | None, device: str | None, **computed: Any) -> Session:
+    """Return a session of a model for one batch, as read by `qconv-tune tune`. `computed` are its `floats` and `keep`.
+    Raise ValueError where no layer runs on kernels, or where the batch is open and none is given."""
+    session = Session(path if batch is None else with_batch(loaded(source_of(path)), batch), device, **computed)
     if not session.problems:
         raise ValueError("a session runs none of its layers on a kernel; quantize it, or give its open batch")
     return session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
@@ -19,25 +19,24 @@ from qconv.onnx.asked_shapes import AskedShapes, ShapesByName, known_models, own
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel
-from qconv.onnx.options import Bits, settings
-from qconv.onnx.options import bits as asked_bits
+from qconv.onnx.options import Meaning, meaning, settings
 
 CHOSEN, UNFUSED = Choices(), Choices(sums=False, chains=False, tables=False, pools=False)
 Model = onnx.ModelProto | bytes | str | Path
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """The arithmetic of a model's layers: ONNX Runtime's settings, by default those of a session, and their bits.
+class Shipping:
+    """How a model's layers are shipped: their meaning, and ONNX Runtime's settings, by default those of a session.
     `may_run_elsewhere`: layers that no kernel computes are parts for ONNX Runtime."""
 
-    bits: Bits = Bits.INTEGERS
-    config: Mapping[str, str] = field(default_factory=lambda: settings(None, Bits.INTEGERS))
+    meaning: Meaning = field(default_factory=Meaning)
+    config: Mapping[str, str] = field(default_factory=lambda: settings(None, Meaning().bits))
     may_run_elsewhere: bool = False
 
     def known_models(self, model: Model, asked: AskedShapes) -> Iterator[ReadModel]:
         """Yield the model with known shapes, for all that are asked for."""
-        yield from known_models(own_proto(model, self.config, self.bits), self.config, self.bits, asked)
+        yield from known_models(own_proto(model, self.config, self.meaning), self.config, self.meaning, asked)
 
 
 def export(
@@ -50,7 +49,9 @@ def export(
     shapes: Sequence[Mapping[str, Sequence[int]]] | None = None,
     device: str | None = None,
     db: str | None = None,
-    vectors: bool = True,
+    floats: str | None = None,
+    keep: Collection[str] | None = None,
+    vectors: bool | None = None,
     watch: Callable[[str], None] = lambda said: None,
 ) -> Shipped:
     """Write a folder with the network for each target, for inputs of these batches (by default the model's own, or 1)
@@ -59,12 +60,19 @@ def export(
 
     `device` is the name of the device to choose kernels for, by default the first that winners are shipped for.
     `vectors`: run each program once here, on the first GPU or the CPU device, and store its outputs and the checksums
-    of all tensors on the way, for the self-test. Raise Unshippable, with the layers, where one
-    does not run on kernels."""
-    asked, meaning = Export(Path(folder), targets, device, db, watch), Meaning()
-    known = list(meaning.known_models(model, AskedShapes(batches, extents, shapes)))
-    unfused = [partial(shippable, one, meaning, UNFUSED) for one in known] if vectors else []
-    return asked.write([partial(shippable, one, meaning) for one in known], unfused)
+    of all tensors on the way, for the self-test; by default, unless the bits depend on the kernels' configs, as with
+    `floats` of 16 bits. Raise Unshippable, with the layers, where one does not run on kernels."""
+    asked, shipping = Export(Path(folder), targets, device, db, watch), Shipping(meaning(None, floats, keep))
+    narrow = shipping.meaning.narrow
+    if vectors and narrow is not None:
+        raise ValueError(
+            f"vectors with floats={narrow!r}: the self-test compares bits, which depend on the kernels' configs there; "
+            "leave one of them out"
+        )
+    known = list(shipping.known_models(model, AskedShapes(batches, extents, shapes)))
+    stores = narrow is None if vectors is None else vectors
+    unfused = [partial(shippable, one, shipping, UNFUSED) for one in known] if stores else []
+    return asked.write([partial(shippable, one, shipping) for one in known], unfused)
 
 
 def build(
@@ -74,6 +82,8 @@ def build(
     *,
     config: Mapping[str, str] | None = None,
     bits: str | None = None,
+    floats: str | None = None,
+    keep: Collection[str] | None = None,
     device: str | None = None,
     db: str | None = None,
     watch: Callable[[str], None] = lambda said: None,
@@ -82,19 +92,19 @@ def build(
     """Write the same folder for a session, also of a model with layers that no kernel computes: these are models of
     their own in it, which ONNX Runtime runs. A session opens it without a compiler, a database or a writable disk.
     `shapes` are `batches`, `extents` and `shapes`, as of `export`."""
-    into, meant = Export(Path(folder), targets, device, db, watch), asked_bits(bits)
-    meaning = Meaning(meant, settings(config, meant), may_run_elsewhere=True)
-    networks = [partial(shippable, one, meaning) for one in meaning.known_models(model, AskedShapes(**shapes))]
+    into, meant = Export(Path(folder), targets, device, db, watch), meaning(bits, floats, keep)
+    shipping = Shipping(meant, settings(config, meant.bits), may_run_elsewhere=True)
+    networks = [partial(shippable, one, shipping) for one in shipping.known_models(model, AskedShapes(**shapes))]
     made = into.write(networks, [])
     add_ready_files(made.folder, [plan.target for plan in made.plans])
     return made
 
 
-def shippable(model: ReadModel, meaning: Meaning = Meaning(), choices: Choices = CHOSEN) -> Shippable:
+def shippable(model: ReadModel, shipping: Shipping = Shipping(), choices: Choices = CHOSEN) -> Shippable:
     """Lower a model with known shapes. Raise Unshippable, with the layers, where one runs elsewhere and may not."""
-    fallback = Fallback(model, meaning.config, CPU_ONLY)
-    lowered = lower(model.network, fallback.function, choices, meaning.bits)
-    if meaning.may_run_elsewhere:
+    fallback = Fallback(model, shipping.config, CPU_ONLY)
+    lowered = lower(model.network, fallback.function, choices, shipping.meaning)
+    if shipping.may_run_elsewhere:
         return Shippable(lowered.network, lowered.served, fallback.parts)
     if lowered.why_not:
         ops = {layer.name: layer.op for layer in lowered.network.layers}

@@ -36,7 +36,7 @@ class ShippedSession(Session):
     ) -> None:
         options.check_strict(strict)
         if given := [name for name, value in {"config": config, **choices}.items() if value is not None]:
-            raise ValueError(f"{model} has its own config, bits and choices: leave {', '.join(given)} out")
+            raise ValueError(f"{model} has its own config, bits, floats and choices: leave {', '.join(given)} out")
         self._device = open_device(device.lower() if isinstance(device, str) else device)
         self._reading = reading(Path(model))
         with self._reading():

@@ -262,6 +262,11 @@ class Conv2d(Problem):
         return 2 * self.pixels * self.k * self.reduction
 
     @property
+    def floats(self) -> str:
+        types = self.quantization.types
+        return "" if types.sum.is_integer else types.x.name
+
+    @property
     def pixel_bytes(self) -> int:
         """Bytes of an input pixel."""
         return self.c * self.quantization.types.x.bytes

@@ -219,8 +219,10 @@ def test_there_is_one_nan_in_memory() -> None:
     made = np.array([0x7FC00000, 0xFFC00001, 0x7F800001, 0x3F800000], np.uint32).view(np.float32)
     assert stored(made, "float32").view(np.uint32).tolist() == [0x7FC00000] * 3 + [0x3F800000]
     assert stored(made, "float16").view(np.uint16).tolist() == [0x7E00] * 3 + [0x3C00]
+    assert stored(made, "bfloat16").view(np.uint16).tolist() == [0x7FC0] * 3 + [0x3F80]
 
 
 def test_integers_wrap_when_they_are_stored() -> None:
     assert stored(np.array([300, -129, 2**31 - 1], np.int32), "int8").tolist() == [44, 127, -1]
     assert stored(np.array([1e6, -1e6], np.float32), "float16").tolist() == [np.inf, -np.inf]
+    assert stored(np.array([3.4e38, 257, -1e6], np.float32), "bfloat16").tolist() == [np.inf, 256, -999424]

@@ -98,7 +98,7 @@ def test_a_sum_is_in_the_order_of_the_contract(columns: int) -> None:
     [
         ({"do": "t0=x0[r0]"}, "the expression has no fold such as sum_of"),
         ({"columns": (), "do": "t0=sum_of(x0[r0])"}, "columns is empty"),
-        ({"out": "int32"}, "the expression makes float32, which is stored as float32 or float16"),
+        ({"out": "int32"}, "the expression makes float32, which is stored as float32 or float16 or bfloat16"),
         ({"do": "t0=sum_of(x0[r0*8+c0+1])"}, "reads elements 1 to 32 of 32: guard it"),
         ({"rows": (2**20,), "columns": (2**11,), "do": "t0=sum_of(1.0)"}, f"at most {LARGEST} are supported"),
     ],

@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from onnx import helper
+from onnx import TensorProto, helper
 from unusual_models import Made, conv
 
 from qconv.errors import DeviceError
 from qconv.onnx import Backend, Session, with_integer_inputs
-from qconv.onnx.options import Bits, bits, check_inputs, providers
+from qconv.onnx.options import OF_INTEGERS, Bits, check_inputs, meaning, providers
 from qconv.onnx.ship import build
 
 CPU = "CPUExecutionProvider"
@@ -75,8 +75,27 @@ def test_onnxruntime_joins_floats_to_ops_of_its_own_for_its_bits_alone(given: st
     held = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
     proto = Made(nodes, {"x": np.ones((2, 8), np.float32)}, held).proto
     assert Session(proto, "cpu", bits=given)._model.network.layers[-1].op == ("com.microsoft.Gelu" if joined else "Mul")
-    assert bool(bits(given).without) != joined
-    assert bits(None) is Bits.INTEGERS
+    assert bool(meaning(given).bits.without) != joined
+    assert meaning().bits is Bits.INTEGERS
+
+
+def test_optimizers_that_take_floats_of_8_bits_for_integers_are_left_out() -> None:
+    without = Bits.INTEGERS.without
+    zero = helper.make_tensor("z", TensorProto.FLOAT8E5M2, (), b"\0", raw=True)
+    nodes = {
+        "held": ([], [zero]),
+        "a node": ([helper.make_node("Constant", [], ["z"], value=zero)], []),
+        "its type": (
+            [helper.make_node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=TensorProto.FLOAT8E4M3FN)],
+            [],
+        ),
+    }
+    for held_as, (made, held) in nodes.items():
+        graph = helper.make_graph(made, "g", [], [], held)
+        assert Bits.INTEGERS.without_in(graph) - without == OF_INTEGERS, held_as
+        assert not Bits.ONNXRUNTIME.without_in(graph)
+    integers = helper.make_graph([], "g", [], [], [helper.make_tensor("z", TensorProto.INT8, (), [0])])
+    assert Bits.INTEGERS.without_in(integers) == without
 
 
 def test_providers_may_have_options() -> None:

@@ -219,7 +219,7 @@ def test_an_output_without_a_type(tmp_path: Path) -> None:
 def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
     choices = ({"sums_in_convolutions": True}, {"tables_in_convolutions": True}, {"fused_convolutions": False})
     for given in ({"config": {}}, {"bits": "integers"}, {"pools_in_convolutions": False}, *choices):
-        with pytest.raises(ValueError, match=r"has its own config, bits and choices: leave \w+ out"):
+        with pytest.raises(ValueError, match=r"has its own config, bits, floats and choices: leave \w+ out"):
             Session(folder, "cpu", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not empty: give a new folder"):
         build("missing.onnx", folder, "cpu")

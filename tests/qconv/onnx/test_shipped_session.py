@@ -118,7 +118,9 @@ def test_what_it_takes(exported: Path, device: Device) -> None:
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)
 def test_what_was_decided_when_it_was_exported(exported: Path, device: Device) -> None:
     for given in ({"config": {}}, {"bits": "integers"}, {"fused_convolutions": True}):
-        with pytest.raises(ValueError, match=rf"has its own config, bits and choices: leave {next(iter(given))} out"):
+        with pytest.raises(
+            ValueError, match=rf"has its own config, bits, floats and choices: leave {next(iter(given))} out"
+        ):
             Session(exported, "cpu", **given)
     session = Session(exported, "cpu")
     for ask in (session.explain, lambda: session.problems, lambda: session.profile({})):

@@ -358,7 +358,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: shapes that are broadcast are folded",
-        "IntegerConvolution.prepare",
+        "PackedConvolution.prepare",
         "if other != made:",
         "if len(other) != len(made):",
         "A kernel adds tensors of one shape: others run elsewhere.",

@@ -70,6 +70,22 @@ MUTANTS = (
         needs="PIL",
     ),
     Mutant(
+        "sensitivity: every layer is shown",
+        "cli/sensitivity",
+        "layers = found[:top]",
+        "layers = found",
+        "--top asks for the first ones.",
+        ("test_quantize.py::test_the_layers_that_cost_most_are_named",),
+    ),
+    Mutant(
+        "compare: the table is no data",
+        "cli/layer_errors",
+        "elif as_csv:",
+        "elif False:",
+        "--csv would print nothing.",
+        ("test_quantize.py::test_a_row_per_layer_is_data",),
+    ),
+    Mutant(
         "build: a device that nobody tuned for builds nothing, and says so to nobody",
         "_build_problems",
         "if missed or not (done or (runtimes and asked.device is None)):",

@@ -224,10 +224,26 @@ MUTANTS = (
     Mutant(
         "map: a half is read as an integer",
         "widened",
-        'f"tile::half_to_float({element})" if dtype == "float16" else element',
+        'f"tile::{_FROM[dtype]}({element})" if dtype in _FROM else element',
         "element",
         "The bits of a half are no number.",
         (exact("a quantized sum of halves"),),
+    ),
+    Mutant(
+        "map: one NaN for both floats of 16 bits",
+        "families/expression/lines.py",
+        '"bfloat16": "0x7fc0"',
+        '"bfloat16": "0x7e00"',
+        "0x7e00 is a large bfloat16.",
+        (exact("infinities and NaN in bfloat16"),),
+    ),
+    Mutant(
+        "map: a bfloat16 within an expression is not rounded",
+        "templates/families/expression/functions.j2",
+        "return tile::bfloat16_to_float(tile::to_bfloat16(a));",
+        "return a;",
+        "The sum of a rounded number is that of another one.",
+        (exact("bfloat16 in and out"),),
     ),
     Mutant(
         "map: the default has no vectors",

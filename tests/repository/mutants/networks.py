@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: every rank is a matrix of its first two axes",
-        "IntegerConvolution.images",
+        "PackedConvolution.images",
         "(int(np.prod(x_shape[:-1])), x_shape[-1])",
         "(x_shape[0], x_shape[-1])",
         "All rows but those of the first axis are forgotten.",
@@ -441,8 +441,8 @@ MUTANTS = (
     Mutant(
         "lowering: means of integers whatever was asked for",
         "lower",
-        "if bits is Bits.INTEGERS:",
-        "if bits:",
+        "is_own = meaning.bits is Bits.INTEGERS",
+        "is_own = bool(meaning.bits)",
         "ONNX Runtime averages floats.",
         ("layers/test_means.py" + "::test_bits_of_onnx_runtime_are_floats",),
     ),

@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer: the output has the shape in front of the pool",
-        "IntegerConvolution.y_shape",
+        "PackedConvolution.y_shape",
         "n, *sizes, k = problem.y_shape",
         "n, *sizes, k = problem.n, problem.oh, problem.ow, problem.k",
         "An array of the pool's size is seen in the shape of a larger one.",

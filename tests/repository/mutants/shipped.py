@@ -347,8 +347,8 @@ MUTANTS = (
     Mutant(
         "export: tensors are those of fused layers",
         "onnx/ship.py",
-        "partial(shippable, one, meaning, UNFUSED)",
-        "partial(shippable, one, meaning)",
+        "partial(shippable, one, shipping, UNFUSED)",
+        "partial(shippable, one, shipping)",
         "A target that fuses other layers would have tensors that nobody stored.",
         (f"{FOLDER}::test_each_target_has_what_its_steps_are_compared_with",),
         slow=True,

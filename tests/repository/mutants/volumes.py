@@ -83,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "volumes: channels of the frames",
-        "IntegerConvolution.images",
+        "PackedConvolution.images",
         "x_shape[1] != self.channels",
         "False",
         "The message would count the channels of several frames.",
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "volumes: padding of zeros",
-        "IntegerConvolution.prepare",
+        "PackedConvolution.prepare",
         'int(self.parameters.get("x_zero_point", 0))',
         "0",
         "A frame of the padding is one of zero points.",

@@ -62,9 +62,9 @@ def _computed(network: Network, layer: Layer) -> Array | None:
     if layer.captured or any(array is None or not array.size for array in known):
         return None
     arrays = {name: network.constants[name] for name in layer.inputs if name}
-    lazies = [stored(name, arrays[name].shape, str(arrays[name].dtype)) if name else None for name in layer.inputs]
-    reader = Reader(layer, network, lazies)
     try:
+        lazies = [stored(name, arrays[name].shape, str(arrays[name].dtype)) if name else None for name in layer.inputs]
+        reader = Reader(layer, network, lazies)
         lazy = READERS[layer.op](reader)
         if not 0 < lazy.elements <= LARGEST:
             return None

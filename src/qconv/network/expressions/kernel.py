@@ -15,6 +15,7 @@ from qconv.expression.node import Call, Fold, Load, Lookup, Node, Position, in_o
 from qconv.expression.problem import Expression, Operand
 from qconv.expression.reduce import Reduce
 from qconv.network.expressions.lazy import (
+    ROUNDED,
     Byte,
     Element,
     Folding,
@@ -254,9 +255,19 @@ def _map(root: Node, dtype: str, order: _Order, names: _Names) -> Map:
 
 
 def _lowered(root: Node, names: _Names) -> Node:
-    """Return the expression with loads in place of elements."""
+    """Return the expression with loads in place of elements. An element that is read from a narrow float is not rounded
+    to it again."""
+    narrow: dict[Node, str] = {}  # loads, with the function that changes none of their values
 
     def change(node: Node, arguments: tuple[Node, ...]) -> Node:
+        made = lowered(node, arguments)
+        if isinstance(node, Element) and not node.guards:
+            narrow[made] = ROUNDED.get(names.held(node.tensor).dtype, "")
+        if isinstance(made, Call) and narrow.get(made.arguments[0]) == made.function:
+            return made.arguments[0]
+        return made
+
+    def lowered(node: Node, arguments: tuple[Node, ...]) -> Node:
         if isinstance(node, Position):
             return Position(_with_tables(node.at, names))
         if isinstance(node, Place):

@@ -354,12 +354,14 @@ def converted(node: Node, dtype: str) -> Node:
     return narrowed(node, dtype)
 
 
+# Functions that round a value to a narrower float.
+ROUNDED = {"float16": "to_half", "bfloat16": "to_bfloat16", **{dtype: f"to_{dtype}" for dtype in FLOAT8}}
+
+
 def narrowed(node: Node, dtype: str) -> Node:
     """Return a value rounded or wrapped to a narrower type than it was computed in."""
-    if dtype == "float16":
-        return call("to_half", node)
-    if dtype in FLOAT8:
-        return call(f"to_{dtype}", node)
+    if dtype in ROUNDED:
+        return call(ROUNDED[dtype], node)
     if dtype in ("int8", "uint8", "int16", "uint16"):
         return call(f"wrap_{dtype}", node)
     return node

@@ -56,7 +56,7 @@ class Layer:
     """One op. Layers of a network have unique names. An omitted optional input has the name "". `captured` are the
     tensors that subgraphs of the layer (of a loop, say) read from outside; `parts` are the layers that were folded into
     this one, and `is_exact` is False where they may have another last bit. `is_expression` is True where they are one
-    expression, whose floats are computed as this project defines them."""
+    expression, whose floats are computed as this project defines them. `note` is what reports say of its floats."""
 
     name: str
     op: str
@@ -67,6 +67,7 @@ class Layer:
     parts: tuple[Layer, ...] = ()
     is_exact: bool = True
     is_expression: bool = False
+    note: str = ""
 
     @property
     def reads(self) -> tuple[str, ...]:

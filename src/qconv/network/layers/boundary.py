@@ -28,8 +28,8 @@ from qconv.network.graph.reading import Reading
 from qconv.network.graph.served import OfImages, Prepared, Reason, Served, Unserved
 from qconv.network.graph.value import Value, has_two_orders, last_of
 from qconv.network.layers.concatenation import Joined
-from qconv.network.layers.convolution import IntegerConvolution
 from qconv.network.layers.movement import SHAPES, reshaped, transpose
+from qconv.network.layers.packed_convolution import PackedConvolution
 from qconv.network.layers.pixel_blocks import depth_to_space, space_to_depth
 from qconv.network.layers.pooling import QuantizedPool
 from qconv.network.layers.upsampling import Widening
@@ -181,7 +181,7 @@ def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served])
 
 def has_channels_last(one: Served) -> bool:
     """True where the layer reads and writes images with the channels last, whatever order they come in."""
-    if isinstance(one, IntegerConvolution):
+    if isinstance(one, PackedConvolution):
         return one.axes > 0
     return isinstance(one, QuantizedPool | VolumePool | Joined | Widening | OfImages)
 

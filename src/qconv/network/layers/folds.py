@@ -12,7 +12,8 @@ import numpy as np
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Served, Unserved
 from qconv.network.layers.binary import QuantizedBinary
-from qconv.network.layers.convolution import Added, IntegerConvolution, check_smallest
+from qconv.network.layers.convolution import Added, IntegerConvolution
+from qconv.network.layers.packed_convolution import check_smallest
 from qconv.network.layers.pooling import QuantizedPool
 from qconv.network.layers.table import Tabulated
 from qconv.tensor_ops import Add, MaxPool

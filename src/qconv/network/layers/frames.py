@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qconv.device import Device
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.expression.function import COMPUTED
 from qconv.expression.index import Axis, Index
 from qconv.expression.map import Map
 from qconv.expression.node import Guard, Load, text_of
@@ -49,10 +51,10 @@ class Frames:
         frame = place * self.stride + tap * self.dilation - self.before
         at = (image * depth + frame) * pixels * c + within
         guard = Guard(frame, depth)
-        x = Operand(dtype, n * depth * pixels * c)
+        x, computed = Operand(dtype, n * depth * pixels * c), COMPUTED[dtype]
         if not guard.is_needed:
-            return Map((x,), dtype, text_of(Load("x0", at, "int32")), shape)
-        root = Load("x0", at, "int32", (guard,), Load("x1", Index(), "int32"))
+            return Map((x,), dtype, text_of(Load("x0", at, computed)), shape)
+        root = Load("x0", at, computed, (guard,), Load("x1", Index(), computed))
         return Map((x, Operand(dtype, 1, is_constant=True)), dtype, text_of(root), shape)
 
     @property
@@ -90,7 +92,7 @@ class BesideEachOther:
     def __init__(self, frames: Frames, dtype: str, zero_point: int, images: Prepared, device: Device) -> None:
         problem = frames.problem(dtype)
         instance = lookup(problem, device.spec)
-        filled = [device.upload(np.full(1, zero_point, dtype))] if problem.packed else []
+        filled = [device.upload(np.full(1, zero_point, ELEMENT_TYPES[dtype].numpy))] if problem.packed else []
         self._packed = instance.pack(*filled)
         self._images, self._device, self._made = images, device, frames.made
         self.problems = (problem, *images.problems)

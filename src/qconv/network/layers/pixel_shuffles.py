@@ -10,7 +10,8 @@ import numpy as np
 
 from qconv.network.graph.graph import Network
 from qconv.network.graph.served import Served
-from qconv.network.layers.convolution import IntegerConvolution, Uploaded
+from qconv.network.layers.convolution import IntegerConvolution
+from qconv.network.layers.packed_convolution import Uploaded
 from qconv.network.layers.pixel_blocks import Blocks
 from qconv.network.layers.window import auto_pad_of
 from qconv.problem.transposed import PER_OUTPUT

@@ -15,7 +15,8 @@ from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Prepared, Unserved
 from qconv.network.graph.value import Shape, Value
 from qconv.network.layers.between import Between
-from qconv.network.layers.convolution import IntegerConvolution, check_smallest
+from qconv.network.layers.convolution import IntegerConvolution
+from qconv.network.layers.packed_convolution import check_smallest
 from qconv.network.layers.window import transposed_extents
 from qconv.problem.transposed import Axis, ConvTranspose2d, size_with_outputs
 from qconv.tensor_ops.problem import BYTES

@@ -31,8 +31,9 @@ IN_FLOATS = Reason(
 class LayerReport:
     """A row of the report. `bytes_in` and `bytes_out` cross between the two sides, and `operations` are the multiplies
     and adds; None if a shape depends on the inputs. A layer elsewhere may be there because of the one that it
-    `follows`. `in_floats`: it multiplies floats. `may_differ`: its bits may be others than with `bits="onnxruntime"`.
-    The time of a subgraph elsewhere is measured as a whole, and stands at its first layer."""
+    `follows`. `floats` is the type of the floats that it multiplies, "" where there are none. `may_differ`: its bits
+    may be others than with `bits="onnxruntime"`. The time of a subgraph elsewhere is measured as a whole, and stands at
+    its first layer."""
 
     name: str
     op: str
@@ -43,7 +44,7 @@ class LayerReport:
     operations: int | None = 0
     follows: str | None = None
     cure: str | None = None
-    in_floats: bool = False
+    floats: str = ""
     may_differ: bool = False
     needs: Needs = field(default_factory=Needs)
     measured_us: float | None = None
@@ -102,7 +103,7 @@ class Explanation:
     @property
     def float_share(self) -> float | None:
         """Return the share of the multiplications that are of floats, on kernels or elsewhere."""
-        return self._share_of(lambda row: row.in_floats)
+        return self._share_of(lambda row: bool(row.floats))
 
     def _share_of(self, counts: Callable[[LayerReport], bool]) -> float | None:
         if any(row.operations is None for row in self.rows):
@@ -118,8 +119,8 @@ class Explanation:
 
     @property
     def float_causes(self) -> tuple[Cause, ...]:
-        """Return why layers on kernels multiply floats."""
-        here = (row for row in self.rows if row.runs_on == HERE and row.in_floats and row.operations)
+        """Return why layers on kernels multiply floats, in fp32."""
+        here = (row for row in self.rows if row.runs_on == HERE and row.floats == "float32" and row.operations)
         return causes_of([replace(row, why=str(IN_FLOATS), cure=IN_FLOATS.cure) for row in here])
 
     @property
@@ -154,8 +155,9 @@ class Explanation:
                 f"{sum(self.fallen_back.values())} of {len(self.rows)} layers{share}, run elsewhere, in {self.islands} "
                 f"parts, and {_shown(self.crossing_bytes)} cross in each run: {_listed(self.causes)}"
             )
-        if (self.float_share or 0.0) > MOST_IN_FLOATS and (causes := self.float_causes):
-            said.append(f"{_percent(self.float_share)} of the multiplications are in floats: {_listed(causes)}")
+        in_fp32 = self._share_of(lambda row: row.floats == "float32") or 0.0
+        if in_fp32 > MOST_IN_FLOATS and (causes := self.float_causes):
+            said.append(f"{_percent(in_fp32)} of the multiplications are in floats: {_listed(causes)}")
         return ". ".join(said)
 
     def as_dict(self) -> dict[str, Any]:
@@ -248,7 +250,7 @@ class Placed:
     runs_on: str
     why: Reason
     operations: int | None = None
-    in_floats: bool = False
+    floats: str = ""
     needs: Needs = field(default_factory=Needs)
 
 
@@ -281,17 +283,17 @@ def explained(
         rows.append(
             LayerReport(
                 layer.name, layer.op, place.runs_on, str(place.why), size(came), size(goes), work, place.why.follows,
-                place.why.cure, place.in_floats if here else _multiplies_floats(network, layer),
+                place.why.cure, place.floats if here else _floats_of(network, layer),
                 here and not (layer.is_exact and not layer.is_expression), place.needs,
             )
         )  # fmt: skip
     return Explanation(tuple(rows))
 
 
-def _multiplies_floats(network: Network, layer: Layer) -> bool:
-    """True where a layer that runs elsewhere reads floats and no bytes."""
+def _floats_of(network: Network, layer: Layer) -> str:
+    """Return the type of the floats that a layer elsewhere multiplies, which reads no bytes beside them."""
     types = {network.tensor(name).dtype for name in layer.inputs if name}
-    return "float32" in types and types.isdisjoint(BYTES)
+    return "float32" if "float32" in types and types.isdisjoint(BYTES) else ""
 
 
 def _leaves(network: Network, name: str, sides: Mapping[str, str], where: str) -> bool:

@@ -15,7 +15,6 @@ from weakref import ref
 
 from qconv.device import Device
 from qconv.errors import Unshippable
-from qconv.expression.matmul import MatMul
 from qconv.instances.load.ahead import compile_ahead, looked_up
 from qconv.instances.load.choosers import LEAST_PROCESSES, choose_ahead, most_processes
 from qconv.instances.load.expected import Expectations
@@ -254,15 +253,15 @@ class Runner:
         """Return the place of a served layer in its last run. `decided` says why it is, or is not, part of another."""
         chosen = self._last_run.chosen.get(layer.key)
         why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
-        reason = Reason(_parts_of(layer) + decided + why)
+        reason = Reason(_parts_of(layer) + _notes_of(layer) + decided + why)
         if chosen is None:
             return Placed(HERE, reason)
         if isinstance(chosen, Refused):
             return Placed(ELSEWHERE, reason)
         operations = sum(problem.operations for problem in chosen.problems)
-        in_floats = any(isinstance(problem, MatMul) and problem.is_of_floats for problem in chosen.problems)
+        floats = next((problem.floats for problem in chosen.problems if problem.floats), "")
         needs = needs_of(chosen.problems, self._device.spec) if with_needs else Needs()
-        return Placed(HERE, reason, operations, in_floats, needs)
+        return Placed(HERE, reason, operations, floats, needs)
 
     def _in_order(self) -> list[Layer]:
         """Return the layers in the order in which they run, with the last arrangement of each region."""
@@ -464,8 +463,16 @@ def _parts_of(layer: Layer) -> str:
     ops = ", ".join({part.name: part.op for part in layer.unfolded}.values())
     if layer.is_expression:
         return f"{ops} in one expression; "
+    if layer.note:
+        return f"{ops} folded; "
     effect = "which changes no bit" if layer.is_exact else "which may change an output by one step"
     return f"{ops} folded, {effect}; "
+
+
+def _notes_of(layer: Layer) -> str:
+    """Return what an explanation says of the floats of the layers that are one."""
+    notes = dict.fromkeys(each.note for each in (layer, *layer.unfolded) if each.note)
+    return "".join(f"{note}; " for note in notes)
 
 
 def _alone(served: Served) -> Segment:

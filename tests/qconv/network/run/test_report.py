@@ -105,7 +105,7 @@ def test_floats_on_kernels_are_a_cause_above_a_twentieth() -> None:
     layers = (Layer("a", "QLinearConv", ("X",), ("A",)), Layer("b", "MatMul", ("A", "A"), ("B",)))
     network = Network(("X",), ("B",), layers, {}, {})
     for floats, is_told in ((50, False), (54, True)):
-        places = {"a": replace(SO, operations=950), "b": replace(SO, operations=floats, in_floats=True)}
+        places = {"a": replace(SO, operations=950), "b": replace(SO, operations=floats, floats="float32")}
         explanation = explained(network, layers, places, {})
         assert explanation.float_share == floats / (950 + floats)
         assert bool(explanation.advice) is is_told

@@ -13,7 +13,7 @@ from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
 from qconv.network import Layer, Network, Reason, Runner, Tensor, Value, read_layer
 from qconv.network.expressions.fuse import fuse
-from qconv.network.layers import convolution as module
+from qconv.network.layers import packed_convolution as module
 from qconv.network.run import runner as running
 from qconv.network.run.runner import Subgraph
 
