@@ -104,7 +104,10 @@ def test_without_a_package_nothing_is_there() -> None:
         parse(KEY)
     refused = here("tune", LAYER, "--device", "cpu", "--strategy", "cheapst")
     assert refused.returncode == 2
-    assert "--strategy 'cheapst' is not one of bayesian, cheapest (did you mean cheapest?): give one" in refused.stderr
+    assert (
+        "--strategy 'cheapst' is not one of bayesian, cheapest, optuna:SAMPLER (did you mean cheapest?): give one"
+        in refused.stderr
+    )
 
 
 FAMILY = "INTERFACE = 1\nfrom qconv.generator.families.simt import FAMILY\n"
