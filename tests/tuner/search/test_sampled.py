@@ -25,7 +25,7 @@ def test_tpe_learns() -> None:
 
 
 def test_what_it_is_told_is_of_the_config() -> None:
-    """Of a config that is not the point that was sampled, the sampler learns both."""
+    """The sampler learns both the point that it sampled and the config that was measured."""
     search = strategies.named("optuna:RandomSampler")(space_of(LARGE))
     for _ in range(20):
         plan = search.ask()
