@@ -68,7 +68,7 @@ __all__ = [
 # Plans per family, cheapest first by its cost model, that `default` ranks again with the models' errors corrected.
 RANKED = 32
 
-# Those of this package.
+# The families of this package.
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from called import here
 
-from qconv import Conv2d, generator, interface, parse, plugins
+from qconv import generator, interface, parse, plugins
 from qconv.errors import PluginError
 from qconv.instances.load import choice_cache
 from qconv.ops import registry
@@ -61,7 +61,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def outside(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(OUTSIDE))
     points = {
-        "qconv.families": "plain = qconv_outside.plain:FAMILY\ndistance = qconv_outside.distance:FAMILY",
+        "qconv.families": "distance = qconv_outside.distance:FAMILY",
         "qconv.ops": "distance = qconv_outside.distance:OP",
         "qconv.strategies": "backwards = qconv_outside.backwards:STRATEGY",
     }
@@ -74,9 +74,9 @@ def test_what_is_installed_is_found() -> None:
     assert (problem.op, registry.op_of(problem).name, str(problem)) == ("distance", "distance", KEY)
     feasible, rejected = generator.space(problem, CPU)
     assert ([plan.config.family for plan in feasible], rejected) == (["distance"] * 3, [])
-    assert "args.a[at] - args.b[at]" in generator.render(feasible[0]).text
+    assert "gap(args.a[at], args.b[at])" in generator.render(feasible[0]).text
     assert generator.config_from_json(feasible[0].config.as_json()) == feasible[0].config
-    assert list(generator.families(parse(LAYER)))[-1] == "plain"
+    assert list(generator.every_family())[-1] == "distance"
     assert "qconv_outside" in {path.name for path in plugins.roots()}
     assert strategies.every_name() == (*strategies.names(), "backwards")
     space = strategies.Space(problem, feasible)
@@ -87,15 +87,14 @@ def test_what_is_installed_is_found() -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_a_family_of_convolutions_is_exact() -> None:
+def test_its_kernels_are_exact() -> None:
     from qconv.device import open_device
     from qconv.instances.load.pair import load
     from qconv.tuner.measure.verification import mismatch
 
-    problem = Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1)
-    feasible, _ = generator.space(problem, CPU)
-    plan = next(plan for plan in feasible if plan.config.family == "plain")
-    assert mismatch(load(plan, open_device("cpu")), registry.draw(problem, seed=1)) is None
+    problem = parse(KEY)
+    for plan in generator.space(problem, CPU)[0]:
+        assert mismatch(load(plan, open_device("cpu")), registry.draw(problem, seed=1)) is None
 
 
 def test_without_a_package_nothing_is_there() -> None:
@@ -104,7 +103,10 @@ def test_without_a_package_nothing_is_there() -> None:
         parse(KEY)
     refused = here("tune", LAYER, "--device", "cpu", "--strategy", "cheapst")
     assert refused.returncode == 2
-    assert "--strategy 'cheapst' is not one of bayesian, cheapest (did you mean cheapest?): give one" in refused.stderr
+    assert (
+        "--strategy 'cheapst' is not one of bayesian, cheapest, optuna:SAMPLER (did you mean cheapest?): give one"
+        in refused.stderr
+    )
 
 
 FAMILY = "INTERFACE = 1\nfrom qconv.generator.families.simt import FAMILY\n"
@@ -198,6 +200,5 @@ def test_a_package_is_built_installed_tuned_looked_up_and_exported(tmp_path: Pat
     assert document("run", KEY, "--device", "cpu", "--verify")["verified"] is True
     files = document("export", KEY, "--target", "cpu", "--out", tmp_path / "out")["files"]
     (kernel,) = (name for name in files if name.startswith("distance_"))
-    assert "args.a[at] - args.b[at]" in (tmp_path / "out" / kernel).read_text()
-    space = document("space", LAYER, "--target", "gfx90a")
-    assert [one["threads"] for one in space["feasible"] if one["family"] == "plain"] == [64, 128, 256]
+    assert "gap(args.a[at], args.b[at])" in (tmp_path / "out" / kernel).read_text()
+    assert len(document("space", KEY, "--target", "gfx90a")["feasible"]) == 3

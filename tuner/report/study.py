@@ -19,7 +19,7 @@ from qconv.generator import families
 if TYPE_CHECKING:
     from qconv.tune_db.measurement import Measurement
 
-# What names a row among the trials of a study, so that a second run adds only new ones.
+# The attribute that names a trial's row, so that a second run adds only new ones.
 ROW = "row"
 # Letters, which a server's column has.
 LONGEST_NAME = 512

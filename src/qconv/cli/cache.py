@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = ("kernel", "library", "choices")
 NAMES = ("kind", "target", "entries", "size", "newest", "folder")
-# Of csv.
+# The columns of csv.
 ENTRY = ("kind", "target", "path", "bytes", "changed_at", "is_user")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,34 +133,36 @@ class _Compiled:
 
 
 def _write_sources(winners: list[Winner], out: Path, code: Any, as_json: bool) -> None:
-    from qconv.instances.library.export import HEADER
-    from qconv.instances.library.export import export as write
+    from qconv.instances.library.export import HEADER, export
 
-    watch = _Compiled(out)
-    with interruption.telling(watch.so_far):
-        made = write(winners, out, code, watch)
-    if as_json:
-        print_json({"folder": str(out), "files": list(made.files)})
-        return
+    made = _written(out, partial(export, winners, out, code))
+    lines = []
     for kernel in made.kernels:
-        click.echo(f"{out / kernel.file}  {kernel.row}  {kernel.row.problem}")
-        if code is not None:
-            click.echo(f"{out / kernel.code_file(code)}")
-    click.echo(f"{out / HEADER}\n{out / 'manifest.json'}")
+        lines.append(f"{out / kernel.file}  {kernel.row}  {kernel.row.problem}")
+        lines += [] if code is None else [str(out / kernel.code_file(code))]
+    _show(out, made.files, [*lines, str(out / HEADER), str(out / "manifest.json")], as_json)
 
 
 def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.write import write
 
+    library = _written(out, partial(write, winners, out))
+    lines = [f"{entry.problem}  {entry.served.winner}" for entry in library.entries]
+    build = f"build it: cmake -S {out} -B {out / 'build'} && cmake --build {out / 'build'}"
+    _show(out, library.files, [*lines, build], as_json)
+
+
+def _written(out: Path, write: Any) -> Any:
     watch = _Compiled(out)
     with interruption.telling(watch.so_far):
-        library = write(winners, out, watch)
+        return write(watch=watch)
+
+
+def _show(out: Path, files: Iterable[str], lines: Iterable[str], as_json: bool) -> None:
     if as_json:
-        print_json({"folder": str(out), "files": list(library.files)})
-        return
-    for entry in library.entries:
-        click.echo(f"{entry.problem}  {entry.served.winner}")
-    click.echo(f"build it: cmake -S {out} -B {out / 'build'} && cmake --build {out / 'build'}")
+        print_json({"folder": str(out), "files": list(files)})
+    else:
+        click.echo("\n".join(lines))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from types import FrameType
 
 # The exit codes that a shell reports for processes ended by a signal.
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-# Of a command that says nothing else.
+# Said by a command that has nothing else to say.
 GOES_ON = "what was compiled by then is in the cache, nothing else was changed: the same command goes on"
 
 
@@ -48,7 +48,7 @@ def raised() -> Iterator[None]:
 
 @contextmanager
 def telling(said: Callable[[], str]) -> Iterator[None]:
-    """Where the context is interrupted, add what was found and how to go on to the line that `line_of` makes."""
+    """Add what was found and how to go on to the line that `line_of` makes, if the context is interrupted."""
     try:
         yield
     except KeyboardInterrupt as stopped:

@@ -40,14 +40,18 @@ TRIALS, TRIALS_EACH = 100, 24
 class Strategy(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
     """The name of a search strategy. Those of other packages are looked for where it is none of this one."""
 
-    name = "|".join(strategies.names())
+    name = "|".join((*strategies.names(), f"{strategies.SAMPLER}SAMPLER"))
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in strategies.names() and value not in strategies.every_name():
+        if strategies.is_sampler(value):
+            strategies.named(value)  # raises ValueError for another name
+        elif value not in strategies.names() and value not in strategies.every_name():
             near = difflib.get_close_matches(value, strategies.every_name(), n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
             known = ", ".join(strategies.every_name())
-            raise click.UsageError(f"--strategy {quoted(value)} is not one of {known}{hint}: give one of them", ctx)
+            raise click.UsageError(
+                f"--strategy {quoted(value)} is not one of {known}, optuna:SAMPLER{hint}: give one of them", ctx
+            )
         return value
 
 

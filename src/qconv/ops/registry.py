@@ -21,7 +21,7 @@ from qconv.op import BETWEEN, Array, Op, Problem, Sample, quoted
 from qconv.ops import chain, convolution, pooled, transposed
 from qconv.tensor_ops import argmax, binary, concat, nms, pooling, shuffle, table
 
-# Those of this package.
+# The ops of this package.
 OPS: tuple[Op, ...] = (
     convolution.OP,
     transposed.OP,

@@ -1,4 +1,4 @@
-"""Proposes the most expensive config first: the worst order that a cost model has."""
+"""Proposes the most expensive config first, after those that the caller names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ class Backwards:
     gain = None
 
     def __init__(self, space: Space) -> None:
-        self._waiting = {plan.config: plan for plan in reversed(space.plans)}
+        plans = {plan.config: plan for plan in reversed(space.plans)}
+        self._waiting = {config: plans[config] for config in space.first if config in plans} | plans
 
     def ask(self) -> Plan | None:
         return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None

@@ -59,10 +59,10 @@ def test_sources_of_a_default_say_so(command: Callable[..., Answer], tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("target", "form", "holds"), [("cpu", "isa", "ret"), ("sm_80", "ptx", ".target sm_80"), ("sm_80", "sass", "EXIT")]
+    ("target", "form", "text"), [("cpu", "isa", "ret"), ("sm_80", "ptx", ".target sm_80"), ("sm_80", "sass", "EXIT")]
 )
 def test_machine_code_lies_beside_its_source(
-    command: Callable[..., Answer], tmp_path: Path, target: str, form: str, holds: str
+    command: Callable[..., Answer], tmp_path: Path, target: str, form: str, text: str
 ) -> None:
     words = ("export", "--format", form, "--target", target, "--origin", "default", "--out", "kernels", KEY)
     code, out, err = command(*words)
@@ -71,7 +71,7 @@ def test_machine_code_lies_beside_its_source(
     assert (code, err) == (0, "1 of 1 kernels compiled\n")
     (kernel,) = json.loads((tmp_path / "kernels/manifest.json").read_text())["kernels"]
     assert kernel["code"].rpartition(".")[::2] == (kernel["file"].rpartition(".")[0], form)
-    assert holds in (tmp_path / "kernels" / kernel["code"]).read_text()
+    assert text in (tmp_path / "kernels" / kernel["code"]).read_text()
     assert f"kernels/{kernel['code']}\n" in out
     other, its = ("sm_80", "ptx, sass") if form == "isa" else ("cpu", "isa")
     code, _, err = command(*words[:4], other, *words[5:])

@@ -15,7 +15,7 @@ from called import document_here, here
 from qconv.cli.command_line import commands
 
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8"
-# What each command prints that has no option --csv.
+# The output of each command without an option --csv.
 NO_TABLE = {
     "bench": "one document",
     "build": "counts",

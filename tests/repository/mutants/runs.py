@@ -22,14 +22,6 @@ MUTANTS = (
         (BUFFERS,),
     ),
     Mutant(
-        "buffers: an output of the host is written in its own order",
-        "Value.write_to",
-        "_seen_last(self._host) if other.is_channels_last else self._host",
-        "self._host.reshape(other.array.shape)",
-        "A buffer may have its channels last where the other runtime has not.",
-        (BUFFERS,),
-    ),
-    Mutant(
         "buffers: an output is checked when it is written",
         "Runner.run",
         "buffer.check(values[name].shape, values[name].dtype)",

@@ -4,6 +4,22 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "sampled: the time is of the sampled point alone",
+        "Sampled.tell",
+        "if trial is None or trial.params != point:",
+        "if trial is None:",
+        "The sampler would never learn of the config that was measured.",
+        ("search/test_sampled.py",),
+    ),
+    Mutant(
+        "sampled: the furthest config is proposed",
+        "Sampled.ask",
+        "np.argmin(np.where(self._is_left, steps, np.inf))",
+        "np.argmax(np.where(self._is_left, steps, -np.inf))",
+        "What the sampler knows would be turned around.",
+        ("search/test_sampled.py::test_tpe_learns",),
+    ),
+    Mutant(
         "blas: one thread for good",
         "one_thread",
         "found.set(_asked.before)",

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from qconv.op import Problem
 
 DEFAULT = "bayesian"
+# Begins the name of any sampler of Optuna's: "optuna:TPESampler".
+SAMPLER = "optuna:"
+_SAMPLED = "qconv.tuner.search.sampled"
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,19 @@ def every_name() -> tuple[str, ...]:
     return (*names(), *(name for name in plugins.names(plugins.STRATEGIES) if name not in names()))
 
 
+def is_sampler(name: str) -> bool:
+    """True for the name of a sampler of Optuna's, which only that package can check."""
+    return name.startswith(SAMPLER)
+
+
 def named(name: str) -> Callable[[Space], Strategy]:
+    if is_sampler(name):
+        sampled: Callable[[Space], Strategy] = import_module(_SAMPLED).strategy_of(name.removeprefix(SAMPLER))
+        return sampled
     if name not in names():
         if name in plugins.names(plugins.STRATEGIES):
             outside: Callable[[Space], Strategy] = plugins.load(plugins.STRATEGIES, name)
             return outside
-        raise ValueError(f"the search strategy {name!r} is not known; use {', '.join(every_name())}")
+        raise ValueError(f"the search strategy {name!r} is not known; use {', '.join(every_name())}, or optuna:SAMPLER")
     made: Callable[[Space], Strategy] = import_module(f"{__name__}.{name}").STRATEGY
     return made
