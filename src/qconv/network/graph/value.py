@@ -103,8 +103,9 @@ class Value:
 
     def write_to(self, other: Value) -> None:
         """Copy into the memory of another tensor on the device, with the same shape and type in any order of axes."""
-        if self.is_channels_last == other.is_channels_last:
-            self.copy_into(other.array)
+        if self._host is not None:
+            host = _seen_last(self._host) if other.is_channels_last else self._host
+            self._device.write(np.asarray(host, order="C"), other.array)
         else:
             self._device.copy(self.in_order(other.is_channels_last), other.array)
 
