@@ -60,6 +60,7 @@ def test_both_at_once_are_refused(name: str, tmp_path: Path) -> None:
         "tune": [KEY],
         "explain": [file],
         "compare": [file, file, "--data", tmp_path],
+        "sensitivity": [file, file, "--data", tmp_path],
         "study": ["--storage", tmp_path / "study.db"],
         "db merge": [tmp_path / "b.sqlite"],
     }.get(name, [])
