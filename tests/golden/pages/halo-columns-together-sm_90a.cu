@@ -65,12 +65,10 @@ struct alignas(VECTOR_K * sizeof(Residual)) ResidualVector { Residual element[VE
 
 // The residuals of a fragment.
 struct Residuals {
-    Residual element[2 * ProductRows::CHANNELS];
-    __device__ __forceinline__ void put(int first, const ResidualVector& vector) {
-#pragma unroll
-        for (int i = 0; i < VECTOR_K; ++i) element[first + i] = vector.element[i];
+    ResidualVector vector[2 * ProductRows::CHANNELS / VECTOR_K];
+    __device__ __forceinline__ Inputs inputs(Sum sum, int i) const {
+        return {sum, vector[i / VECTOR_K].element[i % VECTOR_K]};
     }
-    __device__ __forceinline__ Inputs inputs(Sum sum, int i) const { return {sum, element[i]}; }
 };
 
 // A lane loads the residuals of a tile from device memory, where it needs them.
@@ -95,7 +93,8 @@ struct TileResiduals {
             const int k = fragment.k + i % CHANNELS;
             if (row >= OUT_H || column >= OUT_W || (!WHOLE_RESIDUALS && k >= K)) continue;
             const int pixel = (tiles.image() * OUT_H + row) * OUT_W + column;
-            residuals.put(i, *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k)));
+            residuals.vector[i / VECTOR_K] =
+                *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k));
         }
         return residuals;
     }
