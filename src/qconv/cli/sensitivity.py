@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from qconv.cli.layer_errors import leaving_out, printed_as_data
 from qconv.cli.options import json_option, needing_onnx, quiet_option
 from qconv.cli.sampling import sample_options, samples_of
 from qconv.cli.table import check_one_format, csv_option, of_terminal, table
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
 
 NAMES = ("outputs", "own", "op", "layer")
 CSV_NAMES = ("name", "op", "own_db", "outputs_db")
@@ -48,5 +45,5 @@ def sensitivity(real: Path, quantized: Path, top: int | None, as_json: bool, as_
     click.echo(f"these cost the outputs most: to keep them in floats, {left}")
 
 
-def _counted(layers: Sequence[NodeProto]) -> Iterable[NodeProto]:
+def _counted(layers: Sequence[Any]) -> Iterable[Any]:
     return progress.Counted(layers, len(layers), "quantized by itself:", "layers")

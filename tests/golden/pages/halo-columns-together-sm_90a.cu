@@ -61,14 +61,15 @@ struct Operand {
 
 constexpr bool WHOLE_RESIDUALS = K % TILE_M == 0;  // whether every channel of every tile exists
 
-struct alignas(VECTOR_K * sizeof(Residual)) ResidualVector { Residual element[VECTOR_K]; };
+// Several residuals at once, also of an array of single ones.
+struct __attribute__((may_alias, aligned(VECTOR_K * sizeof(Residual)))) ResidualVector {
+    Residual element[VECTOR_K];
+};
 
 // The residuals of a fragment.
-struct Residuals {
-    ResidualVector vector[2 * ProductRows::CHANNELS / VECTOR_K];
-    __device__ __forceinline__ Inputs inputs(Sum sum, int i) const {
-        return {sum, vector[i / VECTOR_K].element[i % VECTOR_K]};
-    }
+struct alignas(VECTOR_K * sizeof(Residual)) Residuals {
+    Residual element[2 * ProductRows::CHANNELS];
+    __device__ __forceinline__ Inputs inputs(Sum sum, int i) const { return {sum, element[i]}; }
 };
 
 // A lane loads the residuals of a tile from device memory, where it needs them.
@@ -93,7 +94,7 @@ struct TileResiduals {
             const int k = fragment.k + i % CHANNELS;
             if (row >= OUT_H || column >= OUT_W || (!WHOLE_RESIDUALS && k >= K)) continue;
             const int pixel = (tiles.image() * OUT_H + row) * OUT_W + column;
-            residuals.vector[i / VECTOR_K] =
+            *reinterpret_cast<ResidualVector*>(&residuals.element[i]) =
                 *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k));
         }
         return residuals;

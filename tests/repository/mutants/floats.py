@@ -297,8 +297,8 @@ MUTANTS = (
     Mutant(
         "float8 of expressions: a cast does not round",
         "narrowed",
-        "if dtype in FLOAT8:",
-        "if False:",
+        "if dtype in ROUNDED:",
+        'if dtype in ROUNDED and not dtype.startswith("float8"):',
         "What reads a tensor of 8-bit floats reads rounded numbers.",
         (IN_SESSIONS,),
     ),

@@ -34,8 +34,8 @@ OF_PAGE = (
     Mutant(
         "halo: residuals lie one behind the other",
         "templates/families/halo/residuals_in_memory.j2",
-        "element[first + i] = vector.element[i];",
-        "element[first] = vector.element[i];",
+        "reinterpret_cast<ResidualVector*>(&residuals.element[i])",
+        "reinterpret_cast<ResidualVector*>(&residuals.element[0])",
         "A lane has VECTOR_K of them.",
         (HALVES,),
     ),
