@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -43,6 +44,21 @@ def strategy_of(name: str) -> Callable[[Space], Sampled]:
     return partial(Sampled, kind if "seed" in takes else lambda seed: kind())
 
 
+@contextmanager
+def _of_optuna() -> Iterator[None]:
+    """Silence the warnings that most samplers are experimental. Raise ValueError where one needs a package that is not
+    installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"this sampler of Optuna's needs {error.name}, which is not installed: pip install {error.name}, or take "
+            "another strategy"
+        ) from None
+
+
 class Sampled:
     gain = None
 
@@ -64,8 +80,7 @@ class Sampled:
         }
         self._asked: dict[Config, Trial] = {}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # most samplers are experimental
+        with _of_optuna():
             self._study = optuna.create_study(sampler=make(seed=space.seed))
 
     def ask(self) -> Plan | None:
@@ -74,8 +89,7 @@ class Sampled:
                 return self._take(config)
         if not self._left:
             return None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _of_optuna():
             trial = self._study.ask(self._distributions)
         point = np.array([trial.params[name] for name in self._distributions], dtype=np.float64)
         steps = (np.abs(self._places - point) * self._weights).sum(axis=1)

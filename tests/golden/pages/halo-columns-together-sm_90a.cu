@@ -61,7 +61,7 @@ struct Operand {
 
 constexpr bool WHOLE_RESIDUALS = K % TILE_M == 0;  // whether every channel of every tile exists
 
-// Several residuals at once, also of an array of single ones.
+// Several residuals at once, in memory that holds single ones.
 struct __attribute__((may_alias, aligned(VECTOR_K * sizeof(Residual)))) ResidualVector {
     Residual element[VECTOR_K];
 };

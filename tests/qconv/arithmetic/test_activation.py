@@ -244,8 +244,8 @@ def test_another_librarys_bfloat16_tensor_is_refused_if_nothing_reads_it() -> No
 
 def test_every_output_type_has_a_numpy_dtype() -> None:
     for name, element_type in ELEMENT_TYPES.items():
-        assert str(element_type.numpy) == name
-        assert CPU.empty((2,), name).nbytes == 2 * element_type.bytes
+        assert str(element_type.numpy) == element_type.array_type, name
+        assert CPU.empty((2,), element_type.array_type).nbytes == 2 * element_type.bytes
 
 
 def clamped(**given: Any) -> Parameters:

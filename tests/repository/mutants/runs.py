@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "runs: the first images are replayed for ever",
         "Recorded.__call__",
-        "value.write_to(self._given[name])",
+        "value.copy_into(self._given[name].array)",
         "pass",
         "What is given never reaches the arrays that the recording reads.",
         (RECORDED,),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from strategy_contract import LARGE, Begin, StrategyContract, run, simulated_us, space_of
 
@@ -13,7 +15,17 @@ SAMPLERS = ("RandomSampler", "TPESampler", "QMCSampler")
 class TestEvery(StrategyContract):
     @pytest.fixture(params=SAMPLERS)
     def begin(self, request: pytest.FixtureRequest) -> Begin:
+        if request.param == "QMCSampler":
+            pytest.importorskip("scipy", reason="scipy is not installed")
         return strategies.named(f"optuna:{request.param}")
+
+
+def test_a_sampler_that_lacks_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    search = strategies.named("optuna:QMCSampler")(space_of(LARGE))
+    with pytest.raises(ValueError, match=r"needs scipy[.a-z]*, which is not installed: pip install scipy"):
+        run(search, 30)
 
 
 def test_tpe_learns() -> None:

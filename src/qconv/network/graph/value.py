@@ -98,14 +98,21 @@ class Value:
         """Return a copy in an array of its own on the device."""
         shape = last_of(self.shape) if self.is_channels_last else self.shape
         made = self.with_array(self._device.empty(shape, self.dtype))
-        self.write_to(made)
+        self.copy_into(made.array)
         return made
+
+    def copy_into(self, array: Any) -> None:
+        """Copy into a device array with the same shape, type and order of axes."""
+        if self._host is not None:
+            host = _seen_last(self._host) if self.is_channels_last else self._host
+            self._device.write(np.asarray(host, order="C"), array)
+        else:
+            self._device.copy(self._device.contiguous(self.array), array)
 
     def write_to(self, other: Value) -> None:
         """Copy into the memory of another tensor on the device, with the same shape and type in any order of axes."""
-        if self._host is not None:
-            host = _seen_last(self._host) if other.is_channels_last else self._host
-            self._device.write(np.asarray(host, order="C"), other.array)
+        if self.is_channels_last == other.is_channels_last:
+            self.copy_into(other.array)
         else:
             self._device.copy(self.in_order(other.is_channels_last), other.array)
 

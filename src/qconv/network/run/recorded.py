@@ -119,6 +119,6 @@ class Recorded:
     def __call__(self, given: Values) -> dict[str, Value]:
         for name, value in given.items():
             if name not in self._places:
-                value.write_to(self._given[name])
+                value.copy_into(self._given[name].array)
         self._replay()
         return {name: value.with_array(value.array) for name, value in self._made.items()}

@@ -86,7 +86,7 @@ def test_nothing_is_passed_over_within_a_row() -> None:
     problem = replace(STRIDED, c=24)
     as_they_are, together = Windows.of(problem, 8), Windows.of(reshaped(problem), 8)
     assert (as_they_are.count, as_they_are.skips) == (2, True)
-    assert (together.count, together.skips, together.channels % 16) == (1, False, 0)
+    assert (together.count, together.skips, together.pixel % 16) == (1, False, 0)
 
 
 def test_what_an_output_adds_up_may_not_grow_beyond_a_sum() -> None:
