@@ -34,9 +34,9 @@ class Float8Network:
 
     def constant(self, array: Any) -> str:
         name = f"c{len(self.held)}"
-        kind = KINDS.get(str(array.dtype))
-        if str(array.dtype) in (E4M3, E5M2):
-            self.held.append(helper.make_tensor(name, kind, array.shape, array.tobytes(), raw=True))
+        dtype = str(array.dtype)
+        if dtype in (E4M3, E5M2):
+            self.held.append(helper.make_tensor(name, KINDS[dtype], array.shape, array.tobytes(), raw=True))
         else:
             self.held.append(numpy_helper.from_array(np.asarray(array), name))
         return name
