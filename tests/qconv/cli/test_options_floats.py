@@ -35,6 +35,7 @@ def run(*arguments: str | Path, fails: bool = False) -> str:
     return done.output if not fails or done.exception is None else f"{done.output}{done.exception}"
 
 
+@pytest.mark.slow
 def test_a_report_has_the_type_of_each_layer(model: str) -> None:
     rows = json.loads(run("explain", model, "--device", "cpu", "--floats", "float16", "--json"))["layers"]
     assert [row["floats"] for row in rows if row["op"] == "Gemm"] == ["float16", "float16"]
@@ -61,6 +62,7 @@ def test_a_type_that_there_is_not(model: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_self_test_compares_bits(model: str, tmp_path: Path) -> None:
     exported = ("export", model, "--format", "library", "--target", "cpu", "--out", tmp_path / "there")
     said = run(*exported, "--floats", "float16", "--vectors", fails=True)

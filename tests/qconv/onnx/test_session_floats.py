@@ -19,6 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 from qconv.onnx import Session
 from qconv.onnx.ship import build
 
+pytestmark = pytest.mark.turns
+
 TYPES = tuple(networks.NARROW)
 
 

@@ -36,6 +36,7 @@ def loaded(path: Path, number: int = 0) -> optuna.Study:
     return optuna.load_study(storage=url, study_name=sorted(optuna.get_all_study_names(url))[number])
 
 
+@pytest.mark.slow
 def test_every_row_is_a_trial(tmp_path: Path) -> None:
     path = tmp_path / "study.db"
     (made,) = study.write(rows(), str(path))

@@ -16,6 +16,8 @@ from float8_networks import E4M3, E5M2, Float8Network
 
 from qconv.onnx import Session
 
+pytestmark = pytest.mark.turns
+
 Network = Callable[[Float8Network], str]
 
 
