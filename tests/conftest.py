@@ -17,7 +17,7 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
-# The fast suite has one in twelve of the tests marked turns. With its one in nine, .ci/run has a fifth.
+# The fast suite has one in twelve of the tests marked turns. With its one in fifteen, .ci/run has a seventh.
 FAST_ONE_IN = 12
 
 

@@ -1,8 +1,8 @@
 """A ledger of the tests that ran in several runs of pytest, and of those that never ran.
 
     QCONV_TESTS_LEDGER=ledger python -m pytest -m "not slow"        # adds a line for each test
-    python tests/repository/ledger.py ledger --one-in 9 --out left  # those that ran in none: pytest @left
-    python tests/repository/ledger.py ledger --one-in 9             # exit status 1: one ran in none, and why
+    python tests/repository/ledger.py ledger --one-in 15 --out left  # those that ran in none: pytest @left
+    python tests/repository/ledger.py ledger --one-in 15             # exit status 1: one ran in none, and why
 
 A test is expected to run unless it is marked `gpu` or `--one-in` leaves it out. The existing tests are collected anew:
 a file that no run collected is also reported.
