@@ -157,7 +157,7 @@ TYPE = Addition(
     rows=(
         Row("src/qconv/dtypes.py", E4M3_FNUZ, '        ElementType("float32"'),
         Row("templates/prelude/every.j2", E4M3_FNUZ_CXX, '//% section "E5m2s"'),
-        Row(TABLES, '("float8_e4m3fnuz",), ', '("float32",), ("float16",)'),
+        Row(TABLES, '("float8_e4m3fnuz",), ', '("tfloat32",), ("float16",)'),
         Row(TABLES, E4M3_FNUZ_MATRIX, "# gfx1100 follows"),
     ),
     lists=(

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from qconv.conversion import Choose, Dynamic
 from qconv.conversion.choice import choice_real
-from qconv.dtypes import ELEMENT_TYPES
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.errors import Infeasible
 from qconv.generator.families import Family
 from qconv.generator.families.conversion import ConversionPlan, argument_fields, dimensions, element_bytes
@@ -85,8 +85,9 @@ class ChoosingPlan(ConversionPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config, converts = self.config, isinstance(self.problem, Dynamic)
+        of_quotient = Constant("SHARED_SCALE", True, "the elements of a vector have one scale")
         of_conversion = (
-            Constant("SHARED_SCALE", True, "the elements of a vector have one scale"),
+            *((of_quotient,) if self.problem.out_type not in FLOAT8 else ()),
             Constant(
                 "IN_REGISTERS",
                 self.in_registers,

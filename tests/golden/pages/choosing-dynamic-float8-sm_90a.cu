@@ -7,6 +7,9 @@
 // config    choosing threads=256 team=256 vector=8 unroll=4 slices=1
 // launch    dynamic<<<512x1x1, 256, 2048 B>>> when: call
 
+@@ // Derived values.
+TEAMS=1 IN_REGISTERS=true SLICE=4096 SMEM_BYTES=2048
+
 using X = unsigned short;
 using Output = unsigned char;
 using Scale = float;

@@ -127,5 +127,5 @@ def test_an_interrupt_ends_the_workers_without_a_traceback(tmp_path: Path) -> No
     finally:
         tuner.kill()
     assert tuner.returncode == 130, said
-    assert said.endswith("the same command goes on\n\ninterrupted\n"), said
+    assert said.endswith("\n\ninterrupted: every finished trial is in the database: the same command goes on\n"), said
     assert "Traceback" not in said
