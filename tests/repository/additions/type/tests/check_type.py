@@ -82,4 +82,4 @@ def test_what_it_has_not_is_refused(given: dict[str, object], says: str) -> None
 def test_a_family_of_bytes_refuses_it() -> None:
     problem = Conv2d(1, 28, 28, 64, 64, 3, 3, pad=1, groups=64, quantization=REAL)
     plans, _ = generator.space(problem, TARGETS["sm_80"])
-    assert {plan.config.family for plan in plans} == {"simt"}
+    assert {plan.config.family for plan in plans} == {"depthwise", "simt"}
