@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from qconv.arithmetic.narrow import NARROW_FLOATS
 from qconv.arithmetic.step import Step
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
-from qconv.conversion.steps import NARROW_FLOATS, Prepared, Real, prepared, steps
+from qconv.conversion.steps import Prepared, Real, prepared, steps
 from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Plan
 from qconv.op import Tensor
@@ -180,8 +181,8 @@ def _wants(entries: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
 def _as_real(problem: Choose) -> tuple[str, tuple[str, ...]]:
     if problem.x_type not in NARROW_FLOATS:
         return "element", ()
-    back, _, wants, _ = NARROW_FLOATS[problem.x_type]
-    return back.format("element"), wants
+    narrow_float = NARROW_FLOATS[problem.x_type]
+    return narrow_float.read.format("element"), narrow_float.read_wants
 
 
 def _what_it_computes(problem: Conversion) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from qconv.arithmetic.narrow import NAN_OF_FLOAT8
-from qconv.dtypes import ELEMENT_TYPES, FLOAT8, RANGES
+from qconv.arithmetic.narrow import NARROW_FLOATS
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.expression import elementary
-from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, closure
+from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, ROUNDED, closure
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, Statement
 from qconv.expression.problem import Expression
@@ -92,26 +92,16 @@ def vector_loaded(load: Load, axis: Axis, number: int) -> str:
     return f"const Vector<{load.operand.upper()}> v{number} = {loaded(moved)};"
 
 
-# Conversions of floats of 16 bits, which are passed as their bits: to float, and from it.
-_FROM = {"float16": "half_to_float", "bfloat16": "bfloat16_to_float"}
-_TO = {"float16": "to_half", "bfloat16": "to_bfloat16"}
-_NAN = {"float16": "0x7e00", "bfloat16": "0x7fc0"}
-
-
 def widened(dtype: str, element: str) -> str:
     """Return an element in the type in which it is computed."""
-    if dtype in FLOAT8:
-        return f"tile::{ELEMENT_TYPES[dtype].word}::of({element}, 0)"
-    return f"tile::{_FROM[dtype]}({element})" if dtype in _FROM else element
+    return NARROW_FLOATS[dtype].read.format(element) if dtype in NARROW_FLOATS else element
 
 
 def stored(dtype: str, value: str) -> str:
     """Return a value as an element of the output. Devices make different NaN; one of them is stored."""
-    if dtype in _TO:
-        return f"{value} == {value} ? tile::{_TO[dtype]}({value}) : static_cast<Output>({_NAN[dtype]})"
-    if dtype in FLOAT8:
-        narrowed = f"tile::Packed{ELEMENT_TYPES[dtype].word}::one({value})"
-        return f"{value} == {value} ? {narrowed} : static_cast<Output>({NAN_OF_FLOAT8:#x})"
+    if dtype in NARROW_FLOATS:
+        narrow_float = NARROW_FLOATS[dtype]
+        return f"{value} == {value} ? {narrow_float.round.format(value)} : static_cast<Output>({narrow_float.nan:#x})"
     if dtype == FLOAT:
         return f"{value} == {value} ? {value} : tile::as_float(0x7fc00000u)"
     return f"static_cast<Output>({value})"
@@ -195,18 +185,11 @@ def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
     functions = {node.function for node in nodes if isinstance(node, Call)}
     wants = set(closure(functions)) | {f"fn:{name}" for name in functions}
     read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load | Lookup)}
-    if "float16" in read or "to_half" in functions:
-        wants |= {"from_half", "bits"}
-    if "bfloat16" in read or "to_bfloat16" in functions:
-        wants |= {"from_bfloat16", "bits"}
-    if problem.y_type == "float16":
-        wants |= {"half"}
-    if problem.y_type == "bfloat16":
-        wants |= {"bfloat16", "bits"}
-    for dtype in read & set(FLOAT8):
-        wants |= {*ELEMENT_TYPES[dtype].word_wants}
-    if problem.y_type in FLOAT8:
-        wants |= {f"Packed{ELEMENT_TYPES[problem.y_type].word}", "float8", "bits"}
+    for dtype, narrow_float in NARROW_FLOATS.items():
+        if dtype in read or ROUNDED[dtype] in functions:
+            wants |= {*narrow_float.read_wants}
+        if dtype == problem.y_type:
+            wants |= {*narrow_float.round_wants}
     if problem.y_type == FLOAT or any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
         wants |= {"bits"}
     return frozenset(wants)

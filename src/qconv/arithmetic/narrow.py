@@ -1,7 +1,9 @@
-"""The rounding of a real number to a narrower float, in NumPy: half to even, once. 8-bit floats saturate, infinities
-included, as OCP's saturating conversion does; their NaN is 0x7f."""
+"""The rounding of a real number to a narrower float, in NumPy and in C++: half to even, once. 8-bit floats saturate,
+infinities included, as OCP's saturating conversion does; their NaN is 0x7f."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +13,38 @@ from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 NAN_OF_FLOAT8 = 0x7F
 
 
+@dataclass(frozen=True)
+class NarrowFloat:
+    """A float that sources hold as its bits: the C++ that makes a float of them, the C++ that rounds a float to them,
+    and the sections of the prelude that each needs."""
+
+    read: str
+    round: str
+    read_wants: tuple[str, ...]
+    round_wants: tuple[str, ...]
+    nan: int  # the bits that a store writes for every NaN
+
+
+def _of_words(name: str) -> NarrowFloat:
+    element_type = ELEMENT_TYPES[name]
+    packed = f"Packed{element_type.word}"
+    read, rounded = f"tile::{element_type.word}::of({{}}, 0)", f"tile::{packed}::one({{}})"
+    return NarrowFloat(read, rounded, element_type.word_wants, (packed, "float8", "bits"), NAN_OF_FLOAT8)
+
+
+NARROW_FLOATS = {
+    "float16": NarrowFloat("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",), 0x7E00),
+    "bfloat16": NarrowFloat(
+        "tile::bfloat16_to_float({})",
+        "tile::to_bfloat16({})",
+        ("from_bfloat16", "bits"),
+        ("bfloat16", "bits"),
+        0x7FC0,
+    ),
+    **{name: _of_words(name) for name in FLOAT8},
+}
+
+
 def narrow(value: Array, out_type: str) -> Array:
     """Round to a float type. NumPy converts fp64 to bfloat16 and to 8 bits through fp32; the first conversion rounds to
     odd, so that the two equal a single rounding."""
@@ -18,7 +52,7 @@ def narrow(value: Array, out_type: str) -> Array:
         value = _to_odd(value)
     element_type = ELEMENT_TYPES[out_type]
     if out_type not in FLOAT8:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return value.astype(element_type.numpy)
     most = element_type.largest_finite
     bits = np.clip(value, -most, most).astype(element_type.numpy).view(np.uint8)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from qconv.arithmetic.epilogue import ROUNDINGS
 from qconv.arithmetic.fma import fma
-from qconv.arithmetic.narrow import NAN_OF_FLOAT8, narrow
+from qconv.arithmetic.narrow import NAN_OF_FLOAT8, NARROW_FLOATS, narrow
 from qconv.arithmetic.step import Step
 from qconv.conversion.problem import Dequantize, Dynamic, Quantize, Requantize
 from qconv.dtypes import ELEMENT_TYPES, FLOAT8
@@ -28,25 +28,6 @@ Values = dict[str, Any]
 Array = NDArray[Any]
 Elementwise = Quantize | Dequantize | Requantize | Dynamic
 
-# C++ conversions of narrow floats to and from float, with the prelude parts that they need.
-NARROW_FLOATS = {
-    "float16": ("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",)),
-    "bfloat16": (
-        "tile::bfloat16_to_float({})",
-        "tile::to_bfloat16({})",
-        ("from_bfloat16", "bits"),
-        ("bfloat16", "bits"),
-    ),
-    **{
-        name: (
-            f"tile::{ELEMENT_TYPES[name].word}::of({{}}, 0)",
-            f"tile::Packed{ELEMENT_TYPES[name].word}::one({{}})",
-            ELEMENT_TYPES[name].word_wants,
-            (f"Packed{ELEMENT_TYPES[name].word}", "float8", "bits"),
-        )
-        for name in FLOAT8
-    },
-}
 _LONG_ROUNDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rne": ("tile::round_to_long", ("long",)),
     "half_away": ("tile::round_half_away_to_long", ("long_half_away",)),
@@ -93,8 +74,8 @@ class Real:
         """Return the prelude parts that `rounded` needs."""
         if self.precision not in NARROW_FLOATS:
             return ()
-        _, _, back, to = NARROW_FLOATS[self.precision]
-        return (*back, *to)  # `back` includes "bits"
+        narrow_float = NARROW_FLOATS[self.precision]
+        return (*narrow_float.read_wants, *narrow_float.round_wants)  # the first include "bits"
 
     def literal(self, number: float) -> str:
         text = repr(float(number) if self.ctype == "double" else float(np.float32(number)))
@@ -106,8 +87,8 @@ class Real:
     def rounded(self, cxx: str) -> str:
         if self.precision not in NARROW_FLOATS:
             return cxx
-        back, to, _, _ = NARROW_FLOATS[self.precision]
-        return back.format(to.format(cxx))
+        narrow_float = NARROW_FLOATS[self.precision]
+        return narrow_float.read.format(narrow_float.round.format(cxx))
 
     def round(self, value: Any) -> Array:
         """Round to this precision, like `rounded`; the array keeps the type of the arithmetic."""
@@ -246,8 +227,8 @@ def _load(problem: Quantize | Dequantize | Requantize, real: Real) -> Step:
     cxx = "element"
     wants: tuple[str, ...] = ()
     if problem.x_type in NARROW_FLOATS:
-        back, _, wants, _ = NARROW_FLOATS[problem.x_type]
-        cxx = back.format("element")
+        narrow_float = NARROW_FLOATS[problem.x_type]
+        cxx, wants = narrow_float.read.format("element"), narrow_float.read_wants
     return Step("load", f"{real.ctype} value = {real.cast(cxx)};", lambda x, v: x.astype(real.dtype), wants=wants)
 
 
@@ -317,9 +298,9 @@ def _narrow(problem: Quantize | Dequantize) -> Step:
     cxx = "static_cast<Output>(value)"
     wants: tuple[str, ...] = ()
     if out_type in NARROW_FLOATS:
-        _, to, _, wants = NARROW_FLOATS[out_type]
-        cxx = to.format("tile::to_odd(value)" if double else "value")
-        wants = (*wants, "bits", "odd") if double else (*wants, "bits")
+        narrow_float = NARROW_FLOATS[out_type]
+        cxx = narrow_float.round.format("tile::to_odd(value)" if double else "value")
+        wants = (*narrow_float.round_wants, "bits", *("odd",) * double)
     if out_type in FLOAT8:  # devices make different NaN
         cxx = f"value == value ? {cxx}\n        : static_cast<Output>({NAN_OF_FLOAT8:#x})"
     return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)

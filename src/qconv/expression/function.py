@@ -31,6 +31,8 @@ COMPUTED = {
     "bool": BOOL,
 }
 # Prelude parts that read and write 8-bit floats.
+# The functions that round a value to a narrower float.
+ROUNDED = {"float16": "to_half", "bfloat16": "to_bfloat16", **{dtype: f"to_{dtype}" for dtype in FLOAT8}}
 WORDS_OF_FLOAT8 = tuple(
     want for name in FLOAT8 for want in (*ELEMENT_TYPES[name].word_wants, f"Packed{ELEMENT_TYPES[name].word}")
 )
@@ -140,19 +142,12 @@ def _narrow(dtype: str) -> Callable[[Array], Array]:
 
 def _rounded(dtype: str) -> Callable[[Array], Array]:
     """Return a conversion to a narrower float, held in float32."""
-
-    def rounded(a: Array) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return a.astype(ELEMENT_TYPES[dtype].numpy).astype(np.float32)
-
-    return rounded
+    return lambda a: narrow(a, dtype).astype(np.float32)
 
 
 def _to_float8(dtype: str) -> Function:
     """Return the rounding to an 8-bit float, held in float32. Its C++ stands beside that of the other one."""
-    return Function(
-        f"to_{dtype}", 1, lambda a: narrow(a, dtype).astype(np.float32), (FLOAT,), FLOAT, (*WORDS_OF_FLOAT8, "float8")
-    )
+    return Function(ROUNDED[dtype], 1, _rounded(dtype), (FLOAT,), FLOAT, (*WORDS_OF_FLOAT8, "float8"))
 
 
 def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Function:

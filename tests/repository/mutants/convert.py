@@ -256,7 +256,7 @@ MUTANTS = (
     ),
     Mutant(
         "float8: every element of a word is read as the second",
-        "conversion/steps.py",
+        "arithmetic/narrow.py",
         "::of({{}}, 0)",
         "::of({{}}, 1)",
         "A byte by itself is the first of its word.",

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from qconv.dtypes import ELEMENT_TYPES
+from qconv.expression.function import ROUNDED
 from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
 from qconv.expression.map import Map
 from qconv.expression.matmul import MatMul
@@ -15,7 +16,6 @@ from qconv.expression.node import Call, Fold, Load, Lookup, Node, Position, in_o
 from qconv.expression.problem import Expression, Operand
 from qconv.expression.reduce import Reduce
 from qconv.network.expressions.lazy import (
-    ROUNDED,
     Byte,
     Element,
     Folding,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qconv.dtypes import FLOAT8, why_not_fnuz
-from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG
+from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG, ROUNDED
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, call, in_order, indices_of
 from qconv.network.graph.graph import Layer, Network
@@ -352,10 +352,6 @@ def converted(node: Node, dtype: str) -> Node:
     if node.dtype != target:
         node = call({FLOAT: "to_float32", INT: "to_int32", LONG: "to_int64", BOOL: "to_bool"}[target], node)
     return narrowed(node, dtype)
-
-
-# Functions that round a value to a narrower float.
-ROUNDED = {"float16": "to_half", "bfloat16": "to_bfloat16", **{dtype: f"to_{dtype}" for dtype in FLOAT8}}
 
 
 def narrowed(node: Node, dtype: str) -> Node:
