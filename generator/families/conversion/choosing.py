@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from qconv.conversion import Choose, Dynamic
 from qconv.conversion.choice import choice_real
-from qconv.dtypes import ELEMENT_TYPES, FLOAT8
+from qconv.conversion.steps import divides_by_reciprocal
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.families import Family
 from qconv.generator.families.conversion import ConversionPlan, argument_fields, dimensions, element_bytes
@@ -83,17 +84,17 @@ class ChoosingPlan(ConversionPlan):
         return sizes | {name: min(16, self.config.vector * sizes[name]) for name in in_vectors}
 
     @property
+    def _conversion_constants(self) -> tuple[Constant, ...]:
+        """Constants of the conversion with the scale that was chosen."""
+        if not isinstance(self.problem, Dynamic):
+            return ()
+        shared = Constant("SHARED_SCALE", True, "the elements of a vector have one scale")
+        kept = Constant("IN_REGISTERS", self.in_registers, "a thread converts the elements that it kept in registers")
+        return (*(shared,) * divides_by_reciprocal(self.problem.quantize), kept)
+
+    @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
-        config, converts = self.config, isinstance(self.problem, Dynamic)
-        of_quotient = Constant("SHARED_SCALE", True, "the elements of a vector have one scale")
-        of_conversion = (
-            *((of_quotient,) if self.problem.out_type not in FLOAT8 else ()),
-            Constant(
-                "IN_REGISTERS",
-                self.in_registers,
-                "a thread converts the elements that it kept in registers",
-            ),
-        )
+        config = self.config
         return {
             "The problem.": (*dimensions(self.problem), Constant("COUNT", self.count, "elements per channel")),
             "The config.": (
@@ -105,7 +106,7 @@ class ChoosingPlan(ConversionPlan):
             ),
             "Derived values.": (
                 Constant("TEAMS", config.threads // config.team, "teams per block"),
-                *(of_conversion if converts else ()),
+                *self._conversion_constants,
                 Constant("SLICE", self.per_slice, "elements per slice; the last may have fewer"),
                 Constant("SMEM_BYTES", self.smem_bytes),
             ),

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.conversion import Dequantize, Quantize, Requantize
-from qconv.dtypes import ELEMENT_TYPES, FLOAT8
+from qconv.conversion.steps import divides_by_reciprocal
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.families import Family
 from qconv.generator.families.conversion import ConversionPlan, argument_fields, dimensions, element_bytes
@@ -132,7 +133,7 @@ class TurnedPlan(WaitingPlan, ConversionPlan):
     @property
     def _divides(self) -> bool:
         problem = self.problem
-        return isinstance(problem, Quantize) and problem.quotient != "reciprocal" and problem.out_type not in FLOAT8
+        return isinstance(problem, Quantize) and problem.quotient != "reciprocal" and divides_by_reciprocal(problem)
 
     def cost(self) -> float:
         """Rank the configs as ElementwisePlan does. A thread may have more bytes in flight, because it prepares a scale
