@@ -121,6 +121,12 @@ class PersistentPlan(ConvolutionPlan):
         return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
 
     @property
+    def repack(self) -> str:
+        """The template file of the kernel that rearranges weights of whole words into rows of the product."""
+        wide = self.problem.quantization.types.w.bytes > 1
+        return f"families/wgmma/repack{'_wide' * wide}.j2"
+
+    @property
     def overlaps(self) -> bool:
         return self.target.overlaps_launches
 

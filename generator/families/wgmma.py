@@ -206,7 +206,7 @@ class WgmmaPlan(SlabPlan):
         return WgmmaRoles(
             **vars(products),
             residual_in_smem=self.residual_slots > 0,
-            repack="repack" if self.problem.quantization.types.w.bytes == 1 else "repack_wide",
+            repack=self.repack,
             residual_as="float" if self.residual_slots > 0 else self.context.residual_type,
             zeros_behind=self.last_slab < SLAB,
         )

@@ -310,8 +310,7 @@ class HaloPlan(PersistentPlan):
     @property
     def _prepare_kernels(self) -> tuple[str, ...]:
         by_bytes = self.gathers or self.merged_columns is not None
-        wide = "_wide" if self.problem.quantization.types.w.bytes > 1 else ""
-        repack = "families/halo/repack_bytes.j2" if by_bytes else f"families/wgmma/repack{wide}.j2"
+        repack = "families/halo/repack_bytes.j2" if by_bytes else self.repack
         fold = ("convolution/fold.j2",) * self.problem.quantization.x_zero_point
         borders = ("families/wgmma/fold_borders.j2",) * (self.borders is not None)
         return (repack, *fold, *borders)
