@@ -112,6 +112,16 @@ def test_a_tensor_within_a_node_belongs_to_it() -> None:
     assert found[-1].largest <= 2
 
 
+def test_bfloat16_within_an_expression() -> None:
+    def body(m: Any, x: Any) -> Any:
+        y = dq(x).to(torch.bfloat16)
+        return q((y * y.tanh()).float())
+
+    module, _ = lowered(body, X)
+    assert list(targets(module)) == [EXPRESSION]
+    assert torch.equal(module(X), body(None, X))
+
+
 def test_dynamic_images() -> None:
     def body(m: Any, x: Any) -> Any:
         return q(functional.interpolate(dq(x), scale_factor=2.0, mode="nearest").flatten(2).tanh()[:, :, 1:])

@@ -62,7 +62,7 @@ FOUND = {
     ),
     "hardsigmoid": (
         lambda y, x: functional.hardsigmoid(y.double()),
-        "aten.hardsigmoid.default gives torch.float64; expressions have float16, float32, int8",
+        "aten.hardsigmoid.default gives torch.float64; expressions have float16, bfloat16, float32, int8",
     ),
     "softplus": (lambda y, x: functional.softplus(y, beta=2), "its beta is not 1, or its threshold is below 20"),
     "quantize_per_tensor": (
