@@ -29,7 +29,7 @@ class ElementType:
     # The prelude's C++ type that reads the floats of a 32-bit word, and the sections that it needs.
     word: str = ""
     word_wants: tuple[str, ...] = ()
-    # The type of arrays, where only the multiplication is less exact: of a float32, `kept_bits` are multiplied.
+    # Arrays have this type where only the multiplication is less exact: it reads the upper `kept_bits` of an element.
     held_as: str = ""
     kept_bits: int = 32
 
