@@ -157,7 +157,9 @@ LEFT_OUT = {
         "slots", TURN, "        shared.ring.wait(at);\n" + TURN, "that has completed", EARLY
     ),
     "the slabs of a window": LeftOut("slabs", "of_window + pixel * ROW + c", "pixel * ROW + c", WRONG),
-    "the slabs of the weights": LeftOut("slabs", "slab / SLABS * TAP_BYTES + channel", "slab * ROW", WRONG),
+    "the slabs of the weights": LeftOut(
+        "slabs", "slab / SLABS * (TAP_BYTES / CHANNEL_BYTES) + channel", "slab * ROW", WRONG
+    ),
     "the wait for a tile's second window": LeftOut(
         "windows", "shared.ring.wait(at);", "if (window == 0) shared.ring.wait(at);", f"bytes|{WRONG}"
     ),
@@ -256,7 +258,7 @@ LEFT_OUT = {
     "the stride of gathered columns": LeftOut("gathered, strides", "WINDOW_W * STRIDE_W;", "WINDOW_W;", WRONG),
     "the stride of gathered rows": LeftOut("gathered, one by one", "/ WINDOW_W * ROW_STEP", "/ WINDOW_W", WRONG),
     "where a tap's weights begin": LeftOut(
-        "gathered slabs", "slab / SLABS * TAP_BYTES", "slab / SLABS * C", f"16|{WRONG}"
+        "gathered slabs", "slab / SLABS * (TAP_BYTES / CHANNEL_BYTES)", "slab / SLABS * C", f"16|{WRONG}"
     ),
     "which channel a byte of the weights is": LeftOut(
         "gathered", "tap * C + c)", "tap * TAP_BYTES + c)", f"{WRONG}|out of"

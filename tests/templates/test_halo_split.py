@@ -82,7 +82,10 @@ LEFT_OUT = {
     "which rows a block makes": LeftOut("halves", "row() + rank() * OWN_ROWS", "row()", WRONG),
     "which channels a block multiplies": LeftOut("halves", "rank() * PART_C", "0", WRONG),
     "the channels of its weights": LeftOut(
-        "halves", "first_input_channel() + slab % SLABS * ROW;", "slab % SLABS * ROW;", WRONG
+        "halves",
+        "first_input_channel() + slab % SLABS * (ROW / CHANNEL_BYTES);",
+        "slab % SLABS * (ROW / CHANNEL_BYTES);",
+        WRONG,
     ),
     "which channels are the others'": LeftOut(
         "others' channels behind", "c >= LAST_ROW) continue", "c >= ROW) continue", f"{WRONG}|more products"
