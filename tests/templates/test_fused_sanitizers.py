@@ -363,8 +363,8 @@ PLANTED = {
     ),
     "a subtile past the last channel is copied": Planted(
         "registers",
-        "PER_PIXEL = (C + WIDTH - 1) / WIDTH,",
-        "PER_PIXEL = (C + WIDTH - 1) / WIDTH + 1,",
+        "PER_PIXEL = (C * BYTES + WIDTH - 1) / WIDTH;",
+        "PER_PIXEL = (C * BYTES + WIDTH - 1) / WIDTH + 1;",
         "address",
         UNDEFINED,
     ),
