@@ -98,6 +98,7 @@ class Products(Roles):
     x_signed: str
     a_word: str  # of floats: the prelude's C++ type that reads the elements of A from a word
     b_word: str
+    lost_bits: int  # lowest bits of a float's fraction that the instruction's sums are without
     sum_registers: tuple[str, ...]  # per eight columns, the instruction's operands that hold their sums
     atoms: int
     filters_in_registers: bool = False  # otherwise they are in shared memory, as the pixels are
@@ -210,6 +211,7 @@ class PersistentPlan(ConvolutionPlan):
             x_signed=str(t.x.is_signed).lower(),
             a_word=rows_type.word,
             b_word=columns_type.word,
+            lost_bits=instruction.lost_bits,
             sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
             atoms=columns // 8,
         )

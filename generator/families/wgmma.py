@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from qconv.errors import Infeasible
 from qconv.generator import tensor_map
@@ -27,6 +27,8 @@ CHANNELS = 128
 # Pixels per consumer that leave registers for residuals and border offsets beside the sums, with outputs of several
 # bytes.
 MOST_WITH_BORDERS = 128
+# Pixels per consumer whose sums, promoted, leave registers: a slab has sums of its own.
+MOST_PROMOTED = 96
 # Registers per thread after setmaxnreg. Three warpgroups share 65536.
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 
@@ -69,6 +71,7 @@ class WgmmaRoles(Products):
     residual_as: str = "int"  # type in which the epilogue receives a residual
     tile_at_once: bool = False  # all products of a tile are in flight together
     zeros_behind: bool = False  # the last slab of a pixel ends in instructions that would only multiply zeros
+    sums: Literal["in_place", "promoted"] = "in_place"
 
 
 # Slots of pixels beyond those of the weights. More would not allow more fetches in flight.
@@ -208,7 +211,8 @@ class WgmmaPlan(SlabPlan):
             residual_in_smem=self.residual_slots > 0,
             repack=self.repack,
             residual_as="float" if self.residual_slots > 0 else self.context.residual_type,
-            zeros_behind=self.last_slab < SLAB,
+            zeros_behind=self.multiplies_by_function,
+            sums="promoted" if self.problem.quantization.promoted_sums else "in_place",
         )
 
     @property
@@ -236,9 +240,14 @@ class WgmmaPlan(SlabPlan):
         return ceil_div((self.problem.pixel_bytes - 1) % SLAB + 1, step) * step
 
     @property
+    def multiplies_by_function(self) -> bool:
+        """True where a function has the number of a slab's bytes: the last slab is short, or each has its own sums."""
+        return self.last_slab < SLAB or self.problem.quantization.promoted_sums
+
+    @property
     def _last_slab_constants(self) -> tuple[Constant, ...]:
         says = "bytes of a tap's last slab that are multiplied; only zeros follow"
-        return (Constant("LAST_SLAB", self.last_slab, says),) * (self.last_slab < SLAB)
+        return (Constant("LAST_SLAB", self.last_slab, says),) * self.multiplies_by_function
 
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
@@ -335,6 +344,8 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
         at_most((problem.pixels + 2 * tile_pixels) * problem.k, 2**31 - 1, "outputs of whole tiles")
     if made.residual_slots and made.borders is not None and problem.quantization.types.y.bytes > 1:
         at_most(config.pixels, MOST_WITH_BORDERS, "pixels of a consumer with registers for borders and wide outputs")
+    if problem.quantization.promoted_sums:
+        at_most(config.pixels, MOST_PROMOTED, "pixels of a consumer with registers for promoted sums")
     at_most(made.weight_words, 2**29 - 1, "words of weights")
     return made
 
@@ -383,6 +394,8 @@ STORED = 20
 SHARED, CACHE = 128, 74
 # Clocks from the request for a slab until it arrives.
 LATENCY = 900
+# Clocks from the last product of a slab until its sums are in registers. Not measured: about the length of a product.
+WAIT = 150
 # Output pixels whose residuals a consumer loads together, where it reads them from device memory.
 WAITED_FOR = 4
 # The fetch of a short last slab, of n < 128 channels, counts as (128 / n) ** SHORT whole ones.
@@ -415,7 +428,11 @@ def _slab(plan: WgmmaPlan, of_consumer: int) -> float:
     whole = ceil_div(plan.problem.pixel_bytes, SLAB) * SLAB
     multiplied *= (whole - SLAB + plan.last_slab) / whole
     # A slot is free once the products of the next slab have been issued.
-    return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
+    clocks = at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
+    if not plan.problem.quantization.promoted_sums:
+        return clocks
+    # A consumer waits for a slab's products and adds its sums before it goes on; meanwhile the other one multiplies.
+    return max(clocks, multiplied / plan.consumers + WAIT + of_consumer)
 
 
 def written(problem: Conv2d, pixels: float) -> float:

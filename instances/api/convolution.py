@@ -55,6 +55,7 @@ def conv2d(
     residual_zero_point: Numbers = 0,
     out_type: str | None = None,
     products: str | None = None,
+    promoted_sums: bool = False,
     mode: str | Mode | None = None,
     out: AnyArray | None = None,
     stream: Any = None,
@@ -67,21 +68,20 @@ def conv2d(
     are copied at every call; `pack` them once instead. Scales per channel, and zero points other than 0, select another
     kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's shape is
     added before the activation; `out` may be the same array. A `table` has the output for each byte (255: int8 -1).
-    `mode` is a `qconv.Mode` or names a system, by default ONNX Runtime. `products="tfloat32"` multiplies the upper 19
-    bits of float32. `pixel_shuffle` makes channels blocks of pixels; `crop` removes edges.
+    `mode` is a `qconv.Mode` or a system, by default ONNX Runtime. `products="tfloat32"` multiplies the upper 19 bits of
+    float32; `promoted_sums` adds each 128 products of 8-bit floats in float32. `pixel_shuffle` makes channels pixels.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
     problem = conv2d_problem(
-        x, w, stride=stride, dilation=dilation, pad=pad, groups=groups, layout=layout, w_layout=w_layout,
-        pixel_shuffle=pixel_shuffle, crop=crop, w_scale=w_scale,
-        x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        activation=activation, table=table, residual=residual, residual_zero_point=residual_zero_point,
-        out_type=out_type, products=products, mode=mode,
+        x, w, stride=stride, dilation=dilation, pad=pad, groups=groups, layout=layout, w_layout=w_layout, crop=crop,
+        pixel_shuffle=pixel_shuffle, w_scale=w_scale, x_zero_point=x_zero_point, w_zero_point=w_zero_point,
+        y_zero_point=y_zero_point, bias=bias, activation=activation, table=table, residual=residual, out_type=out_type,
+        residual_zero_point=residual_zero_point, products=products, promoted_sums=promoted_sums, mode=mode,
     )  # fmt: skip
     return run(
-        problem, (x, w, residual), device, w_layout=w_layout, out=out, stream=stream,
-        x_scale=x_scale, w_scale=w_scale, y_scale=y_scale, slope=slope, low=low, high=high, table=table,
+        problem, (x, w, residual), device, w_layout=w_layout, out=out, stream=stream, x_scale=x_scale,
+        w_scale=w_scale, y_scale=y_scale, slope=slope, low=low, high=high, table=table,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
         residual_scale=residual_scale, residual_zero_point=residual_zero_point,
     )  # fmt: skip
@@ -116,6 +116,7 @@ def conv2d_problem(
     residual_zero_point: Numbers = 0,
     out_type: str | None = None,
     products: str | None = None,
+    promoted_sums: bool = False,
     mode: str | Mode | None = None,
 ) -> Conv2d:
     """Return the problem of a conv2d call, from the shapes and types of its arrays and the kinds of its parameters."""
@@ -138,19 +139,15 @@ def conv2d_problem(
         "bias": _bias(bias),
         "activation": activation,
         "table": table is not None,
+        "promoted_sums": promoted_sums,
         "residual": "none" if residual is None else type_of(residual),
         "residual_zero_point": is_nonzero(residual_zero_point),
     }
     quantization = in_mode(Quantization, mode, spec)
     geometry: dict[str, Any] = {
-        "stride": stride,
-        "dilation": dilation,
-        "pad": pad,
-        "groups": groups,
-        "layout": layout,
-        "pixel_shuffle": pixel_shuffle,
-        "crop": crop,
-    }
+        "stride": stride, "dilation": dilation, "pad": pad, "groups": groups, "layout": layout,
+        "pixel_shuffle": pixel_shuffle, "crop": crop,
+    }  # fmt: skip
     return Conv2d(**sizes, **filters, quantization=quantization, **geometry)
 
 

@@ -285,6 +285,9 @@ __device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
     return static_cast<Sum>(static_cast<unsigned>(sum) + four_products(a, b));
 }
 
+// int32 sums keep all of their bits.
+__device__ __forceinline__ Sum kept(Sum sum) { return sum; }
+
 // Computes D += A * B by one warp; integers modulo 2**32.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
@@ -298,6 +301,7 @@ __device__ __forceinline__ void multiply_add(
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
         for (int k = 0; k < K / PER_WORD; ++k) d[i] = add_products(d[i], shown[a_row[k]], shown[b_row[k]]);
+        d[i] = kept(d[i]);
     }
 }
 
@@ -416,9 +420,8 @@ __device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
            (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
 }
 
-__device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
-    return static_cast<Sum>(static_cast<unsigned>(sum) + four_products(a, b));
-}
+// int32 sums keep all of their bits.
+__device__ __forceinline__ Sum kept(Sum sum) { return sum; }
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 
 using Factor = Operand;
@@ -440,6 +443,7 @@ struct Product {
                 if (!adds) sum = 0;
                 const int column = i / 2 * 8 + tile::lane() % 4 * 2 + i % 2;
                 for (int word = 0; word < 8; ++word) sum = add_products(sum, row[word], b.word(column, word));
+                sum = kept(sum);
             }
         }
     }

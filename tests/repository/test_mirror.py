@@ -38,6 +38,7 @@ SUBJECTS = {
     "templates/test_accumulator.py": "the sums of all pages",
     "templates/test_fences.py": "the fences and waits of all pages",
     "templates/test_output_table.py": "the table that all pages look outputs up in",
+    "templates/test_planted_texts.py": "the bugs that the tests of all pages plant",
     "templates/test_quotient.py": "tile::quotient, a division in every page",
     "templates/test_special_random.py": "the pages depthwise, direct, stem, gemv and pointwise",
     "templates/test_special_roles.py": "the pages depthwise, stem and gemv",

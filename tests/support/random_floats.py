@@ -31,10 +31,14 @@ TYPES = (
     ("tfloat32", "tfloat32"),
 )
 FLAGS = (False, True)
+# Families that add parts of the sums of 8-bit floats up in fp32, or all of them.
+PROMOTING = ("simt", "depthwise", "mma", "wgmma")
 OUTPUTS = tuple(name for name in OUT_TYPES if name != "int32")
 
 
-def float_quantization(decks: Decks, types: tuple[tuple[str, str], ...] = TYPES) -> Quantization:
+def float_quantization(
+    decks: Decks, types: tuple[tuple[str, str], ...] = TYPES, promotes: bool = False
+) -> Quantization:
     """Deal a quantization of floats. What integers alone have is left out."""
     x_type, w_type = decks.deal(f"types {types}", types)
     out_type, residual = decks.deal("out_type", OUTPUTS), decks.deal("residual", ("none", "none", *RESIDUALS))
@@ -48,6 +52,7 @@ def float_quantization(decks: Decks, types: tuple[tuple[str, str], ...] = TYPES)
         activation=decks.deal("activation", ACTIVATIONS),
         residual=residual,
         residual_zero_point=residual in ("int8", "uint8") and decks.deal("residual_zero_point", FLAGS),
+        promoted_sums=promotes and x_type in FLOAT8 and decks.deal("promoted_sums", FLAGS),
     )
 
 
@@ -62,7 +67,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
         shapes = special_problems(family, seed, count)
     served = tuple(types for types in TYPES if _is_multiplied(family, types, target))
     for shape in shapes:
-        yield replace(shape, quantization=float_quantization(decks, served))
+        yield replace(shape, quantization=float_quantization(decks, served, family in PROMOTING))
 
 
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:

@@ -49,6 +49,8 @@ class MmaRoles(InstructionFiles, Roles):
     work: Literal["stream_k", "tiles"]  # of a persistent block
     schedule: Literal["tile", "persist"]
     prefetch_fragments: bool
+    promotes: bool  # sums of an instruction are added up in fp32
+    multiplies: Literal["multiply_add", "multiply_promoted"]  # the function
     gemm: bool  # every output pixel is a row of x
     one_tap: bool
     taps_first: bool
@@ -225,6 +227,7 @@ class MmaPlan(ConvolutionPlan):
     def roles(self) -> MmaRoles:
         problem, config, target = self.problem, self.config, self.target
         one_tap = problem.r * problem.s == 1 and not any(problem.pad)
+        promotes = problem.quantization.promoted_sums and self.shape.atom.instruction.lost_bits > 0
         return MmaRoles(
             **vars(self.shape.atom.files(problem.quantization, target, "tiles")),
             loader="async" if target.async_copies else "registers" if target.buffer_word is None else "buffers",
@@ -242,6 +245,8 @@ class MmaPlan(ConvolutionPlan):
             work="stream_k" if config.stream_k else "tiles",
             schedule="persist" if config.persist else "tile",
             prefetch_fragments=bool(config.prefetch_fragments),
+            promotes=promotes,
+            multiplies="multiply_promoted" if promotes else "multiply_add",
             gemm=one_tap and problem.stride == (1, 1),
             one_tap=one_tap,
             taps_first=self._taps_first,

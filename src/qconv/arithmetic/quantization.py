@@ -53,6 +53,7 @@ class Quantization:
     residual_zero_point: bool = False
     inner_zero_point: bool = False
     table: bool = False  # the requantized value is the index of the output in a table of 256
+    promoted_sums: bool = False  # sums of at most 128 products of 8-bit floats are added up in fp32
     mode: Mode = field(default_factory=Mode)
 
     def __repr__(self) -> str:
@@ -67,7 +68,7 @@ class Quantization:
         if not isinstance(self.mode, Mode):
             raise ValueError(f"mode={self.mode!r} must be a qconv.Mode")
         zeros = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
-        for name in ("per_channel", *zeros, "table"):
+        for name in ("per_channel", *zeros, "table", "promoted_sums"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name}={value!r} must be True or False; the value itself is given at run time")
@@ -138,6 +139,11 @@ class Quantization:
         if not self.scaled and self.out_type != sums.name:
             raise ValueError(
                 f"out_type={self.out_type!r} {given}: the sums have another type; choose an output that is scaled"
+            )
+        if self.promoted_sums and (sums.is_integer or self.types.x.bytes > 1):
+            raise ValueError(
+                f"promoted_sums=True {given}: only sums of 8-bit floats have instructions that keep fewer bits; leave "
+                "it out"
             )
         if sums.is_integer and self.residual != "none" and not self.types.residual_is_integer:
             raise ValueError(

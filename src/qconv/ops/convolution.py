@@ -67,6 +67,11 @@ OPTIONS = (
     Option("activation", "Default none.", choices=ACTIVATIONS),
     Option("residual", "Added before the activation. Default none.", choices=RESIDUALS),
     Option("table", "Look outputs up by their byte in a table of 256.", "switch"),
+    Option(
+        "promoted_sums",
+        "8-bit floats: add sums of at most 128 products in fp32. Default: what the instruction keeps.",
+        "switch",
+    ),
     Option("residual_add", "How the residual is added. Default multiply_add.", choices=MODE_VALUES["residual_add"]),
     *(
         Option(name, "The layer has one; run and bench use its value (default: random).", "zero_point")

@@ -66,6 +66,10 @@ class Chain(Problem):
             raise ValueError(
                 f"the {producer} has a table: only the outputs of the {self.LAYERS[-1]} are looked up; run them unfused"
             )
+        if given.promoted_sums or taken.promoted_sums:
+            raise ValueError(
+                "promoted_sums=True: no fused kernel adds sums of 8-bit floats up in fp32; run them unfused"
+            )
         if given.residual != "none":
             raise ValueError(
                 f"the {producer} has residual={given.residual}: only the {self.LAYERS[-1]} can add one; run "

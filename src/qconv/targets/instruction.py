@@ -9,7 +9,7 @@ is therefore written once, as dimensions, and checked when it is built.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
@@ -162,6 +162,7 @@ class Multiplies:
     a_types: tuple[str, ...]
     b_types: tuple[str, ...]
     sum_type: str
+    lost_bits: int = field(default=0, kw_only=True)  # of the 24 that fp32 has, which its sums are without
 
     def __post_init__(self) -> None:
         if self.sum_type not in ELEMENT_TYPES:

@@ -67,7 +67,7 @@ __device__ __forceinline__ void check_copies(const unsigned* shown, int line) {
     if (!same) qconv_cpu_fail("two lanes that hold copies of an operand differ", line);
 }
 
-@@ b09c0070 in shared.cpp: // Computes D += A * B by one warp; integers modulo 2**32.
+@@ 0f23374d in shared.cpp: // Computes D += A * B by one warp; integers modulo 2**32.
 @@ 9+0
     check_copies(shown, line);
 

@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import special
 
 RANDOM, CHAINS = "test_floats_random.py::test_a_random_config", "test_fused_floats.py::test_a_random_config"
+PROMOTED = "test_promoted_sums.py::test_a_long_sum_is_as_exact_as_its_parts"
 SIMT, ON_MMA, ON_WGMMA = (f"{RANDOM}[{place}]" for place in ("simt-cpu", "mma-cpu.sm_80", "wgmma-cpu.sm_90a"))
 DEPTHWISE = f"{RANDOM}[depthwise-cpu]"
 DATA = "test_real_attempt.py::"
@@ -236,6 +237,38 @@ MUTANTS = (
         "if False:",
         "13 bits hold no sum of 20,000 products.",
         (DATA + "test_a_sum_that_is_too_long_has_zeros",),
+    ),
+    Mutant(
+        "promoted sums: those of the last slab alone",
+        "families/wgmma/sums/promoted.j2",
+        "[i % 4] += part",
+        "[i % 4] = part",
+        "All slabs are a sum's.",
+        (f"{PROMOTED}[one consumer]",),
+    ),
+    Mutant(
+        "promoted sums: a slab is released before its products are there",
+        "families/wgmma/sums/promoted.j2",
+        "            wait_for_products<0>(products);\n",
+        "",
+        "Its sums are those of nothing yet.",
+        (f"{PROMOTED}[one consumer]",),
+    ),
+    Mutant(
+        "promoted sums: mma leaves them in the instruction",
+        "MmaPlan.roles",
+        "problem.quantization.promoted_sums and",
+        "False and",
+        "A long sum loses what it was promoted for.",
+        (f"{PROMOTED}[mma]",),
+    ),
+    Mutant(
+        "emulated floats: sums of 24 bits",
+        "instruction/products_of_floats.j2",
+        "bits = bits >> LOST_BITS << LOST_BITS;",
+        "",
+        "Hopper keeps 14 of 8-bit floats.",
+        (f"{PROMOTED}[one consumer]", f"{PROMOTED}[mma]"),
     ),
     Mutant(
         "narrow floats: bits stay integers",

@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: slots are released before they are read",
-        "consume",
+        "families/wgmma/sums/in_place.j2",
         "wait_for_products<1>(products);\n            if (slab > 0) release();",
         "if (slab > 0) release();\n            wait_for_products<1>(products);",
         "The products of the slab before still read them.",
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: the last slab's slots are never free",
-        "consume",
+        "families/wgmma/sums/in_place.j2",
         "products);\n        release();",
         "products);",
         "A ring has to be empty for the next tile.",
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: sums are read before they are there",
-        "page",
+        "families/wgmma/sums/in_place.j2",
         "wait_for_products<0>(products);",
         "wait_for_products<1>(products);",
         "The last slab's products are under way.",
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: every slab is as short as the last",
-        "consume",
+        "families/wgmma/sums/in_place.j2",
         "slab < SLABS - R * S",
         "slab < 0",
         "Only those of the last channels have zeros behind.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: the consumer behind is told too late",
-        "consume",
+        "families/wgmma/sums/in_place.j2",
         "(slab == LAG || slab == SLABS - 1)",
         "(slab == LAG + SLABS || slab == SLABS)",
         "A consumer that is never told waits forever.",
