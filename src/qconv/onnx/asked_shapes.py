@@ -11,6 +11,7 @@ from typing import TypedDict
 import onnx
 
 from qconv.onnx.blocked import in_blocks
+from qconv.onnx.constant_nodes import with_constants_computed
 from qconv.onnx.known_shapes import with_known_shapes
 from qconv.onnx.model import ReadModel, forget_shape, read, rewritten, source_of, tensor_of
 from qconv.onnx.options import Bits, Meaning, check_inputs, check_kept
@@ -63,7 +64,8 @@ def own_proto(
     """Return the model as ONNX Runtime rewrites it, with its own names."""
     source = source_of(model)
     before = graph_of(source)
-    return with_own_names(rewritten(source, config, without=meaning.bits.without_in(before)), before)
+    proto = rewritten(source, config, without=meaning.bits.without_in(before))
+    return with_own_names(with_constants_computed(proto, config), before)
 
 
 def known_models(

@@ -14,24 +14,22 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from qconv.network import Network
 from qconv.network.graph.value import Shape
+from qconv.onnx.constant_nodes import evaluated, is_a_function
 from qconv.onnx.model import (
-    CPU_ONLY,
-    ORT_ERRORS,
+    CONSTANTS_ARE_NO_INPUTS,
     ReadModel,
+    constants_of,
     forget_shape,
     read,
     read_by,
-    session_options,
     tensor_of,
     typed_outputs,
 )
-from qconv.onnx.tensor import Unsupported
 
 Array = NDArray[Any]
 SHAPES = ("Shape", "Size")
@@ -50,14 +48,8 @@ DECIDES: Mapping[str, tuple[int, ...]] = {
 }
 # The first of the inputs that may be floats, of ops that have such: scales, and thresholds.
 FLOATS: Mapping[str, int] = {"NonMaxSuppression": 3, "Resize": 1, "Upsample": 1}
-# Ops with other outputs each time.
-RANDOM = frozenset(
-    ("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-)
 # Constants above this many elements are weights, whose values no shape depends on.
 MOST_OF_A_SHAPE = 1024
-# The version of the format from which an initializer need not be an input, and one that is may be overridden.
-CONSTANTS_ARE_NO_INPUTS = 4
 
 
 def computes_shapes(network: Network) -> bool:
@@ -149,9 +141,7 @@ class _Folding:
 
     @cached_property
     def constants(self) -> Mapping[str, onnx.TensorProto]:
-        """Return the initializers that no caller may override."""
-        declared = {value.name for value in self.proto.graph.input}
-        return {tensor.name: tensor for tensor in self.proto.graph.initializer if tensor.name not in declared}
+        return constants_of(self.proto)
 
     @cached_property
     def skeleton(self) -> onnx.ModelProto:
@@ -190,10 +180,10 @@ class _Folding:
         for node in proto.graph.node:
             reads = set(filter(None, node.input))
             follows = not new.isdisjoint(reads) and all(name in constants or name in new for name in reads)
-            if follows and node.output[0] not in known and _is_a_function(node, self.proto):
+            if follows and node.output[0] not in known and is_a_function(node, self.proto):
                 nodes.append(node)
                 new |= set(filter(None, node.output))
-        return _run(nodes, constants, proto, self.config) if nodes else {}
+        return evaluated(nodes, constants, proto, self.config) if nodes else {}
 
 
 def _elements(tensor: onnx.TensorProto) -> int:
@@ -210,33 +200,3 @@ def _known_shapes(proto: onnx.ModelProto, extents: Mapping[str, tuple[int, ...] 
             continue
         part = {entry.name: entry.i for entry in node.attribute}
         yield node.output[0], np.asarray(shape[part.get("start", 0) : part.get("end", len(shape))], np.int64)
-
-
-def _is_a_function(node: onnx.NodeProto, proto: onnx.ModelProto) -> bool:
-    """True for a node whose outputs follow from its inputs alone."""
-    has_graph = any(entry.HasField("g") or entry.graphs for entry in node.attribute)
-    is_of_model = any((node.domain, node.op_type) == (one.domain, one.name) for one in proto.functions)
-    return not has_graph and not is_of_model and node.op_type not in RANDOM
-
-
-def _run(
-    nodes: list[onnx.NodeProto],
-    constants: Mapping[str, onnx.TensorProto],
-    proto: onnx.ModelProto,
-    config: Mapping[str, str],
-) -> dict[str, Array]:
-    read = {name for node in nodes for name in node.input if name in constants}
-    made = [name for node in nodes for name in node.output if name]
-    outputs = [onnx.ValueInfoProto(name=name) for name in made]
-    graph = helper.make_graph(nodes, "constants", [], outputs, [constants[name] for name in sorted(read)])
-    part = onnx.ModelProto(ir_version=proto.ir_version, graph=graph)
-    part.opset_import.extend(proto.opset_import)
-    options = session_options(config)
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        session = onnxruntime.InferenceSession(part.SerializeToString(), options, providers=list(CPU_ONLY))
-        computed = session.run(made, {})
-    except ORT_ERRORS as error:
-        named = ", ".join(dict.fromkeys(node.op_type for node in nodes))
-        raise Unsupported(f"ONNX Runtime cannot compute the shapes of the model ({named}): {error}") from None
-    return {name: array for name, array in zip(made, computed, strict=True) if isinstance(array, np.ndarray)}

@@ -47,6 +47,8 @@ FOLDED_ALREADY = frozenset(
 )
 # Settings of how an optimized model is saved. Only `rewritten` reads that file.
 SAVING = ("session.save_model_format", "session.optimized_model_external_initializers")
+# The version of the format from which an initializer need not be an input, and one that is may be overridden.
+CONSTANTS_ARE_NO_INPUTS = 4
 LARGEST = 2**31 - 1  # bytes per protobuf message
 # Element types as ONNX Runtime spells them.
 _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
@@ -150,12 +152,7 @@ def rewritten(
 def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
     graph = proto.graph
     nodes = dict(zip(_unique_names(graph.node), graph.node, strict=True))
-    inputs = {value.name for value in graph.input}
-    constants = {
-        tensor.name: numpy_helper.to_array(tensor)
-        for tensor in graph.initializer
-        if tensor.name not in inputs or proto.ir_version < 4  # otherwise the caller may override it
-    }
+    constants = {name: numpy_helper.to_array(tensor) for name, tensor in constants_of(proto).items()}
     values = {value.name: value for value in (*graph.input, *typed_outputs(proto, config))}
     tensors = {name: tensor_of(value) for name, value in values.items()}
     tensors |= {name: Tensor(name, str(array.dtype), array.shape) for name, array in constants.items()}
@@ -168,6 +165,12 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
         opset=next((opset.version for opset in proto.opset_import if opset.domain in STANDARD), 0),
     )
     return ReadModel(network, nodes, proto, values)
+
+
+def constants_of(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """Return the initializers that no caller may override."""
+    declared = {value.name for value in proto.graph.input} if proto.ir_version >= CONSTANTS_ARE_NO_INPUTS else set()
+    return {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name not in declared}
 
 
 def part_of(

@@ -296,8 +296,8 @@ MUTANTS = (
     ),
     Mutant(
         "session: constants that may be given are constants",
-        "read",
-        "if tensor.name not in inputs or proto.ir_version < 4",
+        "constants_of",
+        "if tensor.name not in declared",
         "if tensor.name is not None",
         "Weights that the caller gives are ignored.",
         (UNUSUAL,),

@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 GRAPH, ASKED = "test_graph.py", "onnx/test_options.py"
 SUMMING, SHAPES, SESSION = (f"onnx/test_{name}.py" for name in ("summing", "shapes", "session"))
-KNOWN = "onnx/test_known_shapes.py"
+KNOWN, COMPUTED = "onnx/test_known_shapes.py", "onnx/test_constant_nodes.py"
 
 MUTANTS = (
     Mutant(
@@ -258,19 +258,11 @@ MUTANTS = (
     ),
     Mutant(
         "known shapes: random numbers are a constant",
-        "_is_a_function",
+        "is_a_function",
         "not has_graph and not is_of_model and node.op_type not in RANDOM",
         "not has_graph and not is_of_model",
         "Each run draws others.",
         (KNOWN + "::test_random_numbers_and_graphs_are_computed_in_each_run",),
-    ),
-    Mutant(
-        "known shapes: a default is a constant",
-        "_Folding.constants",
-        "if tensor.name not in declared}",
-        "if tensor.name}",
-        "A caller may override an initializer that is an input.",
-        (KNOWN + "::test_a_default_that_decides_a_shape_may_be_overridden",),
     ),
     Mutant(
         "known shapes: weights travel in each round",
@@ -279,6 +271,22 @@ MUTANTS = (
         "if True",
         "A round of a large model would copy all its weights.",
         (KNOWN + "::test_weights_are_not_read_to_find_shapes",),
+    ),
+    Mutant(
+        "constant nodes: filters are computed at each run",
+        "own_proto",
+        "with_constants_computed(proto, config)",
+        "proto",
+        "No kernel convolves with filters that a BatchNormalization gives.",
+        (COMPUTED + "::test_standardized_filters_are_constants",),
+    ),
+    Mutant(
+        "constant nodes: dequantized filters are floats",
+        "with_constants_computed",
+        'node.op_type == "DequantizeLinear" and not asked.isdisjoint(node.output)',
+        "False",
+        "Integer layers read what a DequantizeLinear reads.",
+        (COMPUTED + "::test_filters_stay_integers_in_front_of_other_nodes",),
     ),
     Mutant(
         "known shapes: no input decides a shape",
