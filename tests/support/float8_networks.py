@@ -1,5 +1,5 @@
-"""Small networks of 8-bit floats between DequantizeLinear and QuantizeLinear, and their outputs by onnx's reference.
-Scales are powers of two and numbers whole, so that sums are exact in any order."""
+"""Small networks of 8-bit floats or bytes between DequantizeLinear and QuantizeLinear, and their outputs by onnx's
+reference. Scales are powers of two and numbers whole, so that sums are exact in any order."""
 
 from __future__ import annotations
 
@@ -12,25 +12,38 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 E4M3, E5M2 = "float8_e4m3fn", "float8_e5m2"
-KINDS = {E4M3: TensorProto.FLOAT8E4M3FN, E5M2: TensorProto.FLOAT8E5M2, "float32": TensorProto.FLOAT}
+KINDS = {
+    E4M3: TensorProto.FLOAT8E4M3FN,
+    E5M2: TensorProto.FLOAT8E5M2,
+    "float32": TensorProto.FLOAT,
+    "int8": TensorProto.INT8,
+    "uint8": TensorProto.UINT8,
+}
+
+
+def numpy_of(dtype: str) -> Any:
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
 
 class Float8Network:
-    """A sequence of nodes: each method returns the name of its output."""
+    """A sequence of nodes: each method returns the name of its output. Bytes have a zero point, weights do not."""
 
-    def __init__(self, dtype: str = E4M3, seed: int = 5) -> None:
-        self.dtype, self.rng = dtype, np.random.default_rng(seed)
+    def __init__(self, dtype: str = E4M3, seed: int = 5, zero: int = 0, most: int = 3) -> None:
+        self.dtype, self.zero, self.most, self.rng = dtype, zero, most, np.random.default_rng(seed)
         self.nodes: list[Any] = []
         self.held: list[Any] = []
         self.fed: dict[str, Any] = {}
 
     def input(self, *shape: int) -> str:
         name = f"x{len(self.fed)}"
-        self.fed[name] = self.whole(*shape)
+        self.fed[name] = (self.numbers(*shape) + self.zero).astype(numpy_of(self.dtype))
         return name
 
     def whole(self, *shape: int, dtype: str = "") -> Any:
-        return self.rng.integers(-3, 4, shape).astype(np.dtype(getattr(ml_dtypes, dtype or self.dtype)))
+        return self.numbers(*shape).astype(numpy_of(dtype or self.dtype))
+
+    def numbers(self, *shape: int) -> Any:
+        return self.rng.integers(-self.most, self.most + 1, shape)
 
     def constant(self, array: Any) -> str:
         name = f"c{len(self.held)}"
@@ -50,11 +63,11 @@ class Float8Network:
         return np.exp2(-self.rng.integers(1, 4, shape)).astype(np.float32)
 
     def wide(self, x: str, scale: float = 0.5, dtype: str = "") -> str:
-        zero = self.constant(np.zeros((), getattr(ml_dtypes, dtype or self.dtype)))
+        zero = self.constant(np.asarray(self.zero, numpy_of(dtype or self.dtype)))
         return self.node("DequantizeLinear", x, self.constant(np.float32(scale)), zero)
 
     def narrow(self, x: str, scale: float = 4.0, **attributes: Any) -> str:
-        zero = self.constant(np.zeros((), getattr(ml_dtypes, self.dtype)))
+        zero = self.constant(np.asarray(self.zero, numpy_of(self.dtype)))
         return self.node("QuantizeLinear", x, self.constant(np.float32(scale)), zero, **attributes)
 
     def weights(self, *shape: int, axis: int | None = 0, dtype: str = "") -> str:
@@ -66,7 +79,7 @@ class Float8Network:
         return self.node("DequantizeLinear", self.constant(w), self.constant(scales), zero, **given)
 
     def bias(self, k: int) -> str:
-        return self.constant(self.rng.integers(-3, 4, k).astype(np.float32))
+        return self.constant(self.numbers(k).astype(np.float32))
 
     def made(self, *outputs: str) -> onnx.ModelProto:
         kinds = KINDS[self.dtype]

@@ -13,8 +13,8 @@ from qconv.network.layers.boundary import serve_ends
 from qconv.network.layers.byte_chain import fold_byte_chains
 from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
+from qconv.network.layers.dequantized import fold_dequantized_products
 from qconv.network.layers.dynamic import serve_dynamic, with_scalars
-from qconv.network.layers.float8 import fold_float8
 from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
@@ -58,7 +58,7 @@ __all__ = [
     "fold_byte_chains",
     "fold_clamps",
     "fold_dequantized",
-    "fold_float8",
+    "fold_dequantized_products",
     "fold_integers",
     "fold_pixel_shuffles",
     "fold_shuffles",

@@ -21,7 +21,7 @@ from qconv.network import (
     fold_byte_chains,
     fold_clamps,
     fold_dequantized,
-    fold_float8,
+    fold_dequantized_products,
     fold_integers,
     fold_pixel_shuffles,
     fold_shuffles,
@@ -97,7 +97,7 @@ def _lowered_to_integers(
     served, why_not = _sorted_out(network)
     served, not_dynamic = serve_dynamic(network, served)
     network, served = fold_integers(network, served)
-    network, served = fold_float8(network, served)
+    network, served = fold_dequantized_products(network, served, choices.sums is not False)
     network = fold_constants(network)
     network, served = _folded(network, served, function, choices)
     if meaning.narrow is not None:

@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 SESSION = "onnx/test_session_floats.py::"
-FLOAT8 = "layers/test_float8.py::"
+FLOAT8, BYTES = "layers/test_dequantized_float8.py::", "layers/test_dequantized.py::"
 EXACT = SESSION + "test_every_rounding_is_the_references"
 
 MUTANTS = (
@@ -144,8 +144,40 @@ MUTANTS = (
         ("cli/test_options_floats.py::test_a_self_test_compares_bits",),
     ),
     Mutant(
+        "dequantized: layers of bytes stay floats",
+        "_Converted.of",
+        "dtype not in (*FLOAT8, *BYTES)",
+        "dtype not in FLOAT8",
+        "Products of floats have no tensor cores here.",
+        (BYTES + "test_it_has_the_numbers_of_floats[of_floats-uint8-7]",),
+    ),
+    Mutant(
+        "dequantized: a sum without the scale of its tensor",
+        "_ByteFolds._with_added",
+        '{**one.parameters, **added.numbers("residual")}',
+        "one.parameters",
+        "The other tensor has a scale of its own.",
+        (BYTES + "test_a_sum_with_dequantized_bytes_is_part_of_the_convolution",),
+    ),
+    Mutant(
+        "dequantized: sums are folded in against the user's word",
+        "Folds._sum",
+        "if not self.sums or add is None",
+        "if add is None",
+        "sums_in_convolutions=False keeps them apart.",
+        (BYTES + "test_a_sum_stays_a_kernel_where_that_is_asked_for",),
+    ),
+    Mutant(
+        "dequantized: a residual's zero point is none",
+        "IntegerConvolution.problem",
+        'is_nonzero(given.get("residual_zero_point", 0))',
+        "False",
+        "Bytes of an activation have one.",
+        (BYTES + "test_a_sum_with_dequantized_bytes_is_part_of_the_convolution",),
+    ),
+    Mutant(
         "float8: the outputs of a MatMul are its first axis",
-        "layers/float8.py",
+        "layers/dequantized.py",
         'axis = 1 if layer.op == "MatMul" or',
         "axis = 1 if",
         "Its weights are inputs by outputs.",
@@ -153,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "float8: scales along any axis",
-        "layers/float8.py",
+        "layers/dequantized.py",
         "if w.scale.size > 1 and w.reading.layer",
         "if False and w.reading.layer",
         "The kernels scale outputs.",
@@ -170,22 +202,22 @@ MUTANTS = (
     Mutant(
         "float8: an output without its scale",
         "_quantized",
-        '{**one.parameters, "y_scale": y.scale}',
+        '{**one.parameters, **y.numbers("y")}',
         "one.parameters",
         "The output is in units of its scale.",
         (FLOAT8 + "test_it_is_the_references[rows-float8_e4m3fn]",),
     ),
     Mutant(
         "float8: weights of the type of the input",
-        "layers/float8.py",
-        "FloatReader(Reading(plain, known), x.dtype, w.dtype)",
-        "FloatReader(Reading(plain, known), x.dtype, x.dtype)",
+        "layers/dequantized.py",
+        "(known, x.dtype, w.dtype)",
+        "(known, x.dtype, x.dtype)",
         "The other type has numbers that this one rounds, or that are beyond it.",
         (FLOAT8 + "test_input_and_weights_may_be_of_two_types",),
     ),
     Mutant(
         "float8: an integer bias without its scale",
-        "layers/float8.py",
+        "layers/dequantized.py",
         "whole.astype(np.float32) * scale.astype(np.float32)",
         "whole.astype(np.float32)",
         "A dequantized bias has a scale.",

@@ -41,21 +41,29 @@ LINEAR = {"x_scale": 1, "x_zero_point": 2, "w_scale": 4, "w_zero_point": 5, "y_s
 
 @dataclass(frozen=True)
 class Added:
-    """The tensor that is added to a convolution's output, and whether it is the sum's first input."""
+    """The tensor that a QLinearAdd adds to a convolution's output, and whether it is the sum's first input."""
 
     tensor: str
     is_first: bool
+
+
+@dataclass(frozen=True)
+class AddedReal:
+    """The tensor of bytes that is dequantized and added to a convolution's real output."""
+
+    tensor: str
+    dtype: str
 
 
 @dataclass(frozen=True, eq=False)
 class IntegerConvolution(PackedConvolution):
     """A convolution of bytes, and what is folded into it.
 
-    With a sum folded in, `parameters` has the scale and zero point of the convolution's own output as `inner`, those of
-    the other tensor as `residual`, and those of the sum as `y`. With a table, `parameters` has its entries as `table`,
-    and `y` describes the table's input. With a max pool, the output is the pool's."""
+    With a QLinearAdd folded in, `parameters` has the scale and zero point of the convolution's own output as `inner`,
+    those of the other tensor as `residual`, and those of the sum as `y`. With a table, `parameters` has its entries as
+    `table`, and `y` describes the table's input. With a max pool, the output is the pool's."""
 
-    added: Added | None = None
+    added: Added | AddedReal | None = None
     pooled: QuantizedPool | None = None
 
     @property
@@ -79,11 +87,15 @@ class IntegerConvolution(PackedConvolution):
     def problem(self, x_shape: Shape) -> Conv2d:
         given = self.parameters
         problem = self.problem_of(
-            x_shape, mode="ort", table=given.get("table"), w_scale=given.get("w_scale", 1.0),
+            x_shape, mode=Mode(), table=given.get("table"), w_scale=given.get("w_scale", 1.0),
             **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")},
         )  # fmt: skip
         if self.pooled is not None:
             return self._with_pool(problem, x_shape, self.pooled)
+        if isinstance(self.added, AddedReal):
+            zero = is_nonzero(given.get("residual_zero_point", 0))
+            own = problem.quantization
+            return replace(problem, quantization=replace(own, residual=self.added.dtype, residual_zero_point=zero))
         return problem if self.added is None else self._with_sum(problem, x_shape, self.added)
 
     def _with_sum(self, problem: Conv2d, x_shape: tuple[int, ...], added: Added) -> Conv2d:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,19 +43,20 @@ class FloatConvolution(PackedConvolution):
 class FloatReader:
     """The inputs of a layer that is to multiply narrow floats: `dtype`, by weights of `w_dtype`."""
 
+    kind: ClassVar[type[PackedConvolution]] = FloatConvolution
     reading: Reading
     dtype: str
     w_dtype: str
 
-    def made(self, w: Array, bias: Array | None, attributes: Mapping[str, Any], axes: int) -> FloatConvolution:
+    def made(self, w: Array, bias: Array | None, attributes: Mapping[str, Any], axes: int) -> PackedConvolution:
         """Return the layer. `w` is KCRS or KCTRS."""
         layer = self.reading.layer
         given = {} if bias is None else {"bias": np.asarray(bias, np.float32)}
-        return FloatConvolution(
+        return self.kind(
             layer, layer.inputs[0], layer.outputs[0], self.dtype, self._narrowed(w), self.dtype, given, attributes, axes
         )
 
-    def matrix(self, w: Array, bias: Array | None = None) -> FloatConvolution:
+    def matrix(self, w: Array, bias: Array | None = None) -> PackedConvolution:
         """Return a matrix product. `w` is KC."""
         return self.made(np.ascontiguousarray(w)[:, :, np.newaxis, np.newaxis], bias, {}, 0)
 
@@ -75,13 +76,13 @@ class FloatReader:
         return made
 
 
-def _conv(reader: FloatReader) -> FloatConvolution:
+def _conv(reader: FloatReader) -> PackedConvolution:
     reading = reader.reading
     attributes, w = window_of(reading.layer), reader.weights((3, 4, 5))
     return reader.made(as_images(w), reading.optional(2, "bias"), attributes, w.ndim - 2)
 
 
-def _gemm(reader: FloatReader) -> FloatConvolution:
+def _gemm(reader: FloatReader) -> PackedConvolution:
     reading = reader.reading
     given = reading.layer.attributes
     if given.get("transA", 0) or given.get("alpha", 1.0) != 1.0:
@@ -92,11 +93,11 @@ def _gemm(reader: FloatReader) -> FloatConvolution:
     return reader.matrix(w, None if bias is None else beta * with_one_per_output(bias, len(w)).astype(np.float32))
 
 
-def _matmul(reader: FloatReader) -> FloatConvolution:
+def _matmul(reader: FloatReader) -> PackedConvolution:
     return reader.matrix(reader.weights((2,)).T)
 
 
-READERS: Mapping[str, Callable[[FloatReader], FloatConvolution]] = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
+READERS: Mapping[str, Callable[[FloatReader], PackedConvolution]] = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
 
 
 def read_floats(layer: Layer, network: Network, dtype: str) -> FloatConvolution:
@@ -110,6 +111,7 @@ def read_floats(layer: Layer, network: Network, dtype: str) -> FloatConvolution:
     if x.extents is None or 0 in x.extents:
         raise Unserved(f"the shape of its input {x.name!r} is not known before the run, or it has no elements")
     made = READERS[layer.op](FloatReader(reading, dtype, dtype))
+    assert isinstance(made, FloatConvolution)
     check(made, x.extents)
     return made
 
@@ -119,7 +121,7 @@ def note_of(dtype: str) -> str:
     return f"products of {dtype} with sums in fp32, in the order of the kernel's config, rounded once"
 
 
-def check(made: FloatConvolution, x_shape: Shape) -> None:
+def check(made: PackedConvolution, x_shape: Shape) -> None:
     """Raise `Unserved` where no kernel serves an input of this shape."""
     try:
         made.problem(x_shape).checked(dict(made.parameters))

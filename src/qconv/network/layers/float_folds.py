@@ -1,21 +1,23 @@
-"""Folds of the layers behind a convolution of floats into it: a bias, a sum of two tensors, an activation. Its output
-is then rounded to the narrow type once."""
+"""Folds of the layers behind a convolution that gives floats into it: a bias, a sum of two tensors, an activation. Its
+output is then rounded once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qconv.arithmetic.activation import named
-from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.reading import Array
 from qconv.network.graph.served import Unserved
 from qconv.network.graph.value import Shape
-from qconv.network.layers.float_convolution import REALS, FloatConvolution, check
+from qconv.network.layers.float_convolution import REALS, check
+from qconv.network.layers.packed_convolution import PackedConvolution
 
+Made = TypeVar("Made", bound=PackedConvolution)
 # The largest finite number of float32, which stands for no limit.
 MOST = float(np.finfo(np.float32).max)
 # An activation of the kernels with its numbers, or None where they have none that the layer computes.
@@ -30,7 +32,7 @@ class Folds:
     sums: bool
     taken: Collection[str]
 
-    def into(self, one: FloatConvolution, shape: Shape) -> FloatConvolution:
+    def into(self, one: Made, shape: Shape) -> Made:
         """Return the convolution with everything folded in that follows it. `shape` is that of its input."""
         for fold in (self._bias, self._sum, self._activation):
             made = fold(one)
@@ -38,7 +40,7 @@ class Folds:
                 one = made
         return one
 
-    def _is_served(self, made: FloatConvolution, shape: Shape) -> bool:
+    def _is_served(self, made: PackedConvolution, shape: Shape) -> bool:
         if any(part.name in self.taken for part in made.layer.parts):
             return False
         if self.network.tensor(made.y).dtype not in REALS:
@@ -49,13 +51,13 @@ class Folds:
             return False
         return True
 
-    def _with(self, one: FloatConvolution, *folded: Layer, **changed: Any) -> FloatConvolution:
+    def _with(self, one: Made, *folded: Layer, **changed: Any) -> Made:
         """Return the convolution with more layers, the last of which makes its output."""
         parts = (*(one.layer.parts or (one.layer,)), *folded)
         layer = replace(one.layer, outputs=folded[-1].outputs, parts=parts)
         return replace(one, layer=layer, y=layer.outputs[0], **changed)
 
-    def _bias(self, one: FloatConvolution) -> FloatConvolution | None:
+    def _bias(self, one: Made) -> Made | None:
         add = self.network.only_consumer(one.y)
         if add is None or add.op != "Add" or "bias" in one.parameters or one.y not in add.inputs:
             return None
@@ -65,7 +67,7 @@ class Folds:
         given = np.ascontiguousarray(np.broadcast_to(bias.reshape(-1), (len(one.weights),))).astype(np.float32)
         return self._with(one, add, parameters={**one.parameters, "bias": given})
 
-    def _is_one_per_output(self, one: FloatConvolution, bias: Array) -> bool:
+    def _is_one_per_output(self, one: Made, bias: Array) -> bool:
         shape = self.network.tensor(one.y).extents or ()
         if str(bias.dtype) not in REALS or bias.ndim > len(shape):
             return False
@@ -73,17 +75,20 @@ class Folds:
         own = [1] * (len(shape) - bias.ndim) + list(bias.shape)
         return all(extent == 1 or at == channel for at, extent in enumerate(own))
 
-    def _sum(self, one: FloatConvolution) -> FloatConvolution | None:
+    def _sum(self, one: Made) -> Made | None:
         add = self.network.only_consumer(one.y)
         if not self.sums or add is None or add.op != "Add" or add.inputs.count(one.y) != 1:
             return None
         other = self.network.tensor(add.inputs[1 - add.inputs.index(one.y)])
         is_alike = other.extents is not None and other.extents == self.network.tensor(one.y).extents
-        if not is_alike or other.dtype not in REALS or other.name in self.network.constants:
+        return self._with_added(one, add, other) if is_alike else None
+
+    def _with_added(self, one: Made, add: Layer, other: Tensor) -> Made | None:
+        if other.dtype not in REALS or other.name in self.network.constants:
             return None
         return self._with(one, add, added=other.name)
 
-    def _activation(self, one: FloatConvolution) -> FloatConvolution | None:
+    def _activation(self, one: Made) -> Made | None:
         layer = self.network.only_consumer(one.y)
         if layer is None:
             return self._gated(one)
@@ -92,7 +97,7 @@ class Folds:
             return None
         return self._with(one, layer, activation=bend[0], parameters={**one.parameters, **bend[1]})
 
-    def _gated(self, one: FloatConvolution) -> FloatConvolution | None:
+    def _gated(self, one: Made) -> Made | None:
         """Fold the product of the output and a function of it: as silu and hardswish are without an op of their own."""
         readers = {layer.op: layer for layer in self.network.consumers.get(one.y, ())}
         gate = next((readers[op] for op in GATES if op in readers), None)
