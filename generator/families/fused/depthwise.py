@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,12 +18,8 @@ from qconv.targets.target import Target
 
 # The most words of pixels that a thread loads before its filters.
 MOST_EARLY = 32
-# Fitted with the rest of the model (see `fused.plan`): clocks per instruction of a single warp that waits for pixels of
-# the image, and clocks until the first pixels arrive.
-ALONE_WAITING, FIRST = 5, 1170
-# Instructions per thread: for an output, beside its products; for a patch; for a channel's filter. WAITS is the factor
-# for stalls.
-OF_OUTPUT, OF_PATCH, OF_FILTER, WAITS = 3.2, 20, 6, 1.03
+FIRST = 1170  # clocks until the first pixels arrive, fitted with the rest of the model (see `fused.cost`)
+OF_OUTPUT, OF_PATCH = 3.2, 20  # instructions per thread: for an output, beside its products, and for a patch
 
 
 @dataclass(frozen=True)
@@ -98,17 +93,18 @@ class DepthwiseLayer(LayerPlan):
         )
 
     def count_work(self, threads: int, weights_in_smem: bool) -> Work:
-        problem, config = self.problem, self.config
+        problem, config, taps = self.problem, self.config, self.taps
         patches = ceil_div(config.rows, config.m) * ceil_div(config.columns, COLUMNS)
         outputs = config.m * COLUMNS * self.vector
         vectors = (self.block_k if self.divided else problem.k) // self.vector
         across = min(vectors, threads)
         sets, turns = ceil_div(vectors, across), ceil_div(patches, threads // across)
-        pixels = math.prod(input_span(problem, config.m, COLUMNS))
-        of_outputs = outputs * (self.taps.products + OF_OUTPUT + of_activation(problem))
-        of_patch = pixels * self.taps.of_pixel + of_outputs + OF_PATCH
-        longest = sets * (turns * of_patch * WAITS + self.vector * OF_FILTER + 60)
-        return Work(longest * (threads // self.target.warp_size) / 4, ALONE_WAITING * longest + FIRST)
+        height, width = input_span(problem, config.m, COLUMNS)
+        of_outputs = outputs * (taps.products + OF_OUTPUT + of_activation(problem))
+        of_patch = height * width * taps.of_pixel + of_outputs + OF_PATCH
+        issued = sets * (turns * of_patch * taps.waits + self.vector * taps.of_filter + 60)
+        waiting = sets * turns * height * taps.latency(self.is_first)
+        return Work(issued * (threads // self.target.warp_size) / 4, taps.alone * issued + waiting + FIRST)
 
 
 def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> DepthwiseLayer:
@@ -130,6 +126,7 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
         slab_k=vector,
         block_k=block_k,
         registers=taps.registers,
+        spills=taps.spills,
         weight_words=problem.r * taps.row_words * problem.k,
         taps=taps,
         two_ways=two_ways,

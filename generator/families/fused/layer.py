@@ -239,6 +239,7 @@ class LayerPlan(ConvolutionPlan):
     block_k: int  # output channels per block
     registers: int  # estimate of the registers per thread
     weight_words: int  # words of the repacked weights
+    spills: bool = True  # a third of its registers may be missing where threads have few
     weight_smem_bytes: int = 0  # weights in shared memory, with their mbarriers and channel parameters
     # Asynchronous copies of all threads that load the weights: one number for each loop.
     weight_copies: tuple[int, ...] = ()

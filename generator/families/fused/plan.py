@@ -348,6 +348,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     smem_bytes = teams * room.smem_bytes + weight_smem_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
     estimated = max(layer.registers for layer in layers.values())
     registers = least_registers(estimated, config.blocks_per_sm * teams * threads, target)
+    registers = max(registers, *(layer.registers for layer in layers.values() if not layer.spills), 0)
     check_blocks_per_sm(config.blocks_per_sm, teams * threads, smem_bytes, registers, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.cluster_blocks, 2**30, "blocks of tiles")

@@ -16,6 +16,8 @@ from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.problem.convolution import Conv2d
 
 COLUMNS = 2  # output columns per thread
+# Clocks that a warp waits for a row of pixels of an intermediate tensor, if it multiplies floats.
+SMEM_LATENCY = 30
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,10 @@ class Taps(ABC):
     ctype: ClassVar[str]  # of a word of rearranged filters
     wants: ClassVar[tuple[str, ...]]  # features that the template files need of the prelude
     says: ClassVar[str]  # what `row_words` counts
+    # Clocks per instruction of a single warp, and the factor for stalls of many.
+    alone: ClassVar[float]
+    waits: ClassVar[float]
+    spills: ClassVar[bool]  # it runs with a third of its registers missing
 
     row_words: int  # of a filter row of a channel
     pixel_words: int  # of a pixel's channels of a thread
@@ -37,6 +43,15 @@ class Taps(ABC):
     @abstractmethod
     def of_pixel(self) -> float:
         """Instructions to load a pixel, and to arrange it for its products."""
+
+    @property
+    @abstractmethod
+    def of_filter(self) -> float:
+        """Instructions to load a channel's filter."""
+
+    @abstractmethod
+    def latency(self, of_image: bool) -> int:
+        """Clocks that a warp waits for a row of pixels, of the image or of an intermediate tensor."""
 
     @property
     @abstractmethod
@@ -58,12 +73,22 @@ class ByteTaps(Taps):
     ctype = "int"
     wants = ("bytes",)
     says = "words of four taps per filter row"
+    # Fitted with the rest of the model (see `fused.cost`): a single warp waits for pixels of the image.
+    alone, waits = 5, 1.03
+    spills = True
 
     run: int  # neighbouring outputs that share the filter words of the first
 
     @property
     def of_pixel(self) -> float:
         return self.pixel_words * 5.4  # to load and transpose four channels
+
+    @property
+    def of_filter(self) -> float:
+        return 6
+
+    def latency(self, of_image: bool) -> int:
+        return 0  # `alone` has it
 
     @property
     def registers(self) -> int:
@@ -83,13 +108,23 @@ class FloatTaps(Taps):
     ctype = "float"
     wants = ("unpack",)
     says = "taps per filter row, each a word"
+    # As in the `depthwise` family: its clocks of a warp alone, and its most instructions per clock. Neither is fitted.
+    alone, waits = of_floats.ALONE, 1.15
+    spills = False  # all filters and sums are read and written for each row of pixels
 
     convert: int  # instructions per word of a pixel
 
     @property
     def of_pixel(self) -> float:
-        # Counted in binaries of sm_90a: a load, zeros where it is padding, and the conversion.
-        return 3 + self.pixel_words * (0.5 + self.convert)
+        # Counted in binaries of sm_90a: a load, a test or zeros where it may be padding, and the conversion.
+        return 2 + self.pixel_words * self.convert
+
+    @property
+    def of_filter(self) -> float:
+        return self.products / 2
+
+    def latency(self, of_image: bool) -> int:
+        return of_floats.LATENCY if of_image else SMEM_LATENCY
 
     @property
     def registers(self) -> int:
