@@ -65,11 +65,13 @@ class DepthwiseLayer(LayerPlan):
 
     @property
     def own_constants(self) -> tuple[Constant, ...]:
+        before = Constant("LOADS_BEFORE_BARRIER", not self.is_first, "a thread keeps its filters over a barrier")
         early = Constant("EARLY_ROWS", self.early_rows, "rows of a patch that are loaded before the filters")
         return (
             Constant("WORDS", self.taps.row_words, self.taps.says),
             Constant("VECTORS", self.problem.k // self.vector, "vectors of channels"),
             *(early,) * (self.early_rows > 0),
+            *(before,) * (not self.taps.dots),
             Constant("BLOCK_K", self.block_k, "channels per block"),
         )
 
@@ -110,7 +112,7 @@ class DepthwiseLayer(LayerPlan):
 def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> DepthwiseLayer:
     vector, rows = 4 * config.n, config.m
     taps = taps_of(problem, vector, rows)
-    _check_chunks(problem, config, vector)
+    _check_vector(problem, config, vector)
     at_most(rows, max(1, 2 * config.rows - 1), f"rows of a thread (a tile has {config.rows})")
     block_k = _block_k(problem, config)
     height, width = input_span(problem, rows, COLUMNS)
@@ -134,7 +136,7 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     )
 
 
-def _check_chunks(problem: Conv2d, config: LayerConfig, vector: int) -> None:
+def _check_vector(problem: Conv2d, config: LayerConfig, vector: int) -> None:
     """Raise Infeasible where a thread's channels are in several chunks, or where a chunk of floats would have channels
     that nobody writes: a zero times the NaN that they may be is none."""
     t = problem.quantization.types

@@ -22,7 +22,7 @@ constexpr int RUN = 1;  // neighbouring outputs that use the same words of pixel
 THREADS=64
 
 @@ // Derived values.
-LOAD_K=1 STORE_K=2 TILES_H=4 TILES_W=2 VECTORS=3 UNITS=48
+LOADS_BEFORE_BARRIER=false LOAD_K=1 STORE_K=2 TILES_H=4 TILES_W=2 VECTORS=3 UNITS=48
 
 using X = unsigned char;
 using W = unsigned char;
