@@ -46,8 +46,13 @@ PLANTED = {
     "no barrier between the two": Planted(
         "dw, pw", "        tile::barrier();  // the second's input is there\n", "", "thread", RACE, "conv2d_conv2d"
     ),
-    "a row past the image is read": Planted(
-        "dw, pw", "INSIDE || static_cast<unsigned>(first_row + down) < IN_H;", "true;", "address", OVERFLOW, READ
+    "a column before the image is read": Planted(
+        "dw, pw",
+        " || (!INSIDE && static_cast<unsigned>(first_column + i) >= IN_W)) continue;",
+        ") continue;",
+        "address",
+        OVERFLOW,
+        READ,
     ),
     "a line past the image is asked for": Planted(
         "dw, pw", "if (row >= IN_H || byte >= IN_W * PIXEL) continue;", "", "address", OVERFLOW, READ
