@@ -1,5 +1,5 @@
-"""Random convolutions of floats, and chains of them, under the sanitizers, in the families that multiply them. In chains
-with depthwise layers, bugs are planted."""
+"""Random convolutions of floats, and chains of them, under the sanitizers, in the families that multiply them. In
+chains with depthwise layers, bugs are planted."""
 
 from __future__ import annotations
 
