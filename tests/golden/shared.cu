@@ -1105,8 +1105,7 @@ __device__ __forceinline__ void unpack(unsigned word, float* elements) {
                 : "=f"(elements[2 * i]), "=f"(elements[2 * i + 1])
                 : "r"(halves[i]));
         }
-        return;
-    }
+    } else
 #elif defined(__gfx950__) || defined(__GFX12__)
     if constexpr (Word::COUNT == 4) {
         const int four = static_cast<int>(word);
@@ -1115,11 +1114,12 @@ __device__ __forceinline__ void unpack(unsigned word, float* elements) {
         const auto high = IS_E4M3<Word> ? __builtin_amdgcn_cvt_pk_f32_fp8(four, true)
                                         : __builtin_amdgcn_cvt_pk_f32_bf8(four, true);
         elements[0] = low[0], elements[1] = low[1], elements[2] = high[0], elements[3] = high[1];
-        return;
-    }
+    } else
 #endif
+    {
 #pragma unroll
-    for (int i = 0; i < Word::COUNT; ++i) elements[i] = Word::of(word, i);
+        for (int i = 0; i < Word::COUNT; ++i) elements[i] = Word::of(word, i);
+    }
 }
 
 // Rounds floats half to even to halves, two to a word.
@@ -1152,6 +1152,7 @@ __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one
 
 using XWord = tile::Halves;
 using WWord = tile::Halves;
+static_assert(X_SIGNED && W_SIGNED, "floats are signed");
 
 // Four bytes of neighbouring channels of a pixel are a word; a thread's channels are QUADS of them. Two 8-bit
 // channels fill half of one.

@@ -106,6 +106,7 @@ struct Arguments {
 
 using XWord = tile::Bfloats;
 using WWord = tile::Bfloats;
+static_assert(X_SIGNED && W_SIGNED, "floats are signed");
 
     __device__ __forceinline__ InputPatch(const Source& source, int row, int column, int k)
         : first_row(row * STRIDE_H), first_column(column * STRIDE_W),

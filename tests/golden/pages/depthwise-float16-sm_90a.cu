@@ -12,7 +12,7 @@ LOADS_BEFORE_BARRIER=false LOAD_K=4 STORE_K=4 TILES_H=7 TILES_W=14 VECTORS=12 UN
 static_assert(C_GROUP == 1 && K == C * K_GROUP && REDUCTION == R * S,
               "C_GROUP must be 1, K must be C * K_GROUP");
 static_assert(PIXELS / (ROWS * COLUMNS) * VECTORS <= UNITS, "UNITS must cover every output");
-static_assert(RUN == 1 && X_SIGNED && W_SIGNED, "floats are signed, and multiplied one by one");
+static_assert(RUN == 1, "floats are multiplied one by one");
 static_assert((K_GROUP == 1 || LOAD_K == 1) && C % LOAD_K == 0, "LOAD_K must divide C; 1 if K > C");
 static_assert(VECTOR % LOAD_K == 0 && VECTOR % STORE_K == 0, "VECTOR must be a multiple of both");
 static_assert(K % STORE_K == 0, "STORE_K must divide K");

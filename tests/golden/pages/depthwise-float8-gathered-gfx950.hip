@@ -60,6 +60,7 @@ using Residual = float;
 
 using XWord = tile::E4m3s;
 using WWord = tile::E4m3s;
+static_assert(X_SIGNED && W_SIGNED, "floats are signed");
 
 @@ 53a0d99a in pages/depthwise-float16-sm_90a.cu: // Loads channels LOAD_K at a time: either all of them exist or none does.
 @@ 13+1
