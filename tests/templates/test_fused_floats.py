@@ -82,6 +82,20 @@ PLANS = {
     "dw, pw, fp32": plan_of(SM_80, "dw pw", "float32 tfloat32", first_n=1),
     "dw, pw, teams": plan_of(SM_80, "dw pw", "float16", teams=2, weights_in_smem=1),
     "dw, pw, cluster": plan_of(SM_90A, "dw pw", "float16", c=48, cluster_blocks=2, weights_in_smem=1, second_n=1),
+    "dw, pw, cluster of 8 bits": plan_of(
+        SM_90A,
+        "dw pw",
+        "float16>float8_e4m3fn float8_e4m3fn",
+        c=48,
+        cluster_blocks=2,
+        weights_in_smem=1,
+        first_n=1,
+        second_n=1,
+    ),
+    "dw, pw, bytes on warpgroups": plan_of(
+        SM_90A, "dw pw", "float16>int8 int8", weights_in_smem=1, on_wgmma=1, first_n=1
+    ),
+    "dw, dw, bytes last": plan_of(SM_80, "dw dw", "float16>int8 int8", first_n=1, second_n=1),
     "dw, pw, bytes first": plan_of(SM_80, "dw pw", "int8>float16 float16"),
     "pw, dw": plan_of(SM_80, "pw dw", "float16", second_m=2, second_n=1),
     "pw, dw, fp32": plan_of(SM_80, "pw dw", "tfloat32 float32", second_n=1),

@@ -275,6 +275,14 @@ MUTANTS = (
         (fused_floats("pw, pw, fp32"),),
     ),
     Mutant(
+        "fused: blocks of a cluster have equal shares of a depthwise layer",
+        "_block_k",
+        "ceil_div(parts, config.blocks)",
+        "parts // config.blocks",
+        "Channels that nobody computes are left.",
+        (fused_floats("dw, pw, cluster of 8 bits"),),
+    ),
+    Mutant(
         "fused: a thread of floats lacks registers",
         "FloatTaps",
         "spills = False",
