@@ -5,18 +5,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from exactness import check, check_all
+from exactness import assert_same, check, check_all, run
 from random_floats import float_chains
 from random_fused import TILE, fused_plan
 
 from qconv import Conv2d, FusedConv2d, Quantization, generator
 from qconv.device import Device
+from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
 from qconv.generator import Plan
+from qconv.generator.families.depthwise import Depthwise
 from qconv.generator.families.fused.config import Block
 from qconv.generator.families.fused.layer import is_depthwise
 from qconv.generator.families.fused.plan import FusedPlan
+from qconv.generator.families.unfused import Unfused
+from qconv.instances.load.pair import load
+from qconv.ops import registry
 from qconv.problem.chain import Chain, chain_of
 from qconv.targets.target import TARGETS, Target
 
@@ -112,6 +118,19 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_it_is_exact(name: str) -> None:
     check_all([PLANS[name]], list(PLANS).index(name))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e4m3fn"])
+def test_depthwise_sums_have_one_order(dtype: str) -> None:
+    """Numbers of the full range, whose sums depend on it: one kernel has the bits of two of the `depthwise` family."""
+    fused = plan_of(SM_80, "dw dw", dtype, first_m=2, first_n=1, second_m=2, second_n=1)
+    drawn = registry.draw(fused.problem, 7)
+    of_full_range = replace(drawn, arrays=drawn.timed)
+    config = Depthwise(rows=2, columns=2, vector=4, run=1, threads=64)
+    apart = generator.plan(fused.problem, Unfused(config, config), fused.target)
+    one, two = (run(load(plan, CpuDevice(fused.target)), of_full_range) for plan in (fused, apart))
+    assert_same(one, two, str(fused.problem))
+    assert not np.array_equal(drawn.arrays[0], drawn.timed[0])
 
 
 def test_a_thread_loads_whole_vectors_of_the_image() -> None:
