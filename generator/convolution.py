@@ -94,12 +94,6 @@ class ChainPlan(Plan):
         return {}
 
     @property
-    def dot(self) -> str:
-        """One dot product for all layers: the instruction that serves one pair of byte types serves all of them."""
-        found = dot_of(self.problem.first, self.target)
-        return "" if found is None else found.template
-
-    @property
     def context(self) -> ChainContext:
         return context_of_chain(self.problem)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
 
@@ -17,6 +18,7 @@ from machine_code.nvidia import serialized
 from mostly_slow import mostly_slow
 from random_expressions import TYPICAL as EXPRESSIONS
 from random_expressions import every_function, maps
+from random_floats import float_chains
 from random_fused import TILE, fused_plan, fused_problems
 from random_matmuls import attention, convolution, matmuls, of_bytes, transposed
 from random_matrix import matrix_plan, served
@@ -181,6 +183,9 @@ ACCEPTED_OF_DEPTHWISE = 4096
 # The maximum on NVIDIA is 1204: sm_75, whose tiles pass through registers, with 128 sums, stream-K and two scales per
 # channel.
 ACCEPTED_OF_MMA = {"nvidia": (128, 1536), "amd": (512, 4096)}
+
+
+OF_FLOATS = [t for t in GPUS.values() if any(each.accepts("float16", "float16") for each in t.instructions)]
 
 
 @lru_cache(maxsize=64)
@@ -439,7 +444,24 @@ def test_random_chains_in_one_kernel_compile(target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
     chains = [*fused_problems(5, 8, target), *fused_problems(5, 4, target, layers=3)]
-    plans = [fused_plan(problem, target, 0) for problem in chains]
+    _check_chains([fused_plan(problem, target, 0) for problem in chains])
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("target", OF_FLOATS, ids=lambda target: target.name)
+def test_random_chains_of_floats_in_one_kernel_compile(target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    plans: list[Plan] = []
+    for problem in (*float_chains(5, 12, target), *float_chains(5, 6, target, layers=3)):
+        with suppress(Infeasible, StopIteration):
+            plans.append(fused_plan(problem, target, 0))
+    assert len(plans) > 2
+    _check_chains(plans)
+
+
+def _check_chains(plans: list[Plan]) -> None:
     found = {f"{plan.problem} {plan.config}": complaint(plan, accepted(plan), reads_code=True) for plan in plans}
     wrong = [(plan, answer) for plan, answer in found.items() if answer is not None]
     assert not wrong, "\n".join(map(str, wrong))

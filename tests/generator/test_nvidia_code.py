@@ -10,8 +10,9 @@ from disassembly import disassembled
 from golden_cases import CASES, plan_of
 from machine_code import nvidia
 from mostly_slow import mostly_slow
+from random_fused import TILE
 
-from qconv import Conv2d, Quantization, generator
+from qconv import Conv2d, FusedConv2d, Quantization, generator
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Source
@@ -144,6 +145,18 @@ def test_filters_are_asked_for_before_the_barrier() -> None:
     assert to_second.count("LDG.E.128 ") >= plan.layers["second"].problem.r + 2, "filters, offsets and multipliers"
     assert "LDG.E" not in behind[: behind.index("BRA")]
     assert "LDG.E.128.CONSTANT" not in to_shared + to_second + behind
+
+
+def test_filters_of_floats_are_asked_for_before_the_barrier() -> None:
+    half = Quantization("float16", "float16", "float16")
+    first = Conv2d(8, 28, 28, 24, 144, 1, 1, quantization=half)
+    second = Conv2d(8, 28, 28, 144, 144, 3, 3, pad=1, groups=144, quantization=half)
+    config = replace(TILE, first_n=2, second_m=2, second_n=1)
+    plan = generator.plan(FusedConv2d(first, second), config, TARGETS["sm_90a"])
+    sass = disassembled(compiled(generator.render(plan), plan.target)[0])
+    _, to_second, behind = sass[sass.index(".text.conv2d_conv2d") :].split("BAR.SYNC")[:3]
+    assert to_second.count("LDG.E.128 ") >= 9, "a tap of a thread's four channels each"
+    assert "LDG.E" not in behind[: behind.index("BRA")]
 
 
 @pytest.mark.turns

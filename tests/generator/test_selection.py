@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from qconv import Conv2d, generator
+from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator import Config, Plan
 from qconv.generator.families import Family, Group
@@ -16,6 +16,17 @@ from qconv.generator.selection import cheapest_of
 from qconv.op import Problem
 from qconv.problem.chain import chain_of
 from qconv.targets.target import TARGETS
+
+HALF = Quantization("float16", "float16", "float16")
+
+
+def separable(n: int, side: int, c: int, k: int) -> list[Conv2d]:
+    """Return a depthwise convolution of floats, and the 1x1 convolution behind it."""
+    return [
+        Conv2d(n, side, side, c, c, 3, 3, pad=1, groups=c, quantization=HALF),
+        Conv2d(n, side, side, c, k, 1, 1, quantization=HALF),
+    ]
+
 
 POINTWISE = Conv2d(8, 28, 28, 128, 256, 1, 1)
 CHAINS = {
@@ -25,6 +36,7 @@ CHAINS = {
     "depthwise, pointwise": chain_of(
         [Conv2d(1, 56, 56, 96, 96, 3, 3, stride=2, pad=1, groups=96), Conv2d(1, 28, 28, 96, 24, 1, 1)]
     ),
+    "two depthwise of floats": chain_of([separable(2, 28, 96, 24)[0]] * 2),
     "three": chain_of(
         [
             Conv2d(8, 14, 14, 64, 64, 1, 1),
@@ -147,3 +159,13 @@ def test_what_is_infeasible_is_told_where_nothing_is_feasible() -> None:
     assert found.plans == []
     assert found.why_not == "number 0 is infeasible"
     assert planned == [0, 1]
+
+
+@pytest.mark.parametrize(("layer", "family"), [((32, 56, 72, 24), "fused"), ((32, 7, 960, 160), "unfused")])
+def test_floats_are_fused_where_that_is_predicted_to_be_faster(layer: tuple[int, int, int, int], family: str) -> None:
+    chain, target = chain_of(separable(*layer)), TARGETS["sm_90a"]
+    assert generator.default(chain, target).config.family == family
+    both = [generator.cheapest(chain, target, 1)[0], generator.unfused_plan(chain, target)]
+    assert both[0].config.family == "fused"
+    fused, unfused = generator.expected(both)
+    assert (fused.us < unfused.us) == (family == "fused")

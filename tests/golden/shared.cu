@@ -580,6 +580,13 @@ __device__ __forceinline__ void send(
 struct Operand {
     unsigned long long descriptor;
 
+// Stands for asynchronous copies in a kernel that has none: all loads pass through registers.
+struct Copies {
+    __device__ __forceinline__ void commit() {}
+    template <int GROUPS>
+    __device__ __forceinline__ void wait() {}
+};
+
 @@ // The problem.
 IN_H=56 IN_W=56 C=144 C_GROUP=1 OUT_H=56 OUT_W=56 K=144 K_GROUP=1 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=100352 REDUCTION=9 X_SIGNED=true W_SIGNED=true
@@ -630,6 +637,24 @@ constexpr int SET_WORDS = LANE_WORDS * WARP_SIZE, SETS = ADDS_WINDOWS ? 2 : 1;
 constexpr int STEP_WORDS = SETS * SET_WORDS, SLAB_WORDS = STEPS * STEP_WORDS;
 struct Weights {
     WFragment set[SETS][ATOMS];
+};
+
+// The block's weights, in device memory.
+struct BlockWeights {
+    const int* words;
+
+    template <class Shared>
+    __device__ __forceinline__ BlockWeights(const Arguments& args, Shared&) : words(args.fragments) {}
+
+@@ 76d26c2d in whole/fused-small-image-sm_90a.cu:     __device__ __forceinline__ void load(Team&, const Arguments&) const {}
+@@ 4+1
+
+    // Maps a slab, the block's `index`-th, to its place in memory.
+    static __device__ __forceinline__ int place_of(int, int slab) { return slab; }
+    template <int WORDS>
+    static __device__ __forceinline__ tile::Words<WORDS> load_words(const int* from) {
+        return tile::load_words<WORDS>(from);
+    }
 };
 
 // Loads the weights of a slab, step after step. It moves an index and not a pointer: in a loop with many sums
@@ -803,6 +828,9 @@ __device__ __forceinline__ void run(
 
 // Lanes read shared memory by ordinary loads.
 __device__ __forceinline__ void fence_input() {}
+
+@@ 07c5ec7a in whole/fused-small-image-sm_90a.cu: // The shared memory of a block.
+@@ 4+1
 
 //   acc = sum over r, s, c of x * w, in int32
 //   y   = clamp(round_half_to_even(relu((acc + bias[k]) * multiplier[k]))) as int8
@@ -1050,6 +1078,50 @@ struct Halves {
     }
 };
 
+struct E4m3s;
+template <class Word>
+constexpr bool IS_E4M3 = false;
+template <>
+constexpr bool IS_E4M3<E4m3s> = true;
+
+// Converts the elements of a 32-bit word to floats. Where one instruction converts two 8-bit floats, it does.
+template <class Word>
+__device__ __forceinline__ void unpack(unsigned word, float* elements) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    if constexpr (Word::COUNT == 4) {
+        unsigned halves[2];
+        if constexpr (IS_E4M3<Word>) {
+            asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; cvt.rn.f16x2.e4m3x2 %1, b;}"
+                : "=r"(halves[0]), "=r"(halves[1])
+                : "r"(word));
+        } else {
+            asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e5m2x2 %0, a; cvt.rn.f16x2.e5m2x2 %1, b;}"
+                : "=r"(halves[0]), "=r"(halves[1])
+                : "r"(word));
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+                : "=f"(elements[2 * i]), "=f"(elements[2 * i + 1])
+                : "r"(halves[i]));
+        }
+    } else
+#elif defined(__gfx950__) || defined(__GFX12__)
+    if constexpr (Word::COUNT == 4) {
+        const int four = static_cast<int>(word);
+        const auto low = IS_E4M3<Word> ? __builtin_amdgcn_cvt_pk_f32_fp8(four, false)
+                                       : __builtin_amdgcn_cvt_pk_f32_bf8(four, false);
+        const auto high = IS_E4M3<Word> ? __builtin_amdgcn_cvt_pk_f32_fp8(four, true)
+                                        : __builtin_amdgcn_cvt_pk_f32_bf8(four, true);
+        elements[0] = low[0], elements[1] = low[1], elements[2] = high[0], elements[3] = high[1];
+    } else
+#endif
+    {
+#pragma unroll
+        for (int i = 0; i < Word::COUNT; ++i) elements[i] = Word::of(word, i);
+    }
+}
+
 // Rounds floats half to even to halves, two to a word.
 struct PackedHalves {
     static constexpr int COUNT = 2;
@@ -1077,6 +1149,103 @@ __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one
 @@ 11+5
             for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
             *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
+
+using XWord = tile::Halves;
+using WWord = tile::Halves;
+static_assert(X_SIGNED && W_SIGNED, "floats are signed");
+
+// Four bytes of neighbouring channels of a pixel are a word; a thread's channels are QUADS of them. Two 8-bit
+// channels fill half of one.
+constexpr int QUADS = (VECTOR + XWord::COUNT - 1) / XWord::COUNT;
+struct Pixel { unsigned quad[QUADS]; };
+struct Elements { float channel[QUADS * XWord::COUNT]; };
+
+    // Converts pixel `i` to floats. The compiler does this once for all taps of the pixel.
+    __device__ __forceinline__ Elements at(int i) const {
+        Elements elements;
+#pragma unroll
+        for (int j = 0; j < QUADS; ++j) {
+            tile::unpack<XWord>(pixel[i].quad[j], &elements.channel[j * XWord::COUNT]);
+        }
+        return elements;
+    }
+};
+
+// The filters of a thread's channels.
+struct Filters { float tap[R][S][VECTOR]; };
+
+// Loads taps. Ordinary loads are left before the barrier behind them, by the compiler; others may move.
+template <int WORDS>
+__device__ __forceinline__ tile::Words<WORDS> load_taps(const float* from) {
+    if constexpr (LOADS_BEFORE_BARRIER) return *reinterpret_cast<const tile::Words<WORDS>*>(from);
+    return tile::load_words<WORDS>(from);
+}
+
+__device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
+    constexpr int WORDS = VECTOR < 4 ? VECTOR : 4;
+    Filters filters;
+#pragma unroll
+    for (int i = 0; i < R * S * VECTOR; i += WORDS) {
+        const int tap = i / VECTOR, first = i % VECTOR;
+        const auto words = load_taps<WORDS>(args.taps + tap * VECTORS * VECTOR + k + first);
+#pragma unroll
+        for (int j = 0; j < WORDS; ++j) {
+            filters.tap[tap / S][tap % S][first + j] = tile::as_float(words.word[j]);
+        }
+    }
+    return filters;
+}
+
+// The sums of an output pixel.
+struct Sums { Sum product[VECTOR]; };
+
+// Adds the products of one filter row, in order. Each product and sum is rounded once.
+__device__ __forceinline__ void add_products(
+    const Row& row, int column, int r, const Filters& filters, Sums& sums) {
+#pragma unroll
+    for (int s = 0; s < S; ++s) {
+        const Elements x = row.at(column * STRIDE_W + s * DILATION_W);
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) {
+            sums.product[i] = tile::fma(x.channel[i], filters.tap[r][s][i], sums.product[i]);
+        }
+    }
+}
+
+// Converts float to bfloat16 in integers, rounding half to even. A carry out of the mantissa increments the
+// exponent, up to infinity. A NaN stays NaN.
+__device__ __forceinline__ unsigned short to_bfloat16(float a) {
+    const unsigned bits = as_bits(a);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<unsigned short>((bits >> 16) | 0x40u);
+    return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// The elements of a 32-bit word as floats: two bfloat16, each the upper half of a float.
+struct Bfloats {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return as_float(i == 0 ? word << 16 : word & 0xffff0000u);
+    }
+};
+
+// Rounds floats half to even to bfloat16, two to a word. The bits of a NaN are the hardware's.
+struct PackedBfloats {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ unsigned short one(float a) { return to_bfloat16(a); }
+    static __device__ __forceinline__ unsigned word(const float* two) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        unsigned pair;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(two[1]), "f"(two[0]));
+        return pair;
+#else
+        return to_bfloat16(two[0]) | static_cast<unsigned>(to_bfloat16(two[1])) << 16;
+#endif
+    }
+};
+
+// The type that `narrow` converts to an output element.
+using Finished = float;
+using Narrow = tile::PackedBfloats;
 //
 //   acc = sum over r, s, c of x * w, of both the upper 19 bits, in float32, in the kernel's own order
 //   y   = relu((acc + bias[k]) * multiplier[k]), as float32
@@ -1103,9 +1272,50 @@ conv2d_repack_weights(const Arguments args) {
     args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
 }
 
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
+@@ 5+3
+    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
+    const float* multiplier;  // per channel: x_scale * w_scale
+    int* fragments;  // the weights, repacked
+
+@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
+@@ 9+1
+        const auto bias = tile::load_vector<WIDTH>(args.bias + first);
+@@ 11+1
+        for (int j = 0; j < WIDTH; ++j) channels[i + j].bias = bias.element[j];
+@@ 15+2
+
 @@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
 @@ 4+1
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+
+@@ 2f1e2d26 in whole/fused-small-image-sm_90a.cu: // The bits of a weight, as the lowest of a word.
+@@ 3+1
+    return static_cast<unsigned short>(
+
+@@ ebb87e43 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
+@@ 5+2
+    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
+    const float* multiplier;  // per channel: x_scale * w_scale
+
+@@ // The config.
+ROWS=2 COLUMNS=2
+constexpr int VECTOR = 4;  // channels per thread
+
+@@ 56c817e7 in whole/fused-small-image-sm_90a.cu:     __device__ __forceinline__ OutputPatch(const Sink& sink, int row, int column, int k)
+@@ 4+1
+        const int byte = of_block % Y_CHUNK * sizeof(Output);
+        corner = &sink.tensor.byte[of_block / Y_CHUNK][place_of(row, column)][byte];
+
+@@ 066c3495 in whole/fused-small-image-sm_90a.cu: // Writes the filters in that order: once for a set of weights, one thread per word.
+@@ 5+10
+    const int k = index % (VECTORS * VECTOR), tap = index / (VECTORS * VECTOR);
+    using Bits = unsigned short;
+    const auto* const element = reinterpret_cast<const Bits*>(args.w + k * R * S + tap);
+    args.taps[index] = k < K ? WWord::of(tile::load(element), 0) : 0.0f;
+
+@@ 41f10a81 in whole/fused-small-image-sm_90a.cu:     __device__ __forceinline__ explicit PatchSums([[maybe_unused]] const Channel (&channels)[VECTOR])
+@@ 3+5
 
 @@ 229cbd55 in whole/elementwise-quantize-tensor-sm_90a.cu: __device__ __forceinline__ Prepared prepare(
 @@ 7+2

@@ -38,8 +38,7 @@ IN_H=56 IN_W=56 C=24 C_GROUP=24 OUT_H=56 OUT_W=56 K=144 K_GROUP=144 R=1 S=1 STRI
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=24 X_SIGNED=true W_SIGNED=true
 
 @@ // The config.
-constexpr int ATOMS = 4;  // atoms of channels per warp
-BATCH=2
+ATOMS=4 BATCH=2
 
 // Writes neighbouring output elements, or padding in their place. To select a word of padding costs less than
 // four elements.
@@ -64,6 +63,34 @@ __device__ __forceinline__ void write_or_pad(
     }
     write(to, finished);
 }
+
+// Loads WIDTH bytes of the image, or padding, through registers.
+__device__ __forceinline__ void load_vector(
+    Team&, const Arguments& args, unsigned char* to, const X* from, int, bool is_inside) {
+    tile::Words<WIDTH / 4> words;
+#pragma unroll
+    for (unsigned& word : words.word) word = padding_word(args);
+    if (is_inside) words = tile::load_words<WIDTH / 4>(from);
+    *reinterpret_cast<tile::Words<WIDTH / 4>*>(to) = words;
+}
+
+using Address = const unsigned char*;
+__device__ __forceinline__ Address address_of(const unsigned char* byte) { return byte; }
+
+// Loads 16 bytes of the lane's pixel.
+__device__ __forceinline__ XFragment load_pixels(Address address) {
+    XFragment fragment;
+    const auto words = tile::load_shared<4>(reinterpret_cast<const unsigned*>(address));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment.word[i] = words.word[i];
+    return fragment;
+}
+
+// Layout of a lane's weights: 16 bytes of one row of the atom.
+constexpr int W_WORDS = 4;
+__device__ __forceinline__ int row_of_lane(int lane) { return lane % ATOM_ROWS; }
+__device__ __forceinline__ int chunk_of_word(int lane, int) { return lane / ATOM_ROWS % STEP_CHUNKS; }
+__device__ __forceinline__ int byte_of_word(int, int word) { return word * 4; }
 
 @@ 5d9225cc in whole/depthwise-rows-sm_90a.cu: __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 @@ 10+1
@@ -139,6 +166,9 @@ __device__ __forceinline__ void run(
     }
 }
 
+@@ 82f5aad4 in whole/fused-small-image-sm_90a.cu:     // Loads weights and writes padding, which depend on no earlier launch. Then it waits for the launch
+@@ 4+3
+
 __device__ __forceinline__ unsigned as_bits(float a) { return __builtin_bit_cast(unsigned, a); }
 __device__ __forceinline__ float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 
@@ -211,6 +241,20 @@ using Narrow = tile::PackedE4m3s;
 __device__ __forceinline__ unsigned half_pair(float low, float high) {
     return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
 }
+
+// mfma_f32_16x16x16bf16_1k: A is 16 channels, B is 16 pixels,
+// each by 16 bytes of the reduction.
+[[maybe_unused]] constexpr bool A_SIGNED = true, B_SIGNED = true;
+static_assert(X_SIGNED && W_SIGNED, "X and W must be signed");
+constexpr int A_REGISTERS = 2, B_REGISTERS = A_REGISTERS;
+constexpr int D_REGISTERS = 4;
+constexpr int ATOM_ROWS = 16;
+
+@@ 3ece6258 in whole/mma-16x16x32-staged-gfx942.hip: // Computes D += A * B, by one wavefront.
+@@ 5+2
+    typedef short Operand
+        __attribute__((ext_vector_type(4 * A_REGISTERS / sizeof(short))));
+    const Registers sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
 
 // The elements of a 32-bit word as floats: four of OCP's e5m2, each the upper half of a half.
 struct E5m2s {

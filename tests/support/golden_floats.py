@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from golden_quantizations import conv
 
-from qconv import Conv2d, FusedConv2d, Quantization
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator import Config
 from qconv.generator.families.depthwise import Depthwise
-from qconv.generator.families.fused.config import Fused
+from qconv.generator.families.fused.config import Block, Fused
 from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.mma.config import Mma
 from qconv.generator.families.simt import Simt
@@ -56,6 +56,15 @@ def _of_instructions(target: str, *dtypes: str, instructions: int = 1) -> dict[s
 CHAIN: Chain = FusedConv2d(
     conv(Conv2d(8, 28, 28, 128, 512, 1, 1), real("float16")), conv(Conv2d(8, 28, 28, 512, 128, 1, 1), real("float16"))
 )
+SEPARABLE: Chain = FusedConv2d(
+    conv(Conv2d(8, 56, 56, 144, 144, 3, 3, pad=1, groups=144), real("float16")),
+    conv(Conv2d(8, 56, 56, 144, 24, 1, 1), real("float16")),
+)
+INVERTED: Chain = FusedBlock(
+    conv(Conv2d(8, 28, 28, 24, 144, 1, 1), real("bfloat16")),
+    conv(Conv2d(8, 28, 28, 144, 144, 3, 3, pad=1, groups=144), real("bfloat16")),
+    conv(Conv2d(8, 28, 28, 144, 24, 1, 1), real("bfloat16")),
+)
 CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
     "simt-float32-sm_75.cu": (conv(BODY, real("float32")), "sm_75", Simt(64, 64, 32, 4, 8, 2)),
     "depthwise-float16-sm_90a.cu": (conv(DEPTHWISE, real("float16")), "sm_90a", Depthwise(8, 4, 4, 1, 128)),
@@ -75,4 +84,10 @@ CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
     "wgmma-float8-cpu.sm_90a.cpp": (conv(BODY, real("float8_e4m3fn", "float16")), "cpu.sm_90a", Wgmma(1, 0, 48, 4, 0)),
     "halo-float16-sm_90a.cu": (conv(replace(BODY, c=64, k=64), real("float16")), "sm_90a", Halo(14, 3, 64)),
     "fused-float16-sm_90a.cu": (CHAIN, "sm_90a", PAIR),
+    "fused-depthwise-float16-sm_90a.cu": (SEPARABLE, "sm_90a", replace(PAIR, warps=4, blocks_per_sm=4, first_n=1)),
+    "block-bfloat16-gfx942.hip": (
+        INVERTED,
+        "gfx942",
+        Block(**vars(replace(PAIR, first_n=3, second_n=1)), third_m=1, third_n=1),
+    ),
 }

@@ -14,7 +14,7 @@ from random_special import special_plan, special_problems
 
 from qconv import Conv2d, Quantization
 from qconv.arithmetic.quantization import ACTIVATIONS, OUT_TYPES, RESIDUALS
-from qconv.dtypes import FLOAT8
+from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.families.fused.layer import is_depthwise
@@ -82,28 +82,37 @@ def float_plan(family: str, problem: Conv2d, target: Target, seed: object) -> Pl
 
 
 # Between two convolutions of a kernel.
-BETWEEN = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+BETWEEN = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32")
 
 
 def float_chains(seed: int, count: int, target: Target, layers: int = 2) -> list[Chain]:
-    """Return chains of floats that the target's matrix instructions multiply, with the shapes of chains of bytes."""
+    """Return chains of floats that the target's matrix instructions, or its threads, multiply, with the shapes of
+    chains of bytes."""
     decks = [Decks(random.Random(f"float chain {seed} {at}")) for at in range(layers)]
-    served = tuple(types for types in TYPES if _is_multiplied("mma", types, target))
-    between = tuple(name for name in BETWEEN if any(types[0] == name for types in served))
-    found: list[Chain] = []
-    for chain in fused_problems(seed, 4 * count, target, layers):
-        if any(is_depthwise(one) for one in chain.layers.values()):
-            continue
-        made: list[Conv2d] = []
-        for own, one in zip(decks, chain.layers.values(), strict=True):
-            x_types = (made[-1].quantization.out_type,) if made else between
-            q = float_quantization(own, tuple(types for types in served if types[0] in x_types))
-            if len(made) < layers - 1:
-                q = replace(q, residual="none", residual_zero_point=False, y_zero_point=False)
-                q = replace(q, out_type=own.deal("between", between))
-            made.append(replace(one, quantization=q))
-        found.append(chain_of(made))
-    return found[:count]
+    return [_float_chain(chain, decks, target) for chain in fused_problems(seed, count, target, layers)]
+
+
+def _float_chain(chain: Chain, decks: list[Decks], target: Target) -> Chain:
+    made: list[Conv2d] = []
+    served = [_served(one, target) for one in chain.layers.values()]
+    for own, one, types, behind in zip(decks, chain.layers.values(), served, [*served[1:], ()], strict=True):
+        if made:
+            given = made[-1].quantization.out_type
+            types = tuple(pair for pair in types if ELEMENT_TYPES[pair[0]].array_type == given)
+        q = float_quantization(own, types)
+        if behind:
+            taken = {ELEMENT_TYPES[pair[0]].array_type for pair in behind}
+            between = tuple(name for name in BETWEEN if name in taken)
+            q = replace(q, residual="none", residual_zero_point=False, y_zero_point=False)
+            q = replace(q, out_type=own.deal(f"between {between}", between))
+        made.append(replace(one, quantization=q))
+    return chain_of(made)
+
+
+def _served(layer: Conv2d, target: Target) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of types that a kernel of several layers multiplies in this one."""
+    family = "depthwise" if is_depthwise(layer) else "mma"
+    return tuple(types for types in TYPES if _is_multiplied(family, types, target))
 
 
 def float_plans(family: str, seed: int, count: int, target: Target) -> list[Plan]:

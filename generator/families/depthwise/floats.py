@@ -48,6 +48,7 @@ def float_products(problem: Conv2d, config: Depthwise, gathers: bool, load_k: in
     accesses = config.vector // load_k * 2 if gathers else max(1, pixel_words // 4)
     return FloatProducts(
         constants=(
+            Constant("LOADS_BEFORE_BARRIER", False, "there is no barrier"),
             Constant("LOAD_K", load_k, "channels of a pixel per load"),
             Constant("STORE_K", gcd(problem.k, config.vector), "channels of a pixel per store"),
         ),

@@ -109,7 +109,7 @@ def plane(pixels: int) -> int:
 
 
 def is_depthwise(problem: Conv2d) -> bool:
-    """True if dot products over taps compute it; matrix instructions compute every other convolution."""
+    """True if threads compute it tap by tap; matrix instructions compute every other convolution."""
     return problem.c_group == 1 and problem.k_group == 1 and problem.groups > 1 and problem.c % 4 == 0
 
 
@@ -239,6 +239,7 @@ class LayerPlan(ConvolutionPlan):
     block_k: int  # output channels per block
     registers: int  # estimate of the registers per thread
     weight_words: int  # words of the repacked weights
+    spills: bool = True  # a third of its registers may be missing where threads have few
     weight_smem_bytes: int = 0  # weights in shared memory, with their mbarriers and channel parameters
     # Asynchronous copies of all threads that load the weights: one number for each loop.
     weight_copies: tuple[int, ...] = ()
@@ -274,6 +275,10 @@ class LayerPlan(ConvolutionPlan):
         own = super().context
         left = tuple(step for step in own.steps if not (self._offset_in_sums and step.name == "offset"))
         return replace(own, steps=left)
+
+    @property
+    def workspace_ctype(self) -> str:
+        return "int"
 
     @property
     def is_first(self) -> bool:
@@ -361,7 +366,7 @@ class LayerPlan(ConvolutionPlan):
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         config, says = self.config, "the weights, repacked"
-        own = Field(self.workspace, "int*", "workspace", says, None, self.weight_words)
+        own = Field(self.workspace, f"{self.workspace_ctype}*", "workspace", says, None, self.weight_words)
         elsewhere = ("x",) * (not self.is_first) + ("y",) * (not config.last)  # in shared memory
         return tuple(
             replace(field, layer=config.layer, role=_role(field, config.layer))
@@ -373,7 +378,7 @@ class LayerPlan(ConvolutionPlan):
     def alignment(self) -> dict[str, int]:
         t, alignment = self.problem.quantization.types, {"w": 1}
         if self.is_first:
-            alignment["x"] = self.load_width if self.loads_image else self.lane_k
+            alignment["x"] = self.load_width if self.loads_image else self.lane_k * t.x.bytes
         if self.config.last:
             alignment["y"] = min(16, self.vector_k * t.y.bytes)
             if t.residual is not None:

@@ -26,6 +26,6 @@ def layer_plan(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: 
 def any_layer(problem: Conv2d, config: LayerConfig, target: Target) -> LayerPlan:
     """Plan a layer without its kernel's demands. Raise Infeasible where layers do not have these types."""
     make = depthwise_layer if is_depthwise(problem) else warpgroup_layer if config.on_wgmma else matrix_layer
-    if make is not matrix_layer and (reason := why_not_bytes(problem)) is not None:
+    if make is warpgroup_layer and (reason := why_not_bytes(problem)) is not None:
         raise Infeasible(reason)
     return make(problem, config, target, InKernel(threads=target.warp_size))

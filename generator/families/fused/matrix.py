@@ -46,6 +46,7 @@ class MatrixRoles(LayerRoles):
     fragments: str
     a_word: str
     b_word: str
+    weight_bits: str  # how a weight is read as bits: byte (of C types that are bits already) or word (of floats)
     steps_by: str  # the loop over the reduction: taps or units
 
 
@@ -131,6 +132,7 @@ class MatrixLayer(LayerPlan):
             fragments=files.fragments,
             a_word=files.a_word,
             b_word=files.b_word,
+            weight_bits="word" if self.problem.quantization.types.w.ctype == "float" else "byte",
             steps_by="taps" if self.whole_taps and self.is_rolled else "units",
         )
 
@@ -194,11 +196,9 @@ def _check_chunks(problem: Conv2d, config: LayerConfig, written: int) -> None:
     """Raise Infeasible where a chunk of floats would have bytes that nobody has written: a zero times the NaN that they
     may be is none."""
     t = problem.quantization.types
-    if t.sum.is_integer:
-        return
-    if config.layer == "first" and problem.c % of_chunk(t.x):
+    if config.layer == "first" and not t.x.is_integer and problem.c % of_chunk(t.x):
         raise Infeasible(f"c={problem.c}: floats fill chunks of {of_chunk(t.x)} channels; pad them, or run it unfused")
-    if not config.last and written < chunks(problem.k, t.y) * of_chunk(t.y):
+    if not config.last and not t.y.is_integer and written < chunks(problem.k, t.y) * of_chunk(t.y):
         raise Infeasible(
             f"{config.layer}_n={config.n}: {written} channels fill no chunks of {of_chunk(t.y)}; more at a time do"
         )

@@ -81,7 +81,6 @@ class FusedRoles(Roles):
     last_source: str  # the tensor that the last layer reads
     regions: tuple[Region, ...]
     on_wgmma: bool
-    has_depthwise: bool
 
 
 @dataclass(frozen=True)
@@ -140,6 +139,13 @@ class FusedPlan(WaitingPlan, ChainPlan):
     @property
     def clusters(self) -> bool:
         return self.cluster > 1
+
+    @property
+    def dot(self) -> str:
+        """One dot product for all depthwise layers of bytes: the instruction that serves one pair of types serves all
+        of them."""
+        found = (layer.dot for layer in self.layer_plans.values() if layer.kind == "depthwise")
+        return next((dot for dot in found if dot != "nothing.j2"), "nothing.j2")
 
     @property
     def by_slices(self) -> bool:
@@ -293,7 +299,6 @@ class FusedPlan(WaitingPlan, ChainPlan):
                 *(Region("tile::Mbarrier", "mbarrier"),) * self.clusters,
             ),
             on_wgmma=bool(self.weights.on_wgmma),
-            has_depthwise=any(layer.kind == "depthwise" for layer in self.layer_plans.values()),
         )
 
 
@@ -343,6 +348,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     smem_bytes = teams * room.smem_bytes + weight_smem_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
     estimated = max(layer.registers for layer in layers.values())
     registers = least_registers(estimated, config.blocks_per_sm * teams * threads, target)
+    registers = max(registers, *(layer.registers for layer in layers.values() if not layer.spills), 0)
     check_blocks_per_sm(config.blocks_per_sm, teams * threads, smem_bytes, registers, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.cluster_blocks, 2**30, "blocks of tiles")

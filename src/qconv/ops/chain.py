@@ -84,7 +84,7 @@ def _draft(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> t
             forced.append(f"{layer}: {drawn.forced}")
         elif drawn.lacks:
             lacks.append(f"{layer}: {drawn.lacks}")
-        if one is not problem.last:
+        if layer != problem.LAYERS[-1]:
             q = drawn.parameters
             given = Given(q.get("y_scale", 1.0), q["y_zero_point"], seen.pixels, drawn.rows, drawn.largest)
     return Sample(tuple(arrays), parameters, tuple(forced), timed_arrays(tuple(arrays), rng)), lacks
@@ -95,7 +95,7 @@ def compute(problem: Chain, drawn: Sample) -> tuple[Array, ...]:
     x, *others = drawn.arrays
     for layer, one in problem.layers.items():
         w, *others = others
-        x = conv2d(one, x, w, getattr(values, layer), *(others if one is problem.last else ()))
+        x = conv2d(one, x, w, getattr(values, layer), *(others if layer == problem.LAYERS[-1] else ()))
     return (x,)
 
 

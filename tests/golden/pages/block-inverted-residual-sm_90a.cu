@@ -114,7 +114,7 @@ using Sink = TilePlace;
 namespace third {
 
 @@ // The config.
-ATOMS=3
+constexpr int ATOMS = 3;  // eights of channels per warpgroup
 
 // What follows.
 constexpr int RUN = 64;  // pixels of one instruction

@@ -22,7 +22,7 @@ constexpr int RUN = 1;  // neighbouring outputs that use the same words of pixel
 THREADS=64
 
 @@ // Derived values.
-LOAD_K=1 STORE_K=2 TILES_H=4 TILES_W=2 VECTORS=3 UNITS=48
+LOADS_BEFORE_BARRIER=false LOAD_K=1 STORE_K=2 TILES_H=4 TILES_W=2 VECTORS=3 UNITS=48
 
 using X = unsigned char;
 using W = unsigned char;
@@ -60,6 +60,7 @@ using Residual = float;
 
 using XWord = tile::E4m3s;
 using WWord = tile::E4m3s;
+static_assert(X_SIGNED && W_SIGNED, "floats are signed");
 
 @@ 53a0d99a in pages/depthwise-float16-sm_90a.cu: // Loads channels LOAD_K at a time: either all of them exist or none does.
 @@ 13+1

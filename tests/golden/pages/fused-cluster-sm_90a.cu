@@ -81,8 +81,7 @@ constexpr bool DIVIDED = true;  // each of several blocks computes some output c
 @@ 8+1
 
 @@ // The config.
-constexpr int ATOMS = 1;  // atoms of channels per warp
-BATCH=2
+ATOMS=1 BATCH=2
 
 @@ df36d7f9 in pages/fused-depthwise-pointwise-sm_90a.cu: // What follows.
 @@ 4+2

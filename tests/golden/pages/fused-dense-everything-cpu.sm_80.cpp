@@ -92,8 +92,7 @@ IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=28 OUT_W=28 K=96 K_GROUP=96 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=864 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ATOMS = 2;  // atoms of channels per warp
-BATCH=1
+ATOMS=2 BATCH=1
 
 @@ 2128da00 in pages/fused-dense-everything-cpu.sm_80.cpp: // What follows.
 @@ 16+4

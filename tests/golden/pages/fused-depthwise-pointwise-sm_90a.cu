@@ -47,13 +47,6 @@ constexpr int SMEM_BYTES = 16272;
 // turn.
 __device__ __forceinline__ bool warp_uniform(bool said) { return __all_sync(__activemask(), said); }
 
-// Stands for asynchronous copies in a kernel that has none: all loads pass through registers.
-struct Copies {
-    __device__ __forceinline__ void commit() {}
-    template <int GROUPS>
-    __device__ __forceinline__ void wait() {}
-};
-
 //   acc = sum over r, s, c of x * w, in int32
 //   y   = clamp(round_half_to_even(relu6((acc + bias[k]) * multiplier[k])) + y_zero) as uint8
 namespace first {
@@ -121,8 +114,7 @@ IN_H=56 IN_W=56 C=144 C_GROUP=144 OUT_H=56 OUT_W=56 K=24 K_GROUP=24 R=1 S=1 STRI
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=144 X_SIGNED=false W_SIGNED=true
 
 @@ // The config.
-constexpr int ATOMS = 2;  // atoms of channels per warp
-BATCH=2
+ATOMS=2 BATCH=2
 
 // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction
@@ -164,24 +156,6 @@ constexpr int FOLD_THREADS = 128;
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
     result = tile::rounded(value, channel.y_zero);
 
-// The block's weights, in device memory.
-struct BlockWeights {
-    const int* words;
-
-    template <class Shared>
-    __device__ __forceinline__ BlockWeights(const Arguments& args, Shared&) : words(args.fragments) {}
-
-@@ 76d26c2d in whole/fused-small-image-sm_90a.cu:     __device__ __forceinline__ void load(Team&, const Arguments&) const {}
-@@ 4+1
-
-    // Maps a slab, the block's `index`-th, to its place in memory.
-    static __device__ __forceinline__ int place_of(int, int slab) { return slab; }
-    template <int WORDS>
-    static __device__ __forceinline__ tile::Words<WORDS> load_words(const int* from) {
-        return tile::load_words<WORDS>(from);
-    }
-};
-
 // Folds the input's zero point into the offset of each channel: padding is stored as x_zero, so that it adds
 // the same to every pixel. Once for a set of weights, one block per channel.
 struct FoldShared {
@@ -206,9 +180,6 @@ __device__ __forceinline__ void fold(const Arguments& args) {
         args.offset[k] = offset;
     }
 }
-
-@@ 07c5ec7a in whole/fused-small-image-sm_90a.cu: // The shared memory of a block.
-@@ 4+1
 
 @@ 82f5aad4 in whole/fused-small-image-sm_90a.cu:     // Loads weights and writes padding, which depend on no earlier launch. Then it waits for the launch
 @@ 5+1

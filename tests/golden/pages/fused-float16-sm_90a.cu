@@ -78,23 +78,6 @@ constexpr int WIDTH = 16;  // bytes of the input per load
 constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
 constexpr bool HAS_K_REMAINDER = false;  // the last slab has channels that do not exist
 
-@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
-@@ 5+3
-    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    const float* multiplier;  // per channel: x_scale * w_scale
-    int* fragments;  // the weights, repacked
-
-@@ 8c556fdb in whole/fused-small-image-sm_90a.cu: // Loads the channel parameters of neighbouring channels. Channels past the last get those of others.
-@@ 9+1
-        const auto bias = tile::load_vector<WIDTH>(args.bias + first);
-@@ 11+1
-        for (int j = 0; j < WIDTH; ++j) channels[i + j].bias = bias.element[j];
-@@ 15+2
-
-@@ 2f1e2d26 in whole/fused-small-image-sm_90a.cu: // The bits of a weight, as the lowest of a word.
-@@ 3+1
-    return static_cast<unsigned short>(
-
 //   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
 //   y   = relu((acc + bias[k]) * multiplier[k]), as float16
 namespace second {
@@ -117,8 +100,3 @@ constexpr int STEPS = 32;  // along the reduction
 @@ 25+6
 @@ 33+0
 constexpr int VECTOR_K = 8;  // channels per write
-
-@@ ebb87e43 in whole/fused-small-image-sm_90a.cu: // The kernel's only parameter.
-@@ 5+2
-    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    const float* multiplier;  // per channel: x_scale * w_scale

@@ -67,34 +67,6 @@ constexpr int WIDTH = 8;  // bytes of the input per load
 constexpr bool DIVIDED = false;  // each of several blocks computes some output channels
 constexpr bool HAS_K_REMAINDER = true;  // the last slab has channels that do not exist
 
-// Loads WIDTH bytes of the image, or padding, through registers.
-__device__ __forceinline__ void load_vector(
-    Team&, const Arguments& args, unsigned char* to, const X* from, int, bool is_inside) {
-    tile::Words<WIDTH / 4> words;
-#pragma unroll
-    for (unsigned& word : words.word) word = padding_word(args);
-    if (is_inside) words = tile::load_words<WIDTH / 4>(from);
-    *reinterpret_cast<tile::Words<WIDTH / 4>*>(to) = words;
-}
-
-using Address = const unsigned char*;
-__device__ __forceinline__ Address address_of(const unsigned char* byte) { return byte; }
-
-// Loads 16 bytes of the lane's pixel.
-__device__ __forceinline__ XFragment load_pixels(Address address) {
-    XFragment fragment;
-    const auto words = tile::load_shared<4>(reinterpret_cast<const unsigned*>(address));
-#pragma unroll
-    for (int i = 0; i < 4; ++i) fragment.word[i] = words.word[i];
-    return fragment;
-}
-
-// Layout of a lane's weights: 16 bytes of one row of the atom.
-constexpr int W_WORDS = 4;
-__device__ __forceinline__ int row_of_lane(int lane) { return lane % ATOM_ROWS; }
-__device__ __forceinline__ int chunk_of_word(int lane, int) { return lane / ATOM_ROWS % STEP_CHUNKS; }
-__device__ __forceinline__ int byte_of_word(int, int word) { return word * 4; }
-
 @@ // The config.
 ROWS=2 COLUMNS=2
 constexpr int VECTOR = 4;  // channels per thread
@@ -148,6 +120,3 @@ struct OutputPatch {
         if (exists(down, across)) write(corner + (down * OUT_W + across) * K, finished);
     }
 };
-
-@@ 82f5aad4 in whole/fused-small-image-sm_90a.cu:     // Loads weights and writes padding, which depend on no earlier launch. Then it waits for the launch
-@@ 4+3

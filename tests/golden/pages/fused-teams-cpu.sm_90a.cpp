@@ -75,7 +75,7 @@ __device__ __forceinline__ void prefetch_l2(const void* address) {
 };
 
 @@ // The config.
-ATOMS=2
+constexpr int ATOMS = 2;  // eights of channels per warpgroup
 
 @@ df36d7f9 in pages/fused-depthwise-pointwise-sm_90a.cu: // What follows.
 @@ 2+3

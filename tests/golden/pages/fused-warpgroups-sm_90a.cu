@@ -98,7 +98,7 @@ IN_H=28 IN_W=28 C=96 C_GROUP=96 OUT_H=28 OUT_W=28 K=192 K_GROUP=192 R=1 S=1 STRI
 DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=3136 REDUCTION=96 X_SIGNED=true W_SIGNED=true
 
 @@ // The config.
-ATOMS=8
+constexpr int ATOMS = 8;  // eights of channels per warpgroup
 
 // What follows.
 constexpr int RUN = 64;  // pixels of one instruction

@@ -13,41 +13,6 @@
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=36 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=16896
 
-// Converts float to bfloat16 in integers, rounding half to even. A carry out of the mantissa increments the
-// exponent, up to infinity. A NaN stays NaN.
-__device__ __forceinline__ unsigned short to_bfloat16(float a) {
-    const unsigned bits = as_bits(a);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<unsigned short>((bits >> 16) | 0x40u);
-    return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-// The elements of a 32-bit word as floats: two bfloat16, each the upper half of a float.
-struct Bfloats {
-    static constexpr int COUNT = 2;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        return as_float(i == 0 ? word << 16 : word & 0xffff0000u);
-    }
-};
-
-// Rounds floats half to even to bfloat16, two to a word. The bits of a NaN are the hardware's.
-struct PackedBfloats {
-    static constexpr int COUNT = 2;
-    static __device__ __forceinline__ unsigned short one(float a) { return to_bfloat16(a); }
-    static __device__ __forceinline__ unsigned word(const float* two) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        unsigned pair;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(two[1]), "f"(two[0]));
-        return pair;
-#else
-        return to_bfloat16(two[0]) | static_cast<unsigned>(to_bfloat16(two[1])) << 16;
-#endif
-    }
-};
-
-// The type that `narrow` converts to an output element.
-using Finished = float;
-using Narrow = tile::PackedBfloats;
-
 @@ 41653dd5 in whole/simt-body-sm_90a.cu: // Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
 @@ 6+1
 using Bits = unsigned short;  // one element

@@ -5,17 +5,3 @@
 // config    mma instruction=1 tile_m=64 tile_n=64 tile_k=64 warp_m=32 warp_n=32 pipeline_stages=2
 //           prefetch_fragments=1 split=1 split_last_wave=0 persist=0 stream_k=0 tile_swizzle_width=1 staged=0
 // launch    conv2d_mma<<<196x1x1, 256, 16896 B>>> when: call
-
-// mfma_f32_16x16x16bf16_1k: A is 16 channels, B is 16 pixels,
-// each by 16 bytes of the reduction.
-[[maybe_unused]] constexpr bool A_SIGNED = true, B_SIGNED = true;
-static_assert(X_SIGNED && W_SIGNED, "X and W must be signed");
-constexpr int A_REGISTERS = 2, B_REGISTERS = A_REGISTERS;
-constexpr int D_REGISTERS = 4;
-constexpr int ATOM_ROWS = 16;
-
-@@ 3ece6258 in whole/mma-16x16x32-staged-gfx942.hip: // Computes D += A * B, by one wavefront.
-@@ 5+2
-    typedef short Operand
-        __attribute__((ext_vector_type(4 * A_REGISTERS / sizeof(short))));
-    const Registers sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(

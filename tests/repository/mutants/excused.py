@@ -39,6 +39,8 @@ EXCUSED = {
     "depthwise/bytes/checks.j2": "what the compiler asserts",
     "depthwise/floats/checks.j2": "what the compiler asserts",
     "depthwise/bytes/repack.j2": "a frame around bytes/word.j2, which has its own",
+    "depthwise/floats/repack.j2": "a frame around floats/word.j2, which has its own",
+    "source/image.j2": "a frame around the pages of prefetch, which have their own",
     "source/intermediate.j2": "a name for a type; another would not compile",
     "sink/write.j2": "one call: without it nothing is written",
     "fused/fold.j2": "a frame around convolution/fold_channel.j2, which has its own",

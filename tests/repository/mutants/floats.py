@@ -10,6 +10,11 @@ DEPTHWISE = f"{RANDOM}[depthwise-cpu]"
 DATA = "test_real_attempt.py::"
 EXACT = DATA + "test_every_sum_is_exact_in_any_order"
 
+
+def fused_floats(plan: str) -> str:
+    return f"test_fused_floats.py::test_it_is_exact[{plan}]"
+
+
 IN_SESSIONS = "onnx/test_float8.py"
 MAPS = "templates/test_map.py"
 
@@ -136,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise floats: weights behind the last channel are read",
-        "families/depthwise/floats/repack.j2",
+        "families/depthwise/floats/word.j2",
         "k < K ? WWord",
         "k < K + VECTOR ? WWord",
         "The last vector of channels may have fewer.",
@@ -209,10 +214,90 @@ MUTANTS = (
     Mutant(
         "fused: chunks of floats with bytes that nobody writes",
         "_check_chunks",
-        'if config.layer == "first" and problem.c % of_chunk(t.x):',
+        'if config.layer == "first" and not t.x.is_integer and problem.c % of_chunk(t.x):',
         "if False:",
         "A zero times a NaN is none.",
         ("test_fused_floats.py::test_chunks_that_floats_do_not_fill_are_refused",),
+    ),
+    Mutant(
+        "fused: a depthwise layer leaves channels of a chunk unwritten",
+        "_check_vector",
+        "and problem.k % of_chunk(t.y):",
+        "and False:",
+        "A zero times a NaN is none.",
+        ("test_fused_floats.py::test_chunks_that_floats_do_not_fill_are_refused",),
+    ),
+    Mutant(
+        "fused: integers leave channels of a chunk of floats unwritten",
+        "_check_chunks",
+        "not config.last and not t.y.is_integer and",
+        "not config.last and not t.x.is_integer and",
+        "The layer behind multiplies what is there.",
+        ("test_fused_floats.py::test_chunks_that_floats_do_not_fill_are_refused",),
+    ),
+    Mutant(
+        "fused: written channels of floats lie a byte apart",
+        "fused/sink/corner/elements.j2",
+        "of_block % Y_CHUNK * sizeof(Output)",
+        "of_block % Y_CHUNK",
+        "An element of a chunk has several bytes.",
+        (fused_floats("dw, pw"),),
+    ),
+    Mutant(
+        "fused: read channels of floats lie a byte apart",
+        "fused/source/corner/elements.j2",
+        "k % X_CHUNK * sizeof(X)",
+        "k % X_CHUNK",
+        "An element of a chunk has several bytes.",
+        (fused_floats("pw, dw"),),
+    ),
+    Mutant(
+        "fused: lines past an image of floats are asked for",
+        "fused/source/prefetch/elements.j2",
+        "        if (row >= IN_H || byte >= IN_W * PIXEL) continue;\n",
+        "",
+        "What lies behind the last image is not this kernel's.",
+        ("test_floats_sanitizers.py::test_nothing_is_found_in_depthwise_layers[dw, pw-address]",),
+    ),
+    Mutant(
+        "fused: weights of fp32 are those of the first channel",
+        "fused/weights/word.j2",
+        "k * REDUCTION + tap",
+        "0 * k + tap",
+        "Each output channel has weights of its own.",
+        (fused_floats("pw, pw, fp32"),),
+    ),
+    Mutant(
+        "fused: weights of fp32 are cut to integers",
+        "MatrixLayer.roles",
+        '"word" if',
+        '"byte" if',
+        "A multiplier reads their bits.",
+        (fused_floats("pw, pw, fp32"),),
+    ),
+    Mutant(
+        "fused: blocks of a cluster have equal shares of a depthwise layer",
+        "_block_k",
+        "ceil_div(parts, config.blocks)",
+        "parts // config.blocks",
+        "Channels that nobody computes are left.",
+        (fused_floats("dw, pw, cluster of 8 bits"),),
+    ),
+    Mutant(
+        "fused: a thread of floats lacks registers",
+        "FloatTaps",
+        "spills = False",
+        "spills = True",
+        "ptxas would spill the filters for each row of pixels.",
+        ("test_fused_floats.py::test_a_thread_has_all_registers_of_its_floats",),
+    ),
+    Mutant(
+        "fused: a depthwise layer's image is aligned as bytes",
+        "LayerPlan.alignment",
+        "else self.lane_k * t.x.bytes",
+        "else self.lane_k",
+        "Four halves are 8 bytes.",
+        ("test_fused_floats.py::test_a_thread_loads_whole_vectors_of_the_image",),
     ),
     Mutant(
         "mma: residuals of four bytes in vectors of outputs",

@@ -437,11 +437,27 @@ TYPES = (
     ),
     Mutant(
         "source: padding of the intermediate is not a pixel apart",
-        "templates/families/fused/depthwise/input_patch.j2",
+        "templates/families/fused/source/corner/bytes.j2",
         "[first_row * Layout::ROW + first_column]",
         "[first_row + first_column]",
         "A row of the intermediate is as long as its windows need.",
         (fused_exact("pw, dw"),),
+    ),
+    Mutant(
+        "source: a patch's rows are a pixel apart",
+        "templates/families/fused/depthwise/input_patch.j2",
+        "(down * Layout::ROW + i) * 16",
+        "(down + i) * 16",
+        "A row of the intermediate is as long as its windows need.",
+        (fused_exact("pw, dw"),),
+    ),
+    Mutant(
+        "sink: the first vector of a chunk for all",
+        "templates/families/fused/sink/corner/bytes.j2",
+        "[of_block % 16]",
+        "[0]",
+        "A chunk has the channels of several threads.",
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "finish pixel: the residual of the first channel",
@@ -462,7 +478,7 @@ TYPES = (
     ),
     Mutant(
         "source: lines past the image are asked for",
-        "templates/families/fused/source/image.j2",
+        "templates/families/fused/source/prefetch/bytes.j2",
         "        if (row >= IN_H || byte >= IN_W * C) continue;\n",
         "",
         "What lies behind the last image is not this kernel's.",

@@ -223,7 +223,7 @@ SHAPES = (
     Mutant(
         "chain: the residual is not added",
         "compute",
-        "*(others if one is problem.last else ()))",
+        "*(others if layer == problem.LAYERS[-1] else ()))",
         "*())",
         "The last convolution adds it.",
         (FUSED,),

@@ -310,8 +310,8 @@ MUTANTS = (
     Mutant(
         "depthwise layer: the filters of one channel",
         "depthwise_layer",
-        "weight_words=problem.r * row_words * problem.k,",
-        "weight_words=problem.r * row_words,",
+        "weight_words=problem.r * taps.row_words * problem.k,",
+        "weight_words=problem.r * taps.row_words,",
         "Every channel has a filter.",
         (fused("dw, pw"),),
     ),

@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "slices: the depthwise layer's are shared evenly",
         "generator/families/fused/depthwise.py",
-        "config.slice_k // 16 or ",
+        "    if config.slice_k:\n        return config.slice_k\n",
         "",
         "Slabs of the layer before may not be.",
         (f"{SLICES}::test_a_block_keeps_its_own_channels_alone[warps]",),
