@@ -127,8 +127,8 @@ def test_depthwise_sums_have_one_order(dtype: str) -> None:
     drawn = registry.draw(fused.problem, 7)
     of_full_range = replace(drawn, arrays=drawn.timed)
     config = Depthwise(rows=2, columns=2, vector=4, run=1, threads=64)
-    apart = generator.plan(fused.problem, Unfused(config, config), fused.target)
-    one, two = (run(load(plan, CpuDevice(fused.target)), of_full_range) for plan in (fused, apart))
+    unfused = generator.plan(fused.problem, Unfused(config, config), fused.target)
+    one, two = (run(load(plan, CpuDevice(fused.target)), of_full_range) for plan in (fused, unfused))
     assert_same(one, two, str(fused.problem))
     assert not np.array_equal(drawn.arrays[0], drawn.timed[0])
 

@@ -35,7 +35,7 @@ class _Converted:
     tensor: str
     dtype: str
     scale: Array
-    zero_point: Array | None  # None where it is 0
+    zero_point: Array | None  # of bytes
 
     @classmethod
     def of(cls, network: Network, layer: Layer | None, op: str, k: int = 1) -> _Converted:
@@ -48,14 +48,12 @@ class _Converted:
         array = network.constant(name)
         dtype = str(network.tensor(name).dtype if array is None else array.dtype)
         numbers = reading.scales({"w_scale": 1, "w_zero_point": 2}, k)
-        zero = numbers.get("w_zero_point")
-        if zero is not None and not zero.astype(np.float32).any():
-            zero = None
-        if dtype not in (*FLOAT8, *BYTES) or (dtype in FLOAT8 and zero is not None):
+        zero = np.asarray(numbers.get("w_zero_point", 0))
+        if dtype not in (*FLOAT8, *BYTES) or (dtype in FLOAT8 and zero.astype(np.float32).any()):
             raise Unserved(f"its {op} is of {dtype}; the kernels have bytes, and 8-bit floats with a zero point of 0")
         if layer.attributes.get("block_size", 0) or not layer.attributes.get("saturate", 1):
             raise Unserved("it has scales of blocks, or overflows to infinity")
-        return cls(reading, name, dtype, numbers["w_scale"].astype(np.float32), zero)
+        return cls(reading, name, dtype, numbers["w_scale"].astype(np.float32), zero if dtype in BYTES else None)
 
     def numbers(self, letter: str) -> dict[str, Any]:
         """Return the parameters of an operand or of the output."""

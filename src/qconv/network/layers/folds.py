@@ -60,7 +60,7 @@ def _chain(network: Network, convolution: IntegerConvolution) -> tuple[Layer, La
         found.append(layer)
         (name,) = layer.outputs
     first, clamp, last = found
-    own = _output_of(convolution)
+    own = _output_of(convolution) if convolution.activation == "none" else None
     same = own is not None and own == _linear(network, first) == _linear(network, last)
     return (first, clamp, last) if same else None
 

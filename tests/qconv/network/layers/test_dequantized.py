@@ -59,7 +59,16 @@ def of_another_scale(net: Float8Network) -> str:
     return net.narrow(net.node("Conv", net.wide(net.input(1, 8, 5, 5)), weights(net, 8, 8, 3, 3, axis=None), bias))
 
 
-NETWORKS: dict[str, Network] = {each.__name__: each for each in (residual, matrices, rows, of_floats, of_another_scale)}
+def clamped_twice(net: Float8Network) -> str:
+    """The clamp between equal conversions is not part of a convolution that has an activation."""
+    x = net.node("Conv", net.wide(net.input(1, 8, 5, 5)), weights(net, 8, 8, 3, 3), net.bias(8))
+    narrow = net.wide(net.narrow(net.node("LeakyRelu", x, alpha=0.25), 8.0), 8.0)
+    return net.narrow(net.node("Clip", narrow, net.constant(np.float32(-64)), net.constant(np.float32(400))), 8.0)
+
+
+NETWORKS: dict[str, Network] = {
+    each.__name__: each for each in (residual, matrices, rows, of_floats, of_another_scale, clamped_twice)
+}
 
 
 def made(network: Network, dtype: str = "uint8", zero: int = 7) -> tuple[Any, dict[str, Any]]:
