@@ -122,10 +122,23 @@ def volumes(net: FloatNetwork) -> Sequence[str]:
     return [net.rounded(net.conv(made, 8, 4, 1, 3, 3))]
 
 
+def transposed(net: FloatNetwork) -> Sequence[str]:
+    """Two transposed convolutions, by phases of a filter and by single pixels, and one of rows."""
+    x = net.input(2, 8, 5, 6)
+    given = [net.rounded(x), net.weights(8, 6, 3, 4), net.weights(12)]
+    wide = net.node("ConvTranspose", *given, strides=[2, 3], pads=[1, 0, 0, 1], output_padding=[1, 2], group=2)
+    relu = net.rounded(net.node("Relu", wide))
+    pixels = net.rounded(net.node("ConvTranspose", relu, net.weights(12, 4, 2, 2), strides=[2, 2]))
+    biased = net.node("Add", pixels, net.constant(np.full((1, 4, 1, 1), 0.25, np.float32)))
+    sequence = net.input(1, 8, 9)
+    return [biased, net.rounded(net.node("ConvTranspose", net.rounded(sequence), net.weights(8, 4, 4), strides=[2]))]
+
+
 NETWORKS: dict[str, Network] = {
     "residual": residual,
     "grouped": grouped,
     "rows": rows,
     "products": products,
     "volumes": volumes,
+    "transposed": transposed,
 }

@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 SESSION = "onnx/test_session_floats.py::"
+TRANSPOSED = "onnx/test_session_floats.py::test_every_rounding_is_the_references[transposed-float16]"
 FLOAT8, BYTES = "layers/test_dequantized_float8.py::", "layers/test_dequantized.py::"
 EXACT = SESSION + "test_every_rounding_is_the_references"
 
@@ -144,6 +145,22 @@ MUTANTS = (
         ("cli/test_options_floats.py::test_a_self_test_compares_bits",),
     ),
     Mutant(
+        "narrow: a transposed bias for one phase",
+        "float_transposed.py",
+        'geometry.by_phase({} if bias is None else {"bias": bias}, k)',
+        '{"bias": bias}',
+        "Each phase has the outputs' biases.",
+        (TRANSPOSED,),
+    ),
+    Mutant(
+        "narrow: a sum behind the phases is their bias",
+        "Folds._bias",
+        "if one.is_shuffled:",
+        "if False:",
+        "There are fewer outputs than outputs of phases.",
+        (TRANSPOSED,),
+    ),
+    Mutant(
         "dequantized: layers of bytes stay floats",
         "_Converted.of",
         "dtype not in (*FLOAT8, *BYTES)",
@@ -162,8 +179,8 @@ MUTANTS = (
     Mutant(
         "dequantized: sums are folded in against the user's word",
         "Folds._sum",
-        "if not self.sums or add is None",
-        "if add is None",
+        "if not self.sums or one.is_shuffled or add is None",
+        "if one.is_shuffled or add is None",
         "sums_in_convolutions=False keeps them apart.",
         (BYTES + "test_a_sum_stays_a_kernel_where_that_is_asked_for",),
     ),

@@ -75,11 +75,6 @@ class IntegerConvolution(PackedConvolution):
         return "table" in self.parameters
 
     @property
-    def is_shuffled(self) -> bool:
-        """True where its output channels are stored as the pixels of blocks."""
-        return "pixel_shuffle" in self.attributes
-
-    @property
     def is_single(self) -> bool:
         """True where no sum, pool or table is folded in."""
         return self.added is None and self.pooled is None and not self.has_table

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Unserved
 from qconv.network.graph.value import Shape
@@ -98,22 +97,6 @@ def _matmul(reader: FloatReader) -> PackedConvolution:
 
 
 READERS: Mapping[str, Callable[[FloatReader], PackedConvolution]] = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
-
-
-def read_floats(layer: Layer, network: Network, dtype: str) -> FloatConvolution:
-    """Return the layer as one that multiplies floats of this type. Raise `Unserved` where no kernel does."""
-    reading = Reading(layer, network)
-    x = network.tensor(reading.name(0))
-    if reading.name(0) in network.constants:
-        raise Unserved(f"its input {x.name!r} is a constant")
-    if x.dtype not in REALS or network.tensor(layer.outputs[0]).dtype not in REALS:
-        raise Unserved(f"its input {x.name!r} is {x.dtype}; the kernels multiply floats")
-    if x.extents is None or 0 in x.extents:
-        raise Unserved(f"the shape of its input {x.name!r} is not known before the run, or it has no elements")
-    made = READERS[layer.op](FloatReader(reading, dtype, dtype))
-    assert isinstance(made, FloatConvolution)
-    check(made, x.extents)
-    return made
 
 
 def note_of(dtype: str) -> str:

@@ -61,6 +61,8 @@ class Folds:
         add = self.network.only_consumer(one.y)
         if add is None or add.op != "Add" or "bias" in one.parameters or one.y not in add.inputs:
             return None
+        if one.is_shuffled:  # a number per output is one for each of its phases
+            return None
         bias = self.network.constant(add.inputs[1 - add.inputs.index(one.y)])
         if bias is None or not self._is_one_per_output(one, bias):
             return None
@@ -77,7 +79,7 @@ class Folds:
 
     def _sum(self, one: Made) -> Made | None:
         add = self.network.only_consumer(one.y)
-        if not self.sums or add is None or add.op != "Add" or add.inputs.count(one.y) != 1:
+        if not self.sums or one.is_shuffled or add is None or add.op != "Add" or add.inputs.count(one.y) != 1:
             return None
         other = self.network.tensor(add.inputs[1 - add.inputs.index(one.y)])
         is_alike = other.extents is not None and other.extents == self.network.tensor(one.y).extents

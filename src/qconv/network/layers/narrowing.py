@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from qconv.network.graph.graph import Layer, Network, Tensor
+from qconv.network.graph.reading import Reading
 from qconv.network.graph.served import Served, Unserved
-from qconv.network.layers.float_convolution import READERS, FloatConvolution, note_of, read_floats
+from qconv.network.layers.float_convolution import READERS, REALS, FloatConvolution, FloatReader, check, note_of
 from qconv.network.layers.float_folds import Folds
+from qconv.network.layers.float_transposed import conv_transpose
 
 KEPT = "float32 as asked for by keep"
+NARROWED = {**READERS, "ConvTranspose": conv_transpose}
 
 
 def narrow_products(
@@ -25,12 +28,12 @@ def narrow_products(
     found: dict[str, FloatConvolution] = {}
     notes: dict[str, str] = {}
     for layer in network.layers:
-        if layer.name in served or layer.op not in READERS:
+        if layer.name in served or layer.op not in NARROWED:
             continue
         try:
             if layer.name in keep:
                 raise Unserved(KEPT)
-            found[layer.name] = read_floats(layer, network, dtype)
+            found[layer.name] = _read(layer, network, dtype)
         except Unserved as error:
             notes[layer.name] = error.reason.text if layer.name in keep else f"not in {dtype}: {error}"
     noted = [replace(layer, note=notes.get(layer.name, layer.note)) for layer in network.layers]
@@ -38,6 +41,22 @@ def narrow_products(
     narrowing = _Narrowing(network, dtype, dict(network.tensors), dict(served))
     layers = tuple(narrowing.rewritten(_folded(network, found, sums)))
     return replace(network, layers=layers, tensors=narrowing.tensors).without_unread(), narrowing.served
+
+
+def _read(layer: Layer, network: Network, dtype: str) -> FloatConvolution:
+    """Return the layer as one that multiplies floats of this type. Raise `Unserved` where no kernel does."""
+    reading = Reading(layer, network)
+    x = network.tensor(reading.name(0))
+    if reading.name(0) in network.constants:
+        raise Unserved(f"its input {x.name!r} is a constant")
+    if x.dtype not in REALS or network.tensor(layer.outputs[0]).dtype not in REALS:
+        raise Unserved(f"its input {x.name!r} is {x.dtype}; the kernels multiply floats")
+    if x.extents is None or 0 in x.extents:
+        raise Unserved(f"the shape of its input {x.name!r} is not known before the run, or it has no elements")
+    made = NARROWED[layer.op](FloatReader(reading, dtype, dtype))
+    assert isinstance(made, FloatConvolution)
+    check(made, x.extents)
+    return made
 
 
 def _folded(network: Network, found: Mapping[str, FloatConvolution], sums: bool) -> dict[str, FloatConvolution]:

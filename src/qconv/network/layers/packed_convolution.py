@@ -72,6 +72,11 @@ class PackedConvolution(ABC):
     def groups(self) -> int:
         return int(self.attributes.get("group", 1))
 
+    @property
+    def is_shuffled(self) -> bool:
+        """True where its output channels are stored as the pixels of blocks."""
+        return "pixel_shuffle" in self.attributes
+
     @cached_property
     def volume(self) -> Volume | None:
         """The way from three axes to images."""
