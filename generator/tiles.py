@@ -188,7 +188,8 @@ class TiledPlan(ConvolutionPlan):
 
     @property
     def operation(self) -> str:
-        return f"instruction/{'emulated' if self.target.vendor == 'cpu' else self.instruction.name}.j2"
+        file = self.instruction.file or self.instruction.name
+        return f"instruction/{'emulated' if self.target.vendor == 'cpu' else file}.j2"
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
