@@ -1077,6 +1077,18 @@ __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one
 @@ 11+5
             for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
             *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
+
+// Computes D += A * B, by one warp.
+__device__ __forceinline__ void multiply_add(
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]),
+          "+f"(d[1]),
+          "+f"(d[2]),
+          "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 //
 //   acc = sum over r, s, c of x * w, of both the upper 19 bits, in float32, in the kernel's own order
 //   y   = relu((acc + bias[k]) * multiplier[k]), as float32
@@ -1103,10 +1115,6 @@ conv2d_repack_weights(const Arguments args) {
     args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
 }
 
-@@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
-@@ 4+1
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-
 @@ 229cbd55 in whole/elementwise-quantize-tensor-sm_90a.cu: __device__ __forceinline__ Prepared prepare(
 @@ 7+2
     prepared.lowest = tile::add(0.0f, -static_cast<float>(zero_point));
@@ -1119,11 +1127,6 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
 // Returns the first element of this thread's vector in a row; each block has ROWS rows of THREADS vectors.
 __device__ __forceinline__ unsigned first_of_row(int row) {
     return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;
-}
-
-// Converts bfloat16 to float: a bfloat16 is the upper half of a float.
-__device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
-    return as_float(static_cast<unsigned>(a) << 16);
 }
 
 @@ 1ab1b84b in pages/elementwise-dequantize-block-gfx942.hip: __device__ __forceinline__ Prepared prepare(

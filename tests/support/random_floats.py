@@ -59,7 +59,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
     elif family == "mma":
         shapes = matrix_problems(seed, count, target)
     else:
-        shapes = special_problems(family, seed, count)
+        shapes = special_problems("direct of floats" if family == "direct" else family, seed, count)
     served = tuple(types for types in TYPES if _is_multiplied(family, types, target))
     for shape in shapes:
         yield replace(shape, quantization=float_quantization(decks, served))

@@ -95,6 +95,11 @@ PLANS = {
     ),
     "mma, one tap": generator.plan(ONE_TAP, mma_default(ONE_TAP), TARGETS["cpu.sm_80"]),
     "direct, half a slab": plan_of(Conv2d(1, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=ADDED), TILE),
+    # Three slabs for two at a time.
+    "direct, halves": plan_of(Conv2d(1, 9, 9, 24, 24, 3, 3, pad=1, groups=6, quantization=HALVES), TILE),
+    "direct, floats by four bytes": plan_of(Conv2d(1, 9, 9, 10, 10, 3, 3, groups=5, quantization=HALVES), TILE),
+    # Two warps divide a group's output channels.
+    "direct, a group in parts": plan_of(Conv2d(1, 9, 9, 64, 64, 3, 3, pad=1, groups=2, quantization=HALVES), TILE),
 }
 
 
@@ -192,6 +197,12 @@ PLANTED = {
     ),
     "a channel past the last is read": Planted(
         "direct, half a slab", "is_inside && c < C);", "is_inside);", "address", OVERFLOW, READ
+    ),
+    "a float past the last channel is read": Planted(
+        "direct, halves", "is_inside && c < C);", "is_inside);", "address", OVERFLOW, READ
+    ),
+    "every part has an input of its own": Planted(
+        "direct, a group in parts", "tile.slab / PARTS * SLAB_C", "tile.slab * SLAB_C", "address", WRONG
     ),
     "a channel past the last is written": Planted(
         "direct, half a slab",

@@ -21,14 +21,6 @@ __device__ __forceinline__ unsigned short to_bfloat16(float a) {
     return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// The elements of a 32-bit word as floats: two bfloat16, each the upper half of a float.
-struct Bfloats {
-    static constexpr int COUNT = 2;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        return as_float(i == 0 ? word << 16 : word & 0xffff0000u);
-    }
-};
-
 // Rounds floats half to even to bfloat16, two to a word. The bits of a NaN are the hardware's.
 struct PackedBfloats {
     static constexpr int COUNT = 2;
@@ -52,17 +44,9 @@ using Narrow = tile::PackedBfloats;
 @@ 6+1
 using Bits = unsigned short;  // one element
 
-// Computes D += A * B, by one warp.
-__device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+@@ f91549db in shared.cu: // Computes D += A * B, by one warp.
+@@ 4+1
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]),
-          "+f"(d[1]),
-          "+f"(d[2]),
-          "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 @@ abf43432 in whole/mma-body-sm_90a.cu: // The epilogue's channel parameters of a tile, in shared memory.
 @@ 3+1

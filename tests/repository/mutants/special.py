@@ -135,7 +135,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: all groups are one",
-        "element_of",
+        "families/direct/bytes/input.j2",
         "unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};",
         "unit < TAPS * CHUNKS};",
         "Between the groups the matrix of filters is zero.",
