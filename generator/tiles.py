@@ -158,6 +158,7 @@ class TiledRoles(Roles):
     a_word: str = ""  # of floats: the prelude's C++ type that reads the elements of A from a word
     b_word: str = ""
     repack_threads: int = REPACK_THREADS
+    pack: str = "convolution/pack/bytes.j2"  # template file that packs weights into a word
     weights_in_smem: bool = False  # otherwise they are in registers
 
 

@@ -9,18 +9,18 @@ from qconv.generator.families.direct.plan import DirectPlan
 # Measured clocks over counted clocks, for 15 kernels of bytes on an H200: more overlaps than the model describes.
 FITTED = 0.79
 
-# Of floats. Instructions as in binaries of sm_90a: per step and its products, per output and per group of 16 pixels.
+# Instructions of floats, as in binaries of sm_90a: per step and its products, per output, per group of 16 pixels.
 STEP, OUTPUT, SIXTEEN = 2.5, 2.5, 15
-# Where the compiler converts 8-bit floats, for the pixels of a step, and per product: half the products, and a sum.
+# Conversions of 8-bit floats: for the pixels of a step, and per product, which has another one and a sum as well.
 CONVERTED_STEP, CONVERTED_PRODUCT = 8, 7
 # Instructions per 32 copies of input, and per 32 stores of outputs.
-COPIES, STORES = 20, 14
+COPIES, STORES = 17, 28
 # The remaining constants are fitted to 29 kernels of bytes, measured on an H200, whose instructions are counted in the
-# same way (spread of 16 %); no kernel of floats is measured yet. The most instructions per clock, and the warps with
+# same way (spread of 15 %); no kernel of floats is measured yet. The most instructions per clock, and the warps with
 # one group of 16 pixels that issue one per clock; clocks per product, per tile until it is loaded, and until the first
 # is.
 MOST_RATE, WARPS_OF_ONE = 2.8, 15
-PRODUCT, TILE, FIRST = 1.44, 400, 1200
+PRODUCT, TILE, FIRST = 1.44, 100, 1200
 # Bytes per clock: of shared memory, and of input that is on its way.
 SMEM, INPUT = 128, 24
 MATRICES = 512  # bytes per load of matrices

@@ -41,9 +41,7 @@ OF_BYTES, OF_FLOATS, OF_CONVERTED = 40, 48, 84
 @dataclass(frozen=True, kw_only=True)
 class DirectRoles(TiledRoles):
     elements: str  # folder of the template files that know the size of an element
-    repack: str
     fills: bool
-    splits: bool  # several slabs have the same input channels
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,11 @@ class DirectPlan(WaitingPlan, TiledPlan):
         return self.in_bytes // self.x_bytes
 
     @property
+    def per_pixel(self) -> int:
+        """Copies per pixel of input."""
+        return _pixel_bytes(self.config, self.slab) // self.x_bytes
+
+    @property
     def fills(self) -> bool:
         """True where the kernel writes the padding, because a copy can only fill with zeros."""
         return pads_with_zero_point(self.problem)
@@ -85,9 +88,8 @@ class DirectPlan(WaitingPlan, TiledPlan):
             a_word=t.x.word,
             b_word=t.w.word,
             elements=f"families/direct/{'floats' if of_floats else 'bytes'}",
-            repack=f"convolution/repack_{'elements' if of_floats else 'weights'}.j2",
+            pack=f"convolution/pack/{'elements' if of_floats else 'bytes'}.j2",
             fills=self.fills,
-            splits=self.slab.parts > 1,
         )
 
     @property
@@ -132,7 +134,13 @@ class DirectPlan(WaitingPlan, TiledPlan):
         """Return the length of a thread's queue of copies, which the CPU device needs."""
         if self.target.vendor != "cpu":
             return ()
-        return (Constant("COPIES_IN_FLIGHT", ceil_div(self.vectors, self.tiles.threads), "queued copies per thread"),)
+        queued = ceil_div(self.vectors, self.tiles.threads)
+        if multiplies_floats(self.problem):
+            team = min(self.per_pixel, self.tiles.threads)
+            queued = ceil_div(self.per_pixel, team) * ceil_div(
+                self.vectors // self.per_pixel, self.tiles.threads // team
+            )
+        return (Constant("COPIES_IN_FLIGHT", queued, "queued copies per thread"),)
 
     @property
     def sixteens(self) -> int:
@@ -187,9 +195,9 @@ def _registers(problem: Conv2d, config: Direct, slab: Slab, target: Target) -> i
     sums = config.batch * slab.k // 2 * (1 + problem.quantization.w_zero_point)
     if not multiplies_floats(problem):
         return words + sums + OF_BYTES
-    granule = target.generation.register_granule
+    whole = target.generation.register_granule
     kept = 2 * words + OF_CONVERTED if converts_floats(problem, target) else words + OF_FLOATS
-    registers = ceil_div(kept + sums, granule) * granule
+    registers = ceil_div(kept + sums, whole) * whole
     at_most(registers, target.generation.registers_per_thread, "registers of a thread, about")
     return registers
 

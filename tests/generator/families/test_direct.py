@@ -1,4 +1,4 @@
-"""Which layers of floats `direct` serves, and how it divides them."""
+"""The layers of floats that `direct` serves, and how it divides them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_chunk_has_as_many_channels_as_fill_sixteen_bytes() -> None:
 
 
 def test_warps_divide_the_filters_of_a_large_group() -> None:
-    """Of 32 halves by 32 output channels by 9 taps, a lane would hold 144 words."""
+    """A lane would hold 144 words of 32 halves by 32 output channels by 9 taps."""
     plan = planned(grouped("float16", 32))
     assert (plan.slab.k, plan.slab.parts, plan.tiles.slabs) == (16, 2, 64)
     assert config.filter_words(plan.slab) == 72

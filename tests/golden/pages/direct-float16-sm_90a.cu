@@ -39,22 +39,38 @@ static_assert(SLABS % PARTS == 0, "a block must have all parts of its channels")
     const float* multiplier;  // per channel: x_scale * w_scale
     int* fragments;  // filters, in the order in which a warp's lanes hold them
 
-// Input channels per chunk and per slab. PARTS slabs have the same input channels, and others of the group's
-// output channels.
+@@ 28f10cce in pages/direct-depthwise-sm_90a.cu: // The input of a block's tile: one plane per chunk, with 16 bytes of every pixel. Eight neighbouring pixels
+@@ 9+1
+// PARTS slabs have the same input channels, and others of the group's output channels.
+struct Input { alignas(16) unsigned char byte[SLABS / PARTS * CHUNKS][PLANE][16]; };
+
+// Input channels per chunk and per slab.
 constexpr int CHUNK_C = 16 / CHANNEL_BYTES, SLAB_C = CHUNKS * CHUNK_C;
 static_assert(sizeof(X) == CHANNEL_BYTES && sizeof(W) == CHANNEL_BYTES,
               "a word of weights must have as many elements as a word of channels");
 
-@@ 5f3a7f90 in pages/direct-depthwise-sm_90a.cu: // Loads a tile of the input; each byte is copied to shared memory once.
-@@ 4+2
-    constexpr int CHANNELS = SLABS / PARTS * SLAB_C, COPY_C = X_BYTES / CHANNEL_BYTES;
-    constexpr int VECTORS = IN_PIXELS * CHANNELS / COPY_C, PER_PIXEL = CHANNELS / COPY_C;
-@@ 10+1
-        const int pixel = i / PER_PIXEL, channel = i % PER_PIXEL * COPY_C;
-@@ 12+1
-        const int c = tile.slab / PARTS * SLAB_C + channel;
-@@ 14+1
-        unsigned char* const to = &input.byte[channel / CHUNK_C][pixel][channel % CHUNK_C * CHANNEL_BYTES];
+// Loads a tile of the input; each byte is copied to shared memory once. A thread copies the same channels of
+// several pixels, so that it computes their addresses once.
+__device__ __forceinline__ void load_tile(
+    const Arguments& args, Input& input, const Tile& tile, tile::Copies& copies) {
+    constexpr int COPIED = X_BYTES / CHANNEL_BYTES, PER_PIXEL = SLABS / PARTS * SLAB_C / COPIED;
+    constexpr int TEAM = PER_PIXEL < THREADS ? PER_PIXEL : THREADS, TEAMS = THREADS / TEAM;
+    const int first_row = tile.row * STRIDE_H - PAD_TOP, first_column = tile.column * STRIDE_W - PAD_LEFT;
+    const int team = tile::thread() / TEAM;
+    for (int i = tile::thread() % TEAM; team < TEAMS && i < PER_PIXEL; i += TEAM) {
+        const int channel = i * COPIED, c = tile.slab / PARTS * SLAB_C + channel;
+        const auto to = tile::shared_address(
+            &input.byte[channel / CHUNK_C][0][channel % CHUNK_C * CHANNEL_BYTES]);
+        const X* const from = args.x + (tile.n * (IN_H * IN_W * C) + c);
+#pragma unroll 4
+        for (int pixel = team; pixel < IN_PIXELS; pixel += TEAMS) {
+            const unsigned row = first_row + pixel / IN_COLUMNS, column = first_column + pixel % IN_COLUMNS;
+            const bool is_inside = ALL_INSIDE || (row < IN_H && column < IN_W);
+            copies.copy<X_BYTES>(to + pixel * 16, from + (row * IN_W + column) * C, is_inside && c < C);
+        }
+    }
+    copies.commit();
+}
 
 // Element `i` of register `half` of B in a lane, for output channel `k` of the slab: the index of its weight,
 // and whether the input channel belongs to the output channel's group. The chunks of one tap are consecutive.
@@ -64,23 +80,15 @@ __device__ __forceinline__ Element element_of(int k, int step, int half, int lan
     return {unit / CHUNKS * C_GROUP + c % C_GROUP, unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};
 }
 
-// Rearranges filters of any elements into the B fragments of a warp. Runs once per set of weights, with one
-// thread per word.
-extern "C" __global__ void __launch_bounds__(128)
-conv2d_repack_weights(const Arguments args) {
-    constexpr int BITS = 8 * sizeof(W);
+@@ 1ffa56aa in pages/direct-depthwise-sm_90a.cu: // Computes all products of the groups of 16 pixels that a warp processes together. Lane l supplies the
+@@ 7+1
+    const auto base = tile::shared_address(&input.byte[local_slab / PARTS * CHUNKS][0][0]);
+
+@@ 0a63e8d4 in shared.cu: // Rearranges the filters into the B fragments of a warp. Runs once per set of weights, with one thread per
+@@ 11+1
     using Bits = unsigned short;
-    const auto* const bits = reinterpret_cast<const Bits*>(args.w);
-    const int index = tile::block_x() * 128 + tile::thread();
-    if (index >= ALL_SLABS * STEPS * ATOMS * 32 * B_REGISTERS) return;
-    const int half = index % 2, lane = index / 2 % 32, atom = index / 64 % ATOMS;
-    const int step = index / (64 * ATOMS) % STEPS, slab = index / (64 * ATOMS * STEPS);
-    const int local_k = channel_of_column(atom, lane / 4), k = slab * SLAB_K + local_k;
-    unsigned word = 0;
+    const auto* const bits = reinterpret_cast<const Bits*>(args.w + k * REDUCTION);
+    constexpr int BITS = 8 * sizeof(W);
     for (int i = 0; i < 32 / BITS; ++i) {
-        const Element element = element_of(local_k, step, half, lane, i);
-        if (!element.exists || k >= K) continue;
-        word |= static_cast<unsigned>(tile::load(bits + k * REDUCTION + element.at)) << (BITS * i);
-    }
-    args.fragments[index] = static_cast<int>(word);
-}
+@@ 14+2
+        word |= static_cast<unsigned>(tile::load(bits + element.at)) << (BITS * i);

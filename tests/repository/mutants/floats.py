@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct floats: all groups are one",
-        "families/direct/floats/input.j2",
+        "families/direct/floats/load.j2",
         "unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};",
         "unit < TAPS * CHUNKS};",
         "Between the groups the matrix of filters is zero.",
@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct floats: a lane has four channels of a chunk",
-        "families/direct/floats/input.j2",
+        "families/direct/floats/load.j2",
         "lane % 4 * (CHUNK_C / 4)",
         "lane % 4 * 4",
         "A word has two halves, or one tfloat32.",
@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct floats: every part has an input of its own",
-        "families/direct/floats/input.j2",
+        "families/direct/floats/load.j2",
         "tile.slab / PARTS * SLAB_C",
         "tile.slab * SLAB_C",
         "The parts of a group's output channels have the same input channels.",
@@ -184,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct floats: a channel is a byte of a chunk",
-        "families/direct/floats/input.j2",
+        "families/direct/floats/load.j2",
         "[channel % CHUNK_C * CHANNEL_BYTES]",
         "[channel % CHUNK_C]",
         "Copies of fewer than 16 bytes end up between the elements.",
@@ -192,7 +192,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct floats: a warp reads the channels of its own slab",
-        "families/direct/page.j2",
+        "families/direct/floats/window.j2",
         "local_slab / PARTS * CHUNKS",
         "local_slab * CHUNKS",
         "The parts of a group's output channels have the same input channels.",
@@ -200,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "filters of floats: elements lie a byte apart",
-        "convolution/repack_elements.j2",
+        "convolution/pack/elements.j2",
         "<< (BITS * i)",
         "<< (8 * i)",
         "Two halves fill a word.",
