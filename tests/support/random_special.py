@@ -90,11 +90,13 @@ SHAPES = {
     ),
     "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
-# Groups of whole chunks of floats, and whose output channels several warps divide among them.
-SHAPES["direct of floats"] = (
-    *SHAPES["direct"],
-    *((2, 24, 8), (3, 24, 24), (5, 12, 8), (2, 16, 48), (1, 32, 64), (1, 16, 128), (2, 8, 24), (12, 2, 4)),
-)
+# Shapes of floats alone: groups of whole chunks, and groups whose output channels several warps divide among them.
+OF_FLOATS = {
+    "direct of floats": (
+        *SHAPES["direct"],
+        *((2, 24, 8), (3, 24, 24), (5, 12, 8), (2, 16, 48), (1, 32, 64), (1, 16, 128), (2, 8, 24), (12, 2, 4)),
+    )
+}
 # Filters whose weights fit in a lane's registers or in shared memory.
 FEW_TAPS = tuple(f for f in FILTERS if f[0] * f[1] <= 9)
 
@@ -106,7 +108,7 @@ def special_problems(family: str, seed: int, count: int) -> list[Conv2d]:
 
 
 def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
-    groups, c, k = decks.deal("shape", SHAPES[family])
+    groups, c, k = decks.deal("shape", (SHAPES | OF_FLOATS)[family])
     if family == "gemv":
         return _few_pixels(decks, c, k)
     if family == "pointwise":
