@@ -48,17 +48,17 @@ def cost(plan: DirectPlan) -> float:
 def _of_floats(plan: DirectPlan) -> float:
     """Return the clocks of products of floats. Few products follow a load of matrices, so that shared memory is counted
     as well as instructions."""
-    config, problem, tiles, products = plan.config, plan.problem, plan.tiles, plan.steps * plan.atoms
+    config, problem, tiles, products = plan.config, plan.problem, plan.tiles, plan.products
     converts = converts_floats(problem, plan.target)
     of_output = OUTPUT + of_activation(problem) + of_parameters(problem) + of_residual(problem)
-    of_sixteen = STEP * plan.steps + products + 4 * plan.atoms * of_output + SIXTEEN
-    of_sixteen += converts * (CONVERTED_STEP * plan.steps + CONVERTED_PRODUCT * products)
+    of_sixteen = STEP * plan.loads + products + 4 * plan.atoms * of_output + SIXTEEN
+    of_sixteen += converts * (CONVERTED_STEP * plan.loads + CONVERTED_PRODUCT * products)
     work = plan.vectors / 32 * COPIES + plan.stores / 32 * STORES + plan.sixteens * of_sixteen
     if plan.target.vendor == "cpu":
         return tiles.count * work * 32 / 64
     per_sm = tiles.resident
     issued = work / min(MOST_RATE, per_sm * config.warps * (1 + config.batch) / WARPS_OF_ONE)
-    moved = (plan.sixteens * plan.steps * MATRICES + plan.in_bytes + 2 * plan.out_bytes) / SMEM
+    moved = (plan.sixteens * plan.loads * MATRICES + plan.in_bytes + 2 * plan.out_bytes) / SMEM
     multiplied = plan.sixteens * products * PRODUCT * (1 + converts)
     step = max(at_once(issued, max(moved, multiplied), 2), plan.in_bytes / INPUT)
     return launched(problem, plan.target, tiles.turns * (per_sm * step + TILE) + FIRST + 3 * products)

@@ -41,6 +41,7 @@ OF_BYTES, OF_FLOATS, OF_CONVERTED = 40, 48, 84
 @dataclass(frozen=True, kw_only=True)
 class DirectRoles(TiledRoles):
     elements: str  # folder of the template files that know the size of an element
+    multiply: str
     fills: bool
 
 
@@ -89,6 +90,7 @@ class DirectPlan(WaitingPlan, TiledPlan):
             b_word=t.w.word,
             elements=f"families/direct/{'floats' if of_floats else 'bytes'}",
             pack=f"convolution/pack/{'elements' if of_floats else 'bytes'}.j2",
+            multiply=f"families/direct/{'floats/multiply_rows' if self.pairs_rows else 'multiply'}.j2",
             fills=self.fills,
         )
 
@@ -146,6 +148,31 @@ class DirectPlan(WaitingPlan, TiledPlan):
     def sixteens(self) -> int:
         """Groups of 16 pixels of a tile, counted once per slab."""
         return ceil_div(self.config.tile_h * self.config.tile_w, 16) * self.config.slabs
+
+    @property
+    def pairs_rows(self) -> bool:
+        """True where a warp's two groups of 16 floats lie one below the other, and a row of the windows of both is
+        loaded once."""
+        config, problem = self.config, self.problem
+        below = config.batch == 2 and config.tile_w == 16 and problem.stride[0] == problem.tap_steps[0]
+        return below and multiplies_floats(problem)
+
+    @property
+    def loads(self) -> float:
+        """Loads of matrices per group of 16 pixels."""
+        if not self.pairs_rows:
+            return self.steps
+        r, s, chunks = self.problem.r, self.problem.s, self.slab.chunks
+        return (r + 1) * s * chunks / 4 if chunks % 2 == 0 else (r // 2 + 1) * s * chunks / 2
+
+    @property
+    def products(self) -> float:
+        """Instructions that multiply, per group of 16 pixels."""
+        if not self.pairs_rows or self.slab.chunks % 2 == 0:
+            return self.steps * self.atoms
+        # Both groups multiply every load but the last one of an even number of rows, which the upper one has not.
+        loads = 2 * self.loads - (self.problem.r % 2 == 0) * self.problem.s * self.slab.chunks / 2
+        return loads * self.atoms
 
     @property
     def out_bytes(self) -> int:

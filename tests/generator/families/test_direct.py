@@ -121,3 +121,29 @@ def test_a_wider_element_takes_as_many_instructions_per_byte() -> None:
     assert halves.steps == 5
     assert floats.steps == 9
     assert halves.tiles.slab_k == floats.tiles.slab_k == 8
+
+
+def test_two_groups_share_the_rows_of_their_windows() -> None:
+    """Windows of 3 rows, one below the other, have four rows together."""
+    above = {"tile_w": 16, "batch": 2}
+    for c_group, taps, loads, products in (
+        (8, 3, 3, 6),  # a load has two rows of a tap
+        (16, 3, 6, 18),  # a load has both chunks of a tap, of two output instructions
+        (8, 5, 7.5, 15),
+        (8, 2, 2, 3),  # the upper group has no third row
+        (8, 1, 0.5, 1),
+    ):
+        problem = replace(grouped("float16", c_group, taps=taps), r=taps, s=taps)
+        plan = planned(problem, **above)
+        assert plan.pairs_rows
+        assert (plan.loads, plan.products) == (loads, products)
+    problem = grouped("float16", 8)
+    for alone in (
+        planned(problem, batch=2),
+        planned(problem, tile_w=16),
+        planned(replace(problem, stride=(2, 2)), **above),
+        planned(replace(problem, quantization=Quantization()), **above),
+    ):
+        assert not alone.pairs_rows
+        assert (alone.loads, alone.products) == (alone.steps, alone.steps * alone.atoms)
+    assert planned(replace(problem, stride=(2, 2), dilation=(2, 1)), **above).pairs_rows

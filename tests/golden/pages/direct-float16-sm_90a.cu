@@ -80,9 +80,55 @@ __device__ __forceinline__ Element element_of(int k, int step, int half, int lan
     return {unit / CHUNKS * C_GROUP + c % C_GROUP, unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};
 }
 
-@@ 1ffa56aa in pages/direct-depthwise-sm_90a.cu: // Computes all products of the groups of 16 pixels that a warp processes together. Lane l supplies the
-@@ 7+1
+static_assert(BATCH == 2 && TILE_W == 16 && TILE_H % 2 == 0 && STRIDE_H == DILATION_H,
+              "the second group of 16 pixels must be one row of taps below the first");
+// The two units of a load are neighbouring chunks of a tap or, where their number is odd, the same chunk in
+// two rows of taps.
+constexpr int ROWS_OF_LOAD = CHUNKS % 2 == 0 ? 1 : 2, CHUNKS_OF_LOAD = 2 / ROWS_OF_LOAD;
+
+// Adds the products of a load of matrices, which begins at row `row` of a group's filter, to the group's
+// sums. Units past the filter are multiplied by zeros.
+__device__ __forceinline__ void add_products(
+    const unsigned (&x)[A_REGISTERS], int row, int s, int chunk, const Filters& filters, Sums& sums) {
+    const int last_row = row + ROWS_OF_LOAD - 1;
+    const bool has_first = row >= 0 && row < R, has_second = last_row >= 0 && last_row < R;
+    if (!has_first && !has_second) return;
+    const int first = (row * S + s) * CHUNKS + chunk;
+    const int second = first + (ROWS_OF_LOAD == 1 ? 1 : S * CHUNKS);
+#pragma unroll
+    for (int j = 0; j < ATOMS; ++j) {
+        unsigned pair[B_REGISTERS] = {};
+        if (has_first) pair[0] = filters.word[first / 2][j][first % 2];
+        if (has_second) pair[1] = filters.word[second / 2][j][second % 2];
+        multiply_add(x, pair, sums.product[j]);
+    }
+}
+
+// Computes all products of two groups of 16 pixels, one below the other. Each row of their windows is loaded
+// once for both. Lane l supplies the address of pixel l % 16, in the first or the second unit of a load.
+__device__ __forceinline__ void multiply(
+    Input& input, int local_slab, int first_sixteen, const Filters& filters, Sums (&sums)[BATCH]) {
+    const int half = tile::lane() / 16, local = tile::lane() % 16;
     const auto base = tile::shared_address(&input.byte[local_slab / PARTS * CHUNKS][0][0]);
+    const auto window = base + (first_sixteen * STRIDE_H * IN_COLUMNS + local * STRIDE_W) * 16;
+#pragma unroll
+    for (int row = 0; row <= R; row += ROWS_OF_LOAD) {
+        // An even number of rows of taps has no second row in its last load.
+        const int down = ROWS_OF_LOAD == 2 && row < R ? DILATION_H * IN_COLUMNS : 0;
+        const int across = CHUNKS_OF_LOAD == 2 ? PLANE : 0;
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+#pragma unroll
+            for (int chunk = 0; chunk < CHUNKS; chunk += CHUNKS_OF_LOAD) {
+                const int pixel = row * DILATION_H * IN_COLUMNS + s * DILATION_W + chunk * PLANE;
+                unsigned x[A_REGISTERS];
+                tile::load_matrices(window + (pixel + half * (down + across)) * 16, x);
+                add_products(x, row, s, chunk, filters, sums[0]);
+                add_products(x, row - 1, s, chunk, filters, sums[1]);
+            }
+        }
+    }
+}
 
 @@ 0a63e8d4 in shared.cu: // Rearranges the filters into the B fragments of a warp. Runs once per set of weights, with one thread per
 @@ 11+1

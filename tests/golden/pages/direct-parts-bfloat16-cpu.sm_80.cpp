@@ -80,6 +80,10 @@ __device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
     return sum;
 }
 
+@@ 1ffa56aa in pages/direct-depthwise-sm_90a.cu: // Computes all products of the groups of 16 pixels that a warp processes together. Lane l supplies the
+@@ 7+1
+    const auto base = tile::shared_address(&input.byte[local_slab / PARTS * CHUNKS][0][0]);
+
 @@ f2a3c556 in pages/stem-pool-odd-cpu.sm_90a.cpp: // Entry points: the CPU device calls one per thread.
 @@ 5+2
 extern "C" void conv2d_direct_entry(const void* args) {

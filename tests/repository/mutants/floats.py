@@ -7,6 +7,7 @@ RANDOM, CHAINS = "test_floats_random.py::test_a_random_config", "test_fused_floa
 SIMT, ON_MMA, ON_WGMMA = (f"{RANDOM}[{place}]" for place in ("simt-cpu", "mma-cpu.sm_80", "wgmma-cpu.sm_90a"))
 DEPTHWISE = f"{RANDOM}[depthwise-cpu]"
 DIRECT, IN_PARTS = f"{RANDOM}[direct-cpu.sm_90a]", special("direct, a group in parts")
+IN_ROWS = special("direct, rows for two groups")
 DATA = "test_real_attempt.py::"
 EXACT = DATA + "test_every_sum_is_exact_in_any_order"
 
@@ -199,6 +200,30 @@ MUTANTS = (
         (IN_PARTS,),
     ),
     Mutant(
+        "direct floats: both groups have the same rows",
+        "families/direct/floats/multiply_rows.j2",
+        "add_products(x, row - 1, s, chunk, filters, sums[1]);",
+        "add_products(x, row, s, chunk, filters, sums[1]);",
+        "The second group lies one row of taps below the first.",
+        (IN_ROWS,),
+    ),
+    Mutant(
+        "direct floats: a row past the filter is multiplied",
+        "families/direct/floats/multiply_rows.j2",
+        "last_row < R;",
+        "last_row < R + 1;",
+        "The lower group alone has it.",
+        (IN_ROWS,),
+    ),
+    Mutant(
+        "direct floats: strides of several rows share what they do not have in common",
+        "DirectPlan.pairs_rows",
+        "and problem.stride[0] == problem.tap_steps[0]",
+        "",
+        "The windows of two groups have rows in common where their distance is that of two taps.",
+        ("generator/families/test_direct.py::test_two_groups_share_the_rows_of_their_windows",),
+    ),
+    Mutant(
         "filters of floats: elements lie a byte apart",
         "convolution/pack/elements.j2",
         "<< (BITS * i)",
@@ -241,7 +266,7 @@ MUTANTS = (
     Mutant(
         "direct floats: products that are converted cost nothing more",
         "generator/families/direct/cost.py",
-        "of_sixteen += converts * (CONVERTED_STEP * plan.steps + CONVERTED_PRODUCT * products)",
+        "of_sixteen += converts * (CONVERTED_STEP * plan.loads + CONVERTED_PRODUCT * products)",
         "of_sixteen += 0",
         "There are more conversions than products.",
         ("generator/families/test_direct.py::test_converted_floats_take_longer",),
