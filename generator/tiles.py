@@ -76,6 +76,17 @@ def instruction_of(target: Target) -> MatrixInstruction | None:
     return next((i for i in target.instructions if i.name == "mma_m16n8k32"), None)
 
 
+def instruction_for(problem: Conv2d, target: Target) -> MatrixInstruction | None:
+    """Return the target's `mma.sync` with 32 bytes of each row that multiplies these types, or None."""
+    t = problem.quantization.types
+    return next((i for i in target.instructions if _has_32_bytes(i) and i.serves(t.x, t.w)), None)
+
+
+def _has_32_bytes(instruction: MatrixInstruction) -> bool:
+    """True where lanes hold the bytes and sums that they hold for `mma.m16n8k32` of integers."""
+    return "mma_m16n8k32" in (instruction.name, instruction.file)
+
+
 def tiles_of(
     problem: Conv2d, config: TiledConfig, choices: dict[str, tuple[int, ...]], slab_k: int, slabs: int, target: Target
 ) -> Tiles:
@@ -144,7 +155,10 @@ class TiledRoles(Roles):
     instruction: MatrixInstruction
     spelled: str  # the instruction's mnemonic for these types
     operation: str  # template file that defines the instruction as a function
+    a_word: str = ""  # of floats: the prelude's C++ type that reads the elements of A from a word
+    b_word: str = ""
     repack_threads: int = REPACK_THREADS
+    pack: str = "convolution/pack/bytes.j2"  # template file that packs weights into a word
     weights_in_smem: bool = False  # otherwise they are in registers
 
 
@@ -175,7 +189,8 @@ class TiledPlan(ConvolutionPlan):
 
     @property
     def operation(self) -> str:
-        return f"instruction/{'emulated' if self.target.vendor == 'cpu' else self.instruction.name}.j2"
+        file = self.instruction.file or self.instruction.name
+        return f"instruction/{'emulated' if self.target.vendor == 'cpu' else file}.j2"
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:

@@ -496,6 +496,19 @@ __device__ __forceinline__ float as_float(unsigned bits) {
     return a;
 }
 
+// Converts bfloat16 to float: a bfloat16 is the upper half of a float.
+__device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
+    return as_float(static_cast<unsigned>(a) << 16);
+}
+
+// The elements of a 32-bit word as floats: two bfloat16, each the upper half of a float.
+struct Bfloats {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return as_float(i == 0 ? word << 16 : word & 0xffff0000u);
+    }
+};
+
 // Converts half to float: the exponent's bias grows from 15 to 127, and a denormal half is its mantissa times
 // 2^-24.
 __device__ __forceinline__ float half_to_float(unsigned short half) {

@@ -1212,6 +1212,18 @@ __device__ __forceinline__ void add_products(
     }
 }
 
+// Computes D += A * B, by one warp.
+__device__ __forceinline__ void multiply_add(
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]),
+          "+f"(d[1]),
+          "+f"(d[2]),
+          "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 // Converts float to bfloat16 in integers, rounding half to even. A carry out of the mantissa increments the
 // exponent, up to infinity. A NaN stays NaN.
 __device__ __forceinline__ unsigned short to_bfloat16(float a) {
@@ -1219,14 +1231,6 @@ __device__ __forceinline__ unsigned short to_bfloat16(float a) {
     if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<unsigned short>((bits >> 16) | 0x40u);
     return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
-
-// The elements of a 32-bit word as floats: two bfloat16, each the upper half of a float.
-struct Bfloats {
-    static constexpr int COUNT = 2;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        return as_float(i == 0 ? word << 16 : word & 0xffff0000u);
-    }
-};
 
 // Rounds floats half to even to bfloat16, two to a word. The bits of a NaN are the hardware's.
 struct PackedBfloats {
@@ -1285,10 +1289,6 @@ conv2d_repack_weights(const Arguments args) {
         for (int j = 0; j < WIDTH; ++j) channels[i + j].bias = bias.element[j];
 @@ 15+2
 
-@@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
-@@ 4+1
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-
 @@ 2f1e2d26 in whole/fused-small-image-sm_90a.cu: // The bits of a weight, as the lowest of a word.
 @@ 3+1
     return static_cast<unsigned short>(
@@ -1329,11 +1329,6 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
 // Returns the first element of this thread's vector in a row; each block has ROWS rows of THREADS vectors.
 __device__ __forceinline__ unsigned first_of_row(int row) {
     return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;
-}
-
-// Converts bfloat16 to float: a bfloat16 is the upper half of a float.
-__device__ __forceinline__ float bfloat16_to_float(unsigned short a) {
-    return as_float(static_cast<unsigned>(a) << 16);
 }
 
 @@ 1ab1b84b in pages/elementwise-dequantize-block-gfx942.hip: __device__ __forceinline__ Prepared prepare(

@@ -234,6 +234,17 @@ struct PackedFloats8 {
 using PackedE4m3s = PackedFloats8<3, 0x7eu, 7>;
 using PackedE5m2s = PackedFloats8<2, 0x7bu, 15>;
 
+@@ e7e9eb0d in pages/fused-dense-everything-cpu.sm_80.cpp: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 4+2
+    float bias;
+@@ 8+2
+
+@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
+@@ 4+1
+    channel.bias = tile::load(args.bias + k);
+@@ 6+0
+    channel.residual_scale = args.residual_scale;
+
 // The type that `narrow` converts to an output element.
 using Finished = float;
 using Narrow = tile::PackedE4m3s;

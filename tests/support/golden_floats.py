@@ -10,6 +10,7 @@ from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator import Config
 from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.direct import Direct
 from qconv.generator.families.fused.config import Block, Fused
 from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.mma.config import Mma
@@ -21,6 +22,8 @@ DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48)
 # Two filters of a channel, and channels that fill no vector.
 MULTIPLIED = Conv2d(2, 9, 5, 5, 10, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=5)
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
+GROUPED = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, groups=32)
+GROUPS = Direct(tile_h=14, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
 TILE = Mma(0, 64, 64, 64, 32, 32, 2, 1, 1, 0, 0, 0, 1, 0)
 PAIR = Fused(
     tile_h=4,
@@ -72,6 +75,13 @@ CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
         conv(MULTIPLIED, replace(real("float8_e4m3fn"), residual="float32")),
         "gfx950",
         Depthwise(2, 2, 4, 1, 64),
+    ),
+    "direct-float16-sm_90a.cu": (conv(GROUPED, real("float16")), "sm_90a", GROUPS),
+    # Two warps divide the output channels of a group.
+    "direct-parts-bfloat16-cpu.sm_80.cpp": (
+        conv(replace(GROUPED, groups=4), replace(real("bfloat16", "int8"), residual="bfloat16")),
+        "cpu.sm_80",
+        replace(GROUPS, tile_h=8, tile_w=8, batch=1, blocks_per_sm=2),
     ),
     **_of_instructions("sm_89", "bfloat16", "float8_e4m3fn"),
     **_of_instructions("gfx908", "float16", instructions=2),

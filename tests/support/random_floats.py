@@ -64,7 +64,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
     elif family == "mma":
         shapes = matrix_problems(seed, count, target)
     else:
-        shapes = special_problems(family, seed, count)
+        shapes = special_problems("direct of floats" if family == "direct" else family, seed, count)
     served = tuple(types for types in TYPES if _is_multiplied(family, types, target))
     for shape in shapes:
         yield replace(shape, quantization=float_quantization(decks, served, family in PROMOTING))
@@ -73,7 +73,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
     if family in ("simt", "depthwise"):
         return True
-    of_floats = target.instructions if family == "mma" else target.generation.warpgroup_of_floats
+    of_floats = target.instructions if family in ("mma", "direct") else target.generation.warpgroup_of_floats
     return any(each.accepts(*types) for each in of_floats)
 
 

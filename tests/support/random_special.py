@@ -90,6 +90,13 @@ SHAPES = {
     ),
     "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
+# Shapes of floats alone: groups of whole chunks, and groups whose output channels several warps divide among them.
+OF_FLOATS = {
+    "direct of floats": (
+        *SHAPES["direct"],
+        *((2, 24, 8), (3, 24, 24), (5, 12, 8), (2, 16, 48), (1, 32, 64), (1, 16, 128), (2, 8, 24), (12, 2, 4)),
+    )
+}
 # Filters whose weights fit in a lane's registers or in shared memory.
 FEW_TAPS = tuple(f for f in FILTERS if f[0] * f[1] <= 9)
 
@@ -101,7 +108,7 @@ def special_problems(family: str, seed: int, count: int) -> list[Conv2d]:
 
 
 def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
-    groups, c, k = decks.deal("shape", SHAPES[family])
+    groups, c, k = decks.deal("shape", (SHAPES | OF_FLOATS)[family])
     if family == "gemv":
         return _few_pixels(decks, c, k)
     if family == "pointwise":
@@ -110,7 +117,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     if family == "stem_wgmma":
         return _of_cells(rng, decks, c, k)
     sixteens = family in SIXTEENS
-    few = sixteens or (family == "direct" and (c > 8 or k > c))
+    few = sixteens or (family.startswith("direct") and (c > 8 or k > c))
     r, s = decks.deal(f"filter {few}", FEW_TAPS if few else FILTERS)
     if family == "halo" and c > 256:
         r, s = 1, 1

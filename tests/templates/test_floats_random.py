@@ -14,6 +14,7 @@ FAST, LONG, CHUNK = 12, 300, 20
 PLACES = (
     ("simt", "cpu"),
     ("depthwise", "cpu"),
+    *(("direct", name) for name in ("cpu.sm_80", "cpu.sm_90a")),
     *(("mma", name) for name in ("cpu.sm_80", "cpu.sm_90a", "cpu.gfx942", "cpu.gfx950", "cpu.gfx1201")),
     *((family, "cpu.sm_90a") for family in ("wgmma", "halo", "halo_split")),
 )
@@ -35,9 +36,9 @@ def test_many_random_configs(family: str, name: str, first: int) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("first", range(0, LONG, CHUNK))
-@pytest.mark.parametrize("family", ["simt", "depthwise", "mma", "wgmma", "halo", "halo_split"])
+@pytest.mark.parametrize("family", ["simt", "depthwise", "direct", "mma", "wgmma", "halo", "halo_split"])
 def test_many_random_configs_on_the_gpu(family: str, first: int, gpu: Device) -> None:
-    if family not in ("simt", "depthwise", "mma") and not gpu.target.generation.warpgroup_of_floats:
+    if family not in ("simt", "depthwise", "direct", "mma") and not gpu.target.generation.warpgroup_of_floats:
         pytest.skip(f"{gpu.target.name} has no wgmma")
     for index, plan in enumerate(float_plans(family, 2, LONG, gpu.target)[first : first + CHUNK], first):
         check(plan, gpu, seed=index)

@@ -95,11 +95,24 @@ PLANS = {
     ),
     "mma, one tap": generator.plan(ONE_TAP, mma_default(ONE_TAP), TARGETS["cpu.sm_80"]),
     "direct, half a slab": plan_of(Conv2d(1, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=ADDED), TILE),
+    # Three slabs for two at a time.
+    "direct, halves": plan_of(Conv2d(1, 9, 9, 24, 24, 3, 3, pad=1, groups=6, quantization=HALVES), TILE),
+    "direct, floats by four bytes": plan_of(Conv2d(1, 9, 9, 10, 10, 3, 3, groups=5, quantization=HALVES), TILE),
+    # A row of pixels is loaded once for both groups of 16 that a warp multiplies.
+    "direct, rows for two groups": plan_of(
+        Conv2d(1, 9, 20, 24, 24, 3, 3, pad=1, groups=6, quantization=HALVES), replace(TILE, tile_w=16)
+    ),
+    "direct, an even number of rows": plan_of(
+        Conv2d(1, 9, 20, 32, 32, 2, 2, dilation=2, stride=2, groups=4, quantization=HALVES), replace(TILE, tile_w=16)
+    ),
+    # Two warps divide a group's output channels.
+    "direct, a group in parts": plan_of(Conv2d(1, 9, 9, 64, 64, 3, 3, pad=1, groups=2, quantization=HALVES), TILE),
 }
 
 
 # The sanitizers' compilers take long for unrolled code: the others are among the slow tests.
 FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "depthwise, halves", "stem"}
+FAST_PLANS |= {"direct, floats by four bytes", "direct, a group in parts", "direct, rows for two groups"}
 FAST_PLANS |= {name for name in PLANS if name.endswith(("narrow image", "low image"))}
 FAST_PLANTED = {
     *("no barrier before the outputs leave", "a row past the image is read"),
@@ -192,6 +205,12 @@ PLANTED = {
     ),
     "a channel past the last is read": Planted(
         "direct, half a slab", "is_inside && c < C);", "is_inside);", "address", OVERFLOW, READ
+    ),
+    "a float past the last channel is read": Planted(
+        "direct, halves", "is_inside && c < C);", "is_inside);", "address", OVERFLOW, READ
+    ),
+    "every part has an input of its own": Planted(
+        "direct, a group in parts", "tile.slab / PARTS * SLAB_C", "tile.slab * SLAB_C", "address", WRONG
     ),
     "a channel past the last is written": Planted(
         "direct, half a slab",

@@ -13,6 +13,7 @@ from qconv.generator.cost_units import CLOCK_MHZ, OFFSET, Y_ZERO_POINT
 from qconv.generator.expect import LEAVES, UNKNOWN, Correction, Expected, Forest, Tree, read, stored, written
 from qconv.generator.expect.features import of_problem
 from qconv.generator.families.depthwise import DepthwisePlan
+from qconv.generator.families.direct import DirectPlan
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.problem.chain import chain_of
 from qconv.targets.target import target
@@ -95,6 +96,15 @@ def test_a_depthwise_layer_of_floats_is_not_corrected_by_bytes() -> None:
     for quantization, is_corrected in ((Quantization(), True), (halves, False)):
         plans, _ = generator.space(replace(problem, quantization=quantization), HOPPER)
         plan = next(one for one in plans if isinstance(one, DepthwisePlan))
+        assert generator.expected([plan])[0].is_corrected == is_corrected
+
+
+def test_a_grouped_layer_of_floats_is_not_corrected_by_bytes() -> None:
+    halves = Quantization("float16", "float16", "float16")
+    problem = Conv2d(4, 28, 28, 128, 128, 3, 3, pad=1, groups=32)
+    for quantization, is_corrected in ((Quantization(), True), (halves, False)):
+        plans, _ = generator.space(replace(problem, quantization=quantization), HOPPER, likely=True)
+        plan = next(one for one in plans if isinstance(one, DirectPlan))
         assert generator.expected([plan])[0].is_corrected == is_corrected
 
 

@@ -38,17 +38,6 @@ using Residual = float;
     float* taps;  // filters as fp32: each tap of all channels
     float residual_scale;  // residual_scale / y_scale
 
-@@ e7e9eb0d in pages/fused-dense-everything-cpu.sm_80.cpp: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
-@@ 4+2
-    float bias;
-@@ 8+2
-
-@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
-@@ 4+1
-    channel.bias = tile::load(args.bias + k);
-@@ 6+0
-    channel.residual_scale = args.residual_scale;
-
 @@ ec798b21 in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
 @@ 6+0
     const float residual = inputs.residual;

@@ -30,7 +30,7 @@ static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0,
               "SLAB_K must be ATOMS * 8");
 static_assert(GRID_BLOCKS % SLAB_TILES == 0, "GRID_BLOCKS must be a multiple of SLAB_TILES");
 
-// mma.sync.m16n8k32: A is 16 pixels, B is 8 output channels, each by two chunks of 16 input channels.
+// mma.sync: A is 16 pixels, B is 8 output channels, each by two chunks of 16 bytes of input channels.
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 

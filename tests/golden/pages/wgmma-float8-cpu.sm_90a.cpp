@@ -35,15 +35,10 @@ __device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
     return sum;
 }
 
-// Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
+@@ 0dbfaf73 in pages/direct-parts-bfloat16-cpu.sm_80.cpp: // Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
+@@ 2+1
 constexpr unsigned LOST_BITS = 10;
-__device__ __forceinline__ Sum kept(Sum sum) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &sum, sizeof bits);
-    bits = bits >> LOST_BITS << LOST_BITS;
-    __builtin_memcpy(&sum, &bits, sizeof bits);
-    return sum;
-}
+@@ 10+0
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 
 @@ f2a3c556 in pages/stem-pool-odd-cpu.sm_90a.cpp: // Entry points: the CPU device calls one per thread.

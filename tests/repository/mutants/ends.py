@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct: columns of a tile end with the image",
-        "templates/families/direct.j2",
+        "templates/families/direct/page.j2",
         "!PADDED && OUT_H % TILE_H == 0 && OUT_W % TILE_W == 0;",
         "!PADDED && OUT_H % TILE_H == 0;",
         "A tile that reaches beyond the last column reads behind the array.",
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "direct: rows of a tile end with the image",
-        "templates/families/direct.j2",
+        "templates/families/direct/page.j2",
         "!PADDED && OUT_H % TILE_H == 0 && OUT_W % TILE_W == 0;",
         "!PADDED && OUT_W % TILE_W == 0;",
         "A tile that reaches beyond the last row reads behind the array.",

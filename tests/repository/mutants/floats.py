@@ -7,6 +7,8 @@ RANDOM, CHAINS = "test_floats_random.py::test_a_random_config", "test_fused_floa
 PROMOTED = "test_promoted_sums.py::test_a_long_sum_is_as_exact_as_its_parts"
 SIMT, ON_MMA, ON_WGMMA = (f"{RANDOM}[{place}]" for place in ("simt-cpu", "mma-cpu.sm_80", "wgmma-cpu.sm_90a"))
 DEPTHWISE = f"{RANDOM}[depthwise-cpu]"
+DIRECT, IN_PARTS = f"{RANDOM}[direct-cpu.sm_90a]", special("direct, a group in parts")
+IN_ROWS = special("direct, rows for two groups")
 DATA = "test_real_attempt.py::"
 EXACT = DATA + "test_every_sum_is_exact_in_any_order"
 
@@ -162,6 +164,118 @@ MUTANTS = (
         "self.load_k",
         "Eight halves are 16 bytes.",
         ("generator/test_plan.py::test_a_depthwise_layer_of_floats_loads_whole_vectors",),
+    ),
+    Mutant(
+        "direct floats: all groups are one",
+        "families/direct/floats/load.j2",
+        "unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};",
+        "unit < TAPS * CHUNKS};",
+        "Between the groups the matrix of filters is zero.",
+        (DIRECT,),
+    ),
+    Mutant(
+        "direct floats: a lane has four channels of a chunk",
+        "families/direct/floats/load.j2",
+        "lane % 4 * (CHUNK_C / 4)",
+        "lane % 4 * 4",
+        "A word has two halves, or one tfloat32.",
+        (DIRECT,),
+    ),
+    Mutant(
+        "direct floats: every part has an input of its own",
+        "families/direct/floats/load.j2",
+        "tile.slab / PARTS * SLAB_C",
+        "tile.slab * SLAB_C",
+        "The parts of a group's output channels have the same input channels.",
+        (IN_PARTS,),
+    ),
+    Mutant(
+        "direct floats: a channel is a byte of a chunk",
+        "families/direct/floats/load.j2",
+        "[channel % CHUNK_C * CHANNEL_BYTES]",
+        "[channel % CHUNK_C]",
+        "Copies of fewer than 16 bytes end up between the elements.",
+        (special("direct, floats by four bytes"),),
+    ),
+    Mutant(
+        "direct floats: a warp reads the channels of its own slab",
+        "families/direct/floats/window.j2",
+        "local_slab / PARTS * CHUNKS",
+        "local_slab * CHUNKS",
+        "The parts of a group's output channels have the same input channels.",
+        (IN_PARTS,),
+    ),
+    Mutant(
+        "direct floats: both groups have the same rows",
+        "families/direct/floats/multiply_rows.j2",
+        "add_products(x, row - 1, s, chunk, filters, sums[1]);",
+        "add_products(x, row, s, chunk, filters, sums[1]);",
+        "The second group lies one row of taps below the first.",
+        (IN_ROWS,),
+    ),
+    Mutant(
+        "direct floats: a row past the filter is multiplied",
+        "families/direct/floats/multiply_rows.j2",
+        "last_row < R;",
+        "last_row < R + 1;",
+        "The lower group alone has it.",
+        (IN_ROWS,),
+    ),
+    Mutant(
+        "direct floats: strides of several rows share what they do not have in common",
+        "DirectPlan.pairs_rows",
+        "and problem.stride[0] == problem.tap_steps[0]",
+        "",
+        "The windows of two groups have rows in common where their distance is that of two taps.",
+        ("generator/families/test_direct.py::test_two_groups_share_the_rows_of_their_windows",),
+    ),
+    Mutant(
+        "filters of floats: elements lie a byte apart",
+        "convolution/pack/elements.j2",
+        "<< (BITS * i)",
+        "<< (8 * i)",
+        "Two halves fill a word.",
+        (DIRECT,),
+    ),
+    Mutant(
+        "direct floats: bytes correct the expected time of floats",
+        "generator/families/direct/__init__.py",
+        "if multiplies_floats(plan.problem) else {}",
+        "if False else {}",
+        "The trees are fitted to kernels of bytes.",
+        ("expect/test_expect.py::test_a_grouped_layer_of_floats_is_not_corrected_by_bytes",),
+    ),
+    Mutant(
+        "direct floats: weights are aligned as bytes",
+        "DirectPlan.alignment",
+        '{"w": t.w.bytes}',
+        '{"w": 1}',
+        "Weights are read element by element.",
+        ("generator/families/test_direct.py::test_arrays_of_floats_are_aligned_to_what_is_read",),
+    ),
+    Mutant(
+        "direct floats: filters that are converted are counted once",
+        "generator/families/direct/plan.py",
+        "2 * words + OF_CONVERTED",
+        "words + OF_CONVERTED",
+        "The compiler keeps them as 16-bit floats.",
+        ("generator/families/test_direct.py::test_converted_floats_take_more_registers",),
+    ),
+    Mutant(
+        "direct floats: one warp has all filters of a group",
+        "generator/families/direct/config.py",
+        "filter_words(part) <= MOST_FILTER_WORDS), slab)",
+        "True), slab)",
+        "A lane cannot hold them.",
+        ("generator/families/test_direct.py::test_warps_divide_the_filters_of_a_large_group",),
+    ),
+    Mutant(
+        "direct floats: products that are converted cost nothing more",
+        "generator/families/direct/cost.py",
+        "of_sixteen += converts * (CONVERTED_STEP * plan.loads + CONVERTED_PRODUCT * products)",
+        "of_sixteen += 0",
+        "There are more conversions than products.",
+        ("generator/families/test_direct.py::test_converted_floats_take_longer",),
     ),
     Mutant(
         "narrowed: a finished float has no fraction",

@@ -158,8 +158,8 @@ MUTANTS = (
     Mutant(
         "direct: sixteen bytes at a time",
         "plan",
-        "x_bytes = math.gcd(16, problem.c)",
-        "x_bytes = 16",
+        "x_bytes=math.gcd(CHUNK, problem.pixel_bytes)",
+        "x_bytes=CHUNK",
         "A pixel of 24 channels does not begin at a multiple of sixteen bytes.",
         (special_random("direct"),),
     ),

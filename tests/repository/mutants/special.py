@@ -100,7 +100,7 @@ STEM = (
     ),
     Mutant(
         "spread: bytes of a word in reverse",
-        "conv2d_repack_weights",
+        "convolution/pack/bytes.j2",
         "word |= byte << (8 * i);",
         "word |= byte << (24 - 8 * i);",
         "The first weight of a word is its lowest byte.",
@@ -135,7 +135,7 @@ DIRECT = (
     ),
     Mutant(
         "direct: all groups are one",
-        "element_of",
+        "families/direct/bytes/load.j2",
         "unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};",
         "unit < TAPS * CHUNKS};",
         "Between the groups the matrix of filters is zero.",
@@ -149,6 +149,22 @@ DIRECT = (
         "Where a sixteen is two rows of eight, the second pixel is a row on.",
         (special_random("direct"),),
         equivalent="ROWS_ON * TILE_W + COLUMNS_ON is 8 for both: rows of eight, or eight columns of a row of sixteen.",
+    ),
+    Mutant(
+        "direct: every warp reads the first slab",
+        "families/direct/bytes/window.j2",
+        "local_slab * CHUNKS",
+        "0 * local_slab",
+        "A warp multiplies the channels of its own slab.",
+        (special_random("direct"),),
+    ),
+    Mutant(
+        "filters: words of a slab are those of the first",
+        "convolution/repack_weights.j2",
+        "k = slab * SLAB_K + local_k;",
+        "k = 0 * slab + local_k;",
+        "A slab has the filters of its own channels.",
+        (special_random("direct"),),
     ),
     Mutant(
         "direct: padding is zero",
