@@ -76,6 +76,13 @@ def instruction_of(target: Target) -> MatrixInstruction | None:
     return next((i for i in target.instructions if i.name == "mma_m16n8k32"), None)
 
 
+def instruction_for(problem: Conv2d, target: Target) -> MatrixInstruction | None:
+    """Return the instruction with these fragments that multiplies the problem's types, or None."""
+    t = problem.quantization.types
+    like = (i for i in target.instructions if (i.file or i.name) == "mma_m16n8k32")
+    return next((i for i in like if i.serves(t.x, t.w)), None)
+
+
 def tiles_of(
     problem: Conv2d, config: TiledConfig, choices: dict[str, tuple[int, ...]], slab_k: int, slabs: int, target: Target
 ) -> Tiles:
@@ -175,7 +182,8 @@ class TiledPlan(ConvolutionPlan):
 
     @property
     def operation(self) -> str:
-        return f"instruction/{'emulated' if self.target.vendor == 'cpu' else self.instruction.name}.j2"
+        name = self.instruction.file or self.instruction.name
+        return f"instruction/{'emulated' if self.target.vendor == 'cpu' else name}.j2"
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:

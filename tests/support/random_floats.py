@@ -68,7 +68,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
     if family in ("simt", "depthwise"):
         return True
-    of_floats = target.instructions if family == "mma" else target.generation.warpgroup_of_floats
+    of_floats = target.instructions if family in ("mma", "stem") else target.generation.warpgroup_of_floats
     return any(each.accepts(*types) for each in of_floats)
 
 
