@@ -1078,6 +1078,56 @@ __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one
             for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
             *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
 //
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as bfloat16
+
+// Converts float to bfloat16 in integers, rounding half to even. A carry out of the mantissa increments the
+// exponent, up to infinity. A NaN stays NaN.
+__device__ __forceinline__ unsigned short to_bfloat16(float a) {
+    const unsigned bits = as_bits(a);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<unsigned short>((bits >> 16) | 0x40u);
+    return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// The elements of a 32-bit word as floats: two bfloat16, each the upper half of a float.
+struct Bfloats {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return as_float(i == 0 ? word << 16 : word & 0xffff0000u);
+    }
+};
+
+// Rounds floats half to even to bfloat16, two to a word. The bits of a NaN are the hardware's.
+struct PackedBfloats {
+    static constexpr int COUNT = 2;
+    static __device__ __forceinline__ unsigned short one(float a) { return to_bfloat16(a); }
+    static __device__ __forceinline__ unsigned word(const float* two) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        unsigned pair;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(two[1]), "f"(two[0]));
+        return pair;
+#else
+        return to_bfloat16(two[0]) | static_cast<unsigned>(to_bfloat16(two[1])) << 16;
+#endif
+    }
+};
+
+// The type that `narrow` converts to an output element.
+using Finished = float;
+using Narrow = tile::PackedBfloats;
+
+// Computes D += A * B, by one warp.
+__device__ __forceinline__ void multiply_add(
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]),
+          "+f"(d[1]),
+          "+f"(d[2]),
+          "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+//
 //   acc = sum over r, s, c of x * w, of both the upper 19 bits, in float32, in the kernel's own order
 //   y   = relu((acc + bias[k]) * multiplier[k]), as float32
 
@@ -1103,7 +1153,7 @@ conv2d_repack_weights(const Arguments args) {
     args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
 }
 
-@@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
+@@ 8ccdf8e7 in shared.cu: // Computes D += A * B, by one warp.
 @@ 4+1
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
 

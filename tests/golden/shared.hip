@@ -39,7 +39,7 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=24 X_SIGN
 
 @@ // The config.
 constexpr int ATOMS = 4;  // atoms of channels per warp
-BATCH=2
+constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
 
 // Writes neighbouring output elements, or padding in their place. To select a word of padding costs less than
 // four elements.

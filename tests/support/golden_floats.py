@@ -14,6 +14,7 @@ from qconv.generator.families.fused.config import Fused
 from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.mma.config import Mma
 from qconv.generator.families.simt import Simt
+from qconv.generator.families.stem import Stem
 from qconv.generator.families.wgmma import Wgmma
 from qconv.problem.chain import Chain
 
@@ -21,6 +22,7 @@ DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48)
 # Two filters of a channel, and channels that fill no vector.
 MULTIPLIED = Conv2d(2, 9, 5, 5, 10, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=5)
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
+FIRST = Conv2d(8, 224, 224, 3, 64, 7, 7, stride=2, pad=3)
 TILE = Mma(0, 64, 64, 64, 32, 32, 2, 1, 1, 0, 0, 0, 1, 0)
 PAIR = Fused(
     tile_h=4,
@@ -74,5 +76,11 @@ CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
     "wgmma-float16-sm_90a.cu": (conv(BODY, real("float16")), "sm_90a", Wgmma(2, 1, 128, 4, 1)),
     "wgmma-float8-cpu.sm_90a.cpp": (conv(BODY, real("float8_e4m3fn", "float16")), "cpu.sm_90a", Wgmma(1, 0, 48, 4, 0)),
     "halo-float16-sm_90a.cu": (conv(replace(BODY, c=64, k=64), real("float16")), "sm_90a", Halo(14, 3, 64)),
+    "stem-float16-sm_90a.cu": (conv(FIRST, real("float16")), "sm_90a", Stem(16, 16, 2, 2, 8, 2, 2)),
+    "stem-bfloat16-gathered-sm_80.cu": (
+        conv(replace(FIRST, w=225, c=1), real("bfloat16")),
+        "sm_80",
+        Stem(8, 16, 4, 2, 4, 2, 2),
+    ),
     "fused-float16-sm_90a.cu": (CHAIN, "sm_90a", PAIR),
 }

@@ -10,9 +10,7 @@
 constexpr int TILE_H = 8;  // output rows per tile
 TILE_W=16
 constexpr int SLABS = 2;  // slabs of channels per block
-WARPS=4
-constexpr int BATCH = 2;  // groups of 16 pixels that a warp computes together
-BLOCKS_PER_SM=3
+WARPS=4 BATCH=2 BLOCKS_PER_SM=3
 
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS=9 CHUNKS=1 SLAB_K=16 ALL_SLABS=3 STEPS=5

@@ -82,7 +82,7 @@ constexpr bool DIVIDED = true;  // each of several blocks computes some output c
 
 @@ // The config.
 constexpr int ATOMS = 1;  // atoms of channels per warp
-BATCH=2
+constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
 
 @@ df36d7f9 in pages/fused-depthwise-pointwise-sm_90a.cu: // What follows.
 @@ 4+2

@@ -93,7 +93,7 @@ DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=3136 REDUCTION=864 X_SIGNED
 
 @@ // The config.
 constexpr int ATOMS = 2;  // atoms of channels per warp
-BATCH=1
+constexpr int BATCH = 1;  // atoms of pixels per warp, at a time
 
 @@ 2128da00 in pages/fused-dense-everything-cpu.sm_80.cpp: // What follows.
 @@ 16+4

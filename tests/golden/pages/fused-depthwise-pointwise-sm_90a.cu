@@ -122,7 +122,7 @@ DILATION_W=1 PAD_TOP=0 PAD_LEFT=0 PADDED=false PIXELS=100352 REDUCTION=144 X_SIG
 
 @@ // The config.
 constexpr int ATOMS = 2;  // atoms of channels per warp
-BATCH=2
+constexpr int BATCH = 2;  // atoms of pixels per warp, at a time
 
 // What follows.
 constexpr int ATOM_M = 16;  // pixels of one instruction

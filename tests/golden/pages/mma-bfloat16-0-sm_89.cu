@@ -1,9 +1,6 @@
 // conv2d:n=8:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:x_type=bfloat16:w_type=bfloat16:out_type=bfloat16:
 //     per_channel:bias=float32:activation=relu
 //
-//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
-//   y   = relu((acc + bias[k]) * multiplier[k]), as bfloat16
-//
 // target    sm_89
 // config    mma instruction=0 tile_m=64 tile_n=64 tile_k=64 warp_m=32 warp_n=32 pipeline_stages=2
 //           prefetch_fragments=1 split=1 split_last_wave=0 persist=0 stream_k=0 tile_swizzle_width=1 staged=0
@@ -13,56 +10,9 @@
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=36 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=16896
 
-// Converts float to bfloat16 in integers, rounding half to even. A carry out of the mantissa increments the
-// exponent, up to infinity. A NaN stays NaN.
-__device__ __forceinline__ unsigned short to_bfloat16(float a) {
-    const unsigned bits = as_bits(a);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<unsigned short>((bits >> 16) | 0x40u);
-    return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-// The elements of a 32-bit word as floats: two bfloat16, each the upper half of a float.
-struct Bfloats {
-    static constexpr int COUNT = 2;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        return as_float(i == 0 ? word << 16 : word & 0xffff0000u);
-    }
-};
-
-// Rounds floats half to even to bfloat16, two to a word. The bits of a NaN are the hardware's.
-struct PackedBfloats {
-    static constexpr int COUNT = 2;
-    static __device__ __forceinline__ unsigned short one(float a) { return to_bfloat16(a); }
-    static __device__ __forceinline__ unsigned word(const float* two) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        unsigned pair;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(two[1]), "f"(two[0]));
-        return pair;
-#else
-        return to_bfloat16(two[0]) | static_cast<unsigned>(to_bfloat16(two[1])) << 16;
-#endif
-    }
-};
-
-// The type that `narrow` converts to an output element.
-using Finished = float;
-using Narrow = tile::PackedBfloats;
-
 @@ 41653dd5 in whole/simt-body-sm_90a.cu: // Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
 @@ 6+1
 using Bits = unsigned short;  // one element
-
-// Computes D += A * B, by one warp.
-__device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]),
-          "+f"(d[1]),
-          "+f"(d[2]),
-          "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 @@ abf43432 in whole/mma-body-sm_90a.cu: // The epilogue's channel parameters of a tile, in shared memory.
 @@ 3+1

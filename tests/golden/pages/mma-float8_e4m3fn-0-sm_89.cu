@@ -20,6 +20,6 @@ TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=16896
 @@ 6+1
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
 
-@@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
+@@ 8ccdf8e7 in shared.cu: // Computes D += A * B, by one warp.
 @@ 4+1
     asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "

@@ -10,6 +10,6 @@
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=72 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=4 SMEM_BYTES=16896
 
-@@ 8ccdf8e7 in pages/mma-bfloat16-0-sm_89.cu: // Computes D += A * B, by one warp.
+@@ 8ccdf8e7 in shared.cu: // Computes D += A * B, by one warp.
 @@ 4+1
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "

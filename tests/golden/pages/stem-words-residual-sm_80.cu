@@ -19,9 +19,7 @@ constexpr int TILE_H = 16;  // output rows per tile
 TILE_W=8
 constexpr int ATOMS = 2;  // groups of 8 output channels per warp
 constexpr int SLABS = 2;  // slabs of these channels per block
-WARPS=4
-constexpr int BATCH = 2;  // groups of 16 pixels that a warp computes together
-BLOCKS_PER_SM=2
+WARPS=4 BATCH=2 BLOCKS_PER_SM=2
 
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=4 ROW_WORDS=5

@@ -11,9 +11,7 @@ constexpr int TILE_H = 16;  // output rows per tile
 TILE_W=16
 constexpr int ATOMS = 4;  // groups of 8 output channels per warp
 constexpr int SLABS = 2;  // slabs of these channels per block
-WARPS=4
-constexpr int BATCH = 1;  // groups of 16 pixels that a warp computes together
-BLOCKS_PER_SM=4
+WARPS=4 BATCH=1 BLOCKS_PER_SM=4
 
 @@ // Derived values.
 WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=1 ROW_WORDS=8
@@ -33,7 +31,7 @@ static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0,
 static_assert(GRID_BLOCKS % SLAB_TILES == 0, "GRID_BLOCKS must be a multiple of SLAB_TILES");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must lie in the image");
 
-// mma.sync.m16n8k32: A is 16 pixels, B is 8 output channels, each by eight words of a filter.
+// mma.sync: A is 16 pixels, B is 8 output channels, each by eight words of a filter.
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
