@@ -62,12 +62,17 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
         shapes = special_problems(family, seed, count)
     served = tuple(types for types in TYPES if _is_multiplied(family, types, target))
     for shape in shapes:
-        yield replace(shape, quantization=float_quantization(decks, served))
+        q = float_quantization(decks, served)
+        if family == "stem_wgmma":
+            q = replace(q, residual="none", residual_zero_point=False)
+        yield replace(shape, quantization=q)
 
 
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
     if family in ("simt", "depthwise"):
         return True
+    if family == "stem_wgmma" and types[0] == "tfloat32":  # two of its pixels exceed a cell
+        return False
     of_floats = target.instructions if family in ("mma", "stem") else target.generation.warpgroup_of_floats
     return any(each.accepts(*types) for each in of_floats)
 

@@ -101,7 +101,7 @@ PLANS = {
 
 
 # The sanitizers' compilers take long for unrolled code: the others are among the slow tests.
-FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "depthwise, halves", "stem", "stem, halves"}
+FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "depthwise, halves", "stem", "stem, halves", "stem, odd halves"}
 FAST_PLANS |= {name for name in PLANS if name.endswith(("narrow image", "low image"))}
 FAST_PLANTED = {
     *("no barrier before the outputs leave", "a row past the image is read"),
