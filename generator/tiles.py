@@ -153,6 +153,7 @@ class TiledRoles(Roles):
     operation: str  # template file that defines the instruction as a function
     repack_threads: int = REPACK_THREADS
     weights_in_smem: bool = False  # otherwise they are in registers
+    filter_word: str = "convolution/filter_word.j2"  # packs a word of a filter
 
 
 @dataclass(frozen=True)

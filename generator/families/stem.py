@@ -133,7 +133,7 @@ class Pixels:
 class StemRoles(TiledRoles):
     quads: bool
     elements: str  # folder of the files that read pixels of bytes, or of wider elements
-    repack: str  # the file of the kernel that rearranges the filters
+    loads: str  # the file that loads whole words of four pixels, or one element after the other
     a_word: str  # of floats: the prelude's C++ type that reads the elements of A from a word
     b_word: str
 
@@ -162,14 +162,15 @@ class StemPlan(TiledPlan):
 
     @property
     def roles(self) -> StemRoles:
-        t = self.problem.quantization.types
+        t, elements = self.problem.quantization.types, f"families/stem/{'wide' if self.is_wide else 'bytes'}"
         return StemRoles(
             instruction=self.instruction,
             spelled=self.spelled,
             operation=self.operation,
             quads=self.quads,
-            elements=f"families/stem/{'wide' if self.is_wide else 'bytes'}",
-            repack="families/stem/wide/repack.j2" if self.is_wide else "convolution/repack_weights.j2",
+            elements=elements,
+            loads=f"families/stem/{'quads' if self.quads else 'words'}.j2",
+            filter_word=f"{elements if self.is_wide else 'convolution'}/filter_word.j2",
             a_word=t.x.word,
             b_word=t.w.word,
         )
@@ -273,7 +274,7 @@ def _registers_kept(problem: Conv2d, config: Stem, steps: int) -> int:
 def _words_carried(pixels: Pixels, of_tile: int, quads: bool, threads: int) -> int:
     """Return the words that a thread prefetches into registers, out of the `of_tile` pixels of the next tile. Raises
     Infeasible where they are too many."""
-    vectors, of_vector = (of_tile // 4, pixels.vector_words) if quads else (of_tile, pixels.words)
+    vectors, of_vector = (of_tile // 4, pixels.vector_words) if quads else (of_tile * pixels.words, 1)
     carried = ceil_div(vectors, threads) * of_vector
     at_most(carried, MOST_CARRIED_WORDS, "registers of a thread for the next tile")
     return carried

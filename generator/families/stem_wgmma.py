@@ -115,7 +115,8 @@ class Cells:
 @dataclass(frozen=True, kw_only=True)
 class StemWgmmaRoles(HaloRoles):
     elements: str  # folder of the files that make and read cells of bytes, or of halves
-    staged_tiles: str
+    square: bool  # cells have two rows of pixels
+    staged_tiles: str  # what outputs are staged in, if they are
     pads: bool  # whether the producer's warps write padding outside of the image
     tiles: str = "families/halo/tiles.j2"
 
@@ -243,12 +244,14 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def roles(self) -> StemWgmmaRoles:
         products = self.warpgroup_products(self.instruction, self.pixels, "wgmma_filters")
+        square = self.cells.height == CELL
         own = {"filters_in_registers": True, "immediates": self.instruction.immediates_of_registers}
         roles = StemWgmmaRoles(
             **vars(products) | own,
-            elements=f"families/stem_wgmma/{'bytes' if self.cells.element_bytes == 1 else 'halves'}",
+            elements=f"families/stem_wgmma/{'bytes' if square else 'halves'}",
+            square=square,
             staged=self.staged,
-            staged_tiles="families/halo/staged_tiles.j2",
+            staged_tiles="families/halo/staged_tiles.j2" if self.staged else "nothing.j2",
             write_sums=self.write_sums,
             pads=pads_with_zero_point(self.reshaped),
         )

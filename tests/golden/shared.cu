@@ -996,6 +996,9 @@ using Residual = signed char;
     const auto residuals = sink.residuals_at<LANE_K>(pixel, k);
 #pragma unroll
     for (int j = 0; j < LANE_K; ++j) inputs[j].residual = residuals.element[j];
+//
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as float32
 
 using X = float;
 using W = float;

@@ -15,6 +15,7 @@ from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.mma.config import Mma
 from qconv.generator.families.simt import Simt
 from qconv.generator.families.stem import Stem
+from qconv.generator.families.stem_wgmma import StemWgmma
 from qconv.generator.families.wgmma import Wgmma
 from qconv.problem.chain import Chain
 
@@ -81,6 +82,12 @@ CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
         conv(replace(FIRST, w=225, c=1), real("bfloat16")),
         "sm_80",
         Stem(8, 16, 4, 2, 4, 2, 2),
+    ),
+    "stem-wgmma-float16-sm_90a.cu": (conv(FIRST, real("float16")), "sm_90a", StemWgmma(8, 3, 1)),
+    "stem-wgmma-bfloat16-direct-cpu.sm_90a.cpp": (
+        conv(replace(FIRST, c=4, k=21), real("bfloat16", "float32")),
+        "cpu.sm_90a",
+        StemWgmma(4, 2, 4),
     ),
     "fused-float16-sm_90a.cu": (CHAIN, "sm_90a", PAIR),
 }

@@ -83,6 +83,7 @@ PLANS = {
     "stem": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=EVERYTHING), FIRST),
     "stem, bytes": plan_of(Conv2d(3, 15, 15, 2, 21, 3, 3, pad=1, quantization=ADDED), FIRST),
     "stem, halves": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=HALVES), FIRST),
+    "stem, one half": plan_of(Conv2d(3, 14, 16, 1, 21, 3, 3, pad=1, quantization=HALVES), FIRST),
     "stem, odd halves": plan_of(Conv2d(3, 15, 15, 1, 21, 3, 3, pad=1, quantization=HALVES), FIRST),
     # The largest allowed step, which is never taken.
     "depthwise, one output": plan_of(
@@ -101,7 +102,15 @@ PLANS = {
 
 
 # The sanitizers' compilers take long for unrolled code: the others are among the slow tests.
-FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "depthwise, halves", "stem", "stem, halves", "stem, odd halves"}
+FAST_PLANS = {
+    "depthwise, bytes",
+    "depthwise, pairs",
+    "depthwise, halves",
+    "stem",
+    "stem, halves",
+    "stem, one half",
+    "stem, odd halves",
+}
 FAST_PLANS |= {name for name in PLANS if name.endswith(("narrow image", "low image"))}
 FAST_PLANTED = {
     *("no barrier before the outputs leave", "a row past the image is read"),

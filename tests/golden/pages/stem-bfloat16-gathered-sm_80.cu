@@ -22,28 +22,21 @@ WARP_SIZE=32 THREADS=128 TAPS_OF_WORD=2 PIXEL_WORDS=1 ROW_WORDS=4
 constexpr int STEPS = 4;  // steps of eight words of a filter
 SLAB_K=32 ALL_SLABS=2 TILES_H=14 TILES_W=8 SLAB_TILES=1 TILES=896 GRID_BLOCKS=216 SMEM_BYTES=6240
 
-@@ 9dac5bf8 in pages/stem-float16-sm_90a.cu: // The input of a block's tile: PIXEL_WORDS words per pixel, with the pixel's channels and, of one channel of
+@@ 6f8364a8 in pages/stem-float16-sm_90a.cu: // The input of a block's tile: PIXEL_WORDS words per pixel, with the pixel's channels and, of one channel of
 @@ 11+3
 constexpr int PITCH = IN_COLUMNS * PIXEL_WORDS;
 
-// The words of one pixel. Rows are read element by element if their length is not a multiple of four pixels or
-// the taps of a word are not adjacent.
-struct Vector { unsigned word[PIXEL_WORDS]; };
-constexpr int VECTORS = IN_ROWS * IN_COLUMNS, VECTORS_OF_THREAD = (VECTORS + THREADS - 1) / THREADS;
-
-@@ 195f328d in pages/stem-words-residual-sm_80.cu: __device__ __forceinline__ Vector load_vector(const Arguments& args, const Tile& tile, int i) {
-@@ 2+2
-    const int row = tile.row * STRIDE_H - PAD_TOP + i / IN_COLUMNS;
-    const int first = tile.column * STRIDE_W - PAD_LEFT + i % IN_COLUMNS;
-@@ 8+6
-        if (static_cast<unsigned>(row) >= IN_H || static_cast<unsigned>(column) >= IN_W) continue;
-        const X* const from = args.x + (((tile.n * IN_H + row) * IN_W + column) * C + j % C);
-        const unsigned bits = tile::load(reinterpret_cast<const Bits*>(from));
-        vector.word[j / PER_WORD] |= bits << (32 / PER_WORD * (j % PER_WORD));
-
-__device__ __forceinline__ void put_vector(Input& input, int i, const Vector& vector) {
+__device__ __forceinline__ Vector load_vector(const Arguments& args, const Tile& tile, int i) {
+    const int row = tile.row * STRIDE_H - PAD_TOP + i / PITCH;
+    const int first = tile.column * STRIDE_W - PAD_LEFT + i % PITCH / PIXEL_WORDS;
+    Vector vector = {};
 #pragma unroll
-    for (int j = 0; j < PIXEL_WORDS; ++j) {
-        input.word[i / IN_COLUMNS][i % IN_COLUMNS * PIXEL_WORDS + j] = vector.word[j];
+    for (int j = 0; j < PER_WORD; ++j) {
+        const int column = first + j / CHANNELS_OF_WORD * DILATION_W;
+        const int c = i % PITCH % PIXEL_WORDS * PER_WORD + j % CHANNELS_OF_WORD;
+        if (static_cast<unsigned>(row) >= IN_H || static_cast<unsigned>(column) >= IN_W || c >= C) continue;
+        const X* const from = args.x + (((tile.n * IN_H + row) * IN_W + column) * C + c);
+        vector.word |= static_cast<unsigned>(tile::load(reinterpret_cast<const Bits*>(from))) << (BITS * j);
     }
+    return vector;
 }

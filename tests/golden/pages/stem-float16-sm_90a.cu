@@ -35,7 +35,7 @@ static_assert(ROW_WORDS * TAPS_OF_WORD >= S * PIXEL_WORDS && STEPS * 8 >= R * RO
 // The input of a block's tile: PIXEL_WORDS words per pixel, with the pixel's channels and, of one channel of
 // two bytes, that of the next tap. A filter row is ROW_WORDS words.
 using Bits = unsigned short;  // one element
-constexpr int PER_WORD = 4 / sizeof(X), CHANNELS_OF_WORD = PER_WORD / TAPS_OF_WORD;
+constexpr int BITS = 8 * sizeof(X), PER_WORD = 32 / BITS, CHANNELS_OF_WORD = PER_WORD / TAPS_OF_WORD;
 static_assert(sizeof(W) == sizeof(X), "an element of w multiplies the element of x beside it");
 static_assert(TAPS_OF_WORD == (C == 1 ? PER_WORD : 1) && PIXEL_WORDS == (C + PER_WORD - 1) / PER_WORD,
               "TAPS_OF_WORD must fill a word with neighbouring taps, and PIXEL_WORDS have all channels");
@@ -45,6 +45,12 @@ constexpr int IN_COLUMNS = (TILE_W - 1) * STRIDE_W + (ROW_TAPS - TAPS_OF_WORD) *
 // Rows begin at a multiple of four pixels of the image, so that whole words can be read.
 constexpr int QUADS = (IN_COLUMNS + 3 + 3) / 4, PITCH = QUADS * 4 * PIXEL_WORDS;
 static_assert(IN_W % 4 == 0 && (TAPS_OF_WORD == 1 || DILATION_W == 1), "IN_W must be a multiple of 4");
+// Word `half` of a lane's two of a step, counted from the first of the filter. Lanes have neighbours where a
+// pixel is whole pairs of words, and read both at once.
+constexpr bool IN_PAIRS = PIXEL_WORDS % 2 == 0;
+constexpr __device__ int unit_of(int step, int half, int lane) {
+    return step * 8 + (IN_PAIRS ? lane % 4 * 2 + half : half * 4 + lane % 4);
+}
 // One tile is multiplied while the next one loads.
 struct Input { alignas(16) unsigned word[IN_ROWS][PITCH]; };
 struct Shared { Input x[2]; };
@@ -66,8 +72,8 @@ constexpr int VECTORS = IN_ROWS * QUADS, VECTORS_OF_THREAD = (VECTORS + THREADS 
 #pragma unroll
         for (int k = 0; k < LOAD_WORDS; ++k) vector.word[j * LOAD_WORDS + k] = words.word[k];
 
-// Returns the word that begins with an element of the vector. If a pixel's channels do not fill its words, the
-// next pixel's first one is the rest of it, or zero: it is multiplied by zero.
+// Returns the word that begins with an element of the vector. If a pixel's channels do not fill its words,
+// the next pixel's first one is the rest of it, or zero: it is multiplied by zero.
 __device__ __forceinline__ unsigned word_from(const Vector& vector, int element) {
     const int first = element / PER_WORD;
     if (element % PER_WORD == 0) return vector.word[first];
@@ -89,21 +95,11 @@ __device__ __forceinline__ void put_vector(Input& input, int i, const Vector& ve
     }
 }
 
-// Word `half` of a lane's two of a step, counted from the first of the filter. Lanes have neighbours where a
-// pixel is whole pairs of words, and read both at once.
-constexpr bool IN_PAIRS = PIXEL_WORDS % 2 == 0;
-constexpr __device__ int unit_of(int step, int half, int lane) {
-    return step * 8 + (IN_PAIRS ? lane % 4 * 2 + half : half * 4 + lane % 4);
-}
-
-// Element `i` of register `half` of B in a lane: the index of the weight in its output channel.
-struct Element { int at; bool exists; };
-__device__ __forceinline__ Element element_of(int, int step, int half, int lane, int i) {
+@@ 23df6eaa in pages/stem-words-sm_90a.cu: // Element `i` of register `half` of B in a lane: the index of the weight in its output channel.
+@@ 4+3
     const int unit = unit_of(step, half, lane), r = unit / ROW_WORDS, word = unit % ROW_WORDS;
     const int s = word / PIXEL_WORDS * TAPS_OF_WORD + i / CHANNELS_OF_WORD;
     const int c = word % PIXEL_WORDS * PER_WORD + i % CHANNELS_OF_WORD;
-    return {(r * S + s) * C + c, r < R && s < S && c < C};
-}
 
 // Returns the offset of a lane's word of half a step from the first word of the window. Words past the end of
 // the filter are multiplied by zeros.
@@ -114,29 +110,44 @@ __device__ __forceinline__ int offset_of(int step, int half) {
     return (row < R ? row : 0) * DILATION_H * PITCH + column * PIXEL_WORDS + word % PIXEL_WORDS;
 }
 
-@@ 68c67459 in pages/stem-words-sm_90a.cu: // Computes all products of the groups of 16 pixels that a warp processes together.
-@@ 5+1
+// Loads the words of a step of a lane's two pixels, from the first word of the first one's window on.
+__device__ __forceinline__ void load_fragment(const unsigned* window, int step, unsigned (&x)[A_REGISTERS]) {
     constexpr int ON = ROWS_ON * STRIDE_H * PITCH + COLUMNS_ON * STRIDE_W * PIXEL_WORDS;
-@@ 10+2
-            const int row = position[n].row * STRIDE_H, column = position[n].column * STRIDE_W + shift;
-            const unsigned* const window = &input.word[row][column * PIXEL_WORDS];
-@@ 14+1
-            for (int i = 0; i < 2; ++i) {
-                const unsigned* const pixel = window + i * ON;
-                if constexpr (IN_PAIRS) {
-                    const auto words = tile::load_shared<2>(pixel + offset_of(step, 0));
-                    x[i] = words.word[0];
-                    x[2 + i] = words.word[1];
-                } else {
-                    x[i] = pixel[offset_of(step, 0)];
-                    x[2 + i] = pixel[offset_of(step, 1)];
-                }
-            }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const unsigned* const words = window + i * ON;
+        if constexpr (IN_PAIRS) {
+            const auto pair = tile::load_shared<2>(words + offset_of(step, 0));
+            x[i] = pair.word[0];
+            x[2 + i] = pair.word[1];
+        } else {
+            x[i] = words[offset_of(step, 0)];
+            x[2 + i] = words[offset_of(step, 1)];
+        }
+    }
+}
+
+// Computes all products of the groups of 16 pixels that a warp processes together.
+__device__ __forceinline__ void multiply(
+    const Input& input, const Position (&position)[BATCH], int shift, const Filters& filters,
+    Sums (&sums)[BATCH]) {
+    const unsigned* window[BATCH];
+#pragma unroll
+    for (int n = 0; n < BATCH; ++n) {
+        const int of_row = (position[n].column * STRIDE_W + shift) * PIXEL_WORDS;
+        window[n] = input.word[position[n].row * STRIDE_H] + of_row;
+    }
+#pragma unroll
+    for (int i = 0; i < STEPS * BATCH; ++i) {
+        unsigned x[A_REGISTERS];
+        load_fragment(window[i % BATCH], i / BATCH, x);
+        add_products(x, i / BATCH, filters, sums[i % BATCH]);
+    }
+}
 
 @@ 0a63e8d4 in shared.cu: // Rearranges the filters into the B fragments of a warp. Runs once per set of weights, with one thread per
-@@ 10+0
-    const Bits* const weights = reinterpret_cast<const Bits*>(args.w);
 @@ 11+1
+    const Bits* const weights = reinterpret_cast<const Bits*>(args.w) + k * REDUCTION;
     for (int i = 0; i < PER_WORD; ++i) {
 @@ 14+2
-        word |= static_cast<unsigned>(tile::load(weights + k * REDUCTION + element.at)) << (32 / PER_WORD * i);
+        word |= static_cast<unsigned>(tile::load(weights + element.at)) << (BITS * i);

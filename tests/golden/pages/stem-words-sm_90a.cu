@@ -113,7 +113,7 @@ __device__ __forceinline__ void put(Input& input, const RegisterTile& tile_regis
     }
 }
 
-// Byte `i` of register `half` of B in a lane: the index of the weight in its output channel.
+// Element `i` of register `half` of B in a lane: the index of the weight in its output channel.
 struct Element { int at; bool exists; };
 __device__ __forceinline__ Element element_of(int, int step, int half, int lane, int i) {
     const int unit = step * 8 + half * 4 + lane % 4;
