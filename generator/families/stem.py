@@ -120,8 +120,8 @@ class Pixels:
 
     def filter_words(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the words per filter row, and the steps of eight words. Rows are rounded up to what the lanes read at
-        once unless that costs a step: their offsets are then the same for all lanes, which is faster. Wide elements have
-        more steps, whose offsets take registers: one step in twelve may be spent to save these."""
+        once unless that costs a step: their offsets are then the same for all lanes, which is faster. Wide elements
+        have more steps, whose offsets take registers: one step in twelve may be spent to save these."""
         of_row = ceil_div(columns, self.taps_of_word) * self.words
         rounded = ceil_div(of_row, self.lanes_words) * self.lanes_words
         steps = ceil_div(rows * of_row, 8)

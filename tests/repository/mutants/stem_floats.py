@@ -27,6 +27,14 @@ MUTANTS = (
         (special_random("stem"),),
     ),
     Mutant(
+        "spread: columns of B in the order of the lanes",
+        "convolution/repack_weights.j2",
+        "channel_of_column(atom, lane / 4)",
+        "channel_of_column(atom, lane % 8)",
+        "Four lanes have a column.",
+        (special("stem"),),
+    ),
+    Mutant(
         "stem of bytes: four pixels of the same quad",
         "families/stem/bytes/load_quad.j2",
         "load_words<1>(pixels + 4 * j)",
