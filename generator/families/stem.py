@@ -77,7 +77,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     return None
 
 
-# Measured clocks over counted clocks, for 15 kernels on an H200: more overlaps than the model describes.
+# Measured clocks over counted clocks, for 15 kernels of bytes on an H200: more overlaps than the model describes.
 FITTED = 0.57
 
 

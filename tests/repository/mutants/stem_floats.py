@@ -226,4 +226,12 @@ MUTANTS = (
         "PTX has no such operand.",
         ("tests/generator/test_golden.py",),
     ),
+    Mutant(
+        "stem_pool: the largest of sums of floats",
+        "generator/families/stem_pool.py",
+        "if not q.types.sum.is_integer:",
+        "if False:",
+        "The least sum is an integer, and NaN is none of the largest.",
+        ("tests/templates/test_stem_pool.py::test_what_it_does_not_serve",),
+    ),
 )
