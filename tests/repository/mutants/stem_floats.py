@@ -224,7 +224,7 @@ MUTANTS = (
         'self.immediates.removesuffix(", 0")',
         "self.immediates",
         "PTX has no such operand.",
-        ("tests/generator/test_golden.py",),
+        ("targets/test_instruction.py::test_a_factor_in_registers_is_never_transposed",),
     ),
     Mutant(
         "stem_pool: the largest of sums of floats",
