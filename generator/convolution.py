@@ -258,6 +258,13 @@ def why_not_bytes(problem: Conv2d) -> str | None:
     )
 
 
+def why_not_promoted(problem: Conv2d) -> str | None:
+    """Return why a family that leaves all sums in its instruction's accumulator cannot serve the problem, or None."""
+    if not problem.quantization.promoted_sums:
+        return None
+    return "promoted_sums: all sums stay in the accumulator; wgmma, mma and simt add parts of them in fp32"
+
+
 @lru_cache(maxsize=256)
 def why_not_by_blocks(problem: Conv2d) -> str | None:
     """Return why several blocks cannot split a tile's reduction among them, or None."""

@@ -221,6 +221,8 @@ def why_none(problem: PooledConv2d, target: Target) -> str | None:
     if (reason := stem_wgmma.why_none(problem, target)) is not None:
         return reason
     q, (top, left, _, _) = problem.quantization, problem.window_pad
+    if not q.types.sum.is_integer:
+        return f"{q.types.w.name} by {q.types.x.name}: the largest of sums is found of integers; unfused serves it"
     if not is_staged(problem):
         return f"k={problem.k}: TMA stores rows of whole {CHUNK} bytes; unfused serves it"
     if problem.window_stride != (2, 2) or not set(problem.window) <= {2, 3}:

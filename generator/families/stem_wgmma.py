@@ -1,17 +1,24 @@
 """The `stem_wgmma` family: first layers of three or four channels and a stride of two, on `wgmma`.
 
-Two by two pixels of four channels are a cell, the 16 bytes of a tap (space to depth). A producer's warps make cells of
-the image that TMA brings, and every tap reads them in place, as in `halo`. The filters stay in registers.
+Two by two pixels of four channels are a cell, the 16 bytes of a tap (space to depth); of elements of two bytes, two
+neighbouring pixels are. A producer's warps make cells of the image that TMA brings, and every tap reads them in place,
+as in `halo`. The filters stay in registers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from qconv.generator import tensor_map
-from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
+from qconv.generator.convolution import (
+    argument_fields,
+    pads_with_zero_point,
+    problem_constants,
+    repack_launch,
+    why_not_promoted,
+)
 from qconv.generator.cost_units import at_once, moved_bytes, of_activation
 from qconv.generator.families import Family
 from qconv.generator.families.halo.config import GROUP_THREADS
@@ -26,7 +33,7 @@ from qconv.targets.target import Target
 
 # Output channels of a tile: the rows of an instruction.
 CHANNELS = 64
-# Pixels of a cell, down and across.
+# Pixels of a cell across, and the stride.
 CELL = 2
 # Windows of cells that are made or multiplied, and images of tiles that are in flight.
 WINDOWS, IMAGES = 4, 8
@@ -57,10 +64,11 @@ CHOICES: dict[str, tuple[int, ...]] = {
 class Cells:
     """The cells that a tile depends on.
 
-    They begin at multiples of a cell down, and of two cells across, as the words of a row of the image do. So a
-    filter's first tap may lie within a cell.
+    They begin at multiples of a cell down, and across at multiples of as many pixels as begin with a word of the image:
+    two cells of bytes, one of elements of two bytes. So a filter's first tap may lie within a cell.
     """
 
+    element_bytes: int
     before: tuple[int, int]  # pixels of the image above and left of the first output, from which cells are counted
     taps: tuple[int, int]  # cells that a window spans, down and across, past those that are skipped
     skipped: int  # cells of a row in front of the first tap
@@ -68,10 +76,22 @@ class Cells:
     @classmethod
     def of(cls, problem: Conv2d) -> Cells:
         top, left = problem.pad[:2]
-        above, ahead = ceil_div(top, CELL) * CELL, ceil_div(left, 2 * CELL) * 2 * CELL
+        element_bytes = problem.quantization.types.x.bytes
+        height, whole = CELL // element_bytes, 4 // element_bytes
+        above, ahead = ceil_div(top, height) * height, ceil_div(left, whole) * whole
         skipped = (ahead - left) // CELL
-        down, across = ceil_div(above - top + problem.r, CELL), ceil_div(ahead - left + problem.s, CELL) - skipped
-        return cls((above, ahead), (down, across), skipped)
+        down, across = ceil_div(above - top + problem.r, height), ceil_div(ahead - left + problem.s, CELL) - skipped
+        return cls(element_bytes, (above, ahead), (down, across), skipped)
+
+    @property
+    def height(self) -> int:
+        """Pixels of a cell, down."""
+        return CELL // self.element_bytes
+
+    @property
+    def made_at_once(self) -> int:
+        """Neighbouring cells that a lane makes at once: those of whole words of the image."""
+        return 4 // self.element_bytes // CELL
 
     @property
     def row_steps(self) -> int:
@@ -83,22 +103,26 @@ class Cells:
         return self.taps[0] * self.row_steps
 
     def window(self, rows: int) -> tuple[int, int]:
-        """Rows and columns of cells for a tile of `rows` rows: the number of columns is even."""
+        """Rows and columns of cells for a tile of `rows` rows."""
         across = self.skipped + COLUMNS - 1 + 2 * self.row_steps
-        return rows + self.taps[0] - 1, ceil_div(across, 2) * 2
+        down = (rows - 1) * (CELL // self.height) + self.taps[0]
+        return down, ceil_div(across, self.made_at_once) * self.made_at_once
 
     def chunk_shift(self, problem: Conv2d) -> int:
         """Bytes from the chunk that a copy begins with to the first of its cells."""
-        return -self.before[1] * problem.c % CHUNK
+        return -self.before[1] * problem.pixel_bytes % CHUNK
 
     def image_bytes(self, problem: Conv2d, rows: int) -> int:
         """Bytes that TMA copies of a row of the image."""
         _, across = self.window(rows)
-        return ceil_div(self.chunk_shift(problem) + across * CELL * problem.c, CHUNK) * CHUNK
+        return ceil_div(self.chunk_shift(problem) + across * CELL * problem.pixel_bytes, CHUNK) * CHUNK
 
 
 @dataclass(frozen=True, kw_only=True)
 class StemWgmmaRoles(HaloRoles):
+    elements: str  # folder of the files that make and read cells of bytes, or of halves
+    square: bool  # cells have two rows of pixels
+    staged_tiles: str  # what outputs are staged in, if they are
     pads: bool  # whether the producer's warps write padding outside of the image
     tiles: str = "families/halo/tiles.j2"
 
@@ -137,13 +161,13 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def pairs(self) -> int:
-        """Pairs of cells per tile: a lane makes a pair at a time."""
+        """Pairs of cells per tile: a lane makes a pair at a time, or its half."""
         down, across = self.cells.window(self.rows)
-        return down * across // 2
+        return ceil_div(down * across, 2)
 
     @property
     def staged(self) -> bool:
-        return is_staged(self.problem)
+        return staged_bytes(self.problem) > 0
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -193,23 +217,24 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def _image_map(self) -> TensorMap:
-        """The map of the image of a tile: rows of bytes, without regard to pixels."""
+        """The map of the image of a tile: rows of elements, without regard to pixels."""
         problem = self.reshaped
-        row, image = problem.w * problem.c, problem.h * problem.w * problem.c
+        x, row = problem.quantization.types.x, problem.w * problem.c
         down, _ = self.cells.window(self.rows)
-        box = self.cells.image_bytes(problem, self.rows), down * CELL, 1
-        return TensorMap("x", problem.quantization.types.x.name, (row, problem.h, problem.n), (row, image), box)
+        box = self.cells.image_bytes(problem, self.rows) // x.bytes, down * self.cells.height, 1
+        strides = row * x.bytes, problem.h * row * x.bytes
+        return TensorMap("x", x.name, (row, problem.h, problem.n), strides, box)
 
     @property
     def _output_map(self) -> TensorMap:
         columns, rows = self.stored
         box = CHANNELS, columns, rows, 1
-        y_type = self.problem.quantization.types.y.name
-        return tensor_map.of_outputs(self.problem, "y", y_type, box, swizzle=CHANNELS)
+        y_type = self.problem.quantization.types.y
+        return tensor_map.of_outputs(self.problem, "y", y_type.name, box, swizzle=CHANNELS * y_type.bytes)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        return self.aligned(self.vector_k, y_in_chunks=self.staged) | {"w": 1}
+        return self.aligned(self.vector_k, y_in_chunks=self.staged) | {"w": self.cells.element_bytes}
 
     @property
     def vector_k(self) -> int:
@@ -225,12 +250,22 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def roles(self) -> StemWgmmaRoles:
         products = self.warpgroup_products(self.instruction, self.pixels, "wgmma_filters")
-        return StemWgmmaRoles(
-            **vars(products) | {"filters_in_registers": True},
+        square = self.cells.height == CELL
+        own = {"filters_in_registers": True, "immediates": self.instruction.immediates_of_registers}
+        roles = StemWgmmaRoles(
+            **vars(products) | own,
+            elements=f"families/stem_wgmma/{'bytes' if square else 'halves'}",
+            square=square,
             staged=self.staged,
+            staged_tiles="families/halo/staged_tiles.j2" if self.staged else "nothing.j2",
             write_sums=self.write_sums,
             pads=pads_with_zero_point(self.reshaped),
         )
+        if staged_bytes(self.problem) < 2:
+            return roles
+        folder = "families/stem_wgmma/two_bytes"
+        rows, stage, tiles = (f"{folder}/{name}.j2" for name in ("rows", "stage", "staged_tiles"))
+        return replace(roles, product_rows=rows, stage_tile=stage, staged_tiles=tiles)
 
     @property
     def down(self) -> int:
@@ -279,6 +314,7 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def cell_constants(self) -> tuple[Constant, ...]:
         cells, (down, across) = self.cells, self.cells.window(self.rows)
+        shift = cells.chunk_shift(self.reshaped)
         return (
             *self.role_constants(*REGISTERS[self.consumers]),
             Constant("TILE_M", CHANNELS, "output channels of a tile"),
@@ -295,7 +331,7 @@ class StemWgmmaPlan(PersistentPlan):
             Constant("CELLS_H", down, "rows of cells of a window"),
             Constant("CELLS_W", across, "columns of cells of a window"),
             Constant("IMAGE_BYTES", cells.image_bytes(self.reshaped, self.rows), "per row of a tile's image"),
-            Constant("IMAGE_SHIFT", cells.chunk_shift(self.reshaped), "bytes of a row in front of the first cell"),
+            Constant("IMAGE_SHIFT", shift // cells.element_bytes, "elements of a row in front of the first cell"),
             Constant("IMAGES", IMAGES * self.config.team // 4, "slots of a team, for the images of its tiles"),
         )
 
@@ -314,13 +350,16 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
             f"stride={problem.stride} dilation={problem.tap_steps}: neighbouring outputs must look at neighbouring "
             "cells, of two by two pixels; stem serves it"
         )
-    if not instruction.serves(t.w, t.x):
-        return f"{t.w.name} by {t.x.name}: {instruction.name} does not multiply these; simt serves it"
-    if problem.w * problem.c % CHUNK or problem.w % 4:
-        return f"w={problem.w}: TMA copies rows of whole 16 bytes, in fours of pixels; stem serves it"
+    instruction = target.warpgroup_for(t.w, t.x)
+    if instruction is None or not instruction.serves(t.w, t.x):
+        return f"{t.w.name} by {t.x.name}: no matrix instruction of warpgroups multiplies these; simt serves it"
+    if t.x.bytes > CELL:
+        return f"{t.x.name}: the 16 bytes of a cell must have two neighbouring pixels; stem serves it"
+    if problem.w * problem.pixel_bytes % CHUNK or problem.w * t.x.bytes % 4:
+        return f"w={problem.w}: TMA copies rows of whole 16 bytes, in words of neighbouring pixels; stem serves it"
     if problem.quantization.w_zero_point or problem.quantization.residual != "none":
         return "w_zero_point and residuals are not for this page; stem serves them"
-    return None
+    return why_not_promoted(problem)
 
 
 def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
@@ -340,7 +379,7 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
             cells,
             problem,
             config.rows,
-            outputs=config.consumers * COLUMNS * config.rows * CHANNELS,
+            outputs=config.consumers * COLUMNS * config.rows * CHANNELS * staged_bytes(problem),
             others=config.consumers * MBARRIER_BYTES,
         ),
         **vars(ImageTiles.of(problem, config.rows, COLUMNS, CHANNELS, target.processors)),
@@ -352,15 +391,21 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     return made
 
 
+def staged_bytes(problem: Conv2d) -> int:
+    """Bytes of an output that TMA stores: one, or two of a layer of floats; 0 where lanes store."""
+    t = problem.quantization.types
+    are_halves = t.y.bytes == 2 and not t.sum.is_integer and problem.k * t.y.bytes % CHUNK == 0
+    return 2 if are_halves and not problem.is_shuffled else int(is_staged(problem))
+
+
 def smem_bytes(cells: Cells, problem: Conv2d, rows: int, outputs: int, others: int) -> int:
-    """Bytes of shared memory: `outputs` if they are staged, windows and images with their mbarriers, and `others`."""
+    """Bytes of shared memory: `outputs` that are staged, windows and images with their mbarriers, and `others`."""
     down, across = cells.window(rows)
     window = _aligned(down * across * CHUNK, COPY_ALIGNMENT)
-    image = _aligned(down * CELL * cells.image_bytes(problem, rows), COPY_ALIGNMENT)
-    staged = outputs * is_staged(problem)
+    image = _aligned(down * cells.height * cells.image_bytes(problem, rows), COPY_ALIGNMENT)
     mbarriers = 2 * (WINDOWS + IMAGES) * MBARRIER_BYTES
-    whole = staged + WINDOWS * window + IMAGES * image + mbarriers + others
-    return _aligned(whole, REPEATS if is_staged(problem) else COPY_ALIGNMENT)
+    whole = outputs + WINDOWS * window + IMAGES * image + mbarriers + others
+    return _aligned(whole, REPEATS if outputs else COPY_ALIGNMENT)
 
 
 def _aligned(size: int, alignment: int) -> int:
@@ -375,7 +420,8 @@ def structure(config: StemWgmma) -> tuple[int, ...]:
     return config.consumers, config.team
 
 
-# The cost model, in clocks, is fitted to 430 kernels of 14 layers timed on an H200. The root mean square error is 8 %.
+# The cost model, in clocks, is fitted to 430 kernels of 14 layers of bytes timed on an H200. The root mean square error
+# is 8 %. Layers of floats have the same constants, which nobody measured for them.
 #
 # Clocks of a launch: its start, the wait for the first cells, and its end.
 START = 4020

@@ -23,7 +23,7 @@ from qconv.generator.families.mma.config import CHOICES, Mma
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.generator.families.pointwise import Pointwise, PointwisePlan
 from qconv.generator.families.simt import Simt
-from qconv.generator.families.stem import Stem
+from qconv.generator.families.stem import Stem, StemPlan
 from qconv.generator.families.stem_wgmma import StemWgmma
 from qconv.generator.persistent import PersistentPlan
 from qconv.ops.registry import parse
@@ -444,6 +444,42 @@ def test_a_depthwise_config_that_does_not_serve_says_why(dtype: str, change: dic
         problem = replace(problem, quantization=Quantization())
     with pytest.raises(Infeasible, match=says):
         generator.plan(problem, config, TARGETS["sm_90a"])
+
+
+def first_of_floats(dtype: str, c: int, width: int = 224, taps: int = 7) -> Conv2d:
+    quantization = Quantization(dtype, dtype, "float16", per_channel=True, bias="float32", activation="relu")
+    return Conv2d(32, 224, width, c, 64, taps, taps, stride=2, pad=taps // 2, quantization=quantization)
+
+
+FIRST = Stem(tile_h=8, tile_w=8, atoms=1, slabs=1, warps=4, batch=1, blocks_per_sm=2)
+
+
+def test_a_first_layer_of_floats_loads_four_pixels() -> None:
+    """Element by element where a row does not begin with whole fours."""
+    for dtype, size in {"float16": 2, "float8_e4m3fn": 1, "tfloat32": 4}.items():
+        for width, aligned in ((224, 4 * size), (222, size)):
+            alignment = generator.plan(first_of_floats(dtype, 3, width), FIRST, TARGETS["sm_90a"]).alignment
+            assert (alignment["x"], alignment["w"]) == (aligned, size)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "c", "taps", "row_words", "steps"),
+    [
+        # Pairs of words of four pixels are read at once: a step more makes whole fours of seven taps, three too many.
+        *(("float16", 3, 7, 16, 14), ("float16", 3, 3, 8, 3), ("float16", 3, 5, 10, 7)),
+        *(("bfloat16", 1, 7, 4, 4), ("bfloat16", 2, 3, 4, 2), ("tfloat32", 3, 7, 21, 19), ("float8_e5m2", 3, 7, 8, 7)),
+    ],
+)
+def test_how_many_steps_a_first_layer_takes(dtype: str, c: int, taps: int, row_words: int, steps: int) -> None:
+    plan = generator.plan(first_of_floats(dtype, c, taps=taps), FIRST, TARGETS["sm_90a"])
+    assert isinstance(plan, StemPlan)
+    assert (plan.row_words, plan.steps) == (row_words, steps)
+
+
+def test_a_first_layer_says_which_floats_it_does_not_multiply() -> None:
+    for dtype, target in (("float32", "sm_90a"), ("float8_e4m3fn", "sm_80")):
+        with pytest.raises(Infeasible, match=f"{dtype} by {dtype}: {target} has no mma.sync that multiplies these"):
+            generator.plan(first_of_floats(dtype, 3), FIRST, TARGETS[target])
 
 
 @pytest.mark.parametrize("name", ["sm_75", "sm_80", "sm_90a", "gfx942", "gfx1201", "cpu"])

@@ -1024,6 +1024,9 @@ using Residual = signed char;
     const auto residuals = sink.residuals_at<LANE_K>(pixel, k);
 #pragma unroll
     for (int j = 0; j < LANE_K; ++j) inputs[j].residual = residuals.element[j];
+//
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as float32
 
 using X = float;
 using W = float;
@@ -1212,6 +1215,12 @@ __device__ __forceinline__ void add_products(
     }
 }
 
+@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
+@@ 6+2
+    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
+    const float* multiplier;  // per channel: x_scale * w_scale
+    int* fragments;  // filters, in the order in which a warp's lanes hold them
+
 // Computes D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
     const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
@@ -1223,6 +1232,18 @@ __device__ __forceinline__ void multiply_add(
           "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+@@ 0a63e8d4 in shared.cu: // Rearranges the filters into the B fragments of a warp. Runs once per set of weights, with one thread per
+@@ 11+1
+    using Bits = unsigned short;
+    const auto* const bits = reinterpret_cast<const Bits*>(args.w + k * REDUCTION);
+    constexpr int BITS = 8 * sizeof(W);
+    for (int i = 0; i < 32 / BITS; ++i) {
+@@ 14+2
+        word |= static_cast<unsigned>(tile::load(bits + element.at)) << (BITS * i);
+//
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   y   = relu((acc + bias[k]) * multiplier[k]), as bfloat16
 
 // Converts float to bfloat16 in integers, rounding half to even. A carry out of the mantissa increments the
 // exponent, up to infinity. A NaN stays NaN.
@@ -1250,6 +1271,10 @@ struct PackedBfloats {
 // The type that `narrow` converts to an output element.
 using Finished = float;
 using Narrow = tile::PackedBfloats;
+
+@@ f91549db in shared.cu: // Computes D += A * B, by one warp.
+@@ 4+1
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
 //
 //   acc = sum over r, s, c of x * w, of both the upper 19 bits, in float32, in the kernel's own order
 //   y   = relu((acc + bias[k]) * multiplier[k]), as float32

@@ -15,6 +15,8 @@ from qconv.generator.families.fused.config import Block, Fused
 from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.mma.config import Mma
 from qconv.generator.families.simt import Simt
+from qconv.generator.families.stem import Stem
+from qconv.generator.families.stem_wgmma import StemWgmma
 from qconv.generator.families.wgmma import Wgmma
 from qconv.problem.chain import Chain
 
@@ -24,6 +26,7 @@ MULTIPLIED = Conv2d(2, 9, 5, 5, 10, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
 GROUPED = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, groups=32)
 GROUPS = Direct(tile_h=14, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
+FIRST = Conv2d(8, 224, 224, 3, 64, 7, 7, stride=2, pad=3)
 TILE = Mma(0, 64, 64, 64, 32, 32, 2, 1, 1, 0, 0, 0, 1, 0)
 PAIR = Fused(
     tile_h=4,
@@ -93,6 +96,18 @@ CASES: dict[str, tuple[Conv2d | Chain, str, Config]] = {
     "wgmma-float16-sm_90a.cu": (conv(BODY, real("float16")), "sm_90a", Wgmma(2, 1, 128, 4, 1)),
     "wgmma-float8-cpu.sm_90a.cpp": (conv(BODY, real("float8_e4m3fn", "float16")), "cpu.sm_90a", Wgmma(1, 0, 48, 4, 0)),
     "halo-float16-sm_90a.cu": (conv(replace(BODY, c=64, k=64), real("float16")), "sm_90a", Halo(14, 3, 64)),
+    "stem-float16-sm_90a.cu": (conv(FIRST, real("float16")), "sm_90a", Stem(16, 16, 2, 2, 8, 2, 2)),
+    "stem-bfloat16-gathered-sm_80.cu": (
+        conv(replace(FIRST, w=225, c=1), real("bfloat16")),
+        "sm_80",
+        Stem(8, 16, 4, 2, 4, 2, 2),
+    ),
+    "stem-wgmma-float16-sm_90a.cu": (conv(FIRST, real("float16")), "sm_90a", StemWgmma(8, 3, 1)),
+    "stem-wgmma-bfloat16-direct-cpu.sm_90a.cpp": (
+        conv(replace(FIRST, c=4, k=21), real("bfloat16", "float32")),
+        "cpu.sm_90a",
+        StemWgmma(4, 2, 4),
+    ),
     "fused-float16-sm_90a.cu": (CHAIN, "sm_90a", PAIR),
     "fused-depthwise-float16-sm_90a.cu": (SEPARABLE, "sm_90a", replace(PAIR, warps=4, blocks_per_sm=4, first_n=1)),
     "block-bfloat16-gfx942.hip": (

@@ -67,13 +67,18 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
         shapes = special_problems("direct of floats" if family == "direct" else family, seed, count)
     served = tuple(types for types in TYPES if _is_multiplied(family, types, target))
     for shape in shapes:
-        yield replace(shape, quantization=float_quantization(decks, served, family in PROMOTING))
+        q = float_quantization(decks, served, family in PROMOTING)
+        if family == "stem_wgmma":
+            q = replace(q, residual="none", residual_zero_point=False)
+        yield replace(shape, quantization=q)
 
 
 def _is_multiplied(family: str, types: tuple[str, str], target: Target) -> bool:
     if family in ("simt", "depthwise"):
         return True
-    of_floats = target.instructions if family in ("mma", "direct") else target.generation.warpgroup_of_floats
+    if family == "stem_wgmma" and types[0] == "tfloat32":  # two of its pixels exceed a cell
+        return False
+    of_floats = target.instructions if family in ("mma", "stem", "direct") else target.generation.warpgroup_of_floats
     return any(each.accepts(*types) for each in of_floats)
 
 

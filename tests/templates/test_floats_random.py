@@ -16,7 +16,8 @@ PLACES = (
     ("depthwise", "cpu"),
     *(("direct", name) for name in ("cpu.sm_80", "cpu.sm_90a")),
     *(("mma", name) for name in ("cpu.sm_80", "cpu.sm_90a", "cpu.gfx942", "cpu.gfx950", "cpu.gfx1201")),
-    *((family, "cpu.sm_90a") for family in ("wgmma", "halo", "halo_split")),
+    *(("stem", name) for name in ("cpu.sm_80", "cpu.sm_90a")),
+    *((family, "cpu.sm_90a") for family in ("wgmma", "halo", "halo_split", "stem_wgmma")),
 )
 
 

@@ -69,7 +69,7 @@ def test_a_short_last_slab(c: int) -> None:
 
 def test_halo_and_chains_refuse_it() -> None:
     layer = replace(PROBLEM, quantization=replace(E4M3, promoted_sums=True))
-    with pytest.raises(Infeasible, match="promoted_sums: all products of a tile are in flight together"):
+    with pytest.raises(Infeasible, match="promoted_sums: all sums stay in the accumulator"):
         generator.plan(layer, Halo(rows=4, consumers=2, channels=64), TARGET)
     behind = Conv2d(1, 5, 4, 24, 8, 1, 1, quantization=E4M3)
     first = replace(layer, quantization=replace(layer.quantization, out_type="float8_e4m3fn"))

@@ -82,6 +82,9 @@ PLANS = {
     "direct": plan_of(Conv2d(1, 9, 9, 48, 48, 3, 3, pad=1, groups=12, quantization=EVERYTHING), TILE),
     "stem": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=EVERYTHING), FIRST),
     "stem, bytes": plan_of(Conv2d(3, 15, 15, 2, 21, 3, 3, pad=1, quantization=ADDED), FIRST),
+    "stem, halves": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=HALVES), FIRST),
+    "stem, one half": plan_of(Conv2d(3, 14, 16, 1, 21, 3, 3, pad=1, quantization=HALVES), FIRST),
+    "stem, odd halves": plan_of(Conv2d(3, 15, 15, 1, 21, 3, 3, pad=1, quantization=HALVES), FIRST),
     # The largest allowed step, which is never taken.
     "depthwise, one output": plan_of(
         Conv2d(1, 3, 3, 8, 8, 3, 3, stride=(LARGEST // 24, LARGEST // 8), groups=8),
@@ -111,7 +114,15 @@ PLANS = {
 
 
 # The sanitizers' compilers take long for unrolled code: the others are among the slow tests.
-FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "depthwise, halves", "stem"}
+FAST_PLANS = {
+    "depthwise, bytes",
+    "depthwise, pairs",
+    "depthwise, halves",
+    "stem",
+    "stem, halves",
+    "stem, one half",
+    "stem, odd halves",
+}
 FAST_PLANS |= {"direct, floats by four bytes", "direct, a group in parts", "direct, rows for two groups"}
 FAST_PLANS |= {name for name in PLANS if name.endswith(("narrow image", "low image"))}
 FAST_PLANTED = {

@@ -192,6 +192,10 @@ def test_random_problems_have_all_that_the_family_serves() -> None:
         ({"window_pad": (2, 0, 0, 0)}, "windows of 3 rows begin with their pair"),
         ({"window_pad": (0, 2, 0, 0)}, "windows of 3 columns begin with their pair"),
         ({"quantization": Quantization(activation="hardswish")}, "activation=hardswish, table=False: only none, relu"),
+        (
+            {"quantization": Quantization("float16", "float16", "int8")},
+            "float16 by float16: the largest of sums is found",
+        ),
         ({"quantization": Quantization(table=True)}, "table=True: only none, relu, clamp keep the order of sums"),
     ],
 )

@@ -19,6 +19,9 @@ from tests.templates.test_wgmma import EARLY
 TARGET = TARGETS["cpu.sm_90a"]
 ZERO = Quantization(x_type="uint8", x_zero_point=True, bias="int32", activation="relu")
 WIDE = Quantization(x_zero_point=True, out_type="int32")
+HALVES = Quantization("float16", "float16", "float16", per_channel=True, bias="float32", activation="relu")
+OF_BFLOATS = Quantization("bfloat16", "bfloat16", "float32", per_channel=True)
+OF_BYTES = Quantization("float8_e4m3fn", "float8_e5m2", "bfloat16", bias="float32")
 
 
 def plan_of(problem: Conv2d, **config: int) -> StemWgmmaPlan:
@@ -36,6 +39,9 @@ PLANS = {
     "staged": plan_of(layer(7, 60, 64, 3, 64, 7, 7, quantization=ZERO)),
     "direct": plan_of(layer(9, 59, 60, 4, 21, 5, 5, quantization=WIDE), consumers=3),
     "skipped": plan_of(layer(12, 44, 48, 3, 130, 3, 3, quantization=Quantization()), rows=8, team=4),
+    "halves": plan_of(layer(7, 61, 64, 3, 72, 7, 7, quantization=HALVES)),
+    "halves, direct": plan_of(layer(9, 59, 60, 4, 21, 5, 5, quantization=OF_BFLOATS), consumers=3),
+    "bytes of floats": plan_of(layer(7, 60, 64, 3, 48, 6, 6, pad=2, quantization=OF_BYTES), team=4),
     "uneven": plan_of(layer(9, 50, 52, 4, 48, 6, 3, pad=(2, 0, 1, 3), quantization=ZERO), team=4),
 }
 
@@ -89,6 +95,8 @@ LEFT_OUT = {
         "staged", "slot = i % WINDOWS", "slot = 0 * i", f"wait|that has completed|{WRONG}"
     ),
     "images of a team's own": LeftOut("staged", "shared.images[team]", "shared.images[0]", WRONG),
+    "where the next row of outputs lies, of halves": LeftOut("halves", "2 * 16 * CELLS_W);", "16 * CELLS_W);", WRONG),
+    "the second matrix of outputs": LeftOut("halves", "* 2 + tile::lane() / 8 % 2", "* 2", WRONG),
 }
 
 
@@ -145,6 +153,9 @@ def test_planted_bugs_are_found(name: str) -> None:
         ({"w": 40}, "w=40: TMA copies rows of whole 16 bytes"),
         ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
         ({"quantization": Quantization(residual="int8")}, "residuals"),
+        ({"quantization": Quantization("tfloat32", "tfloat32", "float32")}, "tfloat32: the 16 bytes of a cell must"),
+        ({"quantization": Quantization("float32", "float32", "float32")}, "float32 by float32: no matrix instruction"),
+        ({"quantization": HALVES, "w": 36}, "w=36: TMA copies rows of whole 16 bytes"),
     ],
 )
 def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
@@ -172,3 +183,13 @@ def test_how_many_steps_a_filter_takes(filter_and_pad: tuple[int, int], steps: i
     size, pad = filter_and_pad
     cells = Cells.of(Conv2d(1, 32, 32, 3, 64, size, size, stride=2, pad=pad))
     assert (cells.steps, cells.skipped) == (steps, skipped)
+
+
+@pytest.mark.parametrize(
+    ("filter_and_pad", "steps", "skipped"), [((7, 3), 14, 0), ((3, 1), 3, 0), ((3, 0), 3, 0), ((6, 2), 12, 0)]
+)
+def test_how_many_steps_a_filter_of_halves_takes(filter_and_pad: tuple[int, int], steps: int, skipped: int) -> None:
+    """Each row of the filter has steps of its own, of four pixels."""
+    size, pad = filter_and_pad
+    cells = Cells.of(Conv2d(1, 32, 32, 3, 64, size, size, stride=2, pad=pad, quantization=HALVES))
+    assert (cells.steps, cells.skipped, cells.window(4)) == (steps, skipped, (6 + size, 7 + 2 * (steps // size)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator.convolution import why_not_bytes
+from qconv.generator.convolution import why_not_bytes, why_not_promoted
 from qconv.generator.plan import at_most, ceil_div
 from qconv.generator.tiles import TiledConfig, instruction_for, instruction_of
 from qconv.problem.convolution import Conv2d
@@ -56,7 +56,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     if problem.layout != "nhwc":
         return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
     if of_floats:
-        return _why_not_groups(problem)
+        return why_not_promoted(problem) or _why_not_groups(problem)
     if problem.c_group not in (1, 2, 4, 8, 16, 32):
         return f"groups of {problem.c_group} channels do not divide 16 and are not 32"
     if problem.c % 4:

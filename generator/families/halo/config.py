@@ -9,6 +9,7 @@ from math import prod
 from typing import ClassVar
 
 from qconv.errors import Infeasible
+from qconv.generator.convolution import why_not_promoted
 from qconv.generator.families import Choices, wgmma
 from qconv.generator.families.halo.windows import COLUMNS, MOST_PRODUCTS, Windows, is_gathered, reshaped
 from qconv.generator.persistent import why_not_multiplied
@@ -74,10 +75,8 @@ def products(problem: Conv2d, config: Halo) -> int:
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """Why no config is feasible, or None."""
     t = problem.quantization.types
-    if problem.quantization.promoted_sums:
-        return (
-            "promoted_sums: all products of a tile are in flight together; wgmma and mma add parts of them up in fp32"
-        )
+    if (reason := why_not_promoted(problem)) is not None:
+        return reason
     if t.x.bytes > 1 and is_gathered(problem):
         return f"c={problem.c} of {t.x.name}: lanes bring pixels of bytes; pad them to whole 16 bytes, or use mma"
     tiled = reshaped(problem)

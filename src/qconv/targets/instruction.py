@@ -320,6 +320,11 @@ class WarpgroupInstruction(Multiplies):
         """Return the bytes of a row that one instruction multiplies."""
         return self.k * self.operand_bits // 8
 
+    @property
+    def immediates_of_registers(self) -> str:
+        """Return the immediates where A is in registers: it is never transposed, and has no operand that says so."""
+        return self.immediates.removesuffix(", 0")
+
     def d(self, n: int) -> Fragment:
         """Return the fragment of the sums for a width. A warp holds 16 rows; a lane holds two adjacent columns of every
         eight, in two rows."""

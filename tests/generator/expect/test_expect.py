@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from qconv import Conv2d, Quantization, generator
+from qconv.generator import Plan
 from qconv.generator.cost_units import CLOCK_MHZ, OFFSET, Y_ZERO_POINT
 from qconv.generator.expect import LEAVES, UNKNOWN, Correction, Expected, Forest, Tree, read, stored, written
 from qconv.generator.expect.features import of_problem
 from qconv.generator.families.depthwise import DepthwisePlan
 from qconv.generator.families.direct import DirectPlan
 from qconv.generator.families.mma.plan import MmaPlan
+from qconv.generator.families.stem import StemPlan
 from qconv.problem.chain import chain_of
 from qconv.targets.target import target
 
@@ -89,13 +91,19 @@ def test_features_say_how_a_depthwise_layer_is_divided() -> None:
     assert given["last_round"] == pytest.approx(rounds / math.ceil(rounds))
 
 
-def test_a_depthwise_layer_of_floats_is_not_corrected_by_bytes() -> None:
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (DepthwisePlan, Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1, groups=96)),
+        (StemPlan, Conv2d(4, 28, 28, 3, 16, 3, 3, pad=1)),
+    ],
+)
+def test_a_layer_of_floats_is_not_corrected_by_bytes(kind: type[Plan], problem: Conv2d) -> None:
     """The shipped trees are fitted to kernels of bytes."""
     halves = Quantization("float16", "float16", "float16")
-    problem = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1, groups=96)
     for quantization, is_corrected in ((Quantization(), True), (halves, False)):
         plans, _ = generator.space(replace(problem, quantization=quantization), HOPPER)
-        plan = next(one for one in plans if isinstance(one, DepthwisePlan))
+        plan = next(one for one in plans if isinstance(one, kind))
         assert generator.expected([plan])[0].is_corrected == is_corrected
 
 

@@ -35,12 +35,6 @@ static_assert(X_SIGNED && W_SIGNED, "floats are signed");
 static_assert(PARTS == 1 || C_GROUP * CHANNEL_BYTES == CHUNKS * 16, "one group alone is split into parts");
 static_assert(SLABS % PARTS == 0, "a block must have all parts of its channels");
 
-@@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
-@@ 6+2
-    const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    const float* multiplier;  // per channel: x_scale * w_scale
-    int* fragments;  // filters, in the order in which a warp's lanes hold them
-
 @@ 28f10cce in pages/direct-depthwise-sm_90a.cu: // The input of a block's tile: one plane per chunk, with 16 bytes of every pixel. Eight neighbouring pixels
 @@ 9+1
 // PARTS slabs have the same input channels, and others of the group's output channels.
@@ -131,12 +125,3 @@ __device__ __forceinline__ void multiply(
         }
     }
 }
-
-@@ 0a63e8d4 in shared.cu: // Rearranges the filters into the B fragments of a warp. Runs once per set of weights, with one thread per
-@@ 11+1
-    using Bits = unsigned short;
-    const auto* const bits = reinterpret_cast<const Bits*>(args.w + k * REDUCTION);
-    constexpr int BITS = 8 * sizeof(W);
-    for (int i = 0; i < 32 / BITS; ++i) {
-@@ 14+2
-        word |= static_cast<unsigned>(tile::load(bits + element.at)) << (BITS * i);

@@ -1,9 +1,6 @@
 // conv2d:n=8:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:x_type=bfloat16:w_type=bfloat16:out_type=bfloat16:
 //     per_channel:bias=float32:activation=relu
 //
-//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
-//   y   = relu((acc + bias[k]) * multiplier[k]), as bfloat16
-//
 // target    sm_89
 // config    mma instruction=0 tile_m=64 tile_n=64 tile_k=64 warp_m=32 warp_n=32 pipeline_stages=2
 //           prefetch_fragments=1 split=1 split_last_wave=0 persist=0 stream_k=0 tile_swizzle_width=1 staged=0
@@ -16,10 +13,6 @@ TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=16896
 @@ 41653dd5 in whole/simt-body-sm_90a.cu: // Elements of the reduction are packed into 4-byte words; ONES has a 1 in each element of a word.
 @@ 6+1
 using Bits = unsigned short;  // one element
-
-@@ f91549db in shared.cu: // Computes D += A * B, by one warp.
-@@ 4+1
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
 
 @@ abf43432 in whole/mma-body-sm_90a.cu: // The epilogue's channel parameters of a tile, in shared memory.
 @@ 3+1

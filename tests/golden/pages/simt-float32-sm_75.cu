@@ -1,9 +1,6 @@
 // conv2d:n=8:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:x_type=float32:w_type=float32:out_type=float32:
 //     per_channel:bias=float32:activation=relu
 //
-//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
-//   y   = relu((acc + bias[k]) * multiplier[k]), as float32
-//
 // target    sm_75
 // config    simt tile_m=64 tile_n=64 tile_k=32 thread_m=4 thread_n=8 pipeline_stages=2
 // launch    conv2d_simt<<<98x2x1, 128, 8704 B>>> when: call

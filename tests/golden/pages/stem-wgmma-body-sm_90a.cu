@@ -21,6 +21,7 @@ static_assert((C == 3 || C == 4) && C_GROUP == C && K_GROUP == K,
               "there must be three or four channels, in one group");
 static_assert(STRIDE_H == 2 && STRIDE_W == 2 && DILATION_H == 1 && DILATION_W == 1,
               "neighbouring outputs must read neighbouring cells, of two by two pixels");
+// Cells are two by two pixels. Those of two neighbouring pixels are checked beside their window.
 static_assert(IN_W % 4 == 0 && IN_W * C % 16 == 0, "rows of the image must be whole words and whole chunks");
 static_assert(TILE_M == 64 && TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile must be eight pixels wide");
 static_assert(BEFORE_H % 2 == 0 && BEFORE_W % 4 == 0 && BEFORE_H >= PAD_TOP && BEFORE_W >= PAD_LEFT,
@@ -55,7 +56,9 @@ __device__ __forceinline__ void load_tile(
     int* fragments;  // the filters as the lanes of a consumer hold them
     tile::TensorMap image_map;  // of x
 
+// An atom is eight neighbouring pixels of a row of a tile, and a step is an instruction.
 constexpr int ATOMS = TILE_N / 8, STEPS = TAPS_H * ROW_STEPS;
+// Windows of cells that are made or multiplied, and teams of the producer's warps that make them.
 constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
 [[maybe_unused]] constexpr int SPLIT = 1, OWN_ROWS = TILE_H;  // a block computes its tiles alone
 [[maybe_unused]] constexpr int PRODUCTS = STEPS;  // instructions per tile
@@ -252,14 +255,14 @@ conv2d_stem_wgmma(const __grid_constant__ Arguments args) {
 @@ 6+1
 
 // Writes the filters as the lanes of a consumer hold them: for each cell the weights of its pixels, and zeros
-// for pixels that a filter does not have. Once for a set of weights, a thread per word.
+// for what a filter does not have. Once for a set of weights, a thread per word.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_repack_weights(const Arguments args) {
     const int index = tile::block_x() * 128 + tile::thread();
     if (index >= WEIGHT_ROWS / TILE_M * STEPS * 4 * FILTER_WORDS) return;
     const int part = index % 4, lane = index / 4 % 32, warp = index / FILTER_WORDS % 4;
     const int step = index / (4 * FILTER_WORDS) % STEPS, channels = index / (4 * FILTER_WORDS * STEPS);
-    // A lane's words: two rows of the product, by a pixel of each of two cells.
+    // A lane's words: two rows of the product, by four bytes of each of two cells.
     const int k = channels * TILE_M + channel_of_row(warp * 16 + part % 2 * 8 + lane / 4);
     const int cell_row = step / ROW_STEPS, cell_column = SKIPPED + step % ROW_STEPS * 2 + part / 2;
     const int r = cell_row * 2 + lane % 4 / 2 - (BEFORE_H - PAD_TOP);

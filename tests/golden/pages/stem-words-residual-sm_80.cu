@@ -33,8 +33,8 @@ FOLD_THREADS=128
 @@ 6+3
 constexpr int PITCH = IN_COLUMNS;
 
-// The word of one pixel. Rows are read byte by byte if their length is not a multiple of a word or the taps
-// are not adjacent.
+// A word of a pixel. Rows are read element by element if their length is not a multiple of four pixels or the
+// taps are not adjacent.
 struct Vector { unsigned word; };
 constexpr int VECTORS = IN_ROWS * PITCH, VECTORS_OF_THREAD = (VECTORS + THREADS - 1) / THREADS;
 

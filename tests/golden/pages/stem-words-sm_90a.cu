@@ -33,7 +33,7 @@ static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0,
 static_assert(GRID_BLOCKS % SLAB_TILES == 0, "GRID_BLOCKS must be a multiple of SLAB_TILES");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must lie in the image");
 
-// mma.sync.m16n8k32: A is 16 pixels, B is 8 output channels, each by eight words of a filter.
+// mma.sync: A is 16 pixels, B is 8 output channels, each by eight words of a filter.
 [[maybe_unused]] constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
 constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
@@ -115,7 +115,7 @@ __device__ __forceinline__ void put(Input& input, const RegisterTile& tile_regis
     }
 }
 
-// Byte `i` of register `half` of B in a lane: the index of the weight in its output channel.
+// Element `i` of register `half` of B in a lane: the index of the weight in its output channel.
 struct Element { int at; bool exists; };
 __device__ __forceinline__ Element element_of(int, int step, int half, int lane, int i) {
     const int unit = step * 8 + half * 4 + lane % 4;

@@ -16,7 +16,7 @@ import pytest
 from fragments import BY_NAME, INSTRUCTIONS, gather, places, scatter, whole
 
 from qconv.targets.instruction import Dim, Fragment, MatrixInstruction
-from qconv.targets.instruction_tables import WGMMA_M64K32
+from qconv.targets.instruction_tables import WGMMA_M64K32, WGMMA_OF_FLOATS
 
 TYPED = [
     pytest.param(instruction, a_type, b_type, id=f"{instruction.name}-{a_type}-{b_type}")
@@ -309,3 +309,15 @@ def test_copies_of_the_sum_are_refused() -> None:
 def test_coordinates_outside_the_fragment_are_refused(lane: int, element: int) -> None:
     with pytest.raises(ValueError, match=r"^(lane (-1|32)|element (-1|16)): "):
         MMA.a.coordinates(lane, element)
+
+
+def test_a_factor_in_registers_is_never_transposed() -> None:
+    """PTX has an operand for it where both factors are in shared memory, and of 16 bits."""
+    of_registers = {each.name: each.immediates_of_registers for each in WGMMA_OF_FLOATS}
+    assert of_registers == {
+        "wgmma_m64k16_f16": ", 1, 1, 0",
+        "wgmma_m64k16_bf16": ", 1, 1, 0",
+        "wgmma_m64k8_tf32": ", 1, 1",
+        "wgmma_m64k32_fp8": ", 1, 1",
+    }
+    assert WGMMA_M64K32.immediates_of_registers == ""

@@ -8,7 +8,7 @@ STORES = "test_nvidia_code.py::test_channels_that_fill_no_vector_move_in_the_lar
 MUTANTS = (
     Mutant(
         "stem: channels that fill no vector of a lane are written one by one",
-        "stem",
+        "families/stem/page.j2",
         "K % LANE_K == 0 ? LANE_K : (K | LANE_K) & -(K | LANE_K);",
         "K % LANE_K == 0 ? LANE_K : 1;",
         "A layer of 40 channels then takes six times as long.",

@@ -155,7 +155,7 @@ MUTANTS = (
         "{} if plan.products.dots else",
         "{} if True else",
         "The trees are fitted to kernels of bytes.",
-        ("expect/test_expect.py::test_a_depthwise_layer_of_floats_is_not_corrected_by_bytes",),
+        ("expect/test_expect.py::test_a_layer_of_floats_is_not_corrected_by_bytes",),
     ),
     Mutant(
         "depthwise floats: aligned as bytes",

@@ -52,7 +52,7 @@ GEMV = (
 STEM = (
     Mutant(
         "stem: windows begin at a multiple of four pixels",
-        "shift",
+        "families/stem/quads.j2",
         "(tile.column * STRIDE_W - PAD_LEFT) & 3; }",
         "0 * tile.column; }",
         "A tile's first window begins up to three pixels behind the first that is loaded.",
@@ -76,7 +76,7 @@ STEM = (
     ),
     Mutant(
         "stem: a filter row goes on behind its end",
-        "element_of",
+        "families/stem/elements.j2",
         "r < R && s < S && c < C};",
         "r < R && c < C};",
         "Words behind the last tap meet the next row's weights.",
@@ -84,7 +84,7 @@ STEM = (
     ),
     Mutant(
         "stem: taps that are not dilated",
-        "load_vector",
+        "families/stem/bytes/load_word.j2",
         "const int column = first + j / C * DILATION_W;",
         "const int column = first + j / C;",
         "Taps lie DILATION_W columns apart.",
@@ -92,7 +92,7 @@ STEM = (
     ),
     Mutant(
         "stem: padding is zero",
-        "load_vector",
+        "families/stem/bytes/load_word.j2",
         "unsigned byte = padding_word(args) & 0xffu;",
         "unsigned byte = 0u;",
         "Padding is a real zero, which is stored as the zero point.",

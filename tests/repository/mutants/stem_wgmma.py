@@ -47,7 +47,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: padding is zeros",
-        "templates/families/stem_wgmma/produce.j2",
+        "templates/families/stem_wgmma/bytes/cells.j2",
         "exists ? word : padding_word(args)",
         "word",
         "Padding is what stands for zero.",
@@ -55,7 +55,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: images that end in the middle of a cell are all padding there",
-        "templates/families/stem_wgmma/produce.j2",
+        "templates/families/stem_wgmma/bytes/cells.j2",
         "static_cast<unsigned>(in_row) < IN_H",
         "static_cast<unsigned>(in_row | 1) < IN_H",
         "The upper row of the last cell may be of the image.",
@@ -63,7 +63,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: a cell's rows change places",
-        "templates/families/stem_wgmma/produce.j2",
+        "templates/families/stem_wgmma/bytes/cells.j2",
         "{{upper.word[0], upper.word[1], lower.word[0], lower.word[1]}}",
         "{{lower.word[0], lower.word[1], upper.word[0], upper.word[1]}}",
         "Filters have the upper row first.",
@@ -71,7 +71,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: windows begin where no tap looks",
-        "templates/families/stem_wgmma/multiply.j2",
+        "templates/families/stem_wgmma/bytes/window.j2",
         ".cell[0][SKIPPED]",
         ".cell[0][0]",
         "Cells are counted in twos, and a filter may begin at the second.",
@@ -79,7 +79,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma: filters begin where their cells do",
-        "templates/families/stem_wgmma/kernels.j2",
+        "templates/families/stem_wgmma/bytes/filter_word.j2",
         "lane % 4 / 2 - (BEFORE_H - PAD_TOP);",
         "lane % 4 / 2;",
         "A cell has two rows of pixels.",
@@ -114,7 +114,7 @@ OF_PARTS = (
     ),
     Mutant(
         "stem_wgmma: rows of cells are as long as columns",
-        "templates/families/stem_wgmma/begin.j2",
+        "templates/families/stem_wgmma/bytes/image.j2",
         "cell[CELLS_H][CELLS_W]",
         "cell[CELLS_W][CELLS_H]",
         "The next row lies elsewhere than a tap looks.",
@@ -142,16 +142,16 @@ OF_PLAN = (
     Mutant(
         "stem_wgmma: a window has no tap beyond the middle of its last cell",
         "generator/families/stem_wgmma.py",
-        "ceil_div(above - top + problem.r, CELL)",
-        "(above - top + problem.r) // CELL",
+        "ceil_div(above - top + problem.r, height)",
+        "(above - top + problem.r) // height",
         "The last cell may have one row of the filter.",
         (STEPS,),
     ),
     Mutant(
         "stem_wgmma: rows that end within a chunk are served",
         "generator/families/stem_wgmma.py",
-        "if problem.w * problem.c % CHUNK or problem.w % 4:",
-        "if problem.w % 4:",
+        "if problem.w * problem.pixel_bytes % CHUNK or problem.w * t.x.bytes % 4:",
+        "if problem.w * t.x.bytes % 4:",
         "TMA takes whole chunks alone.",
         (SERVED,),
     ),
@@ -166,7 +166,7 @@ OF_PLAN = (
     Mutant(
         "stem_wgmma: images begin with their first cell",
         "generator/families/stem_wgmma.py",
-        "return -self.before[1] * problem.c % CHUNK",
+        "return -self.before[1] * problem.pixel_bytes % CHUNK",
         "return 0",
         "Copies begin with whole chunks.",
         (STAGED,),
