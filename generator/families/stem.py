@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator.convolution import why_not_promoted
+from qconv.generator.convolution import why_not_bytes, why_not_promoted
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.expect.features import log
 from qconv.generator.families import Family
@@ -73,6 +73,8 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     if problem.groups != 1 or problem.c > 4:
         return f"a first layer has at most 4 channels in one group (here c={problem.c}, groups={problem.groups})"
     t = problem.quantization.types
+    if t.sum.is_integer:
+        return why_not_bytes(problem)
     if instruction_for(problem, target) is None:
         return f"{t.x.name} by {t.w.name}: {target.name} has no mma.sync that multiplies these; simt serves it"
     return why_not_promoted(problem)
