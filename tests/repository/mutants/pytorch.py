@@ -31,6 +31,22 @@ MOVEMENT, ROWS, WINDOWS, FUNCTIONS, CONVERSIONS = (
 
 MUTANTS = (
     planted(
+        "torch: a product that is added without its factor",
+        HERE + "translation/elementwise.py",
+        "    if value != 1:\n        shape = layers.tensors[inputs[0]]",
+        "    if False:\n        shape = layers.tensors[inputs[0]]",
+        "addcmul has one.",
+        (FUNCTIONS + "::test_functions[third]",),
+    ),
+    planted(
+        "torch: every norm is the root of squares",
+        HERE + "translation/rows.py",
+        '{1: "ReduceL1", 2: "ReduceL2"}',
+        '{1: "ReduceL2", 2: "ReduceL2"}',
+        "The first norm adds magnitudes.",
+        (ROWS + "::test_rows[norm of magnitudes]",),
+    ),
+    planted(
         "torch: an extent that is computed is the first that is known",
         HERE + "extents.py",
         "    if text in known:\n        return known[text]",

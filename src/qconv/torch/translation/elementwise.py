@@ -164,6 +164,16 @@ def _prelu(layers: NodeLayers) -> None:
     layers.result("PRelu", layers.x("self"), slopes)
 
 
+def _add_third(op: str, layers: NodeLayers) -> None:
+    """Translate the sum of a tensor and a product or quotient of two others, which has a factor."""
+    inputs = [layers.operand(name, layers.dtype) for name in ("tensor1", "tensor2")]
+    value = layers.value("value")
+    if value != 1:
+        shape = layers.tensors[inputs[0]].shape
+        inputs[0] = layers.made("Mul", (inputs[0], layers.number(value, layers.dtype)), layers.dtype, shape)
+    layers.result("Add", layers.operand("self", layers.dtype), layers.made(op, inputs, layers.dtype))
+
+
 def _where(layers: NodeLayers) -> None:
     chosen = [layers.operand(name, layers.dtype) for name in ("self", "other")]
     layers.result("Where", layers.operand("condition", "bool"), *chosen)
@@ -200,6 +210,8 @@ TABLE: Mapping[str, Translate] = {
     "aten.rsub.Scalar": _reversed,
     "aten.rsub.Tensor": _reversed,
     "aten.rsqrt.default": _reciprocal_root,
+    "aten.addcmul.default": partial(_add_third, "Mul"),
+    "aten.addcdiv.default": partial(_add_third, "Div"),
     "aten.clamp.default": partial(_clip, "min", "max"),
     "aten.hardtanh.default": partial(_clip, "min_val", "max_val"),
     "aten.relu6.default": _relu6,

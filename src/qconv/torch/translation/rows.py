@@ -27,6 +27,13 @@ def _fold(op: str, layers: NodeLayers) -> None:
     layers.result(op, layers.cast(layers.x("self"), layers.dtype), axes=_axes(layers), keepdims=int(keeps))
 
 
+def _vector_norm(layers: NodeLayers) -> None:
+    op = {1: "ReduceL1", 2: "ReduceL2"}.get(layers.value("ord"))
+    if op is None:
+        raise Unmatched(f"its norm is of order {layers.value('ord')}; expressions have those of orders 1 and 2")
+    _fold(op, layers)
+
+
 def _arg(op: str, layers: NodeLayers) -> None:
     if layers.value("dim") is None:
         raise Unmatched("it is over all axes; expressions have one")
@@ -94,9 +101,13 @@ FOLDS = {
     "aten.sum.default": "ReduceSum",
     "aten.amax.default": "ReduceMax",
     "aten.amin.default": "ReduceMin",
+    "aten.prod.default": "ReduceProd",
+    "aten.prod.dim_int": "ReduceProd",
+    "aten.logsumexp.default": "ReduceLogSumExp",
 }
 TABLE: Mapping[str, Translate] = {
     **{name: partial(_fold, op) for name, op in FOLDS.items()},
+    "aten.linalg_vector_norm.default": _vector_norm,
     "aten.argmax.default": partial(_arg, "ArgMax"),
     "aten.argmin.default": partial(_arg, "ArgMin"),
     "aten.softmax.int": partial(_softmax, "Softmax"),

@@ -31,6 +31,7 @@ FUNCTIONS = {
     "a number": lambda x: 1 - x / 3 + 2 * x - 0.25,
     "squares": lambda x: x**2 + x.abs(),
     "root": lambda x: torch.rsqrt(x * x + 0.5) + x.maximum(-x) - x.minimum(x * 0.5),
+    "third": lambda x: torch.addcmul(x, x[:, :1], x, value=0.5) + torch.addcdiv(x, x, x * x + 0.5),
     "where": lambda x: torch.where((x > 0.5) & (x <= 2), x, -x.sign()),
     "compared with an integer": lambda x: torch.where(x >= 1, x, x.exp()),
     "bits": lambda x: (x * 100).to(torch.float32) + torch.where((x > 0.5) ^ (x < 0), x, 0 * x),

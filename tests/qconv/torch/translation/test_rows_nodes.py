@@ -16,6 +16,11 @@ ROWS = {
     "mean of all": lambda m, x: x.mean(),
     "sum": lambda m, x: x.sum(-1, keepdim=True) * 0.25,
     "amax": lambda m, x: x.amax((1, 3)) - x.amin((1, 3)),
+    "norm": lambda m, x: torch.linalg.vector_norm(x, dim=(2, 3), keepdim=True),
+    "norm of magnitudes": lambda m, x: torch.linalg.vector_norm(x, 1, -1) * 0.25,
+    "prod": lambda m, x: (x * 0.5 + 1).prod(1),
+    "prod of all": lambda m, x: (x * 0.01 + 1).prod(),
+    "logsumexp": lambda m, x: torch.logsumexp(x, (1, 2)),
     "softmax": lambda m, x: functional.softmax(x, -1) * 4,
     "softmax of channels": lambda m, x: functional.softmax(x, 1) * 4,
     "log_softmax": lambda m, x: functional.log_softmax(x, 1),
@@ -51,3 +56,8 @@ def test_the_largest_of_all_stays() -> None:
 def test_a_batch_norm_that_trains_stays() -> None:
     module, _ = lowered(lambda m, x: q(functional.batch_norm(dq(x), None, None, training=True)), X)
     assert "aten.batch_norm.default" in list(targets(module))
+
+
+def test_the_largest_magnitude_stays() -> None:
+    module, _ = lowered(lambda m, x: q(torch.linalg.vector_norm(dq(x), float("inf"), 1)), X)
+    assert "aten.linalg_vector_norm.default" in list(targets(module))
