@@ -53,6 +53,18 @@ def test_the_largest_of_all_stays() -> None:
     assert "aten.argmax.default" in list(targets(module))
 
 
+def test_two_batch_norms_have_numbers_of_their_own() -> None:
+    """PyTorch calls the second one batch_norm_1, as if it were a number of the first."""
+
+    def body(m: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        first = functional.batch_norm(dq(x), m.b, m.w, m.w, m.b)
+        return q(first) + q(functional.batch_norm(first.mean((2, 3)), m.b, m.w))[..., None, None]
+
+    module, (found,) = lowered(body, X)
+    assert set(targets(module)) == {"qconv.expression.default"}
+    assert found.largest <= 2
+
+
 def test_a_batch_norm_that_trains_stays() -> None:
     module, _ = lowered(lambda m, x: q(functional.batch_norm(dq(x), None, None, training=True)), X)
     assert "aten.batch_norm.default" in list(targets(module))
