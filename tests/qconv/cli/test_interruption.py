@@ -228,7 +228,8 @@ def test_a_tuner_that_is_ended_ends_its_worker_and_its_compilers(number: str, tm
     compiler.write_text(HANGS.replace("PID", str(pid)))
     compiler.chmod(0o755)
     environment = {**os.environ, "CXX": str(compiler), "QCONV_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "qconv.cli", "tune", KEY, "--device", "cpu", "--trials", "3", "-q"]
+    arguments = ["tune", KEY, "--device", "cpu", "--trials", "3", "-q"]
+    command = [sys.executable, "-c", f"{HEEDS}from qconv.cli import main\nmain()", *arguments]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as tuner:
         wait_until(pid.exists)
         tuner.send_signal(signal.Signals[number])
