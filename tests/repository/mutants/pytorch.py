@@ -41,7 +41,7 @@ MUTANTS = (
     planted(
         "torch: a held tensor has the name of a node",
         HERE + "translation/node_layers.py",
-        "{self.node.name}.held{len(self.buffers)}",
+        "{self.node.name}_held{len(self.buffers)}",
         "{self.node.name}_{len(self.buffers)}",
         "The second batch norm is called batch_norm_1.",
         (ROWS + "::test_two_batch_norms_have_numbers_of_their_own",),

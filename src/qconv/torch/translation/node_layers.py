@@ -95,7 +95,7 @@ class NodeLayers:
 
     def buffer(self, array: Any, shape: Sequence[int]) -> str:
         """Add a tensor of float32 that the module is to hold, and return its name."""
-        name = f"{self.node.name}.held{len(self.buffers)}"  # no node has such a name
+        name = f"{self.node.name}_held{len(self.buffers)}"  # no node has such a name
         place = self.node.meta["val"].device
         self.buffers[name] = torch.from_numpy(np.asarray(array, np.float32).reshape(shape)).to(place)
         self.tensors[name] = Described("float32", tuple(shape))
