@@ -68,8 +68,8 @@ def conv2d(
     are copied at every call; `pack` them once instead. Scales per channel, and zero points other than 0, select another
     kernel. leaky_relu needs `slope`, clamp needs `low` and `high`, in real units. A `residual` of the output's shape is
     added before the activation; `out` may be the same array. A `table` has the output for each byte (255: int8 -1).
-    `mode` is a `qconv.Mode` or a system, by default ONNX Runtime. `products="tfloat32"` multiplies the upper 19 bits of
-    float32; `promoted_sums` adds each 128 products of 8-bit floats in float32. `pixel_shuffle` makes channels pixels.
+    `mode` is a `qconv.Mode` or a system, by default ONNX Runtime. `products="tfloat32"` multiplies 19 bits of float32;
+    `promoted_sums` adds each 128 products of fp8 in fp32. `pixel_shuffle` makes channels pixels; `crop` removes edges.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]

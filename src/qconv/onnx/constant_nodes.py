@@ -34,21 +34,25 @@ def with_constants_computed(proto: onnx.ModelProto, config: Mapping[str, str]) -
     if all(node.op_type in QUANTIZED for node in follow):
         return proto
     values = evaluated(follow, constants, proto, config)
-    made = {name for node in follow for name in node.output}
+    # A node that also makes a sequence, which no constant is, stays.
+    known = {name for node in follow if values.keys() >= _made_by(node) for name in _made_by(node)}
     asked = {value.name for value in proto.graph.output}
-    asked |= {name for node in proto.graph.node if not made.issuperset(node.output) for name in read_by(node)}
-    kept = [node for node in follow if node.op_type == "DequantizeLinear" and not asked.isdisjoint(node.output)]
-    stay = {name for node in kept for name in node.output}
-    left = [node for node in proto.graph.node if not (made - stay).issuperset(node.output)]
+    asked |= {name for node in proto.graph.node if not _made_by(node) <= known for name in read_by(node)}
+    for node in follow:
+        if node.op_type == "DequantizeLinear" and not asked.isdisjoint(node.output):
+            known -= _made_by(node)
+    left = [node for node in proto.graph.node if not _made_by(node) <= known]
     read = {name for node in left for name in read_by(node)} | asked
     folded = onnx.ModelProto()
     folded.CopyFrom(proto)
     del folded.graph.node[:]
     folded.graph.node.extend(left)
-    folded.graph.initializer.extend(
-        numpy_helper.from_array(value, name) for name, value in values.items() if name in read - stay
-    )
+    folded.graph.initializer.extend(numpy_helper.from_array(values[name], name) for name in sorted(known & read))
     return folded
+
+
+def _made_by(node: onnx.NodeProto) -> set[str]:
+    return set(filter(None, node.output))
 
 
 def _following(proto: onnx.ModelProto, known: set[str]) -> list[onnx.NodeProto]:
@@ -57,7 +61,7 @@ def _following(proto: onnx.ModelProto, known: set[str]) -> list[onnx.NodeProto]:
         reads = set(filter(None, node.input))
         if reads and reads <= known and is_a_function(node, proto):
             found.append(node)
-            known |= set(node.output)
+            known |= _made_by(node)
     return found
 
 

@@ -88,3 +88,23 @@ def test_a_constant_output_is_computed_once() -> None:
     fed = {"x": RNG.standard_normal((2, 8, 7, 6)).astype(np.float32)}
     for got, wanted in zip(Session(model, "cpu").run(None, fed), networks.by_ort(model, fed), strict=True):
         assert_equal(got, wanted, "standardized, and a mean")
+
+
+def test_a_sequence_stays() -> None:
+    """Only one of its two tensors is read, and at each run another one."""
+    held = {"w": np.float32(0.5), "one": np.arange(3, dtype=np.int8), "other": np.arange(3, 6, dtype=np.int8)}
+    nodes = [
+        *(helper.make_node("DequantizeLinear", [name, "w"], [f"{name}_real"]) for name in ("one", "other")),
+        helper.make_node("SequenceConstruct", ["one_real", "other_real"], ["both"]),
+        helper.make_node("SequenceAt", ["both", "at"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "sequence", [helper.make_tensor_value_info("at", TensorProto.INT64, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    folded = with_constants_computed(model, {})
+    for at in (0, 1):
+        fed = {"at": np.asarray(at, np.int64)}
+        assert_equal(networks.by_ort(folded, fed)[0], networks.by_ort(model, fed)[0], f"element {at}")
