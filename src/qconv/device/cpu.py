@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import contextlib
 import ctypes
 import os
@@ -57,7 +58,8 @@ class CpuKernel(Loaded):
             launch.kernel: ctypes.cast(getattr(library, f"{launch.kernel}_entry"), ctypes.c_void_p).value or 0
             for launch in plan.launches
         }
-        self._library = library
+        # ctypes never unloads. Linux allows 65530 mappings a process, and a search or a test run loads thousands.
+        weakref.finalize(self, _ctypes.dlclose, library._handle).atexit = False
         self._warp_size = plan.target.warp_size
         self._seed = seed
 

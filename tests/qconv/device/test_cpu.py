@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import platform
 import struct
+from pathlib import Path
 
 import pytest
 from cpu_kernels import Runner
 
-from qconv import generator
+from qconv import Quantization, generator
 from qconv.device import cpu_runtime
 from qconv.device.cpu import CpuDevice, runtime_cache
 from qconv.instances.load.pair import load
@@ -31,6 +33,24 @@ def test_the_seed_reaches_the_runtime(seed: int, monkeypatch: pytest.MonkeyPatch
     drawn = registry.draw(problem, 1)
     load(generator.default(problem, device.target), device)(*drawn.arrays, **drawn.parameters)
     assert seen == [seed]
+
+
+def loaded_kernels() -> set[str]:
+    """Return the kernels whose code this process has."""
+    names = (line.split(maxsplit=5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line)
+    return {name for name in names if name.endswith("/kernel.so")}
+
+
+def test_a_kernel_that_nobody_holds_is_unloaded() -> None:
+    """Linux allows 65530 mappings a process."""
+    device, problem = CpuDevice(TARGETS["cpu"]), Conv2d(1, 3, 3, 4, 4, 1, 1, quantization=Quantization(bias="float32"))
+    gc.collect()
+    before = loaded_kernels()
+    kernel = load(generator.default(problem, device.target), device)
+    assert len(loaded_kernels() - before) == 1
+    del kernel
+    gc.collect()
+    assert loaded_kernels() <= before
 
 
 FLOATS = """
