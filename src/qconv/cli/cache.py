@@ -67,8 +67,8 @@ def clear(kind: str | None, target: str | None, days: float | None, dry_run: boo
     of QCONV_PATH, which are only read."""
     found = [entry for entry in _chosen(kind, target) if entry.layer.is_user]
     if days is not None:
-        before = datetime.now(UTC) - timedelta(days=days)
-        found = [entry for entry in found if entry.changed_at < before]
+        now = datetime.now(UTC)
+        found = [entry for entry in found if (now - entry.changed_at) / timedelta(days=1) > days]
     freed = sum(entry.bytes for entry in found)
     removed = 0
     with interruption.telling(lambda: f"{removed} of {len(found)} entries are deleted: the same command goes on"):
