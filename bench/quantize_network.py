@@ -17,10 +17,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-SEED, CALIBRATION, SIZE, OPSET = 0, 4, 224, 17
-ACTIVATIONS = {"uint8": QuantType.QUInt8, "int8": QuantType.QInt8}
+SEED, CALIBRATION, SIZE = 0, 4, 224
+# What `quantize_static` is told by the type of the activations; OPSETS is the first one that has the type.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "uint8": {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, "reduce_range": True},
+    "int8": {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8, "reduce_range": True},
+    "float8_e4m3fn": {
+        "activation_type": QuantType.QFLOAT8E4M3FN,
+        "weight_type": QuantType.QFLOAT8E4M3FN,
+        "calibrate_method": CalibrationMethod.Distribution,
+    },
+}
+OPSETS = {"uint8": 17, "int8": 17, "float8_e4m3fn": 19}
 
 
 class Images(CalibrationDataReader):  # type: ignore[misc] # onnxruntime has no types
@@ -79,11 +89,11 @@ def export(model: Any, shape: tuple[int, ...], made: Path, activations: str = "u
     with tempfile.TemporaryDirectory() as there, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that another exporter is newer
         path = Path(there, "real.onnx")
-        torch.onnx.export(model, (images[0],), str(path), opset_version=OPSET, dynamo=False, **named)
+        torch.onnx.export(model, (images[0],), str(path), opset_version=OPSETS[activations], dynamo=False, **named)
         logging.disable(logging.WARNING)  # it recommends a preparation that only shortens the model
         quantize_static(
             path, made, Images([image.numpy() for image in images]), quant_format=QuantFormat.QDQ, per_channel=True,
-            reduce_range=True, activation_type=ACTIVATIONS[activations], weight_type=QuantType.QInt8,
+            **SETTINGS[activations],
         )  # fmt: skip
         logging.disable(logging.NOTSET)
     return made

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from network_timing import INPUTS, ROUNDS, RUNS, Row
+from quantize_network import OPSETS
 from report import Report
 from zoo_networks import NETWORKS
 
@@ -259,7 +260,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", default="1,8,32", help="default: %(default)s")
     parser.add_argument("--only", default="", help="the networks that match a regular expression")
-    parser.add_argument("--activations", choices=("uint8", "int8"), default="uint8", help="default: %(default)s")
+    parser.add_argument("--activations", choices=tuple(OPSETS), default="uint8", help="default: %(default)s")
     parser.add_argument("--size", type=int, help="of the images; default: each network's own")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--frames", action="store_true", help="time a second session of each network as well")

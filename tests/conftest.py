@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="of the tests marked many or turns, one in N: others with each commit; 1: all, in the fast suite too",
     )
+    parser.addoption("--gpu", metavar="SPEC", help="for tests marked gpu: cuda:1, say; default: the first GPU")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -134,11 +135,11 @@ def set_host_flags(optimises: bool) -> None:
 
 
 @pytest.fixture(scope="session")
-def gpu() -> Device:
-    """Return the first GPU, for tests marked `gpu`."""
+def gpu(request: pytest.FixtureRequest) -> Device:
+    """Return the GPU for tests marked `gpu`: that of --gpu, or the first."""
     from qconv.device import gpu_specs, open_device
 
-    return open_device(gpu_specs()[0])
+    return open_device(request.config.getoption("--gpu") or gpu_specs()[0])
 
 
 @pytest.fixture
