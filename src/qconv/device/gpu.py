@@ -14,7 +14,7 @@ import numpy as np
 from cupy.cuda.function import Module
 from cupy_backends.cuda.api import driver, runtime
 
-from qconv.device import array_kernels, launch_attributes, memory, tensor_maps
+from qconv.device import array_kernels, launch_attributes, memory, tensor_maps, thread_context
 from qconv.device.cache import Binary, Loaded
 from qconv.device.compile import build_array_kernels
 from qconv.device.gpu_graph import captured, graph_of, placed_graph
@@ -103,7 +103,13 @@ def _plain(function: int, launch: Launch, pointers: int) -> Callable[[Any], None
 
     def run(stream: Any = None) -> None:
         address = get_stream().ptr if stream is None else stream if type(stream) is int else stream_address(stream)
-        launch_kernel(function, grid_x, grid_y, grid_z, threads, one, one, smem_bytes, address, pointers, 0)
+        try:
+            launch_kernel(function, grid_x, grid_y, grid_z, threads, one, one, smem_bytes, address, pointers, 0)
+        except driver.CUDADriverError as error:
+            if error.status != thread_context.INVALID_CONTEXT:
+                raise
+            thread_context.give()
+            launch_kernel(function, grid_x, grid_y, grid_z, threads, one, one, smem_bytes, address, pointers, 0)
 
     return run
 

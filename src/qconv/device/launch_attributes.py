@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from qconv.device import thread_context
 from qconv.errors import LaunchError
 from qconv.generator.plan import Launch, ceil_div
 
@@ -75,6 +76,9 @@ def launcher(function: int, launch: Launch, pointers: int) -> Callable[[int], No
 
     def run(stream: int) -> None:
         status = launch_kernel(configs.get(stream) or config_for(stream), address, parameters, extra)
+        if status == thread_context.INVALID_CONTEXT:
+            thread_context.give()
+            status = launch_kernel(configs[stream], address, parameters, extra)
         if status:
             raise LaunchError(f"{launch} was refused: {reason(status)}")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qconv.device import launch_attributes
+from qconv.device import launch_attributes, thread_context
 from qconv.errors import LaunchError
 from qconv.generator.tensor_map import CHUNK, TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, PixelBox, TensorMap
 
@@ -111,13 +111,17 @@ def encoded(tensor_map: TensorMap, address: int) -> bytes:
     )
     pixels = tensor_map.pixel_box
     if pixels is None:
-        status = launch_attributes.driver().cuTensorMapEncodeTiled(
-            made, *array, _array(ctypes.c_uint32, tensor_map.box), *rest
-        )
+        encode = launch_attributes.driver().cuTensorMapEncodeTiled
+        arguments = (made, *array, _array(ctypes.c_uint32, tensor_map.box), *rest)
     else:
+        encode = launch_attributes.driver().cuTensorMapEncodeIm2col
         corners = _array(ctypes.c_int, pixels.lower), _array(ctypes.c_int, pixels.upper)
         sizes = ctypes.c_uint32(pixels.channels), ctypes.c_uint32(pixels.pixels)
-        status = launch_attributes.driver().cuTensorMapEncodeIm2col(made, *array, *corners, *sizes, *rest)
+        arguments = (made, *array, *corners, *sizes, *rest)
+    status = encode(*arguments)
+    if status == thread_context.INVALID_CONTEXT:
+        thread_context.give()
+        status = encode(*arguments)
     if status:
         raise LaunchError(f"the driver refuses {tensor_map} at {address:#x}: {launch_attributes.reason(status)}")
     return whole.raw[at : at + TENSOR_MAP_BYTES]

@@ -10,8 +10,9 @@ import hashlib
 import random
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pytest
@@ -239,6 +240,25 @@ def test_calls_that_are_not_bound_on_a_stream_given_by_its_address(
         stream.synchronize()
         for turn, out in enumerate(outs):
             assert_same(gpu.download(out), want(0, X[turn % 2]), f"{instance.plan.config}, turn {turn}")
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["one after the other", "overlapping"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_launch_is_the_first_call_of_a_thread(kernel: str, overlap: bool, gpu: Device, cupy: Any) -> None:
+    """The thread has no context yet, neither for the driver's encoding of tensor maps nor for its launches."""
+    for instance in instances(kernel, gpu, overlap):
+        stream = cupy.cuda.Stream(non_blocking=True)
+        packed = instance.pack(gpu.upload(LAYERS[0].arrays[1]), **LAYERS[0].parameters)
+        x, out = gpu.upload(X[0]), gpu.empty(PROBLEM.y_shape, "int8")
+        bound = packed.bind(x, out=out, overlap=overlap)
+        call = partial(packed, x, out=out, stream=stream.ptr, overlap=overlap)
+        for launch in (call, partial(bound, stream.ptr)):
+            gpu.fill(out, POISON)
+            gpu.synchronize()
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(launch).result()
+            stream.synchronize()
+            assert_same(gpu.download(out), want(0, X[0]), str(instance.plan.config))
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["one after the other", "overlapping"])
