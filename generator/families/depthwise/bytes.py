@@ -11,6 +11,9 @@ from qconv.problem.convolution import Conv2d
 
 # Unrolled dot products per thread. More compile slowly or not at all, and overflow the instruction cache.
 MOST_PRODUCTS = 6144
+# Outputs of a thread beside the sums of their windows. With more, the compilers leave the loop over the rows as it is, and
+# the sums in memory.
+MOST_SUMMED = 128
 # Words of filters, sums and pixels per thread. More do not fit into its registers.
 MOST_WORDS = 144
 # Measured clocks over counted clocks, for 120 kernels on an H200: more overlaps than the model describes.
@@ -40,6 +43,8 @@ def byte_products(problem: Conv2d, config: Depthwise, gathers: bool, load_k: int
     _check_run(problem, config, words)
     dots = config.rows * config.columns * config.vector * problem.r * words
     at_most(dots, MOST_PRODUCTS, "dot products of a thread")
+    if problem.quantization.w_zero_point:
+        at_most(config.rows * config.columns * config.vector, MOST_SUMMED, "outputs of a thread with a w_zero_point")
     register_words = words_in_registers(problem, config.rows, config.columns, config.vector, config.run)
     at_most(register_words, MOST_WORDS, "registers for filters, pixels and sums")
     # Instructions, counted in the binaries.
