@@ -13,6 +13,8 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 import node_cases
 from fallback_table import HEAD, PARTS, TRAINED, load, rows
 
+from qconv.device import Device
+
 PAGE = (Path(__file__).parents[2] / "docs/networks.md").read_text().splitlines()
 
 
@@ -62,5 +64,6 @@ def test_the_node_cases_of_an_area_are_what_the_command_makes(area: str) -> None
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("area", node_cases.EVERY)
-def test_the_node_cases_of_an_area_run_alike_on_a_gpu(area: str) -> None:
-    assert node_cases.row_of(area, node_cases.outcomes(area, "cuda:0")) in PAGE
+def test_the_node_cases_of_an_area_run_alike_on_a_gpu(area: str, gpu: Device) -> None:
+    """The page's counts are of one version of onnx; there may be another beside the GPU."""
+    assert node_cases.outcomes(area, gpu.spec) == node_cases.outcomes(area, "cpu")

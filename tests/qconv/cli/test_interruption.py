@@ -22,10 +22,8 @@ from tests.tuner.measure.test_child import ends
 
 KEY = "conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"
 
-# A test run in a shell's background ignores Ctrl-C, and its child processes would inherit that.
-HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 # Runs the command, and sends it a signal when it imports the named module.
-AT_IMPORT = f"""{HEEDS}
+AT_IMPORT = """
 import os, signal, sys
 from qconv.cli import main
 
@@ -63,7 +61,7 @@ def test_ctrl_c_at_an_import_is_one_line(name: str, tmp_path: Path) -> None:
 def test_ctrl_c_once_the_work_is_done_is_one_line() -> None:
     """During Python's shutdown, threads are joined, and exceptions are printed as ignored."""
     late = "import atexit, os, signal; atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
-    program = HEEDS + late + "from qconv.cli import main\nimport sys\nsys.argv[1:] = ['help', 'exit-codes']\nmain()"
+    program = late + "from qconv.cli import main\nimport sys\nsys.argv[1:] = ['help', 'exit-codes']\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
@@ -112,7 +110,7 @@ def ended_with_the_compiler(folder: Path, *arguments: object) -> tuple[int, list
     compiler.write_text(HANGS.replace("PID", str(pid)))
     compiler.chmod(0o755)
     environment = {**os.environ, "CXX": str(compiler), "QCONV_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-c", f"{HEEDS}from qconv.cli import main\nmain()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from qconv.cli import main\nmain()", *map(str, arguments)]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         wait_until(pid.exists)
         run.send_signal(signal.SIGINT)
@@ -144,7 +142,7 @@ def test_ctrl_c_while_a_kernel_is_compiled(name: str, tmp_path: Path) -> None:
 
 
 # Runs the command, and sends it Ctrl-C when it opens a file of this name.
-AT_OPEN = f"""{HEEDS}
+AT_OPEN = """
 import os, signal, sys
 from qconv.cli import main
 
@@ -229,7 +227,7 @@ def test_a_tuner_that_is_ended_ends_its_worker_and_its_compilers(number: str, tm
     compiler.chmod(0o755)
     environment = {**os.environ, "CXX": str(compiler), "QCONV_CACHE": str(tmp_path / "cache")}
     arguments = ["tune", KEY, "--device", "cpu", "--trials", "3", "-q"]
-    command = [sys.executable, "-c", f"{HEEDS}from qconv.cli import main\nmain()", *arguments]
+    command = [sys.executable, "-c", "from qconv.cli import main\nmain()", *arguments]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as tuner:
         wait_until(pid.exists)
         tuner.send_signal(signal.Signals[number])

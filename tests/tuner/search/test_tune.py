@@ -105,8 +105,6 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A test run in a shell's background ignores Ctrl-C, and its child processes would inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     seen = 0

@@ -117,8 +117,6 @@ def test_an_interrupt_ends_the_workers_without_a_traceback(tmp_path: Path) -> No
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A shell's background jobs ignore the signal, and what they start with them.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         with Database.open(where) as rows:
