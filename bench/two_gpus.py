@@ -4,9 +4,9 @@
     python bench/two_gpus.py --devices cpu,cpu --size 64 --trials 2 --problems 2 --out FOLDER
 
 A session of a network, and the same network exported for C++, run on each GPU from a thread of its own: a run's time
-while the other GPU waits, and while both run, by the host's clock over consecutive runs; outputs are compared bit by bit
-with those of the first GPU alone. Then `qconv-tune tune --workload` tunes the network's convolutions with one worker and
-with two, each time with an empty database and cache.
+while the other GPU waits, and while both run, by the host's clock over consecutive runs; outputs are compared bit by
+bit with those of the first GPU alone. Then `qconv-tune tune --workload` tunes the network's convolutions with one
+worker and with two, each time with an empty database and cache.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -65,17 +65,8 @@ class There:
 
 
 def at_the_same_time(works: list[Callable[[], float]]) -> list[float]:
-    found = [0.0] * len(works)
-
-    def run(at: int) -> None:
-        found[at] = works[at]()
-
-    threads = [Thread(target=run, args=(at,)) for at in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    with ThreadPoolExecutor(len(works)) as threads:
+        return [done.result() for done in [threads.submit(work) for work in works]]
 
 
 def slowed(row: Row) -> Row:
@@ -119,7 +110,8 @@ def tuning_row(keys: list[str], trials: int, device: str | None) -> Row:
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"QCONV_CACHE": there})
             seconds.append(time.perf_counter() - begin)
     one_s, two_s = seconds
-    return {"name": "tuning", "problems": len(keys), "trials": trials, "one_s": one_s, "two_s": two_s, "share": two_s / one_s}  # fmt: skip
+    times = {"one_s": one_s, "two_s": two_s, "share": two_s / one_s}
+    return {"name": "tuning", "problems": len(keys), "trials": trials, **times}
 
 
 def main() -> None:

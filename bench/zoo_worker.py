@@ -101,7 +101,7 @@ class Ours:
             "islands": explanation.islands,
             "crossing_bytes": explanation.crossing_bytes,
             "share": explanation.share,
-            "causes": list(explanation.causes[:MOST_CAUSES]),
+            "causes": list(map(str, explanation.causes[:MOST_CAUSES])),
             **kernels_of(problems, self._device, None, in_sequence=True),
         }
 
