@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -142,6 +144,122 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
         ("x0", "x1"),
     ),
 }
+
+
+def joined(rows: int, extents: Sequence[int], dtype: str = "int8", gap: int = 0, times: int = 3) -> Map:
+    """Return pieces one behind the other along the last axis, then a gap, each piece with a factor of its own."""
+    whole, begins = sum(extents) + gap, list(accumulate(extents, initial=0))
+    lines = [
+        f"a{at}=multiply(guarded(x{at}[i0*{extent}+i1-{begin}],0,i1-{begin},{extent}),{times + at})"
+        for at, (begin, extent) in enumerate(zip(begins, extents, strict=False))
+    ]
+    chain = str(-5)
+    for at, end in reversed(list(enumerate(begins[1:]))):
+        begin = begins[at]
+        condition = f"bit_and(less_or_equal({begin},position(i1)),less(position(i1-{begin}),{end - begin}))"
+        chain = f"select({condition if at else f'less(position(i1),{end})'},a{at},{chain})"
+    operands = [f"{dtype}*{rows * extent}" for extent in extents]
+    return map_of((rows, whole), "int32", operands, ";".join([*lines, f"y=add({chain},position(i0))"]))
+
+
+# Each with a config, how many pieces a vector chooses from (0: it computes all), and the operands read as vectors.
+JOINED: dict[str, tuple[Map, tuple[int, int, int], int, tuple[str, ...]]] = {
+    "vectors begin where pieces do": (joined(19, (16, 8, 8)), (128, 4, 1), 3, ("x0", "x1", "x2")),
+    "a bound within a vector": (joined(19, (16, 6, 10)), (128, 4, 1), 0, ("x0",)),
+    "bounds within vectors, one by one": (joined(19, (16, 6, 10)), (128, 1, 2), 3, ()),
+    "a gap": (joined(19, (8, 8, 16), gap=8), (128, 8, 1), 4, ("x0", "x1", "x2")),
+    "two pieces": (joined(19, (16, 16)), (128, 4, 1), 0, ("x0", "x1")),
+    "pieces along another axis": (
+        map_of(
+            (5, 64),
+            "int8",
+            ["int8*64", "int8*128", "int8*128"],
+            "a=guarded(x0[i0*64+i1],0,i0,1);b=guarded(x1[i0*64+i1-64],0,i0-1,2);c=guarded(x2[i0*64+i1-192],0,i0-3,2)"
+            ";y=select(less(position(i0),1),a,select(less(position(i0),3),b,c))",
+        ),
+        (128, 4, 1),
+        3,
+        ("x0", "x1", "x2"),
+    ),
+    "conditions that overlap, the first one first": (
+        map_of(
+            (9, 32),
+            "int32",
+            ["int32*288"] * 3,
+            "y=select(less_or_equal(16,position(i1)),x0[i0*32+i1],select(less(position(i1),24),x1[i0*32+i1],x2[i0*32+i1]))",
+        ),
+        (128, 4, 1),
+        3,
+        ("x0", "x1", "x2"),
+    ),
+    "a piece that no element is of": (
+        map_of(
+            (9, 32),
+            "int32",
+            ["int32*288"] * 4,
+            "y=select(less(position(i1),16),x0[i0*32+i1],select(less(position(i1),8),x1[i0*32+i1],"
+            "select(less(position(i1),28),x2[i0*32+i1],x3[i0*32+i1])))",
+        ),
+        (128, 4, 1),
+        3,
+        ("x0", "x1", "x2", "x3"),
+    ),
+    "a condition on two axes": (
+        map_of(
+            (16, 32),
+            "int32",
+            ["int32*512"] * 3,
+            "y=select(less(position(i0+i1),8),x0[i0*32+i1],select(less(position(i1),16),x1[i0*32+i1],x2[i0*32+i1]))",
+        ),
+        (128, 4, 1),
+        0,
+        ("x0", "x1", "x2"),
+    ),
+    "guards that a piece needs": (
+        map_of(
+            (9, 32),
+            "int32",
+            ["int32*36", "int32*288", "int32*288"],
+            "y=select(less(position(i1),8),guarded(x0[i0*4+i1-4],-3,i1-4,4),select(less(position(i1),24),x1[i0*32+i1],"
+            "x2[i0*32+i1]))",
+        ),
+        (128, 4, 1),
+        3,
+        ("x0", "x1", "x2"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_pieces_are_the_oracles(name: str) -> None:
+    problem, numbers, pieces, operands = JOINED[name]
+    plan = generator.plan(problem, MapConfig(*numbers), CPU.target)
+    assert isinstance(plan, MapPlan)
+    assert [len(chain) for chain in plan.chains.values()] == [pieces] * bool(pieces)
+    assert tuple(dict.fromkeys(one.operand for one in plan.vectors)) == operands
+    assert mismatch(load(plan, CPU), registry.draw(problem, 3)) is None
+
+
+def test_a_piece_has_no_guard_that_holds_in_all_of_it() -> None:
+    problem, numbers, *_ = JOINED["vectors begin where pieces do"]
+    text = generator.render(generator.plan(problem, MapConfig(*numbers), CPU.target)).text
+    assert "static_cast<unsigned>(i1" not in text
+    assert [line.strip() for line in text.splitlines() if "scalar::less(" in line and "if" in line] == [
+        "if (scalar::less(first_i1, 16)) {",
+        "} else if (scalar::less(first_i1, 24)) {",
+    ]
+
+
+@pytest.mark.many
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_many_random_pieces(seed: int) -> None:
+    rng = random.Random(f"pieces {seed}")
+    extents = [rng.choice((1, 3, 4, 8, 12, 16, 32)) for _ in range(rng.randint(2, 9))]
+    problem = joined(
+        rng.randint(1, 40), extents, rng.choice(("int8", "uint8", "int16", "int32")), rng.choice((0, 0, 4))
+    )
+    check(5, seed, problem)
 
 
 def plan_of(name: str) -> MapPlan:

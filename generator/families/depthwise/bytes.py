@@ -11,8 +11,8 @@ from qconv.problem.convolution import Conv2d
 
 # Unrolled dot products per thread. More compile slowly or not at all, and overflow the instruction cache.
 MOST_PRODUCTS = 6144
-# Outputs of a thread beside the sums of their windows. With more, the compilers leave the loop over the rows as it is, and
-# the sums in memory.
+# Outputs of a thread beside the sums of their windows. With more, the compilers leave the loop over the rows as it is,
+# and the sums in memory.
 MOST_SUMMED = 128
 # Words of filters, sums and pixels per thread. More do not fit into its registers.
 MOST_WORDS = 144

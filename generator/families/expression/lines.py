@@ -35,6 +35,21 @@ class ExpressionContext(Context):
     series: dict[str, str] = field(default_factory=series)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A node that a page computed before, for each element of a vector."""
+
+    number: int
+    dtype: str
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return f"chosen{self.number}"
+
+
 def index_of(index: Index) -> str:
     """Return the index in C++, where tables are members of the arguments."""
     return str(index.renamed({name: f"args.{name}" for name in index.tables}))
@@ -62,13 +77,20 @@ def guarded(guards: Iterable[Guard]) -> str:
     return " && ".join(conditions)
 
 
+def begins_vector(index: Index, axis: Axis, vector: int) -> bool:
+    """True for an index that rises by one along an axis, and is a multiple of a vector where one begins."""
+    rest = index - Index.of(axis)
+    return axis in index.axes and axis not in rest.axes and (rest % vector) == Index()
+
+
 def is_vector(load: Load, axis: Axis, vector: int) -> bool:
     """True where the loads of a vector of elements are one vector, inside or outside of all guards."""
-    if vector == 1 or any(axis in guard.index.axes for guard in load.guards):
-        return False
-    steps = {atom: times for atom, times in load.at.terms if isinstance(atom, Axis)}
-    rest = load.at - Index.of(axis)
-    return steps.get(axis) == 1 and axis not in rest.axes and (rest % vector) == Index()
+    along = [guard for guard in load.guards if axis in guard.index.axes]
+    return (
+        vector > 1
+        and begins_vector(load.at, axis, vector)
+        and all(begins_vector(guard.index, axis, vector) and guard.extent % vector == 0 for guard in along)
+    )
 
 
 def address(load: Load) -> str:
@@ -85,10 +107,20 @@ def loaded(load: Load) -> str:
     return f"{guarded(load.guards)} ? {vector} : Vector<{load.operand.upper()}>{{}}" if load.guards else vector
 
 
+def first_of(axis: Axis) -> Axis:
+    """Return the axis with the name of the index of a vector's first element."""
+    return Axis(f"first_{axis.name}", axis.extent)
+
+
 def vector_loaded(load: Load, axis: Axis, number: int) -> str:
     """Return the line that loads a vector along an axis, from the element `first_<axis>` on."""
-    first = Axis(f"first_{axis.name}", axis.extent)
-    moved = replace(load, at=load.at.substituted(lambda each: Index.of(first if each == axis else each)))
+    first = first_of(axis)
+
+    def moved_index(index: Index) -> Index:
+        return index.substituted(lambda each: Index.of(first if each == axis else each))
+
+    guards = tuple(guard.moved(moved_index) for guard in load.guards)
+    moved = replace(load, at=moved_index(load.at), guards=guards)
     return f"const Vector<{load.operand.upper()}> v{number} = {loaded(moved)};"
 
 
@@ -118,12 +150,21 @@ class Lines:
         names: dict[str, str] = {}  # numbers that are statements of their own
         return [f"const {CTYPES[one.node.dtype]} {one.name} = {self._right(one, names)};" for one in statements]
 
+    def nested(self, node: Node) -> str:
+        """Return a condition on positions as one expression."""
+        if isinstance(node, Call):
+            return f"scalar::{node.function}({', '.join(map(self.nested, node.arguments))})"
+        assert isinstance(node, Number | Position), "a condition is one on positions"
+        return number(node) if isinstance(node, Number) else index_of(node.at)
+
     def _right(self, one: Statement, names: Mapping[str, str]) -> str:
         node = one.node
         if isinstance(node, Number):
             return number(node)
         if isinstance(node, Position):
             return index_of(node.at)
+        if isinstance(node, Chosen):
+            return f"{node}[lane]"
         arguments = [
             number(each) if isinstance(each, Number) else name
             for each, name in zip(node.arguments, one.arguments, strict=True)

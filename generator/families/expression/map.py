@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import log2
@@ -10,9 +11,12 @@ from typing import ClassVar
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.expression import Map
-from qconv.expression.node import Load, in_order, indices_of, statements
+from qconv.expression.function import CTYPES
+from qconv.expression.index import Axis
+from qconv.expression.node import Load, Node, in_order, indices_of, statements
 from qconv.generator.families import Family
 from qconv.generator.families.expression.lines import (
+    Chosen,
     ExpressionContext,
     Lines,
     aliases_of,
@@ -24,6 +28,7 @@ from qconv.generator.families.expression.lines import (
     vector_loaded,
     wants_of,
 )
+from qconv.generator.families.expression.pieces import Chains, Piece, chains_of, of_first, without
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import WIDEST
@@ -47,9 +52,26 @@ CHOICES: dict[str, tuple[int, ...]] = {
 MANY = 2**20
 
 
+@dataclass(frozen=True)
+class PieceText:
+    """A piece in C++."""
+
+    begin: list[str]  # its condition, and lines that load vectors
+    lines: list[str]  # of one element
+    value: str
+
+
+@dataclass(frozen=True)
+class ChainText:
+    name: str
+    ctype: str
+    pieces: list[PieceText]
+
+
 @dataclass(frozen=True, kw_only=True)
 class MapContext(ExpressionContext):
     begin: list[str]  # lines that compute the indices of the first element, and load vectors
+    chains: list[ChainText]
     lines: list[str]  # of one element
     stored: str
 
@@ -64,7 +86,7 @@ class MapPlan(WaitingPlan):
     @property
     def extent(self) -> int:
         """Return the number of elements along the last axis."""
-        return self.problem.axes[-1].extent if self.problem.axes else 1
+        return 1 if self.axis is None else self.axis.extent
 
     @property
     def tile(self) -> int:
@@ -98,31 +120,70 @@ class MapPlan(WaitingPlan):
             "The config.": constants_of(self.config),
         }
 
+    @property
+    def axis(self) -> Axis | None:
+        """Return the axis along which vectors lie."""
+        return self.problem.axes[-1] if self.problem.axes else None
+
+    @cached_property
+    def chains(self) -> Chains:
+        return chains_of(self.problem.root, self.axis, self.config.vector)
+
     @cached_property
     def vectors(self) -> tuple[Load, ...]:
         """Return the loads that read neighbouring elements with a thread's vector."""
-        loads = [node for node in in_order(self.problem.root) if isinstance(node, Load)]
-        axis = self.problem.axes[-1] if self.problem.axes else None
+        return self._vectors_of(self.problem.root)
+
+    def _vectors_of(self, root: Node) -> tuple[Load, ...]:
+        loads = [node for node in in_order(root) if isinstance(node, Load)]
+        axis = self.axis
         return tuple(load for load in loads if axis is not None and is_vector(load, axis, self.config.vector))
 
     @property
     def context(self) -> MapContext:
         problem = self.problem
-        numbers = {load: at for at, load in enumerate(self.vectors)}
-        lines = Lines(problem, lambda load: f"v{numbers[load]}.element[lane]" if load in numbers else None)
         axes = axes_of(problem.axes, "first")[::-1]
         if self._inner:
             axes[-1] = axes[-1].replace("const int ", "const int first_", 1)
-        loads = [vector_loaded(load, problem.axes[-1], at) for load, at in numbers.items()]
         made = statements(problem.root)
-        inside = [f"[[maybe_unused]] const int {axis} = first_{axis} + lane;" for axis in self._inner]
+        loads, lines, value = self._lines(without(problem.root, self.chains), 0)
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
             begin=[*axes, *loads] or ["// Every element is the same."],
-            lines=[*inside, *lines.of(made)],
-            stored=stored(problem.y_type, made[-1].name),
+            chains=list(self._chains()),
+            lines=lines,
+            stored=stored(problem.y_type, value),
         )
+
+    def _lines(self, root: Node, loaded: int) -> tuple[list[str], list[str], str]:
+        """Return the lines that load the vectors of a value, the lines of one element, and its name. The vectors are
+        numbered from `loaded` on."""
+        numbers = {load: loaded + at for at, load in enumerate(self._vectors_of(root))}
+        lines = Lines(self.problem, lambda load: f"v{numbers[load]}.element[lane]" if load in numbers else None)
+        made = statements(root)
+        inside = [f"[[maybe_unused]] const int {axis} = first_{axis} + lane;" for axis in self._inner]
+        loads = [vector_loaded(load, self.problem.axes[-1], at) for load, at in numbers.items()]
+        return loads, [*inside, *lines.of(made)], made[-1].name
+
+    def _chains(self) -> Iterator[ChainText]:
+        loaded = len(self._vectors_of(without(self.problem.root, self.chains)))
+        for number, (node, pieces) in enumerate(self.chains.items()):
+            texts: list[PieceText] = []
+            for piece in pieces:
+                loads, lines, value = self._lines(piece.value, loaded)
+                begin = [self._begin(piece, not texts), *(f"    {load}" for load in loads)]
+                texts.append(PieceText(begin, lines, value))
+                loaded += len(loads)
+            yield ChainText(str(Chosen(number, node.dtype)), CTYPES[node.dtype], texts)
+
+    def _begin(self, piece: Piece, is_first: bool) -> str:
+        if piece.condition is None:
+            return "} else {"
+        assert self.axis is not None, "a condition is one on an axis"
+        lines = Lines(self.problem)
+        condition = lines.nested(of_first(piece.condition, self.axis))
+        return f"if ({condition}) {{" if is_first else f"}} else if ({condition}) {{"
 
     @property
     def _inner(self) -> list[str]:
@@ -146,14 +207,18 @@ class MapPlan(WaitingPlan):
         one of neighbours, vectors are of no use but to a store, of 4 bytes."""
         problem = self.problem
         loads = [node for node in in_order(problem.root) if isinstance(node, Load)]
-        axis = problem.axes[-1] if problem.axes else None
+        axis = self.axis
         along = [load for load in loads if any(axis in index.axes for index in indices_of(load))]
         dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in along)]
         widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
-        best = max(vector for vector in CHOICES["vector"] if self.extent % vector == 0 and vector * widest <= WIDEST)
-        if axis is not None and not all(is_vector(load, axis, best) for load in along):
-            return min(best, max(1, 4 // widest))
-        return best
+        fitting = [vector for vector in CHOICES["vector"] if self.extent % vector == 0 and vector * widest <= WIDEST]
+        if chains_of(problem.root, axis, 1):
+            # A warp has few pieces where its vectors are short.
+            short = [vector for vector in fitting if vector <= max(1, 4 // ELEMENT_TYPES[problem.y_type].bytes)]
+            return max(vector for vector in short if chains_of(problem.root, axis, vector))
+        if axis is not None and not all(is_vector(load, axis, fitting[-1]) for load in along):
+            return min(fitting[-1], max(1, 4 // widest))
+        return fitting[-1]
 
 
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:

@@ -110,6 +110,7 @@ def encoded(tensor_map: TensorMap, address: int) -> bytes:
         ctypes.c_int(FILL_ZEROS),
     )
     pixels = tensor_map.pixel_box
+    arguments: tuple[Any, ...]
     if pixels is None:
         encode = launch_attributes.driver().cuTensorMapEncodeTiled
         arguments = (made, *array, _array(ctypes.c_uint32, tensor_map.box), *rest)
