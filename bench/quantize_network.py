@@ -20,7 +20,7 @@ from typing import Any
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
 
 SEED, CALIBRATION, SIZE = 0, 4, 224
-# What `quantize_static` is told by the type of the activations; OPSETS is the first one that has the type.
+# Arguments of `quantize_static` by the type of the activations, and the first opset that has the type.
 SETTINGS: dict[str, dict[str, Any]] = {
     "uint8": {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, "reduce_range": True},
     "int8": {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8, "reduce_range": True},

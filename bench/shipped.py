@@ -62,14 +62,13 @@ def built(folder: Path) -> Path:
     return folder / "build/qconv_run"
 
 
-def linked(folder: Path) -> Path:
-    """Compile the program that runs a network many times, and link it with the network's library."""
-    program = folder / "network_runs"
+def linked(folder: Path, name: str = "network_runs") -> Path:
+    """Compile one of the C++ programs that run a network, and link it with the network's library."""
+    program = folder / name
     libraries = sorted((folder / "build").glob("*.a"))
     includes = [f"-I{path}" for path in (folder / "include", folder / "program", CPP, SUPPORT)]
-    source = CPP / "network_runs.cpp"
     flags = ["-std=c++17", "-O2", *includes]
-    subprocess.run(["g++", *flags, source, *libraries, "-o", program, "-ldl", "-pthread"], check=True)
+    subprocess.run(["g++", *flags, CPP / f"{name}.cpp", *libraries, "-o", program, "-ldl", "-pthread"], check=True)
     return program
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from network_timing import INPUTS, Row
 from report import Report
-from shipped import CPP, SUPPORT, built, model_of
+from shipped import built, linked, model_of
 
 import qconv.onnx
 from qconv import Conv2d
@@ -87,10 +87,7 @@ def sessions_row(path: Path, devices: list[Device], inputs: list[Any], runs: int
 def libraries_row(path: Path, folder: Path, devices: list[Device], batch: int, runs: int) -> Row:
     qconv.onnx.export(path, folder, devices[0].target.name, batches=[batch], device=devices[0].name)
     built(folder)
-    program, libraries = folder / "two_devices", sorted((folder / "build").glob("*.a"))
-    flags = ["-std=c++17", "-O2", *(f"-I{path}" for path in (folder / "include", folder / "program", SUPPORT))]
-    source = CPP / "two_devices.cpp"
-    subprocess.run(["g++", *flags, source, *libraries, "-o", program, "-ldl", "-pthread"], check=True)
+    program = linked(folder, "two_devices")
     specs = [device.spec for device in devices]
     found = json.loads(subprocess.check_output([program, folder, str(batch), str(runs), *specs], text=True))
     return slowed({"name": "libraries", **found})

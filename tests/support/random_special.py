@@ -121,7 +121,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     r, s = decks.deal(f"filter {few}", FEW_TAPS if few else FILTERS)
     if family == "halo" and c > 256:
         r, s = 1, 1
-    if family == "halo_split" and c > 512:  # a taller window of a part of so many channels does not fit
+    if family == "halo_split" and c > 512:  # a taller window of them does not fit
         r = 1
     if family == "halo" and c % 16 and r * s == 1:  # left to pointwise
         r, s = 3, 2

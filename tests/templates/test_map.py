@@ -147,7 +147,7 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
 
 
 def joined(rows: int, extents: Sequence[int], dtype: str = "int8", gap: int = 0, times: int = 3) -> Map:
-    """Return pieces one behind the other along the last axis, then a gap, each piece with a factor of its own."""
+    """Return branches one behind the other along the last axis, then a gap, each branch with a factor of its own."""
     whole, begins = sum(extents) + gap, list(accumulate(extents, initial=0))
     lines = [
         f"a{at}=multiply(guarded(x{at}[i0*{extent}+i1-{begin}],0,i1-{begin},{extent}),{times + at})"
@@ -162,14 +162,14 @@ def joined(rows: int, extents: Sequence[int], dtype: str = "int8", gap: int = 0,
     return map_of((rows, whole), "int32", operands, ";".join([*lines, f"y=add({chain},position(i0))"]))
 
 
-# Each with a config, how many pieces a vector chooses from (0: it computes all), and the operands read as vectors.
+# Each with a config, how many branches a vector chooses from (0: it computes all), and the operands read as vectors.
 JOINED: dict[str, tuple[Map, tuple[int, int, int], int, tuple[str, ...]]] = {
-    "vectors begin where pieces do": (joined(19, (16, 8, 8)), (128, 4, 1), 3, ("x0", "x1", "x2")),
+    "vectors begin where branches do": (joined(19, (16, 8, 8)), (128, 4, 1), 3, ("x0", "x1", "x2")),
     "a bound within a vector": (joined(19, (16, 6, 10)), (128, 4, 1), 0, ("x0",)),
     "bounds within vectors, one by one": (joined(19, (16, 6, 10)), (128, 1, 2), 3, ()),
     "a gap": (joined(19, (8, 8, 16), gap=8), (128, 8, 1), 4, ("x0", "x1", "x2")),
-    "two pieces": (joined(19, (16, 16)), (128, 4, 1), 0, ("x0", "x1")),
-    "pieces along another axis": (
+    "two branches": (joined(19, (16, 16)), (128, 4, 1), 0, ("x0", "x1")),
+    "branches along another axis": (
         map_of(
             (5, 64),
             "int8",
@@ -192,7 +192,7 @@ JOINED: dict[str, tuple[Map, tuple[int, int, int], int, tuple[str, ...]]] = {
         3,
         ("x0", "x1", "x2"),
     ),
-    "a piece that no element is of": (
+    "a branch that no element is of": (
         map_of(
             (9, 32),
             "int32",
@@ -215,7 +215,7 @@ JOINED: dict[str, tuple[Map, tuple[int, int, int], int, tuple[str, ...]]] = {
         0,
         ("x0", "x1", "x2"),
     ),
-    "guards that a piece needs": (
+    "guards that a branch needs": (
         map_of(
             (9, 32),
             "int32",
@@ -231,30 +231,30 @@ JOINED: dict[str, tuple[Map, tuple[int, int, int], int, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", JOINED)
-def test_pieces_are_the_oracles(name: str) -> None:
-    problem, numbers, pieces, operands = JOINED[name]
+def test_branches_are_the_oracles(name: str) -> None:
+    problem, numbers, branches, operands = JOINED[name]
     plan = generator.plan(problem, MapConfig(*numbers), CPU.target)
     assert isinstance(plan, MapPlan)
-    assert [len(chain) for chain in plan.chains.values()] == [pieces] * bool(pieces)
+    assert [len(chain) for chain in plan.chains.values()] == [branches] * bool(branches)
     assert tuple(dict.fromkeys(one.operand for one in plan.vectors)) == operands
     assert mismatch(load(plan, CPU), registry.draw(problem, 3)) is None
 
 
-def test_a_piece_has_no_guard_that_holds_in_all_of_it() -> None:
-    problem, numbers, *_ = JOINED["vectors begin where pieces do"]
+def test_a_branch_has_no_guard_that_holds_in_all_of_it() -> None:
+    problem, numbers, *_ = JOINED["vectors begin where branches do"]
     text = generator.render(generator.plan(problem, MapConfig(*numbers), CPU.target)).text
     assert "static_cast<unsigned>(i1" not in text
     assert [line.strip() for line in text.splitlines() if "scalar::less(" in line and "if" in line] == [
         "if (scalar::less(first_i1, 16)) {",
-        "} else if (scalar::less(first_i1, 24)) {",
+        "else if (scalar::less(first_i1, 24)) {",
     ]
 
 
 @pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_many_random_pieces(seed: int) -> None:
-    rng = random.Random(f"pieces {seed}")
+def test_many_random_branches(seed: int) -> None:
+    rng = random.Random(f"branches {seed}")
     extents = [rng.choice((1, 3, 4, 8, 12, 16, 32)) for _ in range(rng.randint(2, 9))]
     problem = joined(
         rng.randint(1, 40), extents, rng.choice(("int8", "uint8", "int16", "int32")), rng.choice((0, 0, 4))

@@ -31,6 +31,7 @@ def series() -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpressionContext(Context):
+    vector_page: str = "families/conversion/vector.j2"
     polynomials: dict[str, str] = field(default_factory=polynomials)
     series: dict[str, str] = field(default_factory=series)
 

@@ -28,7 +28,7 @@ from qconv.generator.families.expression.lines import (
     vector_loaded,
     wants_of,
 )
-from qconv.generator.families.expression.pieces import Chains, Piece, chains_of, of_first, without
+from qconv.generator.families.expression.branches import Chains, Branch, chains_of, of_first, without
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import WIDEST
@@ -53,25 +53,19 @@ MANY = 2**20
 
 
 @dataclass(frozen=True)
-class PieceText:
-    """A piece in C++."""
+class BranchText:
+    """A branch in C++."""
 
     begin: list[str]  # its condition, and lines that load vectors
     lines: list[str]  # of one element
+    chosen: str  # the array of the chain's values
     value: str
-
-
-@dataclass(frozen=True)
-class ChainText:
-    name: str
-    ctype: str
-    pieces: list[PieceText]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapContext(ExpressionContext):
     begin: list[str]  # lines that compute the indices of the first element, and load vectors
-    chains: list[ChainText]
+    branches: list[BranchText]
     lines: list[str]  # of one element
     stored: str
 
@@ -151,7 +145,7 @@ class MapPlan(WaitingPlan):
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
             begin=[*axes, *loads] or ["// Every element is the same."],
-            chains=list(self._chains()),
+            branches=list(self._branches()),
             lines=lines,
             stored=stored(problem.y_type, value),
         )
@@ -166,24 +160,23 @@ class MapPlan(WaitingPlan):
         loads = [vector_loaded(load, self.problem.axes[-1], at) for load, at in numbers.items()]
         return loads, [*inside, *lines.of(made)], made[-1].name
 
-    def _chains(self) -> Iterator[ChainText]:
+    def _branches(self) -> Iterator[BranchText]:
         loaded = len(self._vectors_of(without(self.problem.root, self.chains)))
-        for number, (node, pieces) in enumerate(self.chains.items()):
-            texts: list[PieceText] = []
-            for piece in pieces:
-                loads, lines, value = self._lines(piece.value, loaded)
-                begin = [self._begin(piece, not texts), *(f"    {load}" for load in loads)]
-                texts.append(PieceText(begin, lines, value))
+        for number, (node, branches) in enumerate(self.chains.items()):
+            chosen = str(Chosen(number, node.dtype))
+            declared = ["// A vector computes one branch.", f"{CTYPES[node.dtype]} {chosen}[VECTOR];"]
+            for at, branch in enumerate(branches):
+                loads, lines, value = self._lines(branch.value, loaded)
                 loaded += len(loads)
-            yield ChainText(str(Chosen(number, node.dtype)), CTYPES[node.dtype], texts)
+                begin = f"{'else ' * bool(at)}{self._condition(branch)}{{"
+                yield BranchText([*declared, begin, *(f"    {load}" for load in loads)], lines, chosen, value)
+                declared = []
 
-    def _begin(self, piece: Piece, is_first: bool) -> str:
-        if piece.condition is None:
-            return "} else {"
+    def _condition(self, branch: Branch) -> str:
+        if branch.condition is None:
+            return ""
         assert self.axis is not None, "a condition is one on an axis"
-        lines = Lines(self.problem)
-        condition = lines.nested(of_first(piece.condition, self.axis))
-        return f"if ({condition}) {{" if is_first else f"}} else if ({condition}) {{"
+        return f"if ({Lines(self.problem).nested(of_first(branch.condition, self.axis))}) "
 
     @property
     def _inner(self) -> list[str]:
@@ -213,7 +206,7 @@ class MapPlan(WaitingPlan):
         widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
         fitting = [vector for vector in CHOICES["vector"] if self.extent % vector == 0 and vector * widest <= WIDEST]
         if chains_of(problem.root, axis, 1):
-            # A warp has few pieces where its vectors are short.
+            # A warp has few branches where its vectors are short.
             short = [vector for vector in fitting if vector <= max(1, 4 // ELEMENT_TYPES[problem.y_type].bytes)]
             return max(vector for vector in short if chains_of(problem.root, axis, vector))
         if axis is not None and not all(is_vector(load, axis, fitting[-1]) for load in along):

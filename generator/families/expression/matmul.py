@@ -61,6 +61,7 @@ WARP, LINE_BYTES = 32, 32
 
 @dataclass(frozen=True, kw_only=True)
 class MatMulContext(ExpressionContext):
+    vector_page: str = "nothing.j2"
     term: str  # type of the products in C++
     added: str  # a sum with a product
     left: list[str]  # lines that return a term

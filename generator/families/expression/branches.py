@@ -1,5 +1,5 @@
-"""Elements that are of one piece or another by their place, as those of a concatenation: a chain of selects. Where all
-elements of a vector are of the same piece, the vector computes that piece alone."""
+"""Elements that are of one branch or another by their place, as those of a concatenation: a chain of selects. Where all
+elements of a vector are of the same branch, the vector computes that branch alone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Load, Lookup, Node, Number, Position, call, in_order, replaced
 from qconv.generator.families.expression.lines import Chosen, begins_vector, first_of
 
-# With two pieces, a vector computes both.
+# With two branches, a vector computes both.
 FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Piece:
+class Branch:
     condition: Node | None  # None: of all elements that are left
     value: Node
 
@@ -32,12 +32,12 @@ class Span:
         return Span(max(self.low, other.low), min(self.high, other.high))
 
 
-Chains = Mapping[Node, tuple[Piece, ...]]
+Chains = Mapping[Node, tuple[Branch, ...]]
 
 
-def chains_of(root: Node, axis: Axis | None, vector: int) -> dict[Node, tuple[Piece, ...]]:
+def chains_of(root: Node, axis: Axis | None, vector: int) -> dict[Node, tuple[Branch, ...]]:
     """Return the outermost chains whose conditions are equal for all elements of each vector along an axis."""
-    found: dict[Node, tuple[Piece, ...]] = {}
+    found: dict[Node, tuple[Branch, ...]] = {}
     seen: set[Node] = set()
     waiting = [root]
     while waiting:
@@ -45,9 +45,9 @@ def chains_of(root: Node, axis: Axis | None, vector: int) -> dict[Node, tuple[Pi
         if node in seen:
             continue
         seen.add(node)
-        pieces = _pieces(node, axis, vector)
-        if len(pieces) >= FEWEST and sum(_reads(piece.value) for piece in pieces) >= FEWEST - 1:
-            found[node] = pieces
+        branches = _branches(node, axis, vector)
+        if len(branches) >= FEWEST and sum(_reads(branch.value) for branch in branches) >= FEWEST - 1:
+            found[node] = branches
         else:
             waiting.extend(reversed(node.arguments))
     return found
@@ -71,8 +71,8 @@ def of_first(condition: Node, axis: Axis) -> Node:
     return replaced(condition, moved)
 
 
-def _pieces(node: Node, axis: Axis | None, vector: int) -> tuple[Piece, ...]:
-    pieces: list[Piece] = []
+def _branches(node: Node, axis: Axis | None, vector: int) -> tuple[Branch, ...]:
+    branches: list[Branch] = []
     left = Span(0, 1 if axis is None else axis.extent)
     while isinstance(node, Call) and node.function == "select" and _is_even(node.arguments[0], axis, vector):
         condition, value, node = node.arguments
@@ -85,10 +85,10 @@ def _pieces(node: Node, axis: Axis | None, vector: int) -> tuple[Piece, ...]:
             if span.low == left.low:
                 condition = call("less", Position(Index.of(axis)), Number(span.high, INT))
                 left = Span(span.high, left.high)
-        pieces.append(Piece(condition, value))
+        branches.append(Branch(condition, value))
         if left.low >= left.high:
-            return (*pieces[:-1], Piece(None, value))
-    return (*pieces, Piece(None, node if axis is None else _narrowed(node, axis, left)))
+            return (*branches[:-1], Branch(None, value))
+    return (*branches, Branch(None, node if axis is None else _narrowed(node, axis, left)))
 
 
 def _span(condition: Node, axis: Axis | None) -> Span | None:
