@@ -93,6 +93,13 @@ def libraries_row(path: Path, folder: Path, devices: list[Device], batch: int, r
     return slowed({"name": "libraries", **found})
 
 
+def problems_of(path: Path, device: Device, x: Any) -> list[str]:
+    """Return the keys of a network's convolutions."""
+    session = qconv.onnx.Session(path, device.spec)
+    session.run(None, {session.input_names[0]: x})
+    return [str(problem) for problem in session.problems if isinstance(problem, Conv2d)]
+
+
 def tuning_row(keys: list[str], trials: int, device: str | None) -> Row:
     """Tune with one worker and with two, and return the seconds of each command."""
     seconds: list[float] = []
@@ -118,7 +125,9 @@ def main() -> None:
     parser.add_argument("--devices", default="cuda:0,cuda:1", help="default: %(default)s")
     parser.add_argument("--size", type=int, help="of the images; default: the network's own")
     parser.add_argument("--runs", type=int, default=RUNS, help="in a round; default: %(default)s")
-    parser.add_argument("--trials", type=int, default=12, help="of tuning, for each problem; default: %(default)s")
+    parser.add_argument(
+        "--trials", type=int, default=12, help="of tuning, for each problem; default: %(default)s, 0: no tuning"
+    )
     parser.add_argument("--problems", type=int, help="the first ones that are tuned; default: all")
     parser.add_argument("--out", type=Path, required=True, help="such as bench/results/h200")
     parser.add_argument("--commit", help="where there is no checkout")
@@ -138,10 +147,9 @@ def main() -> None:
         inputs = [rng.standard_normal((options.batch, *shape), np.float32) for _ in range(INPUTS)]
         note(sessions_row(path, devices, inputs, options.runs))
         note(libraries_row(path, Path(there, "network"), devices, options.batch, options.runs))
-        session = qconv.onnx.Session(path, devices[0].spec)
-        session.run(None, {session.input_names[0]: inputs[0]})
-    keys = [str(problem) for problem in session.problems if isinstance(problem, Conv2d)]
-    note(tuning_row(keys[: options.problems], options.trials, "cpu" if devices[0].spec == "cpu" else None))
+        if options.trials:
+            keys = problems_of(path, devices[0], inputs[0])[: options.problems]
+            note(tuning_row(keys, options.trials, "cpu" if devices[0].spec == "cpu" else None))
 
 
 if __name__ == "__main__":

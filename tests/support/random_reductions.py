@@ -74,6 +74,12 @@ def inside(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name[0])
 
 
+def between(names: Sequence[str]) -> list[str]:
+    """Return the axes of groups in NHWC: the image, its pixels, the group, and the channels within it."""
+    first, group, pixels, channels = names
+    return [first, pixels, group, channels]
+
+
 def pixels_outside(names: Sequence[str]) -> list[str]:
     """Return the axes of images in NHWC, of which the first row is the image and the last row the channel."""
     return [names[0], *(name for name in names if name[0] == "c"), names[1]]

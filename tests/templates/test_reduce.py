@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from random_reductions import BOOLS, FLOATS, INTEGERS, inside, pixels_outside, reduction, reductions
+from random_reductions import BOOLS, FLOATS, INTEGERS, between, inside, pixels_outside, reduction, reductions
 
 from qconv import generator
 from qconv.device import open_device
@@ -50,6 +50,14 @@ CASES = {
         reduction((8,), (33,), "float16", SOFTMAX, "float32", inside),
         config(64, 8, vector=2, across=1, unroll=8),
     ),
+    "channels of groups, of neighbouring threads": (
+        reduction((3, 8), (49, 4), "int8", MEAN, "float32", between),
+        config(64, 16, vector=4, across=2, unroll=4),
+    ),
+    "threads of neighbouring rows, values kept": (
+        reduction((8,), (36,), "float16", SOFTMAX, "float32"),
+        config(64, 8, vector=2, across=2, unroll=4, keep=1),
+    ),
     "one column": (reduction((9,), (1,), "float32", SOFTMAX, "float32"), config(64, 1)),
     "257 columns": (reduction((2,), (257,), "float32", MEAN, "float32"), config(64, 32, unroll=8)),
     "no rows": (reduction((), (1000,), "float16", MEAN, "float16"), config(256, 256, unroll=2)),
@@ -57,7 +65,7 @@ CASES = {
     "long integers": (reduction((4,), (90,), "int64", DISTANCE, "int64"), config(64, 32, vector=2, unroll=2)),
     "bools": (reduction((4,), (90,), "bool", BOOLS["any"], "bool"), config(64, 8, vector=2, unroll=2)),
 }
-SANITIZED = ("several warps, values kept", "neighbouring rows", "folds of folds in batches")
+SANITIZED = ("several warps, values kept", "channels of groups, of neighbouring threads", "neighbouring rows", "folds of folds in batches")
 
 
 def plan(name: str) -> generator.Plan:
@@ -93,7 +101,7 @@ def test_a_missing_barrier_is_found(at: int) -> None:
 SPECIAL = np.array([np.nan, 0.0, -0.0, 1.0, -1.0, np.inf, -np.inf], np.float32)
 
 
-@pytest.mark.parametrize("across", [0, 1])
+@pytest.mark.parametrize("across", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["argmax", "argmin", "maximum", "minimum"])
 def test_equal_elements_zeros_of_both_signs_and_nans(kind: str, across: int) -> None:
     """Rows of one special value, and of two and of all of them in random order."""
@@ -105,7 +113,7 @@ def test_equal_elements_zeros_of_both_signs_and_nans(kind: str, across: int) -> 
     x = np.stack(rows).astype(np.float32)
     problem = reduction(x.shape[:1], (68,), "float32", f"y={kind}_of(x)", "int32" if "arg" in kind else "float32")
     kernel = load(
-        generator.plan(problem, config(64, 8, vector=4, across=across, unroll=16 if across else 4), CPU.target), CPU
+        generator.plan(problem, config(64, 8, vector=4, across=across, unroll=16 if across == 1 else 4), CPU.target), CPU
     )
     others = registry.draw(problem, 1).arrays[1:]
     assert mismatch(kernel, Sample((x.reshape(-1), *others))) is None
@@ -118,7 +126,7 @@ def test_every_kind_of_config_of_a_softmax_gives_the_same_bits() -> None:
     for one in plans:
         assert isinstance(one.config, ReduceConfig)
         kinds[one.config.across, one.config.keep, one.config.vector > 1, one.config.team > 1] = one
-    assert len(kinds) == 10
+    assert len(kinds) == 14
     sample = registry.draw(problem, 3)
     for kind in random.Random(3).sample(sorted(kinds), 4):
         assert mismatch(load(kinds[kind], CPU), sample) is None, kinds[kind].config
@@ -140,6 +148,7 @@ def test_many_random_problems(first: int) -> None:
         (config(64, 128), "threads of a team, in a block: 128; at most 64"),
         (config(64, 32, vector=16), "vector=16 does not divide the last extent of columns"),
         (config(64, 8, vector=2, across=1), "vector=2 does not divide the last extent of rows"),
+        (config(64, 8, across=2), "across=2 is across=1 where vector=1"),
         (config(64, 64, vector=8), "columns of a team's vectors .*: 512; at most 256"),
         (config(64, 32, unroll=4), "unroll=4 is no multiple of the 8 vectors that cover the lanes"),
         (config(256, 256, unroll=8), r"vectors in flight \(a thread has 4 of a row\): 8; at most 7"),
@@ -169,3 +178,10 @@ def test_the_default_reads_a_large_problem_once_in_wide_vectors(
     assert chosen.alignment["x0"] >= vector_bytes
     named = {each.name: each.value for each in chosen.constants["Derived values."]}
     assert named["BATCHES"] == 1
+
+
+def test_the_default_of_groups_reads_neighbours_by_neighbouring_threads() -> None:
+    problem = reduction((32, 32), (16384, 4), "int8", MEAN, "float32", between)
+    chosen = generator.default(problem, TARGETS["sm_90a"]).config
+    assert isinstance(chosen, ReduceConfig)
+    assert (chosen.across, chosen.vector) == (2, 4)

@@ -8,8 +8,9 @@ from math import prod
 
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression import MatMul
+from qconv.expression.function import CTYPES
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Fold, Load, Node, in_order, statements
+from qconv.expression.node import Fold, Load, Node, in_order, indices_of, statements
 from qconv.expression.whole import Range, whole
 from qconv.generator.families.expression.lines import Lines, aliases_of, axes_of, fields_of, index_of, stored
 from qconv.generator.plan import Constant, Field, WaitingPlan
@@ -118,19 +119,44 @@ def run(at: Index, axes: tuple[Axis, ...]) -> int:
     return inner.extent if inner is not None and steps.get(inner) == 1 else 1
 
 
-def finish_of(problem: MatMul) -> list[str]:
-    """Return the lines that write an element of the output, from its sum."""
-    made = statements(problem.root)
+@dataclass(frozen=True)
+class Finish:
+    """The lines behind a sum."""
+
+    common: list[str]  # members: what all outputs have in common
+    common_lines: list[str]
+    lines: list[str]  # that write an element of the output
+
+
+def finish_of(problem: MatMul) -> Finish:
+    made, lines = statements(problem.root), Lines(problem)
     after = _outside(problem.root)
     (sums,) = (statement.name for statement in made if isinstance(statement.node, Fold))
-    return [
-        *axes_of(problem.axes_of("batch"), "batch"),
-        *axes_of(problem.axes_of("m"), "row"),
-        *axes_of(problem.axes_of("n"), "column"),
-        f"const Term {sums} = sum;",
-        *Lines(problem).of([statement for statement in made if statement.node in after]),
-        f"args.y[{index_of(problem.y_at)}] = {stored(problem.y_type, made[-1].name)};",
-    ]
+    shared = {node for node in after if _is_common(node)}
+    given = {each for node in after - shared for each in node.arguments} | {problem.root}
+    common = [each for each in made if each.node in shared and each.node in given]
+    types = {each.name: CTYPES[each.node.dtype] for each in common}
+    return Finish(
+        [f"{ctype} {name};" for name, ctype in types.items()],
+        [
+            *lines.of([each for each in made if each.node in shared]),
+            *(f"common.{name} = {name};" for name in types),
+        ],
+        [
+            *axes_of(problem.axes_of("batch"), "batch"),
+            *axes_of(problem.axes_of("m"), "row"),
+            *axes_of(problem.axes_of("n"), "column"),
+            *(f"const {ctype} {name} = common.{name};" for name, ctype in types.items()),
+            f"const Term {sums} = sum;",
+            *lines.of([each for each in made if each.node in after - shared]),
+            f"args.y[{index_of(problem.y_at)}] = {stored(problem.y_type, made[-1].name)};",
+        ],
+    )
+
+
+def _is_common(node: Node) -> bool:
+    """True for a value that depends neither on the place of an output nor on its sum."""
+    return not any(isinstance(each, Fold) or any(at.axes for at in indices_of(each)) for each in in_order(node))
 
 
 def _outside(root: Node) -> set[Node]:

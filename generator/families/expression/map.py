@@ -15,6 +15,7 @@ from qconv.expression.function import CTYPES
 from qconv.expression.index import Axis
 from qconv.expression.node import Load, Node, in_order, indices_of, statements
 from qconv.generator.families import Family
+from qconv.generator.families.expression.branches import Branch, Chains, chains_of, of_first, without
 from qconv.generator.families.expression.lines import (
     Chosen,
     ExpressionContext,
@@ -28,7 +29,6 @@ from qconv.generator.families.expression.lines import (
     vector_loaded,
     wants_of,
 )
-from qconv.generator.families.expression.branches import Chains, Branch, chains_of, of_first, without
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.op import WIDEST

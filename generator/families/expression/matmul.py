@@ -66,6 +66,8 @@ class MatMulContext(ExpressionContext):
     added: str  # a sum with a product
     left: list[str]  # lines that return a term
     right: list[str]
+    common: list[str]  # members: what all outputs have in common
+    common_lines: list[str]
     finish: list[str]  # lines that write an output
     unroll: int
     terms: str = "terms"  # the page that fetches a slab and stores it
@@ -109,7 +111,7 @@ class MatMulPlan(TiledPlan):
     @property
     def context(self) -> MatMulContext:
         problem = self.problem
-        made = statements(problem.root)
+        made, finish = statements(problem.root), finish_of(problem)
         dtype = problem.fold.dtype
         left, right = map(_term, factors_of(problem))
         return MatMulContext(
@@ -119,7 +121,9 @@ class MatMulPlan(TiledPlan):
             added=ADDED.get(dtype, "scalar::add(sum, scalar::multiply(a, b))"),
             left=left,
             right=right,
-            finish=finish_of(problem),
+            common=finish.common,
+            common_lines=finish.common_lines,
+            finish=finish.lines,
             unroll=max(4, min(UNROLLED, 64 // (self.config.thread_m * self.config.thread_n))),
         )
 

@@ -101,6 +101,8 @@ class MatMulMmaContext(ExpressionContext):
     right: list[str]
     right_term: list[str]
     right_result: str
+    common: list[str]  # members: what all outputs have in common
+    common_lines: list[str]
     finish: list[str]  # lines that write an output
     terms: str = "chunks"  # the page that computes a slab and stores it
 
@@ -197,7 +199,7 @@ class MatMulMmaPlan(TiledPlan):
     @property
     def context(self) -> MatMulMmaContext:
         problem = self.problem
-        made = statements(problem.root)
+        made, finish = statements(problem.root), finish_of(problem)
         left, right = map(self._factor, factors_of(problem))
         return MatMulMmaContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
@@ -209,7 +211,9 @@ class MatMulMmaPlan(TiledPlan):
             right=right[0],
             right_term=right[1],
             right_result=right[2],
-            finish=finish_of(problem),
+            common=finish.common,
+            common_lines=finish.common_lines,
+            finish=finish.lines,
         )
 
     def _factor(self, factor: Factor) -> tuple[list[str], list[str], str]:

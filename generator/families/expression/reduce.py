@@ -39,7 +39,7 @@ class ReduceConfig(Config):
     threads: int
     team: int  # threads that share a row
     vector: int  # neighbouring elements per load
-    across: int  # 1: the elements of a vector belong to neighbouring rows, not to neighbouring columns
+    across: int  # 0: neighbouring threads and elements of a vector are of a row; 1: of rows; 2: threads of rows
     unroll: int  # vectors that a thread loads before it uses the first
     keep: int  # 1: what several passes compute of an element is kept in registers
 
@@ -48,13 +48,13 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "threads": (64, 128, 256),
     "team": (1, 2, 4, 8, 16, 32, 64, 128, 256),
     "vector": (1, 2, 4, 8, 16),
-    "across": (0, 1),
+    "across": (0, 1, 2),
     "unroll": (1, 2, 4, 8, 16, 32),
     "keep": (0, 1),
 }
 SAYS = {
     "TEAM": "threads that share a row",
-    "ACROSS": "vectors lie across rows",
+    "ACROSS": "1: threads and vectors lie across rows; 2: threads do",
     "KEEP": "passes keep values for later ones",
 }
 # Threads whose neighbours shuffle values: the smallest warp of all targets.
@@ -167,11 +167,11 @@ class ReducePlan(WaitingPlan):
 
     @property
     def span(self) -> int:
-        return 1 if self.config.across else self.config.vector
+        return span_of(self.config)
 
     @property
     def rows_of_thread(self) -> int:
-        return self.config.vector if self.config.across else 1
+        return self.config.vector // self.span
 
     @property
     def jumps(self) -> int:
@@ -196,7 +196,7 @@ class ReducePlan(WaitingPlan):
     @cached_property
     def vectors(self) -> tuple[Load, ...]:
         """Return the loads that read neighbouring elements with a thread's vector."""
-        axes = self.problem.axes_of("rows" if self.config.across else "columns")
+        axes = self.problem.axes_of(along(self.config))
         vector = self.config.vector
         return tuple(load for load in self.passes.loads if vector == 1 or is_vector(load, axes[-1], vector))
 
@@ -259,7 +259,7 @@ class ReducePlan(WaitingPlan):
         return [
             f"{lanes}.combine_jumps();",
             *([f"combine_in_shared_memory<{fold.type}>({first}, {shared}, member);"] * in_shared),
-            *([f"combine_neighbours<{fold.type}>({first}, member);"] * (not self.config.across)),
+            *([f"combine_neighbours<{fold.type}>({first}, member);"] * (self.rows_of_thread == 1)),
             *([f"broadcast({first}, {shared}, member);"] * in_shared),
             f"set_rows<{fold.type}>(rows.{fold.name}, {first});",
         ]
@@ -291,14 +291,27 @@ class ReducePlan(WaitingPlan):
     def _moved_bytes(self, load: Load) -> float:
         """Return the bytes that a load moves per element: of a sector, where no neighbour in the warp uses the rest."""
         own = ELEMENT_TYPES[self.problem.named[load.operand].dtype].bytes
-        axes = self.problem.axes_of("rows" if self.config.across else "columns")
-        steps = {atom: times for atom, times in load.at.terms if isinstance(atom, Axis)}
+        axes = self.problem.axes_of(along(self.config))
         if axes[-1] not in load.at.axes:
             return own / self.config.vector
-        neighbours = (self.teams if self.config.across else self.config.team) * self.config.vector
-        run = own * min(neighbours, MOST_SHUFFLED * self.config.vector) if steps.get(axes[-1]) == 1 else own
         # A vector of several accesses reads each sector in parts.
-        return max(own, own * SECTOR_BYTES / run) * (1.25 if own * self.config.vector > WIDEST else 1.0)
+        apart = 1.25 if own * self.config.vector > WIDEST else 1.0
+        return max(own, own * SECTOR_BYTES / (own * self._neighbours(load))) * apart
+
+    def _neighbours(self, load: Load) -> int:
+        """Return how many elements a warp reads one behind the other."""
+        steps = {atom: times for atom, times in load.at.terms if isinstance(atom, Axis)}
+        config, axes = self.config, self.problem.axes_of(along(self.config))
+        if steps.get(axes[-1]) != 1:
+            return 1
+        if config.across < 2:
+            found = min(self.teams if config.across else config.team, MOST_SHUFFLED) * config.vector
+            is_short = len(axes) > 1 and steps.get(axes[-2]) != axes[-1].extent
+            return min(found, axes[-1].extent) if is_short else found
+        rows = self.problem.axes_of("rows")
+        if not rows or steps.get(rows[-1]) != config.vector:
+            return config.vector
+        return min(self.teams, MOST_SHUFFLED, rows[-1].extent) * config.vector
 
     @property
     def _stored_bytes(self) -> float:
@@ -323,7 +336,7 @@ def plan(problem: Reduce, config: ReduceConfig, target: Target) -> ReducePlan:
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     at_most(config.team, config.threads, "threads of a team, in a block")
     _check_vector(problem, config)
-    span = 1 if config.across else config.vector
+    span = span_of(config)
     made = passes_of(problem, bool(config.keep))
     # Without an order to keep, a thread needs only one lane per element of its vectors.
     lanes = problem.lanes if made.is_ordered else config.team * span
@@ -337,24 +350,36 @@ def plan(problem: Reduce, config: ReduceConfig, target: Target) -> ReducePlan:
             f"keep=1 keeps the values of all {vectors} vectors of a thread, of which unroll={config.unroll}"
         )
     at_most(config.team * span * config.unroll, MOST_COLUMNS, "columns of a batch")
-    rows = config.vector if config.across else 1
+    rows = config.vector // span
     smem_bytes = 0
     if config.team > (1 if config.across else MOST_SHUFFLED):
         smem_bytes = config.threads * config.vector * sum(fold.bytes for fold in made.folds)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     _check_registers(made, config, jumps, min(vectors, config.unroll))
-    if config.across and target.vendor == "amd":
+    if config.across == 1 and target.vendor == "amd":
         at_most(config.vector * config.unroll, MOST_ACROSS, "elements in flight, of rows beside each other, on AMD")
     teams = config.threads // config.team
     blocks = ceil_div(problem.row_count, teams * rows)
     return ReducePlan(problem, config, target, blocks, lanes, smem_bytes)
 
 
+def along(config: ReduceConfig) -> str:
+    """Return the axes along which vectors lie."""
+    return "rows" if config.across == 1 else "columns"
+
+
+def span_of(config: ReduceConfig) -> int:
+    """Return the columns of a vector."""
+    return 1 if config.across == 1 else config.vector
+
+
 def _check_vector(problem: Reduce, config: ReduceConfig) -> None:
-    name = "rows" if config.across else "columns"
-    extents = problem.rows if config.across else problem.columns
-    if config.across and not extents:
-        raise Infeasible("across=1 takes neighbouring rows, and the problem has one row")
+    name = along(config)
+    extents = problem.rows if config.across == 1 else problem.columns
+    if config.across and not problem.rows:
+        raise Infeasible(f"across={config.across} takes neighbouring rows, and the problem has one row")
+    if config.across == 2 and config.vector == 1:
+        raise Infeasible("across=2 is across=1 where vector=1")
     if extents[-1] % config.vector:
         raise Infeasible(f"vector={config.vector} does not divide the last extent of {name}={extents}")
 
