@@ -1486,6 +1486,8 @@ __device__ __forceinline__ float floor(float a) { return floorf(a); }
 __device__ __forceinline__ float ceil(float a) { return ceilf(a); }
 __device__ __forceinline__ float round(float a) { return rintf(a); }  // half to even
 
+
+
 // Calls `take(i, at, part)` for the thread's parts of a slab: number i is of row or column `at`.
 template <class Side, class Take>
 __device__ __forceinline__ void for_each_part(Take take) {
@@ -1528,6 +1530,14 @@ __device__ __forceinline__ void for_each_slab(
         }
         body(slab, buffer);
     }
+}
+
+// Values that all outputs have in common.
+struct Common {  };
+__device__ __forceinline__ Common common_of([[maybe_unused]] const Arguments& args) {
+    Common common;
+    
+    return common;
 }
 
 using X0 = unsigned char;

@@ -65,7 +65,12 @@ CASES = {
     "long integers": (reduction((4,), (90,), "int64", DISTANCE, "int64"), config(64, 32, vector=2, unroll=2)),
     "bools": (reduction((4,), (90,), "bool", BOOLS["any"], "bool"), config(64, 8, vector=2, unroll=2)),
 }
-SANITIZED = ("several warps, values kept", "channels of groups, of neighbouring threads", "neighbouring rows", "folds of folds in batches")
+SANITIZED = (
+    "several warps, values kept",
+    "channels of groups, of neighbouring threads",
+    "neighbouring rows",
+    "folds of folds in batches",
+)
 
 
 def plan(name: str) -> generator.Plan:
@@ -112,9 +117,8 @@ def test_equal_elements_zeros_of_both_signs_and_nans(kind: str, across: int) -> 
     ]
     x = np.stack(rows).astype(np.float32)
     problem = reduction(x.shape[:1], (68,), "float32", f"y={kind}_of(x)", "int32" if "arg" in kind else "float32")
-    kernel = load(
-        generator.plan(problem, config(64, 8, vector=4, across=across, unroll=16 if across == 1 else 4), CPU.target), CPU
-    )
+    chosen = config(64, 8, vector=4, across=across, unroll=16 if across == 1 else 4)
+    kernel = load(generator.plan(problem, chosen, CPU.target), CPU)
     others = registry.draw(problem, 1).arrays[1:]
     assert mismatch(kernel, Sample((x.reshape(-1), *others))) is None
 

@@ -16,10 +16,12 @@ import onnx
 from onnx import numpy_helper
 
 from qconv.device import Device, open_device
+from qconv.dtypes import FLOAT8
 from qconv.errors import SlowNetwork
 from qconv.host_array import check_unmasked
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.serving import found
+from qconv.narrow_floats import numpy_of
 from qconv.network import (
     Arranger,
     Contender,
@@ -170,25 +172,33 @@ class Session:
         `out` has arrays on the device for some outputs, by their names: NumPy's on the CPU device, on a GPU those of
         any library with DLPack or `__cuda_array_interface__`. These outputs are written there, in the order of the
         current stream, and the same arrays are returned for them."""
-        return self._run(output_names, feeds, out, lambda value: value.on_host)
+        return self._run(output_names, feeds, out, self._downloaded)
+
+    def _downloaded(self, name: str, value: Value) -> Any:
+        """Return NumPy's array of a tensor, whose 8-bit floats CuPy holds as bytes."""
+        dtype = self._dtype_of(name)
+        return numpy_of(value.on_host, dtype) if dtype in FLOAT8 else value.on_host
+
+    def _dtype_of(self, name: str) -> str | None:
+        return self._model.network.tensor(name).dtype
 
     def run_on_device(
         self, output_names: Sequence[str] | None, feeds: Feeds, out: Mapping[str, Any] | None = None
     ) -> list[Any]:
         """Run like `run`, but return arrays on the device."""
-        return self._run(output_names, feeds, out, lambda value: value.on_device)
+        return self._run(output_names, feeds, out, lambda _, value: value.on_device)
 
     def _run(
         self,
         output_names: Sequence[str] | None,
         feeds: Feeds,
         out: Mapping[str, Any] | None,
-        as_array: Callable[[Value], Any],
+        as_array: Callable[[str, Value], Any],
     ) -> list[Any]:
         names = options.outputs(output_names, self.output_names)
         buffers = buffers_of(self._device, out, names)
         values = self._values(names, feeds, buffers)
-        return [buffers[name].given if name in buffers else as_array(values[name]) for name in names]
+        return [buffers[name].given if name in buffers else as_array(name, values[name]) for name in names]
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any] | None = None) -> None:
         """Look up and compile all kernels for inputs of these shapes, before the first run with them. `values` are the

@@ -44,7 +44,7 @@ class ShippedSession(Session):
         self._numbers = {program.shapes: at for at, program in enumerate(self._network.programs)}
         first = self._network.programs[0]
         self._ports = {port.name: port for port in first.inputs}
-        self._outputs = tuple(port.name for port in first.outputs)
+        self._outputs = {port.name: port for port in first.outputs}
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{port.name} {port.dtype}{port.shape}" for port in self._ports.values())
@@ -60,7 +60,10 @@ class ShippedSession(Session):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        return self._outputs
+        return tuple(self._outputs)
+
+    def _dtype_of(self, name: str) -> str:
+        return self._outputs[name].dtype
 
     @property
     def shapes(self) -> tuple[dict[str, Shape], ...]:
@@ -72,7 +75,7 @@ class ShippedSession(Session):
         output_names: Sequence[str] | None,
         feeds: Feeds,
         out: Mapping[str, Any] | None,
-        as_array: Callable[[Value], Any],
+        as_array: Callable[[str, Value], Any],
     ) -> list[Any]:
         with self._reading():
             return super()._run(output_names, feeds, out, as_array)

@@ -55,8 +55,8 @@ struct Arguments {
 
 // Computes an element of the output from its sum.
 __device__ __forceinline__ void finish(
-    const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row, [[maybe_unused]] int column,
-    Term sum) {
+    const Arguments& args, [[maybe_unused]] const Common& common, [[maybe_unused]] int batch,
+    [[maybe_unused]] int row, [[maybe_unused]] int column, Term sum) {
     [[maybe_unused]] const int b0 = batch;
     [[maybe_unused]] const int m0 = row;
     [[maybe_unused]] const int n0 = column;

@@ -81,7 +81,7 @@ __device__ __forceinline__ Term add_product(Term a, Term b, Term sum) {
     return scalar::add(sum, scalar::multiply(a, b));
 }
 
-@@ 039ebfb9 in pages/matmul_mma-bytes-sm_90a.cu: // Computes an element of the output from its sum.
+@@ ef81ad41 in pages/matmul_mma-bytes-sm_90a.cu: // Computes an element of the output from its sum.
 @@ 17+1
     args.y[m0 * 1000 + n0] = static_cast<Output>(t14);
 

@@ -87,20 +87,6 @@ __device__ __forceinline__ Term add_product(Term a, Term b, Term sum) {
     return tile::fma(a, b, sum);
 }
 
-// Computes an element of the output from its sum.
-__device__ __forceinline__ void finish(
-    const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row, [[maybe_unused]] int column,
-    Term sum) {
-    [[maybe_unused]] const int m2 = row % 28;
-    [[maybe_unused]] const int m1 = row / 28 % 28;
-    [[maybe_unused]] const int m0 = row / 28 / 28;
-    [[maybe_unused]] const int n0 = column;
-    const Term t3 = sum;
-    const float t4 = tile::load(args.x2 + n0);
-    const float t5 = scalar::add(t3, t4);
-    args.y[m0 * 50176 + m1 * 1792 + m2 * 64 + n0] = t5 == t5 ? t5 : tile::as_float(0x7fc00000u);
-}
-
 // Neighbouring rows or columns, which a thread reads from shared memory with one load.
 template <class Side>
 struct alignas(Side::VECTOR * sizeof(Term)) Terms { Term term[Side::VECTOR]; };
@@ -137,6 +123,20 @@ __device__ __forceinline__ void stage(Slab<Side>& slab, const Fetched<Side>& fet
     for_each_part<Side>([&](int i, int at, int k) {
         slab[k][at / Side::VECTOR].term[at % Side::VECTOR] = fetched.term[i];
     });
+}
+
+// Computes an element of the output from its sum.
+__device__ __forceinline__ void finish(
+    const Arguments& args, [[maybe_unused]] const Common& common, [[maybe_unused]] int batch,
+    [[maybe_unused]] int row, [[maybe_unused]] int column, Term sum) {
+    [[maybe_unused]] const int m2 = row % 28;
+    [[maybe_unused]] const int m1 = row / 28 % 28;
+    [[maybe_unused]] const int m0 = row / 28 / 28;
+    [[maybe_unused]] const int n0 = column;
+    const Term t3 = sum;
+    const float t4 = tile::load(args.x2 + n0);
+    const float t5 = scalar::add(t3, t4);
+    args.y[m0 * 50176 + m1 * 1792 + m2 * 64 + n0] = t5 == t5 ? t5 : tile::as_float(0x7fc00000u);
 }
 
 // A thread's rows are vectors, ROW_THREADS vectors apart; its columns likewise.
@@ -187,13 +187,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul(const Arguments arg
         if (multiplies) multiply(sums, shared.left[buffer], shared.right[buffer], y, x);
     });
     if (!multiplies) return;
+    const Common common = common_of(args);
 #pragma unroll
     for (int i = 0; i < THREAD_M; ++i) {
         const int row = place.row + row_of(y, i);
 #pragma unroll
         for (int j = 0; j < THREAD_N; ++j) {
             const int column = place.column + column_of(x, j);
-            if (row < M && column < N) finish(args, place.batch, row, column, sums[i][j]);
+            if (row < M && column < N) finish(args, common, place.batch, row, column, sums[i][j]);
         }
     }
 }

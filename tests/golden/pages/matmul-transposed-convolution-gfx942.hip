@@ -52,7 +52,7 @@ BUFFERS=2 SMEM_BYTES=19456
         [[maybe_unused]] const int k0 = k / 32 / 4;
         const float t0 = tile::load(args.x1 + (k2 * 256 + n0 * 16 + k0 * 4 + k1));
 
-@@ 2aab62aa in pages/matmul-convolution-sm_90a.cu: // Computes an element of the output from its sum.
+@@ 72d46f6d in pages/matmul-convolution-sm_90a.cu: // Computes an element of the output from its sum.
 @@ 5+3
     [[maybe_unused]] const int m2 = row % 30;
     [[maybe_unused]] const int m1 = row / 30 % 30;

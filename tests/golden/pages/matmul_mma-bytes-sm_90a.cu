@@ -124,25 +124,6 @@ struct Right {
     }
 };
 
-// Computes an element of the output from its sum.
-__device__ __forceinline__ void finish(
-    const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row, [[maybe_unused]] int column,
-    Term sum) {
-    [[maybe_unused]] const int m0 = row;
-    [[maybe_unused]] const int n0 = column;
-    const Term t5 = sum;
-    const int t6 = tile::load(args.x3 + n0);
-    const int t7 = scalar::add(t5, t6);
-    const float t8 = scalar::to_float32(t7);
-    const float t9 = tile::load(args.x4 + n0);
-    const float t10 = scalar::multiply(t8, t9);
-    const float t11 = scalar::round(t10);
-    const float t12 = scalar::minimum(127.0f, t11);
-    const float t13 = scalar::maximum(-128.0f, t12);
-    const int t14 = scalar::to_int32(t13);
-    args.y[m0 * 192 + n0] = static_cast<Output>(t14);
-}
-
 // SLAB terms in fp16 of each row of the two tiles.
 struct Slabs {
     unsigned char left[BUFFERS][TILE_M * TILE_K];
@@ -190,6 +171,25 @@ __device__ __forceinline__ void stage(unsigned char* slab, const Fetched<Side>& 
         *reinterpret_cast<tile::Words<4>*>(slab + swizzled_offset(row / 8 * 8, row % 8, chunk)) =
             fetched.chunk[i];
     });
+}
+
+// Computes an element of the output from its sum.
+__device__ __forceinline__ void finish(
+    const Arguments& args, [[maybe_unused]] const Common& common, [[maybe_unused]] int batch,
+    [[maybe_unused]] int row, [[maybe_unused]] int column, Term sum) {
+    [[maybe_unused]] const int m0 = row;
+    [[maybe_unused]] const int n0 = column;
+    const Term t5 = sum;
+    const int t6 = tile::load(args.x3 + n0);
+    const int t7 = scalar::add(t5, t6);
+    const float t8 = scalar::to_float32(t7);
+    const float t9 = tile::load(args.x4 + n0);
+    const float t10 = scalar::multiply(t8, t9);
+    const float t11 = scalar::round(t10);
+    const float t12 = scalar::minimum(127.0f, t11);
+    const float t13 = scalar::maximum(-128.0f, t12);
+    const int t14 = scalar::to_int32(t13);
+    args.y[m0 * 192 + n0] = static_cast<Output>(t14);
 }
 
 template <class Element>
@@ -258,6 +258,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments
         if (EXACT_SLABS < SLABS && slab % EXACT_SLABS == EXACT_SLABS - 1) add(totals, sums);
     });
     add(totals, sums);
+    const Common common = common_of(args);
     tile::barrier();
     share(shared, totals, first_row, first_column);
     tile::barrier();
@@ -266,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments
         const int row = WRITE_ALONG_M ? number % TILE_M : number / TILE_N;
         const int column = WRITE_ALONG_M ? number / TILE_M : number % TILE_N;
         if (place.row + row < M && place.column + column < N) {
-            finish(args, place.batch, place.row + row, place.column + column, shared.totals[row][column]);
+            finish(args, common, place.batch, place.row + row, place.column + column, shared.totals[row][column]);
         }
     }
 }

@@ -19,7 +19,7 @@ constexpr int COLUMNS = 49;
 [[maybe_unused]] constexpr int THREADS = 128;
 [[maybe_unused]] constexpr int TEAM = 8;  // threads that share a row
 [[maybe_unused]] constexpr int VECTOR = 8;  // neighbouring elements per load
-[[maybe_unused]] constexpr int ACROSS = 1;  // vectors lie across rows
+[[maybe_unused]] constexpr int ACROSS = 1;  // 1: threads and vectors lie across rows; 2: threads do
 [[maybe_unused]] constexpr int UNROLL = 8;  // vectors that a thread has in flight
 [[maybe_unused]] constexpr int KEEP = 0;  // passes keep values for later ones
 
@@ -89,7 +89,7 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 @@ 5+22
 
 // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
-// members of a team along a row, else teams across rows.
+// members of a team along a row, or teams across rows.
 extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments args) {
     const int team = ACROSS ? tile::thread() % TEAMS : tile::thread() / TEAM;
     const int member = ACROSS ? tile::thread() / TEAMS : tile::thread() % TEAM;

@@ -30,7 +30,7 @@ constexpr int COLUMNS = 768;
 [[maybe_unused]] constexpr int THREADS = 128;
 [[maybe_unused]] constexpr int TEAM = 32;  // threads that share a row
 [[maybe_unused]] constexpr int VECTOR = 4;  // neighbouring elements per load
-[[maybe_unused]] constexpr int ACROSS = 0;  // vectors lie across rows
+[[maybe_unused]] constexpr int ACROSS = 0;  // 1: threads and vectors lie across rows; 2: threads do
 [[maybe_unused]] constexpr int UNROLL = 8;  // vectors that a thread has in flight
 [[maybe_unused]] constexpr int KEEP = 1;  // passes keep values for later ones
 
@@ -105,7 +105,7 @@ struct Rows {
             vectors.v0[step] = load_vector(args.x0 + (r0 * 768 + c0));
             vectors.v1[step] = load_vector(args.x1 + c0);
 
-@@ 8c892e33 in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
+@@ f25b49cd in pages/reduce-softmax-sm_90a.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
 @@ 4+2
 @@ 15+1
 #pragma unroll

@@ -17,7 +17,7 @@ constexpr int COLUMNS = 1000;
 [[maybe_unused]] constexpr int THREADS = 128;
 [[maybe_unused]] constexpr int TEAM = 128;  // threads that share a row
 [[maybe_unused]] constexpr int VECTOR = 2;  // neighbouring elements per load
-[[maybe_unused]] constexpr int ACROSS = 0;  // vectors lie across rows
+[[maybe_unused]] constexpr int ACROSS = 0;  // 1: threads and vectors lie across rows; 2: threads do
 [[maybe_unused]] constexpr int UNROLL = 4;  // vectors that a thread has in flight
 [[maybe_unused]] constexpr int KEEP = 0;  // passes keep values for later ones
 
@@ -75,7 +75,7 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 @@ 9+1
             vectors.v0[step] = load_vector(args.x0 + (r0 * 1000 + c0));
 
-@@ 7270f4b9 in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
+@@ 35cc0bc0 in pages/reduce-mean-of-pixels-sm_80.cu: // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
 @@ 15+1
         Lanes<Argmax1> lanes1;
 @@ 19+3

@@ -21,7 +21,7 @@ constexpr int COLUMNS = 4096;
 [[maybe_unused]] constexpr int THREADS = 64;
 [[maybe_unused]] constexpr int TEAM = 64;  // threads that share a row
 [[maybe_unused]] constexpr int VECTOR = 4;  // neighbouring elements per load
-[[maybe_unused]] constexpr int ACROSS = 0;  // vectors lie across rows
+[[maybe_unused]] constexpr int ACROSS = 0;  // 1: threads and vectors lie across rows; 2: threads do
 [[maybe_unused]] constexpr int UNROLL = 16;  // vectors that a thread has in flight
 [[maybe_unused]] constexpr int KEEP = 1;  // passes keep values for later ones
 
@@ -274,7 +274,7 @@ __device__ __forceinline__ void set_rows(
 }
 
 // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:
-// members of a team along a row, else teams across rows.
+// members of a team along a row, or teams across rows.
 extern "C" __global__ void __launch_bounds__(THREADS) reduce(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();

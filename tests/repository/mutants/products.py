@@ -136,8 +136,16 @@ MUTANTS = (
         (exact("ragged tiles, many slabs"),),
     ),
     Mutant(
+        "products: a value that outputs do not share",
+        "_is_common",
+        "isinstance(each, Fold) or any(at.axes for at in indices_of(each))",
+        "isinstance(each, Fold)",
+        "All outputs would get the bias of the first one.",
+        (exact("bytes with zero points"),),
+    ),
+    Mutant(
         "products: one buffer for two slabs",
-        "families/expression/slabs.j2",
+        "families/expression/tiles.j2",
         "const int buffer = slab % BUFFERS;",
         "const int buffer = 0;",
         "A slab is overwritten while other threads multiply it.",
@@ -145,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: no thread waits for the slab",
-        "families/expression/slabs.j2",
+        "families/expression/tiles.j2",
         "        tile::barrier();\n",
         "",
         "Terms are read before they are written.",
@@ -161,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "products: batches as further rows",
-        "families/expression/slabs.j2",
+        "families/expression/tiles.j2",
         "tile::block_x() / TILES_N % TILES_M * TILE_M",
         "tile::block_x() / TILES_N * TILE_M",
         "The tiles of the second batch have no rows.",
