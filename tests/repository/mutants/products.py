@@ -136,14 +136,6 @@ MUTANTS = (
         (exact("ragged tiles, many slabs"),),
     ),
     Mutant(
-        "products: a value that outputs do not share",
-        "_is_common",
-        "isinstance(each, Fold) or any(at.axes for at in indices_of(each))",
-        "isinstance(each, Fold)",
-        "All outputs would get the bias of the first one.",
-        (exact("bytes with zero points"),),
-    ),
-    Mutant(
         "products: one buffer for two slabs",
         "families/expression/tiles.j2",
         "const int buffer = slab % BUFFERS;",
