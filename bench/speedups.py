@@ -133,11 +133,18 @@ COMPARISONS = (
         "fp16 dense layers, over cuDNN fp16 and bf16",
     ),
     Comparison(
-        "29 of the dense layers in fp8 (e4m3), 24 trials",
+        "the dense layers in fp8 (e4m3), 24 trials",
         CUDNN_FP16,
         ("dense_fp8",),
         _field("over_best_peer"),
         "fp8 dense layers, over cuDNN fp16",
+    ),
+    Comparison(
+        "depthwise, grouped and first layers in fp16, N=32, as `lookup` serves them",
+        CUDNN_FP16,
+        ("special_fp16",),
+        _field("over_best_peer"),
+        "fp16 depthwise, grouped and first layers, over cuDNN fp16",
     ),
     Comparison(UNTUNED, TUNED, ("untuned_no_peers",), _field("now_over_tuned")),
     *_fused(
@@ -166,6 +173,7 @@ COMPARISONS = (
     ),
     *_fused("seven of them, N=1", "", "blocks_n1"),
     *_fused("3x3 and 1x1 of ResNet-50 in fp16, N=32, 12 trials", "", "pairs_fp16"),
+    *_fused("depthwise and 1x1 of MobileNetV2 in fp16, N=32, 8 trials", "", "pairs_fp16_dw_pw"),
     *_fused(
         "the two convolutions of Composable Kernel's example 41, in fp16, bf16 and fp8, N=128, 24 trials",
         "",
