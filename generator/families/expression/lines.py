@@ -102,10 +102,14 @@ def address(load: Load) -> str:
     return f"args.{load.operand} + {index if index.isidentifier() else f'({index})'}"
 
 
-def loaded(load: Load) -> str:
-    """Return the vector of a load, which is read only where its guards hold."""
-    vector = f"load_vector({address(load)})"
-    return f"{guarded(load.guards)} ? {vector} : Vector<{load.operand.upper()}>{{}}" if load.guards else vector
+def loaded(load: Load, words: int = 0) -> str:
+    """Return the vector of a load, or its `words`, which are read only where its guards hold."""
+    vector = f"tile::load_words<{words}>({address(load)})" if words else f"load_vector({address(load)})"
+    return f"{guarded(load.guards)} ? {vector} : {vector_type(load, words)}{{}}" if load.guards else vector
+
+
+def vector_type(load: Load, words: int = 0) -> str:
+    return f"tile::Words<{words}>" if words else f"Vector<{load.operand.upper()}>"
 
 
 def first_of(axis: Axis) -> Axis:
@@ -113,8 +117,8 @@ def first_of(axis: Axis) -> Axis:
     return Axis(f"first_{axis.name}", axis.extent)
 
 
-def vector_loaded(load: Load, axis: Axis, number: int) -> str:
-    """Return the line that loads a vector along an axis, from the element `first_<axis>` on."""
+def vector_loaded(load: Load, axis: Axis, number: int, words: int = 0) -> str:
+    """Return the line that loads a vector along an axis, or its `words`, from the element `first_<axis>` on."""
     first = first_of(axis)
 
     def moved_index(index: Index) -> Index:
@@ -122,7 +126,7 @@ def vector_loaded(load: Load, axis: Axis, number: int) -> str:
 
     guards = tuple(guard.moved(moved_index) for guard in load.guards)
     moved = replace(load, at=moved_index(load.at), guards=guards)
-    return f"const Vector<{load.operand.upper()}> v{number} = {loaded(moved)};"
+    return f"const {vector_type(load, words)} v{number} = {loaded(moved, words)};"
 
 
 def widened(dtype: str, element: str) -> str:

@@ -46,7 +46,7 @@ from qconv.generator.plan import (
 from qconv.op import WIDEST
 from qconv.targets.target import Target
 
-HALF = "float16"
+HALF, BYTES = "float16", ("int8", "uint8")
 # Whole numbers up to here are exact in fp16, and sums of their products up to EXACT in fp32.
 MOST_FACTOR, EXACT = 2**11, 2**24
 # Terms of a factor in 16 bytes, which a thread computes at a time.
@@ -155,7 +155,8 @@ class MatMulMmaPlan(TiledPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        return (*super().wants, "warp", "half", "half_pairs", "matrices")
+        bytes_of_words = ("byte_ints",) * any(map(self._words, self.vectors))
+        return (*super().wants, "warp", "half", "half_pairs", "matrices", *bytes_of_words)
 
     @property
     def roles(self) -> MatMulMmaRoles:
@@ -220,13 +221,22 @@ class MatMulMmaPlan(TiledPlan):
         """Return the lines that load the vectors of a factor, the lines of one of its terms, and the term's name."""
         made, inner = statements(factor.root), self._inner
         numbers = {load: number for number, load in enumerate(self.vectors) if load in factor.loads}
-        lines = Lines(self.problem, lambda load: f"v{numbers[load]}.element[lane]" if load in numbers else None)
+        lines = Lines(self.problem, lambda load: self._element(load, numbers[load]) if load in numbers else None)
         begin, inside = factor.split("first"), []
         if inner is not None:
             begin = [line.replace(f"const int {inner.name} ", f"const int first_{inner.name} ") for line in begin]
-            begin += [vector_loaded(load, inner, number) for load, number in numbers.items()]
+            begin += [vector_loaded(load, inner, number, self._words(load)) for load, number in numbers.items()]
             inside = [f"[[maybe_unused]] const int {inner.name} = first_{inner.name} + lane;"]
         return begin, [*inside, *lines.of(made)], made[-1].name
+
+    def _words(self, load: Load) -> int:
+        """Return the words of a vector of bytes; 0 for a vector of other elements."""
+        return self.vector // 4 if self.problem.named[load.operand].dtype in BYTES else 0
+
+    def _element(self, load: Load, number: int) -> str:
+        if self._words(load):
+            return f"tile::byte_as_int<{load.operand.upper()}>(v{number}.word[lane / 4], lane % 4)"
+        return f"v{number}.element[lane]"
 
     def cost(self) -> float:
         """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at

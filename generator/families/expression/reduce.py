@@ -295,8 +295,8 @@ class ReducePlan(WaitingPlan):
         if axes[-1] not in load.at.axes:
             return own / self.config.vector
         # A vector of several accesses reads each sector in parts.
-        apart = 1.25 if own * self.config.vector > WIDEST else 1.0
-        return max(own, own * SECTOR_BYTES / (own * self._neighbours(load))) * apart
+        slower = 1.25 if own * self.config.vector > WIDEST else 1.0
+        return max(own, own * SECTOR_BYTES / (own * self._neighbours(load))) * slower
 
     def _neighbours(self, load: Load) -> int:
         """Return how many elements a warp reads one behind the other."""

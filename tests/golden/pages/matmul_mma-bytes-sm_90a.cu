@@ -52,6 +52,15 @@ constexpr int EXACT_SLABS = 4;  // slabs whose sums are exact in fp32
 constexpr int BUFFERS = 2;
 constexpr int SMEM_BYTES = 16384;
 
+// Converts byte `i` of a word to int in one instruction.
+template <class Byte>
+__device__ __forceinline__ int byte_as_int(unsigned word, int i) {
+    int byte;  // and above it its sign three times, or zeros
+    const int selector = (Byte(-1) < Byte(0) ? 0x8880 : 0x4440) + 0x1111 * i;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(byte) : "r"(word), "r"(selector));
+    return byte;
+}
+
 // The kernel's only parameter.
 struct Arguments {
     const X0* x0;  // uint8*59100
@@ -94,11 +103,11 @@ struct Left {
         [[maybe_unused]] int first, Sum (&term)[VECTOR]) {
         [[maybe_unused]] const int m0 = row;
         [[maybe_unused]] const int first_k0 = first;
-        const Vector<X0> v0 = load_vector(args.x0 + (m0 * 300 + first_k0));
+        const tile::Words<1> v0 = tile::load_words<1>(args.x0 + (m0 * 300 + first_k0));
 #pragma unroll
         for (int lane = 0; lane < VECTOR; ++lane) {
             [[maybe_unused]] const int k0 = first_k0 + lane;
-            const int t0 = v0.element[lane];
+            const int t0 = tile::byte_as_int<X0>(v0.word[lane / 4], lane % 4);
             const int t1 = tile::load(args.x2);
             const int t2 = scalar::subtract(t0, t1);
             term[lane] = static_cast<Sum>(t2);
@@ -114,11 +123,11 @@ struct Right {
         [[maybe_unused]] int first, Sum (&term)[VECTOR]) {
         [[maybe_unused]] const int n0 = column;
         [[maybe_unused]] const int first_k0 = first;
-        const Vector<X1> v1 = load_vector(args.x1 + (n0 * 300 + first_k0));
+        const tile::Words<1> v1 = tile::load_words<1>(args.x1 + (n0 * 300 + first_k0));
 #pragma unroll
         for (int lane = 0; lane < VECTOR; ++lane) {
             [[maybe_unused]] const int k0 = first_k0 + lane;
-            const int t0 = v1.element[lane];
+            const int t0 = tile::byte_as_int<X1>(v1.word[lane / 4], lane % 4);
             term[lane] = static_cast<Sum>(t0);
         }
     }
@@ -242,6 +251,10 @@ __device__ __forceinline__ void share(
     }
 }
 
+// Neighbours in the output, the lines of a tile, and the threads that write one.
+constexpr int LINE = WRITE_ALONG_M ? TILE_M : TILE_N, LINES = TILE_M * TILE_N / LINE;
+constexpr int ABREAST = LINE < THREADS ? LINE : THREADS;
+
 // A block computes a tile of TILE_M x TILE_N outputs of one batch. Neighbouring threads write neighbours.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments args) {
     tile::launch_dependents();
@@ -262,12 +275,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_mma(const Arguments
     tile::barrier();
     share(shared, totals, first_row, first_column);
     tile::barrier();
+    for (int inner = tile::thread() % ABREAST; inner < LINE; inner += ABREAST) {
 #pragma unroll 4
-    for (int number = tile::thread(); number < TILE_M * TILE_N; number += THREADS) {
-        const int row = WRITE_ALONG_M ? number % TILE_M : number / TILE_N;
-        const int column = WRITE_ALONG_M ? number / TILE_M : number % TILE_N;
-        if (place.row + row < M && place.column + column < N) {
-            finish(args, common, place.batch, place.row + row, place.column + column, shared.totals[row][column]);
+        for (int outer = tile::thread() / ABREAST; outer < LINES; outer += THREADS / ABREAST) {
+            const int i = WRITE_ALONG_M ? inner : outer, j = WRITE_ALONG_M ? outer : inner;
+            const int row = place.row + i, column = place.column + j;
+            if (row < M && column < N) finish(args, common, place.batch, row, column, shared.totals[i][j]);
         }
     }
 }
