@@ -38,6 +38,8 @@ Chains = Mapping[Node, tuple[Branch, ...]]
 def chains_of(root: Node, axis: Axis | None, vector: int) -> dict[Node, tuple[Branch, ...]]:
     """Return the outermost chains whose conditions are equal for all elements of each vector along an axis."""
     found: dict[Node, tuple[Branch, ...]] = {}
+    if axis is None:
+        return found
     seen: set[Node] = set()
     waiting = [root]
     while waiting:
@@ -71,13 +73,13 @@ def of_first(condition: Node, axis: Axis) -> Node:
     return replaced(condition, moved)
 
 
-def _branches(node: Node, axis: Axis | None, vector: int) -> tuple[Branch, ...]:
+def _branches(node: Node, axis: Axis, vector: int) -> tuple[Branch, ...]:
     branches: list[Branch] = []
-    left = Span(0, 1 if axis is None else axis.extent)
+    left = Span(0, axis.extent)
     while isinstance(node, Call) and node.function == "select" and _is_even(node.arguments[0], axis, vector):
         condition, value, node = node.arguments
         span = _span(condition, axis)
-        if axis is not None and span is not None:
+        if span is not None:
             span = left & span
             if span.low >= span.high:
                 continue
@@ -88,13 +90,11 @@ def _branches(node: Node, axis: Axis | None, vector: int) -> tuple[Branch, ...]:
         branches.append(Branch(condition, value))
         if left.low >= left.high:
             return (*branches[:-1], Branch(None, value))
-    return (*branches, Branch(None, node if axis is None else _narrowed(node, axis, left)))
+    return (*branches, Branch(None, _narrowed(node, axis, left)))
 
 
-def _span(condition: Node, axis: Axis | None) -> Span | None:
+def _span(condition: Node, axis: Axis) -> Span | None:
     """Return where a condition holds, or None if that is no one span."""
-    if axis is None or not isinstance(condition, Call):
-        return None
     match condition:
         case Call("bit_and", (one, other)):
             spans = _span(one, axis), _span(other, axis)
@@ -131,26 +131,26 @@ def _reads(value: Node) -> bool:
     return any(isinstance(node, Load | Lookup) for node in in_order(value))
 
 
-def _is_even(condition: Node, axis: Axis | None, vector: int) -> bool:
+def _is_even(condition: Node, axis: Axis, vector: int) -> bool:
     """True where a condition is the same for all elements of each vector."""
     return isinstance(condition, Call) and (
         _bound(condition, axis, vector) or all(_is_constant(each, axis, vector) for each in condition.arguments)
     )
 
 
-def _is_constant(node: Node, axis: Axis | None, vector: int) -> bool:
+def _is_constant(node: Node, axis: Axis, vector: int) -> bool:
     if isinstance(node, Number):
         return True
     if isinstance(node, Position):
-        return axis is None or axis not in node.at.axes or vector == 1
+        return axis not in node.at.axes or vector == 1
     return _is_even(node, axis, vector)
 
 
-def _bound(condition: Call, axis: Axis | None, vector: int) -> bool:
+def _bound(condition: Call, axis: Axis, vector: int) -> bool:
     """True for `i + a < b` and `a <= i + b`, where a vector begins at the bound."""
     match condition:
         case Call("less", (Position(at), Number(value, dtype))) | Call(
             "less_or_equal", (Number(value, dtype), Position(at))
         ):
-            return axis is not None and dtype == INT and begins_vector(at - int(value), axis, vector)
+            return dtype == INT and begins_vector(at - int(value), axis, vector)
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import log2
 from typing import ClassVar
 
@@ -116,8 +116,7 @@ class MapPlan(WaitingPlan):
 
     @property
     def axis(self) -> Axis | None:
-        """Return the axis along which vectors lie."""
-        return self.problem.axes[-1] if self.problem.axes else None
+        return last_of(self.problem)
 
     @cached_property
     def chains(self) -> Chains:
@@ -188,30 +187,36 @@ class MapPlan(WaitingPlan):
         wanted = 1 if self.problem.elements < MANY else 2
         short = max(1.0, 132 / self.blocks)
         return (
-            4 * abs(log2(config.vector / self.best_vector))
+            4 * abs(log2(config.vector / best_vector(self.problem)))
             + abs(log2(config.unroll / wanted))
             + (config.threads - 128) / 256
             + 2 * (short - 1)
         )
 
-    @property
-    def best_vector(self) -> int:
-        """Return the vector whose widest array is read or written in 16 bytes. Where a load along the last axis is not
-        one of neighbours, vectors are of no use but to a store, of 4 bytes."""
-        problem = self.problem
-        loads = [node for node in in_order(problem.root) if isinstance(node, Load)]
-        axis = self.axis
-        along = [load for load in loads if any(axis in index.axes for index in indices_of(load))]
-        dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in along)]
-        widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
-        fitting = [vector for vector in CHOICES["vector"] if self.extent % vector == 0 and vector * widest <= WIDEST]
-        if chains_of(problem.root, axis, 1):
-            # A warp has few branches where its vectors are short.
-            short = [vector for vector in fitting if vector <= max(1, 4 // ELEMENT_TYPES[problem.y_type].bytes)]
-            return max(vector for vector in short if chains_of(problem.root, axis, vector))
-        if axis is not None and not all(is_vector(load, axis, fitting[-1]) for load in along):
-            return min(fitting[-1], max(1, 4 // widest))
-        return fitting[-1]
+
+@lru_cache(maxsize=256)
+def best_vector(problem: Map) -> int:
+    """Return the vector whose widest array is read or written in 16 bytes. Where a load along the last axis is not one
+    of neighbours, vectors are of no use but to a store, of 4 bytes. A search asks for it with every config."""
+    axis = last_of(problem)
+    loads = [node for node in in_order(problem.root) if isinstance(node, Load)]
+    along = [load for load in loads if any(axis in index.axes for index in indices_of(load))]
+    dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in along)]
+    widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
+    extent = 1 if axis is None else axis.extent
+    fitting = [vector for vector in CHOICES["vector"] if extent % vector == 0 and vector * widest <= WIDEST]
+    if chains_of(problem.root, axis, 1):
+        # A warp has few branches where its vectors are short.
+        short = [vector for vector in fitting if vector <= max(1, 4 // ELEMENT_TYPES[problem.y_type].bytes)]
+        return next(vector for vector in reversed(short) if chains_of(problem.root, axis, vector))
+    if axis is not None and not all(is_vector(load, axis, fitting[-1]) for load in along):
+        return min(fitting[-1], max(1, 4 // widest))
+    return fitting[-1]
+
+
+def last_of(problem: Map) -> Axis | None:
+    """Return the axis along which vectors lie."""
+    return problem.axes[-1] if problem.axes else None
 
 
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:

@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "map: the default has no vectors",
-        "MapPlan.best_vector",
+        "best_vector",
         "if axis is not None and not all(",
         "if axis is not None and all(",
         "A copy takes several times as long.",
