@@ -16,6 +16,8 @@ from qconv.device import open_device
 from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.errors import Infeasible
 from qconv.expression import Map
+from qconv.generator.families.expression import map as map_family
+from qconv.generator.families.expression.branches import chains_of
 from qconv.generator.families.expression.map import MapConfig, MapPlan
 from qconv.instances.load.pair import load
 from qconv.op import Sample
@@ -248,6 +250,13 @@ def test_a_branch_has_no_guard_that_holds_in_all_of_it() -> None:
         "if (scalar::less(first_i1, 16)) {",
         "else if (scalar::less(first_i1, 24)) {",
     ]
+
+
+def test_a_search_makes_the_branches_of_a_problem_once_per_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(map_family, "chains_of", lambda *given: asked.append(given) or chains_of(*given))
+    generator.default(joined(23, (16, 8, 8, 4)), TARGETS["sm_90a"])
+    assert 0 < len(asked) <= len(map_family.CHOICES["vector"])
 
 
 @pytest.mark.many

@@ -232,8 +232,8 @@ MUTANTS = (
     Mutant(
         "map: a branch begins within a vector",
         "expression/branches.py",
-        "return axis is not None and dtype == INT and begins_vector(at - int(value), axis, vector)",
-        "return axis is not None and dtype == INT",
+        "return dtype == INT and begins_vector(at - int(value), axis, vector)",
+        "return dtype == INT",
         "All elements of the vector get the branch of the first one.",
         (f"{KERNEL}::test_branches_are_the_oracles",),
     ),
@@ -284,6 +284,14 @@ MUTANTS = (
         "return a;",
         "The sum of a rounded number is that of another one.",
         (exact("bfloat16 in and out"),),
+    ),
+    Mutant(
+        "map: branches for every config",
+        "expression/map.py",
+        "@lru_cache(maxsize=256)\n",
+        "",
+        "DenseNet-121 is planned in a minute.",
+        (f"{KERNEL}::test_a_search_makes_the_branches_of_a_problem_once_per_vector",),
     ),
     Mutant(
         "map: the default has no vectors",
