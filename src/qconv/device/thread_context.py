@@ -7,6 +7,8 @@ INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: what the driver's calls ret
 
 def give() -> None:
     """Give this thread the context of its current device."""
-    from cupy_backends.cuda.api import runtime  # tensor maps are imported where there is no CuPy, too
+    from cupy_backends.cuda.api import driver, runtime  # tensor maps are imported where there is no CuPy, too
 
-    runtime.free(0)
+    runtime.setDevice(runtime.getDevice())
+    if not driver.ctxGetCurrent():  # before CUDA 12; this call would break another thread's capture of a graph
+        runtime.free(0)

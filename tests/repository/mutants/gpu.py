@@ -9,8 +9,8 @@ MUTANTS = (
     Mutant(
         "cuda: a thread without a context",
         "thread_context.py",
-        "    runtime.free(0)\n",
-        "    runtime.getDeviceCount()\n",
+        "INVALID_CONTEXT = 201",
+        "INVALID_CONTEXT = 200",
         "A session that another thread runs is refused by the driver.",
         ("test_gpu.py::test_a_launch_is_the_first_call_of_a_thread",),
         gpu=True,
