@@ -7,15 +7,6 @@ SPECIAL, FUSED = "test_special_random.py", "test_fused_random_gpu.py"
 
 MUTANTS = (
     Mutant(
-        "cuda: a thread without a context",
-        "thread_context.py",
-        "INVALID_CONTEXT = 201",
-        "INVALID_CONTEXT = 200",
-        "A session that another thread runs is refused by the driver.",
-        ("test_gpu.py::test_a_launch_is_the_first_call_of_a_thread",),
-        gpu=True,
-    ),
-    Mutant(
         "dp4a: bytes of x times signed weights",
         "dot",
         'asm("dp4a.s32.u32 %0',

@@ -9,6 +9,30 @@ SHARED = f"{LAUNCHER}::test_an_output_over_a_byte_of_another_array_is_refused"
 
 MUTANTS = (
     Mutant(
+        "launching: another status of a thread without a context",
+        "thread_context.py",
+        "INVALID_CONTEXT = 201",
+        "INVALID_CONTEXT = 200",
+        "A session that another thread runs is refused by the driver.",
+        ("qconv/device/test_thread_context.py::test_it_is_repeated_once",),
+    ),
+    Mutant(
+        "launching: a launch in a thread without a context",
+        "_plain",
+        "            thread_context.give()\n",
+        "",
+        "The launch is refused again.",
+        ("qconv/device/test_thread_context.py::test_it_is_repeated_once",),
+    ),
+    Mutant(
+        "launching: a thread's capture ends another's",
+        "thread_context.py",
+        "if not driver.ctxGetCurrent():",
+        "if True:",
+        "cudaFree is forbidden while another thread captures.",
+        ("qconv/device/test_thread_context.py::test_a_call_that_ends_captures_is_the_last_resort",),
+    ),
+    Mutant(
         "launcher: an output right behind an input",
         "share_bytes",
         "return begin < first + other_bytes &&",
