@@ -32,6 +32,7 @@ from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible
 from qconv.generator import Plan, config_from_json
 from qconv.generator.families.depthwise import Depthwise
+from qconv.generator.families.expression.reduce import ReduceConfig
 from qconv.generator.families.fused.config import Fused
 from qconv.generator.families.fused.layer import is_depthwise
 from qconv.generator.families.mma.config import CHOICES, Mma
@@ -174,6 +175,8 @@ SPILLED_BY_SIMT = {"gfx1030": 16, "gfx1150": 152}
 SPILLED_BY_PRODUCTS = {"sm_121": 44}
 # ptxas sometimes uses fewer registers than it may and spills a few words; the tuner measures the cost.
 ACCEPTED = {"nvidia": 64, "amd": 0}
+# clang computes the exponentials of 64 elements at once.
+ACCEPTED_OF_REDUCTIONS = 256
 # Up to this many sums per lane; others have more.
 MODERATE_SUMS = 32
 # Sums and filters of both convolutions are in one thread's registers: with many warps it has 64.
@@ -321,6 +324,8 @@ def accepted(plan: Plan) -> int:
     """Return the bytes that a thread may spill: a search may try a warp's tile that is too large, and times it."""
     if isinstance(plan.config, Depthwise):
         return ACCEPTED_OF_DEPTHWISE
+    if isinstance(plan.config, ReduceConfig):
+        return ACCEPTED_OF_REDUCTIONS
     if isinstance(plan.config, Fused):
         assert isinstance(plan.problem, Chain)
         tall = any(is_depthwise(one) and one.r > 3 for one in plan.problem.layers.values())

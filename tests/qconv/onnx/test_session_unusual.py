@@ -159,15 +159,18 @@ def outcome(model: Any, feeds: Mapping[str, Any]) -> list[Any] | None:
         return None
 
 
-def compared(name: str, **how: Any) -> Session:
-    """Return a session that has run, with the same outputs as ONNX Runtime."""
+def compared(name: str, within: float = 0.0, **how: Any) -> Session:
+    """Return a session that has run, with the same outputs as ONNX Runtime, or `within` a share of the largest."""
     made = RUN[name][0]()
     wanted = outcome(made.proto, made.feeds)
     assert wanted is not None, "ONNX Runtime refuses it"
     session = Session(made.proto, "cpu", **how)
     for got, expected in zip(session.run(None, made.feeds), wanted, strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-        np.testing.assert_array_equal(got, expected)
+        if within:
+            np.testing.assert_allclose(got, expected, rtol=0, atol=within * np.abs(expected).max())
+        else:
+            np.testing.assert_array_equal(got, expected)
     assert all(row.why for row in session.explain().rows)
     return session
 
@@ -198,11 +201,15 @@ ELSEWHERE: dict[str, dict[str, int]] = {
 }  # fmt: skip
 
 
+# Products of bytes are added up in int32 and scaled once; ONNX Runtime rounds each.
+WITHIN = {"a convolution of dequantized weights, in floats": 1e-6}
+
+
 @pytest.mark.turns
 @pytest.mark.parametrize("name", list(RUN))
 def test_by_default_all_others_run_here(name: str) -> None:
     """Their few floats are exact as well: sums of few products, and functions without rounding."""
-    assert compared(name).explain().fallen_back == ELSEWHERE.get(name, {})
+    assert compared(name, WITHIN.get(name, 0.0)).explain().fallen_back == ELSEWHERE.get(name, {})
 
 
 @pytest.mark.parametrize("name", list(REFUSED))
