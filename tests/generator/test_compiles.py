@@ -176,7 +176,7 @@ SPILLED_BY_PRODUCTS = {"sm_121": 44}
 # ptxas sometimes uses fewer registers than it may and spills a few words; the tuner measures the cost.
 ACCEPTED = {"nvidia": 64, "amd": 0}
 # clang computes the exponentials of 64 elements at once.
-ACCEPTED_OF_REDUCTIONS = 256
+ACCEPTED_OF_REDUCTIONS = {"nvidia": 64, "amd": 148}
 # Up to this many sums per lane; others have more.
 MODERATE_SUMS = 32
 # Sums and filters of both convolutions are in one thread's registers: with many warps it has 64.
@@ -325,7 +325,7 @@ def accepted(plan: Plan) -> int:
     if isinstance(plan.config, Depthwise):
         return ACCEPTED_OF_DEPTHWISE
     if isinstance(plan.config, ReduceConfig):
-        return ACCEPTED_OF_REDUCTIONS
+        return ACCEPTED_OF_REDUCTIONS[plan.target.vendor]
     if isinstance(plan.config, Fused):
         assert isinstance(plan.problem, Chain)
         tall = any(is_depthwise(one) and one.r > 3 for one in plan.problem.layers.values())

@@ -144,7 +144,7 @@ class MapPlan(WaitingPlan):
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
             begin=[*axes, *loads] or ["// Every element is the same."],
-            branches=list(self._branches()),
+            branches=list(self._branches(len(loads))),
             lines=lines,
             stored=stored(problem.y_type, value),
         )
@@ -159,8 +159,7 @@ class MapPlan(WaitingPlan):
         loads = [vector_loaded(load, self.problem.axes[-1], at) for load, at in numbers.items()]
         return loads, [*inside, *lines.of(made)], made[-1].name
 
-    def _branches(self) -> Iterator[BranchText]:
-        loaded = len(self._vectors_of(without(self.problem.root, self.chains)))
+    def _branches(self, loaded: int) -> Iterator[BranchText]:
         for number, (node, branches) in enumerate(self.chains.items()):
             chosen = str(Chosen(number, node.dtype))
             declared = ["// A vector computes one branch.", f"{CTYPES[node.dtype]} {chosen}[VECTOR];"]
