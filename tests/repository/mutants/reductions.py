@@ -107,14 +107,6 @@ MUTANTS = (
         (case("257 columns"),),
     ),
     Mutant(
-        "reductions: partners combine in their own order",
-        "combine_with_partner",
-        "Fold::combine(is_upper ? others : mine, is_upper ? mine : others)",
-        "Fold::combine(mine, others)",
-        "Of zeros of both signs the later one is the largest.",
-        (f"{KERNEL}::test_equal_elements_zeros_of_both_signs_and_nans[maximum-0]",),
-    ),
-    Mutant(
         "reductions: the halves of partners are swapped",
         "combine_neighbours",
         "is_upper ? lanes[i] : lanes[i + kept]",
