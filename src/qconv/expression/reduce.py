@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import ClassVar
 
@@ -45,19 +46,19 @@ class Reduce(Expression):
         if not self.columns:
             raise ValueError("columns is empty: a reduction combines the elements of at least one axis")
 
-    @property
+    @cached_property
     def row_count(self) -> int:
         return prod(self.rows)
 
-    @property
+    @cached_property
     def column_count(self) -> int:
         return prod(self.columns)
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         return lanes_of(self.column_count)
 
-    @property
+    @cached_property
     def has_columns(self) -> bool:
         """True where the output has one element per column."""
         return varies(self.root, self.axes_of("columns"))
