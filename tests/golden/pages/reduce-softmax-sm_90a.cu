@@ -229,8 +229,8 @@ __device__ __forceinline__ Position<T> exchanged(Position<T> position, int dista
 }
 
 // Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
-// has several lanes, each of two partners combines half of them. No combination depends on which of two values
-// is its first. All get the result, in lanes[0].
+// has several lanes, each of two partners combines half of them; no combination depends on which value is
+// its first. All get the result, in lanes[0].
 template <class Fold, class Value>
 __device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[maybe_unused]] int member) {
 #pragma unroll
@@ -250,7 +250,8 @@ __device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[may
     for (int level = 1; SHUFFLED >> level > 0 && VECTOR >> level > 0; ++level) {
         const int distance = SHUFFLED >> level;
 #pragma unroll
-        for (int i = 0; i < LANES_LEFT; ++i) lanes[i] = Fold::combine(lanes[i], exchanged(lanes[i], distance));
+        for (int i = 0; i < LANES_LEFT; ++i)
+            lanes[i] = Fold::combine(lanes[i], exchanged(lanes[i], distance));
     }
 #pragma unroll
     for (int level = 1; LANES_LEFT >> level > 0; ++level)

@@ -267,6 +267,12 @@ __device__ __forceinline__ void multiply_tiles(Shared& shared, unsigned tensor_m
 constexpr bool WHOLE_TILES = K % TILE_N == 0;
 constexpr bool HAS_K_REMAINDER = false;  // of the channels written at once, all exist or none does
 
+// The residuals of channels that are written at once.
+struct Residuals {
+    __device__ __forceinline__ Residuals(const Arguments&, int) {}
+    __device__ __forceinline__ Inputs beside(Sum sum, int) const { return {sum}; }
+};
+
 // Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
 // same channels, so that one load of their parameters serves all of them.
 __device__ __forceinline__ void write_sums(
@@ -276,12 +282,13 @@ __device__ __forceinline__ void write_sums(
     for (int at = 0; at < STRIP; at += VECTOR_K) {
         if (!WHOLE_TILES && k + at >= K) return;
         Output* const to = args.y + (pixel * K + k + at);
+        const Residuals residuals(args, pixel * K + k + at);
         Channel channels[VECTOR_K];
         load_channels(args, k + at, channels);
         Finished finished[VECTOR_K];
 #pragma unroll
         for (int i = 0; i < VECTOR_K; ++i) {
-            const Inputs inputs = {sums[at + i]};
+            const Inputs inputs = residuals.beside(sums[at + i], i);
             finished[i] = finish(inputs, channels[i]);
         }
         if constexpr (VECTOR_K > 1) write(to, finished);

@@ -90,12 +90,6 @@ __device__ __forceinline__ void wait_for_sums(int (&)[32], int line = __builtin_
 @@ 16+1
         for (int j = 0; j < WIDTH; ++j) channels[i + j].multiplier = args.multiplier;
 
-@@ ca09cb00 in pages/tcgen05-body-sm_100a.cu: // Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
-@@ 6+0
-    const int border = border_of(pixel);
-@@ 16+1
-            finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + at + i));
-
 // Entry points: the CPU device calls one per thread.
 extern "C" void conv2d_fold_entry(const void* args) {
     conv2d_fold(*static_cast<const Arguments*>(args));

@@ -28,15 +28,18 @@ FOLD_THREADS=128
     tile::TensorMap weight_map;  // map of w
 @@ 21+1
 
+// The residuals of channels that are written at once.
 constexpr int RESIDUAL_BYTES = sizeof(Residual) * VECTOR_K;
-struct alignas(RESIDUAL_BYTES < 16 ? RESIDUAL_BYTES : 16) ResidualVector { Residual element[VECTOR_K]; };
+struct alignas(RESIDUAL_BYTES < 16 ? RESIDUAL_BYTES : 16) Residuals {
+    Residual element[VECTOR_K];
 
-@@ ca09cb00 in pages/tcgen05-body-sm_100a.cu: // Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
+    __device__ __forceinline__ Residuals(const Arguments& args, int at)
+        : Residuals(*reinterpret_cast<const Residuals*>(args.residual + at)) {}
+    __device__ __forceinline__ Inputs beside(Sum sum, int i) const { return {sum, element[i]}; }
+};
+
+@@ 14d80c90 in pages/tcgen05-body-sm_100a.cu: // Finishes and writes a thread's sums: STRIP channels of one pixel, from `k` on. All lanes of a warp have the
 @@ 6+0
     const int border = border_of(pixel);
-@@ 10+0
-        const auto residuals =
-            *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k + at));
-@@ 15+2
-            const Inputs inputs = {sums[at + i], residuals.element[i]};
+@@ 17+1
             finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + at + i));
