@@ -419,7 +419,7 @@ MUTANTS = (
         "16 // max(t.y.bytes, t.residual.bytes if t.residual else 0)",
         "16 // t.y.bytes",
         "No access is wider than 16 bytes.",
-        (ON_MMA, f"{RANDOM}[mma-cpu.sm_90a]"),
+        ("mma/test_plan.py::test_no_lane_reads_more_than_sixteen_bytes_of_residuals",),
     ),
     Mutant(
         "real draft: sums of 8-bit floats as long as those of halves",
