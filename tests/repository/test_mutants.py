@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import mutate
@@ -17,6 +18,7 @@ from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
 from mutants.node_ids import node_ids
 from mutants.tree import Place, Tree
 
+SLOW = "pytest.mark.slow"
 EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
 # Files to cover: every page and role, and the path from a problem to a stored winner.
 COVERED = (
@@ -78,6 +80,31 @@ def test_each_names_tests_that_look_at_behaviour() -> None:
             assert there or not function, f"{mutant.name} names {test}, and {path} has no {function}"
             compares = not {path, test}.isdisjoint(COMPARE_TEXT)
             assert not compares, f"{mutant.name} names {test}, which any change of text fails"
+
+
+def test_each_that_a_fast_test_notices_names_one() -> None:
+    """A fast run leaves slow tests out, and finds nothing to say about the bug."""
+    for mutant in EVERY:
+        if not (mutant.slow or mutant.gpu or mutant.equivalent):
+            named = [test.partition("::") for test in node_ids(mutant.tests)]
+            slow = [function.partition("[")[0] in slow_tests(path) for path, _, function in named]
+            assert not all(slow), f"{mutant.name} names slow tests alone: give it slow=True"
+
+
+@cache
+def slow_tests(path: str) -> frozenset[str]:
+    """Return the tests of a file that are marked slow; the empty name is the file's, if all of them are."""
+    module = ast.parse((ROOT / path).read_text())
+    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+    tests = [function for function in functions if function.name.startswith("test_")]
+    of_all = [
+        ast.unparse(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
+    all_are = any(SLOW in marks for marks in of_all)
+    slow = {test.name for test in tests if all_are or SLOW in map(ast.unparse, test.decorator_list)}
+    return frozenset({*slow, *([""] if 0 < len(tests) <= len(slow) else [])})
 
 
 def test_a_new_file_brings_its_own(tree: Tree, places: Mapping[str, Place]) -> None:

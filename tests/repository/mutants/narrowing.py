@@ -143,6 +143,7 @@ MUTANTS = (
         "vectors is not False",
         "The self-test would refuse a correct run.",
         ("cli/test_options_floats.py::test_a_self_test_compares_bits",),
+        slow=True,
     ),
     Mutant(
         "narrow: a transposed bias for one phase",
