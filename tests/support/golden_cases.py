@@ -306,6 +306,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "nms-centers-gfx942.hip": (NonMaxSuppression(8, 1, 1000, 1000, center=True), "gfx942", None),
     "map-halves-sm_90a.cu": (EXPRESSIONS["a sum of halves"], "sm_90a", None),
     "map-bytes-through-gelu-sm_80.cu": (EXPRESSIONS["bytes through a gelu"], "sm_80", None),
+    "map-groups-sm_90a.cu": (EXPRESSIONS["a normalization of groups"], "sm_90a", None),
     "map-padded-image-gfx942.hip": (EXPRESSIONS["a padded image"], "gfx942", None),
     "map-comparison-gfx1100.hip": (EXPRESSIONS["a comparison of integers"], "gfx1100", None),
     "map-rows-of-table-cpu.cpp": (EXPRESSIONS["rows of a table"], "cpu", None),

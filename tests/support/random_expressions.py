@@ -208,5 +208,12 @@ TYPICAL = {
         ["int64*64000", "int64*64", "bool*1000"],
         "y=bit_and(less(x0[i0*1000+i1],x1[i0]),logical_not(x2[i1]))",
     ),
+    "a normalization of groups": map_of(
+        (8, 1024, 32, 2),
+        "uint8",
+        ["uint8*524288", "float32*256", "float32*32!", "uint8*64!", "float32*2!"],
+        "a=to_float32(subtract(x0[i0*65536+i1*64+i2*2+i3],x3[0]));b=multiply(subtract(a,x1[i0*32+i2]),x2[i2])"
+        ";c=add(b,to_float32(x3[i2*2+i3]));y=quantize(c,x4[0],x4[1],0.0,255.0)",
+    ),
     "channels last": map_of((8, 3136, 96), "int8", ["int8*2408448"], "y=x0[i0*301056+i2*3136+i1]"),
 }

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import pytest
 from float8_boundaries import float8_boundaries
-from random_expressions import map_of, maps
+from random_expressions import TYPICAL, map_of, maps
 
 from qconv import generator
 from qconv.device import open_device
@@ -27,6 +27,11 @@ from qconv.tuner.measure import sanitized
 from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu")
+# A normalization of groups: the scale and the offset of an image's group, then those of each channel.
+GROUPS = (
+    "a=to_float32(subtract(x0[i0*80+i1*16+i2*2+i3],x3[0]));b=multiply(subtract(a,x1[i0*8+i2]),x2[i2]);"
+    "c=add(b,to_float32(x3[i2*2+i3]));y=quantize(c,x4[0],x4[1],0.0,255.0)"
+)
 # Each with a config, and the operands that it reads as vectors.
 NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
     "no axis": (map_of((), "float32", ["float16*1"], "y=exp(x0[0])"), (128, 1, 1), ()),
@@ -53,6 +58,36 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
     "one operand read twice, once by vectors": (
         map_of((18, 16), "uint8", ["uint8*288"], "y=subtract(x0[i0*16+i1],x0[i1*18+i0])"),
         (128, 4, 1),
+        ("x0",),
+    ),
+    "a vector of several groups": (
+        map_of((30, 5, 8, 2), "uint8", ["uint8*2400", "float32*240", "float32*8!", "uint8*16!", "float32*2!"], GROUPS),
+        (128, 16, 1),
+        ("x0", "x3"),
+    ),
+    "a vector of parts of groups": (
+        map_of(
+            (80, 4, 3),
+            "float32",
+            ["int8*960", "int8*4", "int8*3"],
+            "y=to_float32(add(add(x0[i0*12+i1*3+i2],x1[i1]),x2[i2]))",
+        ),
+        (128, 8, 1),
+        ("x0",),
+    ),
+    "a vector of several rows inside or outside of an image": (
+        map_of((70, 8, 4), "int8", ["int8*2208"], "y=guarded(x0[i0*32+i1*4+i2-32],position(i2),i0*32-32,2208)"),
+        (128, 16, 2),
+        ("x0",),
+    ),
+    "a vector of several rows, some outside of an image": (
+        map_of((70, 8, 4), "int8", ["int8*1680"], "y=guarded(x0[i0*24+i1*4+i2-4],position(i1),i1-1,6)"),
+        (128, 16, 1),
+        (),
+    ),
+    "a vector of rows that are read as rows of another length": (
+        map_of((70, 8, 4), "int8", ["int8*2240", "int8*6"], "y=add(x0[i0*32+i1*4+i2],x1[(i1*4+i2)/6])"),
+        (128, 16, 1),
         ("x0",),
     ),
     "a row that a vector does not divide": (
@@ -290,6 +325,14 @@ def test_what_is_contiguous_is_read_as_vectors(name: str) -> None:
     assert tuple(dict.fromkeys(one.operand for one in plan_of(name).vectors)) == NAMED[name][2]
 
 
+def test_what_elements_have_in_common_is_loaded_once() -> None:
+    before, of_group, of_element = generator.render(plan_of("a vector of several groups")).text.split("#pragma unroll")[
+        :3
+    ]
+    assert [text.count("tile::load(args.x4") for text in (before, of_group, of_element)] == [2, 0, 0]
+    assert [text.count("tile::load(args.x1 ") for text in (before, of_group, of_element)] == [0, 1, 0]
+
+
 def random_plan(seed: int, index: int, problem: Map) -> MapPlan:
     plans, _ = generator.space(problem, CPU.target)
     plan = random.Random(f"map {seed} {index} {problem}").choice(plans)
@@ -315,7 +358,12 @@ def test_many_random_expressions(first: int) -> None:
         check(2, index, problem)
 
 
-SANITIZED = ("vectors that a guard leaves out", "a table of rows", "the last block has few elements")
+SANITIZED = (
+    "vectors that a guard leaves out",
+    "a vector of several groups",
+    "a table of rows",
+    "the last block has few elements",
+)
 
 
 @pytest.mark.turns
@@ -355,8 +403,8 @@ def test_a_planted_fault_is_found(sanitizer: sanitized.Sanitizer, old: str, new:
 @pytest.mark.parametrize(
     ("shape", "numbers", "says"),
     [
-        ((4, 24), (128, 16, 1), "vector=16 does not divide the 24 elements of the last axis"),
-        ((), (128, 2, 1), "vector=2 does not divide the 1 elements of the last axis"),
+        ((3, 5, 24), (128, 16, 1), "vector=16 divides no product of the last extents of shape=3,5,24"),
+        ((), (128, 2, 1), "vector=2 divides no product of the last extents of shape=$"),
         ((4, 32), (256, 16, 4), r"elements of a tile \(the problem has 128\): 16384; at most 256"),
         ((4, 32), (256, 3, 1), "vector=3 is not one of 1, 2, 4, 8, 16"),
     ],
@@ -390,6 +438,13 @@ def test_a_default_has_vectors_of_what_is_contiguous(y_type: str, operands: list
     plan = generator.default(map_of((2048, 2048), y_type, operands, do), TARGETS["sm_90a"])
     assert isinstance(plan, MapPlan)
     assert plan.config.vector == vector
+
+
+def test_a_default_has_vectors_of_several_groups() -> None:
+    """A group of two channels would be read two bytes at a time."""
+    plan = generator.default(TYPICAL["a normalization of groups"], TARGETS["sm_90a"])
+    assert isinstance(plan, MapPlan)
+    assert (plan.config.vector, plan.alignment["x0"]) == (16, 16)
 
 
 def test_a_nan_has_the_same_bits_however_it_is_made() -> None:

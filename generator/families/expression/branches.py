@@ -4,12 +4,12 @@ elements of a vector are of the same branch, the vector computes that branch alo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from qconv.expression.function import INT
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Load, Lookup, Node, Number, Position, call, in_order, replaced
-from qconv.generator.families.expression.lines import Chosen, begins_vector, first_of
+from qconv.generator.families.expression.lines import Chosen, begins_vector, first_of, with_axis
 
 # With two branches, a vector computes both.
 FEWEST = 3
@@ -63,14 +63,7 @@ def without(root: Node, chains: Chains) -> Node:
 
 def of_first(condition: Node, axis: Axis) -> Node:
     """Return the condition of the first element of a vector along an axis."""
-    first = first_of(axis)
-
-    def moved(node: Node) -> Node | None:
-        if not isinstance(node, Position):
-            return None
-        return replace(node, at=node.at.substituted(lambda each: Index.of(first if each == axis else each)))
-
-    return replaced(condition, moved)
+    return replaced(condition, lambda node: with_axis(node, axis, first_of(axis)))
 
 
 def _branches(node: Node, axis: Axis, vector: int) -> tuple[Branch, ...]:

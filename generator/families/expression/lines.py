@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from qconv.arithmetic.narrow import NARROW_FLOATS
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.expression import elementary
 from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, ROUNDED, closure
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, Statement
+from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, Statement, with_indices
 from qconv.expression.problem import Expression
 from qconv.generator.convolution import activation_polynomials, listed, literals
 from qconv.generator.plan import Context, Field
@@ -117,15 +117,17 @@ def first_of(axis: Axis) -> Axis:
     return Axis(f"first_{axis.name}", axis.extent)
 
 
+def with_axis(node: Node, axis: Axis, instead: Axis) -> Node:
+    """Return a node with another axis in the place of one in its indices."""
+    return with_indices(
+        node, lambda index: index.substituted(lambda each: Index.of(instead if each == axis else each))
+    )
+
+
 def vector_loaded(load: Load, axis: Axis, number: int, words: int = 0) -> str:
     """Return the line that loads a vector along an axis, or its `words`, from the element `first_<axis>` on."""
-    first = first_of(axis)
-
-    def moved_index(index: Index) -> Index:
-        return index.substituted(lambda each: Index.of(first if each == axis else each))
-
-    guards = tuple(guard.moved(moved_index) for guard in load.guards)
-    moved = replace(load, at=moved_index(load.at), guards=guards)
+    moved = with_axis(load, axis, first_of(axis))
+    assert isinstance(moved, Load)
     return f"const {vector_type(load, words)} v{number} = {loaded(moved, words)};"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import log2
 from typing import ClassVar
@@ -13,9 +13,11 @@ from qconv.errors import Infeasible
 from qconv.expression import Map
 from qconv.expression.function import CTYPES
 from qconv.expression.index import Axis
-from qconv.expression.node import Load, Node, in_order, indices_of, statements
+from qconv.expression.node import Load, Node, Statement, in_order, indices_of, statements
 from qconv.generator.families import Family
 from qconv.generator.families.expression.branches import Branch, Chains, chains_of, of_first, without
+from qconv.generator.families.expression.common import changes_within, divided
+from qconv.generator.families.expression.joined import joined
 from qconv.generator.families.expression.lines import (
     Chosen,
     ExpressionContext,
@@ -24,10 +26,12 @@ from qconv.generator.families.expression.lines import (
     alignment_of,
     axes_of,
     fields_of,
+    first_of,
     is_vector,
     stored,
     vector_loaded,
     wants_of,
+    with_axis,
 )
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
@@ -53,10 +57,21 @@ MANY = 2**20
 
 
 @dataclass(frozen=True)
+class ElementLines:
+    """The lines that compute a value, by how often they run."""
+
+    loads: list[str]  # vectors
+    common: list[str]  # once per vector
+    of_group: list[str]  # once per group of neighbours
+    lines: list[str]  # once per element
+    value: str
+
+
+@dataclass(frozen=True)
 class BranchText:
     """A branch in C++."""
 
-    begin: list[str]  # its condition, and lines that load vectors
+    begin: list[str]  # its condition, and what runs once per vector
     lines: list[str]  # of one element
     chosen: str  # the array of the chain's values
     value: str
@@ -66,6 +81,9 @@ class BranchText:
 class MapContext(ExpressionContext):
     begin: list[str]  # lines that compute the indices of the first element, and load vectors
     branches: list[BranchText]
+    common: list[str]  # lines that run once per vector, behind the branches
+    lanes: str  # the page of the loop over a vector's elements
+    of_group: list[str]  # lines that run once per group of neighbours
     lines: list[str]  # of one element
     stored: str
 
@@ -76,6 +94,14 @@ class MapPlan(WaitingPlan):
 
     problem: Map
     config: MapConfig
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return joined(self.problem, self.config.vector)[0]
+
+    @property
+    def root(self) -> Node:
+        return joined(self.problem, self.config.vector)[1]
 
     @property
     def extent(self) -> int:
@@ -111,21 +137,26 @@ class MapPlan(WaitingPlan):
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
             "The problem.": (Constant("ELEMENTS", self.problem.elements),),
-            "The config.": constants_of(self.config),
+            "The config.": (*constants_of(self.config), *self._group_constants),
         }
 
     @property
+    def _group_constants(self) -> tuple[Constant, ...]:
+        return (Constant("GROUP", self.group, "neighbours along the last axis"),) if self.group > 1 else ()
+
+    @property
     def axis(self) -> Axis | None:
-        return last_of(self.problem)
+        """Return the axis along which vectors lie."""
+        return self.axes[-1] if self.axes else None
 
     @cached_property
     def chains(self) -> Chains:
-        return chains_of(self.problem.root, self.axis, self.config.vector)
+        return chains_of(self.root, self.axis, self.config.vector)
 
     @cached_property
     def vectors(self) -> tuple[Load, ...]:
         """Return the loads that read neighbouring elements with a thread's vector."""
-        return self._vectors_of(self.problem.root)
+        return self._vectors_of(self.root)
 
     def _vectors_of(self, root: Node) -> tuple[Load, ...]:
         loads = [node for node in in_order(root) if isinstance(node, Load)]
@@ -133,41 +164,63 @@ class MapPlan(WaitingPlan):
         return tuple(load for load in loads if axis is not None and is_vector(load, axis, self.config.vector))
 
     @property
+    def group(self) -> int:
+        """Return how many neighbours have equal indices of all axes but the last, in a vector of several of it."""
+        last = self.problem.axes[-1].extent if self.problem.axes else 1
+        is_several = self.config.vector > last and self.config.vector % last == 0
+        return last if is_several and not self.chains else 1
+
+    @property
     def context(self) -> MapContext:
         problem = self.problem
-        axes = axes_of(problem.axes, "first")[::-1]
+        axes = axes_of(self.axes, "first")[::-1]
         if self._inner:
             axes[-1] = axes[-1].replace("const int ", "const int first_", 1)
         made = statements(problem.root)
-        loads, lines, value = self._lines(without(problem.root, self.chains), 0)
+        own = self._lines(without(self.root, self.chains), 0)
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
-            begin=[*axes, *loads] or ["// Every element is the same."],
-            branches=list(self._branches(len(loads))),
-            lines=lines,
-            stored=stored(problem.y_type, value),
+            begin=[*axes, *own.loads] or ["// Every element is the same."],
+            branches=list(self._branches(len(own.loads))),
+            common=[*own.common, "Vector<Output> y;"],
+            lanes=f"families/expression/{'groups' if own.of_group else 'lanes'}.j2",
+            of_group=own.of_group,
+            lines=own.lines,
+            stored=stored(problem.y_type, own.value),
         )
 
-    def _lines(self, root: Node, loaded: int) -> tuple[list[str], list[str], str]:
-        """Return the lines that load the vectors of a value, the lines of one element, and its name. The vectors are
-        numbered from `loaded` on."""
+    def _lines(self, root: Node, loaded: int) -> ElementLines:
+        """Return the lines of a value. The vectors are numbered from `loaded` on."""
         numbers = {load: loaded + at for at, load in enumerate(self._vectors_of(root))}
         lines = Lines(self.problem, lambda load: f"v{numbers[load]}.element[lane]" if load in numbers else None)
         made = statements(root)
+        common, own = divided(made, lambda index: self.axis in index.axes)
+        of_group, own = self._of_group(own)
         inside = [f"[[maybe_unused]] const int {axis} = first_{axis} + lane;" for axis in self._inner]
-        loads = [vector_loaded(load, self.problem.axes[-1], at) for load, at in numbers.items()]
-        return loads, [*inside, *lines.of(made)], made[-1].name
+        loads = [vector_loaded(load, self.axes[-1], at) for load, at in numbers.items()]
+        return ElementLines(loads, lines.of(common), of_group, [*inside, *lines.of(own)], made[-1].name)
+
+    def _of_group(self, made: list[Statement]) -> tuple[list[str], list[Statement]]:
+        """Return the lines that run once per group of neighbours, and the statements of one element."""
+        axis, count = self.axis, self.group
+        if axis is None or count == 1:
+            return [], made
+        same, own = divided(made, lambda index: changes_within(index, axis, count))
+        group = Axis(f"group_{axis.name}", axis.extent)
+        lines = Lines(self.problem).of([replace(one, node=with_axis(one.node, axis, group)) for one in same])
+        return [f"const int {group.name} = {first_of(axis).name} + group;", *lines] if lines else [], own
 
     def _branches(self, loaded: int) -> Iterator[BranchText]:
         for number, (node, branches) in enumerate(self.chains.items()):
             chosen = str(Chosen(number, node.dtype))
             declared = ["// A vector computes one branch.", f"{CTYPES[node.dtype]} {chosen}[VECTOR];"]
             for at, branch in enumerate(branches):
-                loads, lines, value = self._lines(branch.value, loaded)
-                loaded += len(loads)
+                own = self._lines(branch.value, loaded)
+                loaded += len(own.loads)
                 begin = f"{'else ' * bool(at)}{self._condition(branch)}{{"
-                yield BranchText([*declared, begin, *(f"    {load}" for load in loads)], lines, chosen, value)
+                inside = [f"    {line}" for line in (*own.loads, *own.common)]
+                yield BranchText([*declared, begin, *inside], own.lines, chosen, own.value)
                 declared = []
 
     def _condition(self, branch: Branch) -> str:
@@ -179,7 +232,7 @@ class MapPlan(WaitingPlan):
     @property
     def _inner(self) -> list[str]:
         """Return the name of the axis along which vectors lie."""
-        return [axis.name for axis in self.problem.axes[-1:] if axis.extent > 1]
+        return [axis.name for axis in self.axes[-1:] if axis.extent > 1]
 
     def cost(self) -> float:
         config = self.config
@@ -197,9 +250,8 @@ class MapPlan(WaitingPlan):
 def best_vector(problem: Map) -> int:
     """Return the vector whose widest array is read or written in 16 bytes. Where a load along the last axis is not one
     of neighbours, vectors are of no use but to a store, of 4 bytes. A search asks for it with every config."""
-    axis = last_of(problem)
-    loads = [node for node in in_order(problem.root) if isinstance(node, Load)]
-    along = [load for load in loads if any(axis in index.axes for index in indices_of(load))]
+    axis = problem.axes[-1] if problem.axes else None
+    along = _along(problem.root, axis)
     dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in along)]
     widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
     extent = 1 if axis is None else axis.extent
@@ -210,12 +262,29 @@ def best_vector(problem: Map) -> int:
         return next(vector for vector in reversed(short) if chains_of(problem.root, axis, vector))
     if axis is not None and not all(is_vector(load, axis, fitting[-1]) for load in along):
         return min(fitting[-1], max(1, 4 // widest))
-    return fitting[-1]
+    return max([fitting[-1], *_wider(problem, extent)])
 
 
-def last_of(problem: Map) -> Axis | None:
-    """Return the axis along which vectors lie."""
-    return problem.axes[-1] if problem.axes else None
+def _wider(problem: Map, extent: int) -> Iterator[int]:
+    """Yield the vectors of several of the last axis, with which what is as large as the output is read in vectors."""
+    for vector in CHOICES["vector"]:
+        axes, root = joined(problem, vector)
+        if vector > extent and axes and axes[-1].extent % vector == 0:
+            large = [load for load in _along(root, axes[-1]) if _is_large(problem, load)]
+            dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in large)]
+            widest = max(ELEMENT_TYPES[dtype].bytes for dtype in dtypes)
+            if vector * widest <= WIDEST and all(is_vector(load, axes[-1], vector) for load in large):
+                yield vector
+
+
+def _is_large(problem: Map, load: Load) -> bool:
+    return 8 * problem.named[load.operand].elements >= problem.elements
+
+
+def _along(root: Node, axis: Axis | None) -> list[Load]:
+    """Return the loads that differ along an axis."""
+    loads = [node for node in in_order(root) if isinstance(node, Load)]
+    return [load for load in loads if any(axis in index.axes for index in indices_of(load))]
 
 
 def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
@@ -223,7 +292,9 @@ def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     made = MapPlan(problem, config, target)
     if made.extent % config.vector:
-        raise Infeasible(f"vector={config.vector} does not divide the {made.extent} elements of the last axis")
+        raise Infeasible(
+            f"vector={config.vector} divides no product of the last extents of shape={','.join(map(str, problem.shape))}"
+        )
     if made.tile > config.threads:
         at_most(made.tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
     return made

@@ -235,23 +235,38 @@ def in_order(*roots: Node) -> tuple[Node, ...]:
 
 
 def replaced(root: Node, change: Callable[[Node], Node | None]) -> Node:
-    """Return the expression with the nodes that `change` returns; None leaves a node, with changed arguments."""
+    """Return the expression with what `change` returns for each node, whose arguments are changed already; None leaves
+    the node."""
     made: dict[Node, Node] = {}
     same: dict[Node, Node] = {}  # equal nodes are one object
     for node in in_order(root):
-        new = change(node)
-        if new is None:
-            new = node
-            if isinstance(node, Call):
-                new = Call(node.function, tuple(made[each] for each in node.arguments))
-            elif isinstance(node, Fold):
-                new = Fold(node.kind, made[node.of])
-            elif isinstance(node, Load) and node.fill is not None:
-                new = Load(node.operand, node.at, node.dtype, node.guards, made[node.fill])
-            elif isinstance(node, Lookup):
-                new = Lookup(node.operand, made[node.at], node.dtype)
+        new = with_arguments(node, tuple(made[each] for each in node.arguments))
+        new = change(new) or new
         made[node] = same.setdefault(new, new)
     return made[root]
+
+
+def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
+    """Return a node with other arguments."""
+    if isinstance(node, Call):
+        return Call(node.function, arguments)
+    if isinstance(node, Fold):
+        return Fold(node.kind, *arguments)
+    if isinstance(node, Lookup):
+        return Lookup(node.operand, arguments[0], node.dtype)
+    if isinstance(node, Load) and arguments:
+        return Load(node.operand, node.at, node.dtype, node.guards, *arguments)
+    return node
+
+
+def with_indices(node: Node, moved: Callable[[Index], Index]) -> Node:
+    """Return a node with other indices."""
+    if isinstance(node, Position):
+        return Position(moved(node.at))
+    if isinstance(node, Load):
+        guards = tuple(guard.moved(moved) for guard in node.guards)
+        return Load(node.operand, moved(node.at), node.dtype, guards, node.fill)
+    return node
 
 
 def indices_of(node: Node) -> Iterator[Index]:

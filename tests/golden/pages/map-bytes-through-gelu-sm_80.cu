@@ -63,22 +63,22 @@ __device__ __forceinline__ void compute(const Arguments& args, int first) {
     [[maybe_unused]] const int i0 = first / 768;
     [[maybe_unused]] const int first_i1 = first % 768;
     const Vector<X0> v0 = load_vector(args.x0 + (i0 * 768 + first_i1));
+    const int t1 = tile::load(args.x2);
+    const float t4 = tile::load(args.x1);
+    const float t11 = tile::load(args.x3);
     Vector<Output> y;
 #pragma unroll
     for (int lane = 0; lane < VECTOR; ++lane) {
         [[maybe_unused]] const int i1 = first_i1 + lane;
         const int t0 = v0.element[lane];
-        const int t1 = tile::load(args.x2);
         const int t2 = scalar::subtract(t0, t1);
         const float t3 = scalar::to_float32(t2);
-        const float t4 = tile::load(args.x1);
         const float t5 = scalar::multiply(t3, t4);
         const float t6 = scalar::multiply(t5, 0.5f);
         const float t7 = scalar::multiply(t5, 0.7071067690849304f);
         const float t8 = scalar::erf(t7);
         const float t9 = scalar::add(t8, 1.0f);
         const float t10 = scalar::multiply(t6, t9);
-        const float t11 = tile::load(args.x3);
         const float t12 = scalar::divide(t10, t11);
         const float t13 = scalar::round(t12);
         const float t14 = scalar::maximum(t13, -128.0f);

@@ -60,12 +60,12 @@ __device__ __forceinline__ void compute(const Arguments& args, int first) {
     [[maybe_unused]] const int first_i1 = first % 1000;
     const Vector<X0> v0 = load_vector(args.x0 + (i0 * 1000 + first_i1));
     const Vector<X2> v1 = load_vector(args.x2 + first_i1);
+    const long long t1 = tile::load(args.x1 + i0);
     Vector<Output> y;
 #pragma unroll
     for (int lane = 0; lane < VECTOR; ++lane) {
         [[maybe_unused]] const int i1 = first_i1 + lane;
         const long long t0 = v0.element[lane];
-        const long long t1 = tile::load(args.x1 + i0);
         const bool t2 = scalar::less(t0, t1);
         const bool t3 = v1.element[lane];
         const bool t4 = scalar::logical_not(t3);

@@ -7,9 +7,6 @@
 // config    map threads=128 vector=8 unroll=1
 // launch    map<<<512x1x1, 128, 0 B>>> when: call
 
-@@ // The problem.
-ELEMENTS=524288
-
 using X0 = unsigned short;
 using X1 = int;
 using Output = unsigned short;

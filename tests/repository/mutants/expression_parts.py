@@ -275,9 +275,9 @@ MUTANTS = (
     ),
     Mutant(
         "places: a replaced value stays in its element",
-        "replaced",
-        "new = Lookup(node.operand, made[node.at], node.dtype)",
-        "new = node",
+        "expression/node.py",
+        "return Lookup(node.operand, arguments[0], node.dtype)",
+        "return node",
         "The expression reads what was replaced.",
         (NODE + "::test_the_place_of_an_element_is_replaced",),
     ),

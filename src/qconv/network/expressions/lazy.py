@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from qconv.dtypes import FLOAT8, why_not_fnuz
 from qconv.expression.function import BOOL, COMPUTED, FLOAT, INT, LONG, ROUNDED
 from qconv.expression.index import Axis, Index
-from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, call, in_order, indices_of
+from qconv.expression.node import Call, Guard, Node, Number, call, in_order, indices_of, with_indices
+from qconv.expression.node import with_arguments as of_lowered
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Unserved
 
@@ -295,13 +296,9 @@ def rewritten(root: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> N
 
 
 def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
-    """Return a node with other arguments."""
-    if isinstance(node, Call):
-        return Call(node.function, arguments)
+    """Return a node, before or after it is lowered, with other arguments."""
     if isinstance(node, Folding):
         return Folding(node.kind, arguments[0], node.columns)
-    if isinstance(node, Fold):
-        return Fold(node.kind, arguments[0])
     if isinstance(node, Product):
         return Product(arguments[0], arguments[1], node.sums)
     if isinstance(node, Element) and arguments:
@@ -310,11 +307,7 @@ def with_arguments(node: Node, arguments: tuple[Node, ...]) -> Node:
         return Place(node.tensor, arguments[0], node.dtype)
     if isinstance(node, Byte):
         return Byte(arguments[0], node.stored)
-    if isinstance(node, Lookup):
-        return Lookup(node.operand, arguments[0], node.dtype)
-    if isinstance(node, Load) and arguments:
-        return Load(node.operand, node.at, node.dtype, node.guards, arguments[0])
-    return node
+    return of_lowered(node, arguments)
 
 
 def substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
@@ -324,13 +317,9 @@ def substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
         return index.substituted(replaced)
 
     def change(node: Node, arguments: tuple[Node, ...]) -> Node:
-        if isinstance(node, Position):
-            return Position(moved(node.at))
-        if not isinstance(node, Element | Load):
-            return with_arguments(node, arguments)
+        if not isinstance(node, Element):
+            return with_indices(with_arguments(node, arguments), moved)
         guards = tuple(guard.moved(moved) for guard in node.guards)
-        if isinstance(node, Load):
-            return Load(node.operand, moved(node.at), node.dtype, guards, *arguments)
         return Element(node.tensor, tuple(map(moved, node.indices)), node.dtype, guards, *arguments)
 
     return rewritten(root, change)

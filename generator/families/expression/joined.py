@@ -1,0 +1,33 @@
+"""The last axes of a map as one, along which vectors are wider than the last axis: the channels of groups, of which each
+group has few."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from qconv.expression import Map
+from qconv.expression.index import Axis, Index
+from qconv.expression.node import Node, replaced, with_indices
+
+
+@lru_cache(maxsize=64)
+def joined(problem: Map, vector: int) -> tuple[tuple[Axis, ...], Node]:
+    """Return the axes and the expression of a map where as many of the last axes are one as a vector needs. If none
+    of them is whole vectors, all axes are as they were."""
+    axes, root = problem.axes, problem.root
+    while len(axes) > 1 and axes[-1].extent % vector:
+        outer, inner = axes[-2:]
+        both = Axis(f"{outer.name}_{inner.name}", outer.extent * inner.extent)
+        axes, root = (*axes[:-2], both), _with_one(root, outer, inner, both)
+    return (axes, root) if axes and axes[-1].extent % vector == 0 else (problem.axes, problem.root)
+
+
+def _with_one(root: Node, outer: Axis, inner: Axis, both: Axis) -> Node:
+    """Return an expression with one axis in the place of two neighbours."""
+    at = Index.of(both)
+    instead = {outer: at // inner.extent, inner: at % inner.extent}
+
+    def moved(index: Index) -> Index:
+        return index.substituted(lambda axis: instead.get(axis, Index.of(axis)))
+
+    return replaced(root, lambda node: with_indices(node, moved))
