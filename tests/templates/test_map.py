@@ -149,6 +149,11 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
         (128, 4, 1),
         ("x0",),
     ),
+    "integers halfway between two halves": (
+        map_of((2048,), "float16", [], "y=to_float32(add(position(i0),2048))"),
+        (128, 8, 1),
+        (),
+    ),
     "bfloat16 in and out": (
         map_of((24, 40), "bfloat16", ["bfloat16*960", "float32*960"], "y=add(x0[i1*24+i0],to_bfloat16(x1[i0*40+i1]))"),
         (128, 4, 1),

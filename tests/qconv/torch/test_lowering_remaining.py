@@ -98,9 +98,9 @@ def test_what_costs_nothing_is_not_named() -> None:
 def test_what_is_computed_of_weights_alone_is_not_named() -> None:
     class Scaled(Network):
         def forward(self, x: Any) -> Any:
-            return torch.cumsum(super().forward(x) - self.w.float().abs().sum(), 1)
+            return super().forward(x) @ self.w.float().flatten()[:36].reshape(6, 6).cumprod(1)
 
-    assert list(stays(lambda y, x: y, Scaled)) == ["cumsum"]
+    assert list(stays(lambda y, x: y, Scaled)) == ["matmul"]
 
 
 def test_each_of_several_is_named() -> None:

@@ -278,14 +278,6 @@ MUTANTS = (
         ("generator/families/test_direct.py::test_converted_floats_take_longer",),
     ),
     Mutant(
-        "narrowed: a finished float has no fraction",
-        "epilogue/narrowed/finished.j2",
-        "using Finished = float;",
-        "using Finished = int;",
-        "Narrow floats have fractions.",
-        (SIMT,),
-    ),
-    Mutant(
         "narrowed: an element by itself has the other sign",
         "epilogue/narrowed/narrow.j2",
         "Narrow::one(finished)",
